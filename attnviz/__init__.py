@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance as Provenance
     from attnviz.core.attention_map import Token as Token
     from attnviz.core.errors import AttnvizError as AttnvizError
-    from attnviz.models.hugging_face.ablated import ablated as ablated
+    from attnviz.models.hugging_face.ablate_heads import ablate_heads as ablate_heads
     from attnviz.runs.pipeline import Result as Result
     from attnviz.runs.pipeline import from_dict as from_dict
     from attnviz.runs.pipeline import from_numpy as from_numpy
@@ -49,7 +49,7 @@ _PLACES = {
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
-    "models.hugging_face.ablated": "ablated",
+    "models.hugging_face.ablate_heads": "ablate_heads",
     "runs.pipeline": "Result from_dict from_numpy load",
     "runs.watching": "Watched watch",
 }
@@ -65,6 +65,8 @@ def __getattr__(name: str) -> object:
 
         module = import_module(f"attnviz.{_HOMES[name]}")
         return module if name == "callbacks" else getattr(module, name)
+    if name == "ablated":
+        raise AttributeError("'attnviz.ablated' is called 'attnviz.ablate_heads'")
     raise AttributeError(f"module 'attnviz' has no attribute '{name}'")
 
 

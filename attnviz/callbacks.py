@@ -147,7 +147,7 @@ class Recorder:
         return _rank() == 0
 
     def _take(self, number: int) -> Path | None:
-        if number == self.done or not (self.is_first or _sharded(self.model)):
+        if number == self.done or not (self.is_first or _is_sharded(self.model)):
             return None
         first, self.done = self.done is None, number
         begun, made = time.perf_counter(), None
@@ -290,7 +290,7 @@ def _rank() -> int:
     return processes.get_rank() if processes.is_available() and processes.is_initialized() else 0
 
 
-def _sharded(model: Any) -> bool:
+def _is_sharded(model: Any) -> bool:
     """Whether the parameters are spread over the processes, so that each must run the model."""
     if not {"torch.distributed.fsdp", "torch.distributed.tensor"} & {*sys.modules}:
         return False

@@ -66,7 +66,9 @@ def plain_loop(folder: str) -> Callable[[list[str]], None]:
     return work
 
 
-def ours(folder: str, output: str | None, batch_size: int | None) -> Callable[[list[str]], None]:
+def ours(
+    folder: str, output: str | None, batch_size: int | None, digits: int | None = None
+) -> Callable[[list[str]], None]:
     """Every map, written in a format or thrown away."""
     source = load_model(folder, device="cpu")
 
@@ -81,7 +83,7 @@ def ours(folder: str, output: str | None, batch_size: int | None) -> Callable[[l
             for _ in found:
                 pass
             return
-        renderer = make_renderer(output, Display(many=True))
+        renderer = make_renderer(output, Display(many=True, digits=digits))
         with Path("/dev/null").open("wb") as sink:
             for result in found:
                 sink.write(as_bytes(renderer.add(result, list)))
@@ -108,6 +110,7 @@ def main() -> None:
         "attnviz, maps": ours(folder, None, asked.batch_size),
         "attnviz, npz": ours(folder, "npz", asked.batch_size),
         "attnviz, jsonl": ours(folder, "jsonl", asked.batch_size),
+        "jsonl, 4 digits": ours(folder, "jsonl", asked.batch_size, 4),
     }
     for work in kinds.values():
         work(texts[:16])

@@ -196,7 +196,7 @@ def cut_by_links(experiment, run, counted):
     """Nats a token where each key that is gone is cut as a link, head by head."""
     links = tuple(
         LinkAt(run.stream, int(query), int(key), layer, int(head))
-        for layer, gone in run.hidden.items()
+        for layer, gone in run.hidden_cells.items()
         for head, query, key in np.argwhere(gone)
     )
     assert links
@@ -220,7 +220,7 @@ def test_a_cross_cache_loses_source_keys_as_if_their_links_were_cut(tmp_path):
         experiment = open_experiment(source, query)
         found = measured(experiment, ["h2o:3", "tova:2", "random:4", "snapkv:3"])
         assert (found.item.stream, found.prompt) == ("cross", 1)
-        gone = found.costs[0].run.hidden["0"]
+        gone = found.costs[0].run.hidden_cells["0"]
         assert not gone[:, 0].any()
         assert (gone[:, 1:].sum(-1) == gone.shape[2] - 3).all()
         own = measured(experiment, ["h2o:3"], stream="decoder")
@@ -262,7 +262,7 @@ def test_pictures_lose_their_own_tokens_alone(tmp_path):
     assert optional.sum() == 16
     found = measured(experiment, ["snapkv:4", "random:0.25"], prompt="16", optional=optional)
     for one in found.costs:
-        for gone in one.run.hidden.values():
+        for gone in one.run.hidden_cells.values():
             assert not gone[..., ~optional].any()
             assert (gone[:, 16:].sum(-1) == 12).all()
     done = attnviz.cache(

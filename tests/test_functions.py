@@ -48,7 +48,7 @@ WITHOUT_A_FUNCTION = {
 
 
 PRINTED = {"format", "quiet", "verbose", "open_page", "max_rows", "overwrite", "follow"}
-PRINTED |= {"show", "fields", "limit_bytes", "errors"}
+PRINTED |= {"show", "fields", "limit_bytes", "errors", "digits"}
 """Options of the shell that mean nothing where nothing is printed."""
 NAMES = {
     ("ablate", "head"): "heads",

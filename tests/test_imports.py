@@ -16,6 +16,8 @@ from pathlib import Path
 import igraph
 import pytest
 
+from attnviz.mechanisms import MECHANISMS
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attnviz"
 MOST_FILES = 308
@@ -106,6 +108,34 @@ def test_no_two_public_classes_have_one_name() -> None:
         for name in re.findall(r"^class ([A-Za-z]\w*)", file.read_text("utf-8"), re.MULTILINE)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+PARTICIPLE = re.compile(
+    "[a-z]*(ed|[dkprstvwz]en)|begun|bent|bound|brought|built|caught|done|drawn|felt|found|gone|"
+    "grown|held|kept|known|laid|left|lost|made|meant|met|paid|seen|sent|shown|sought|stood|struck|"
+    "taught|thought|told|understood|won|wound"
+)
+OTHERS = re.compile("[a-z]*(embed|feed|need|often|open|shorten|token)")  # verbs and nouns
+
+
+def bare_participle(name: str) -> bool:
+    """Whether a name is a single participle, which does not say what is done or comes back."""
+    word = name.strip("_")
+    return bool(PARTICIPLE.fullmatch(word)) and not OTHERS.fullmatch(word)
+
+
+def test_no_function_is_called_by_a_bare_participle() -> None:
+    found = [
+        f"{path.name}: {node.name}"
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and bare_participle(node.name)
+        and not (path.parent.name == "mechanisms" and node.name in MECHANISMS)  # named as its row
+    ]
+    assert found == []
+    names = ("_kept", "watched", "written", "kept_heads", "soften", "read", "__len__", "token")
+    assert [*map(bare_participle, names)] == [True] * 3 + [False] * 5
 
 
 def test_no_module_gives_a_name_two_values() -> None:

@@ -120,7 +120,7 @@ def test_a_wrong_value_of_any_parameter_is_one_line(name):
 
 
 def test_every_function_is_tried():
-    others = {"unload", "ablated", "callbacks"}  # nothing to give; below; a module
+    others = {"unload", "ablate_heads", "callbacks"}  # nothing to give; below; a module
     functions = {name for name in attnviz.__all__ if name.islower()}
     assert functions - others == USUAL.keys()
 
@@ -142,10 +142,10 @@ def test_a_model_in_memory_with_a_wrong_reader_or_wrong_heads_is_one_line(tmp_pa
             "model": (attnviz.attend, (TEXT,), {"model": value, "tokenizer": right}),
             "heads of": (attnviz.heads, (TEXT,), {"model": value, "tokenizer": right}),
             "picture": (attnviz.image, (SHAPES,), {"model": model, "processor": value}),
-            "ablated": (attnviz.ablated, (value, [(0, 0)]), {}),
-            "heads": (attnviz.ablated, (model, value), {}),
-            "head": (attnviz.ablated, (model, [value]), {}),
-            "by": (attnviz.ablated, (model, [(0, 0)]), {"by": value}),
+            "ablate_heads": (attnviz.ablate_heads, (value, [(0, 0)]), {}),
+            "heads": (attnviz.ablate_heads, (model, value), {}),
+            "head": (attnviz.ablate_heads, (model, [value]), {}),
+            "by": (attnviz.ablate_heads, (model, [(0, 0)]), {"by": value}),
         }
         for name, (function, arguments, options) in asked.items():
             if said := foreign_error(function, *arguments, **options):

@@ -14,7 +14,7 @@ from attnviz.core.effects import HeadAt
 from attnviz.core.query import Picture, Query
 from attnviz.models.lens import ask_logits
 from attnviz.models.light.network import LayerPart, Shape
-from attnviz.models.light.written import Stack, StackedText
+from attnviz.models.light.stacked_text import Stack, StackedText
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.models.pocket_vit.picture_model import load_pocket_vit
@@ -88,16 +88,16 @@ def test_a_circuit_by_construction_is_named_exactly():
 
 
 def loaded():
-    yield load_pocket_lm(dtype="float64").written(Query(TEXT))
+    yield load_pocket_lm(dtype="float64").trace_writers(Query(TEXT))
     model = load_pocket(dtype="float64")
-    yield model.written(Query("The red car is fast.", "La voiture rouge.", "cross"))
-    yield model.written(Query("The red car is fast."))
-    yield load_pocket(causal=True, dtype="float64").written(Query("The red car is fast."))
+    yield model.trace_writers(Query("The red car is fast.", "La voiture rouge.", "cross"))
+    yield model.trace_writers(Query("The red car is fast."))
+    yield load_pocket(causal=True, dtype="float64").trace_writers(Query("The red car is fast."))
     from PIL import Image
 
     picture = Image.open("sample_inputs/shapes.png")
     query = Query("", None, "picture", Picture(picture))
-    yield load_pocket_vit(dtype="float64").written(query)
+    yield load_pocket_vit(dtype="float64").trace_writers(query)
 
 
 def test_parts_sum_for_every_head_of_the_models_inside():
@@ -141,7 +141,7 @@ def test_links_of_the_logits_lens_sum_with_the_other_parts_to_the_logit():
 
 def test_the_mean_of_a_head_is_that_of_its_links():
     """Every link above its row's mean, weighted by attention: a slow loop."""
-    text, at = load_pocket_lm(dtype="float64").written(Query(TEXT)), HeadAt("causal", "2", 3)
+    text, at = load_pocket_lm(dtype="float64").trace_writers(Query(TEXT)), HeadAt("causal", "2", 3)
     report, sides = explain_head(text, at), text.sides(at)
     weights = weigh(sides, score_of(sides))
     sums: dict[str, float] = {}
@@ -289,7 +289,7 @@ def test_a_page_explains_its_link_and_those_of_the_writers(tmp_path):
     assert first == ("causal", "2", "3", 10, 3)
     assert reports[first]["contrast"] == done.json()["contrast"]
     assert ("causal", "1", "1", 3, 2) in others, "what the previous-token head looked at"
-    text = load_pocket_lm().written(Query(TEXT))
+    text = load_pocket_lm().trace_writers(Query(TEXT))
     for stream, layer, head, query, key in (others[0], others[-1]):
         alone = explain_link(text, HeadAt(stream, layer, int(head)), (query, key))
         shown = reports[stream, layer, head, query, key]

@@ -60,7 +60,7 @@ def test_the_closed_form_ranks_pairs_as_knockouts_do(name):
     drawn = np.random.default_rng(0)
     expected, measured = [], []
     for line in (lines * 50)[:50]:
-        text = source.written(Query(line))
+        text = source.trace_writers(Query(line))
         heads = [n for n, one in enumerate(text.writers) if one.kind == "head"]
         layers = text.attention.main.layers
         found = draw_pairs(text, drawn, heads, layers)

@@ -299,7 +299,7 @@ class HistoryStudy:
         self.notes[note] = None
 
     def report(self) -> History:
-        """The history of all samples; there must be one."""
+        """The history of all samples, at least one."""
         assert self.last is not None
         heads = tuple(dict.fromkeys(head for step in self.values.values() for head in step))
         missing = dict.fromkeys(HISTORY, math.nan)

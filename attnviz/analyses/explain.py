@@ -91,10 +91,14 @@ def explain_answer(
             lambda sets: trials.score([trials.keep(heads, one) for one in sets]),
             enough,
         )
-    of_token = dict(zip(tokens, trials.lost_tokens(tokens).tolist(), strict=True))
     rest = Intervention(tokens=tuple(one for one in trials.tokens if one not in tokens))
     off = Intervention(heads=tuple(heads), tokens=tuple(tokens))
-    alone, without, others = trials.run([trials.keep(heads, tokens), off, rest])
+    idle = strong_links(trials, heads)
+    singles = [Intervention(heads=(at,)) for at in (*heads, *(one.at for one in idle[:1]))]
+    singles += [Intervention(tokens=(at,)) for at in tokens]
+    # What is asked for below runs together here.
+    alone, without, others, *_ = trials.run([trials.keep(heads, tokens), off, rest, *singles])
+    of_token = dict(zip(tokens, trials.lost_tokens(tokens).tolist(), strict=True))
     kept, removed = ((trials.total(rows) - none) / (span or np.nan) for rows in (alone, without))
 
     def draw(generator: np.random.Generator) -> Intervention:
@@ -102,7 +106,7 @@ def explain_answer(
         some = ([own[n] for n in generator.permutation(len(own))[:size]] for own, size in sizes)
         return trials.keep(*some)
 
-    several, first, before = len(outputs) > 1, outputs[0], trials.unchanged
+    several, first, before = len(outputs) > 1, outputs[0], trials.unchanged_choices
     second = next(int(n) for n in np.argsort(-before[0], kind="stable") if n != first.number)
     every = f"all {len(outputs)} tokens of the {attention.main.query_side}"
     shown = sorted(tokens, key=lambda one: -of_token[one])
@@ -127,7 +131,7 @@ def explain_answer(
         as_good=trials.count_as_good(draw, trials.total(alone)) if heads else 0,
         drawn=trials.drawn if heads else 0,
         links=smallest_links(trials, heads, tokens, none, enough) if heads else None,
-        idle=find_idle(trials, heads, text),
+        idle=find_idle(trials, idle),
         reference=reference,
         runs=trials.runs,
         notes=(*attention.provenance.notes, *notes),
@@ -193,23 +197,23 @@ def _with_link(
         ends=(token_label(item.query_tokens, query), token_label(item.key_tokens, key)),
         weight=float(weights[query, key]),
         link_effect=float(lost[best]),
-        why=_why(text, at, links[best]),
+        why=reasons_of(text, at, links[best]),
     )
 
 
-def _why(text: WrittenText | None, at: HeadAt, link: tuple[int, int] | None) -> LinkReport | None:
+def reasons_of(
+    text: WrittenText | None, at: HeadAt, link: tuple[int, int] | None
+) -> LinkReport | None:
     """Why a head looks there; None if the parts of the model's scores are not known."""
     with suppress(AttentionError):
         return None if text is None or link is None else explain_link(text, at, link)
     return None
 
 
-def find_idle(
-    trials: Trials, heads: Sequence[HeadAt], text: WrittenText | None
-) -> HeadClaim | None:
-    """The head with the strongest link from the answer's row among those that have no effect."""
+def strong_links(trials: Trials, heads: Sequence[HeadAt]) -> list[HeadClaim]:
+    """The strongest links from the answer's row, each of another head than these."""
     attention, output = trials.experiment.attention, trials.experiment.outputs[0]
-    found = []
+    found = list[HeadClaim]()
     for at in trials.heads:
         item = attention.map_of(at.stream)
         same = item.query_side == attention.main.query_side and len(trials.experiment.outputs) == 1
@@ -221,10 +225,15 @@ def find_idle(
             ends = token_label(item.query_tokens, output.row), token_label(item.key_tokens, key)
             link = (output.row, key)
             found.append(HeadClaim(at, math.nan, (), link, ends, float(row[key])))
-    for one in sorted(found, key=lambda one: -one.weight)[:CARRIERS]:
+    return sorted(found, key=lambda one: -one.weight)[:CARRIERS]
+
+
+def find_idle(trials: Trials, strong: Sequence[HeadClaim]) -> HeadClaim | None:
+    """The first of some heads with strong links that has no effect."""
+    for one in strong:
         (effect,) = trials.lost_heads([one.at])
         if abs(effect) < LITTLE:
-            return replace(one, effect=float(effect), why=_why(text, one.at, one.link))
+            return replace(one, effect=float(effect))
     return None
 
 

@@ -101,7 +101,7 @@ def attend_many(
     origin = asked.origin
     work = AttendChunk(origin, asked.choice, command, batch_size)
 
-    def found() -> Iterator[Result | AttnvizError]:
+    def read_results() -> Iterator[Result | AttnvizError]:
         with open_engine("local", workers, None) as engine:
             results = attend_all(work, chunks(iter(records)), engine)
             while True:
@@ -115,7 +115,7 @@ def attend_many(
                     )
                 yield outcome
 
-    return found()
+    return read_results()
 
 
 def unload() -> None:

@@ -90,7 +90,7 @@ class CollectedReport:
     def progress(
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
-        """Nobody watches how far it has come."""
+        """From Python no progress is shown."""
         return nullcontext(lambda more: None)
 
     def finish(self, done: str = "") -> None:

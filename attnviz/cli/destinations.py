@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,8 +196,8 @@ def check_own(path: Path) -> None:
         own = OWN[path.suffix.lower()]
         if name.fullmatch(item.name) and not (item.is_file() and own in item.read_bytes()):
             raise UsageError(
-                f"'{item}' is there, and not by attnviz: name another file than '{path}', of which "
-                "there is one for each text, or give --overwrite"
+                f"'{item}' exists and is not by attnviz: each text gets "
+                f"a file of its own beside '{path}', so choose another name or give --overwrite"
             )
 
 
@@ -294,10 +294,11 @@ def open_resumable(
     if not shard_size and not (again and FORMATS[name].grows and can_resume(path)):
         return None
 
-    names = parse_fields(options.output.fields)
+    names, digits = parse_fields(options.output.fields), options.output.digits
 
     def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
-        display = Display(width=width, many=True, first=first, begun=begun, fields=names)
+        display = Display(width, None, many=True, first=first, begun=begun)
+        display = replace(display, fields=names, digits=digits)
         return make_renderer(name, display)
 
     make(0, False)  # noqa: FBT003 - as a callback is called

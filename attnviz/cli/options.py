@@ -58,8 +58,8 @@ VIEW: tuple[str, ...] = (
     "group",
 )
 """Options that choose and change maps."""
-PLACES: tuple[str, ...] = ("pictures", "lines", "show", "look", "page", "top")
-"""Options of pictures, pages and lists of links."""
+PLACES: tuple[str, ...] = ("pictures", "lines", "show", "look", "page", "top", "digits")
+"""Options of pictures, pages, lists of links and weights as data."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
 SMALLER = ("--fields", "--top", "--head", "--role", "--reduce", "--max-rows")

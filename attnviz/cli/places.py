@@ -27,7 +27,7 @@ def write_bytes(data: bytes) -> None:
     """Write data to stdout, whatever Ctrl-C says meanwhile; to a file on a full disk, nothing."""
     try:
         sys.stdout.flush()
-        with uninterrupted():
+        with hold_interrupts():
             write_whole(sys.stdout.fileno(), data)
     except io.UnsupportedOperation:  # no file of the system's, as where Python calls
         sys.stdout.buffer.write(data)
@@ -38,7 +38,7 @@ def write_bytes(data: bytes) -> None:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def hold_interrupts() -> Iterator[None]:
     """Let the block finish before a signal ends the run; a second signal ends it at once."""
     aside = threading.current_thread() is not threading.main_thread()
     usual = {} if aside else {number: signal.getsignal(number) for number in SIGNALS}

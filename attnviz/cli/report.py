@@ -31,9 +31,9 @@ from attnviz.cli.destinations import (
 from attnviz.cli.places import (
     Place,
     check_apart,
+    hold_interrupts,
     note,
     refuse_binary_on_terminal,
-    uninterrupted,
 )
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
@@ -44,6 +44,7 @@ from attnviz.renderers.reports import (
     CUT,
     Data,
     Item,
+    check_digits,
     format_of,
     formats_of,
     make_renderer,
@@ -61,14 +62,14 @@ if TYPE_CHECKING:
 
 
 class Notices:
-    """What is said on stderr: some of it at once, the rest at the end, with ranges of numbers."""
+    """The notes on stderr: most at once, repeated ones at the end with ranges of numbers."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
         self.said, self.held = dict[str, str](), dict[str, str]()
 
     def say(self, text: str) -> None:
-        """Say a note once; where its numbers change, it is said again at the end."""
+        """Print a note once; if its numbers change, `say_held` prints their range at the end."""
         kind = kind_of(text)
         if kind not in self.said and not self.quiet:
             note(text)
@@ -76,7 +77,7 @@ class Notices:
         hold(self.held, text)
 
     def say_held(self) -> None:
-        """Say what was held and has not been said in these words."""
+        """Print the held notes whose words have changed since they were printed."""
         for kind, text in self.held.items():
             if self.said.get(kind) != text and not self.quiet:
                 note(text)
@@ -88,7 +89,7 @@ class Report(AbstractContextManager["Report"]):
 
     For each result, in order, call `add`; for each record that failed `skip`; behind the last one
     `finish`. What is not finished when the run ends leaves no file, or one that --resume continues.
-    While it is open, what the work notifies is said on stderr.
+    While it is open, notes of the work are printed on stderr.
 
     The counts of records that `failed` and of `good` results include those of an earlier run.
     """
@@ -120,7 +121,8 @@ class Report(AbstractContextManager["Report"]):
         forms = {FORMATS[name].form for name in self.formats}
         wide = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
         display = display_of_stdout(many=many) if wide else Display(many=many)
-        display = replace(display, rows=output.max_rows, fields=parse_fields(output.fields))
+        names, digits = parse_fields(output.fields), output.digits
+        display = replace(display, rows=output.max_rows, fields=names, digits=digits)
         self.resumable = (
             open_resumable(
                 options, many=many, command=command, input_file=input_file, width=display.width
@@ -129,7 +131,7 @@ class Report(AbstractContextManager["Report"]):
             else None
         )
         self.failed = self.resumable.failed if self.resumable else 0
-        self.good = self.done - self.failed
+        self.good = self.records_done - self.failed
         self.last_failure, self.blanks = "", 0
         with self.open:  # what fails before the run has begun leaves no draft
             resumable = self.resumable
@@ -179,7 +181,7 @@ class Report(AbstractContextManager["Report"]):
 
     def reject(self, lines: bytes, count: int = 1) -> None:
         """Count records that failed, and write their lines to the file of rejects."""
-        with uninterrupted():
+        with hold_interrupts():
             if self.resumable is not None:
                 self.resumable.skip(lines)
             if self.rejects is not None:
@@ -203,7 +205,7 @@ class Report(AbstractContextManager["Report"]):
             complain(f"{records} came to nothing in the run that this one continues")
 
     @property
-    def done(self) -> int:
+    def records_done(self) -> int:
         """How many records are done, those of an earlier run included."""
         return self.resumable.records if self.resumable else 0
 
@@ -239,7 +241,7 @@ class Report(AbstractContextManager["Report"]):
         if self.format != "table" and isinstance(item.data, Data):
             for text in item.data.notes:
                 self.say(text)
-        with uninterrupted():
+        with hold_interrupts():
             if self.resumable is not None:
                 data: Any = item.data
                 self.resumable.add(data, item.views)
@@ -252,7 +254,7 @@ class Report(AbstractContextManager["Report"]):
 
         Files are replaced only if another record succeeds.
         """
-        with uninterrupted():
+        with hold_interrupts():
             for output in self.outputs:
                 output.add(item_of(result, self.options))
         self.blanks += 1
@@ -273,9 +275,9 @@ class Report(AbstractContextManager["Report"]):
     def finish(self, done: str = "") -> None:
         """Complete every output; if every record failed, only the file of rejects.
 
-        With --verbose `done` is said, and how long it took.
+        --verbose prints `done` and how long the run took.
         """
-        with uninterrupted():
+        with hold_interrupts():
             if self.good == 1 and not self.failed:
                 for output in self.outputs:
                     if isinstance(output, NumberedFiles):
@@ -395,13 +397,14 @@ def check_places(
     written = {name, *([format_of(output.output, kind)] if output.output else [])}
     if output.fields is not None and written.isdisjoint(CUT):
         raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")
+    check_digits(output.digits, written, kind)
     return name
 
 
 def check_look(look: Look, *, drawn: bool) -> None:
     """Refuse options of pictures where none is drawn, and names that matplotlib does not know."""
-    if look.given and not drawn:
-        raise UsageError(f"{next(iter(look.given.values()))} is for pictures: name a file for one")
+    if look.flags and not drawn:
+        raise UsageError(f"{next(iter(look.flags.values()))} is for pictures: name a file for one")
     if look.cmap:
         import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib
         from attnviz.renderers.look import color_table
@@ -429,7 +432,7 @@ def _check_page(options: Options) -> None:
 def _places(
     options: Options, kind: DataKind, pictures: Mapping[str, Path], *, many: bool
 ) -> list[Place]:
-    """Where everything goes, each of which can be written and has a suffix that says what it is."""
+    """Every output file; each can be written, and its suffix names its format."""
     data, page, rejects = options.output.output, options.output.html, options.many.rejects
     for name, path in pictures.items():
         picture_suffix(path, name)

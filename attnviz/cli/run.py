@@ -33,7 +33,7 @@ def run_texts(command: Command, texts: TextInput, options: Options) -> int:
             work.open()
         loaded = time.perf_counter()
         ready = texts.ready if texts.several else None
-        found = attend_all(work, chunks(texts.open(), ready=ready), engine, report.done)
+        found = attend_all(work, chunks(texts.open(), ready=ready), engine, report.records_done)
         done = report_all(found, report, texts.total)
         report.say_done(f"{done} text{'s' if done != 1 else ''}", loaded)
     return report.status

@@ -102,8 +102,8 @@ class Eviction(Protocol):
     stream: str
 
     @property
-    def hidden(self) -> Mapping[str, NDArray[np.bool_]]:
-        """What it hid last, by layer."""
+    def hidden_cells(self) -> Mapping[str, NDArray[np.bool_]]:
+        """The cells that it hid in the last run, by layer."""
         ...
 
     def hide(self, layer: str, seen: LayerWeights) -> NDArray[np.bool_]:
@@ -164,7 +164,7 @@ class Intervention:
             return None
         cells = np.zeros(shape, dtype=np.bool_)
         for one in dropping:
-            cells |= one.hidden[layer] if seen is None else one.hide(layer, seen())
+            cells |= one.hidden_cells[layer] if seen is None else one.hide(layer, seen())
         for link in self.links:
             inside = link.query < shape[1] and link.key < shape[2]
             if link.stream == stream and link.layer in (None, layer) and inside:
@@ -258,15 +258,15 @@ class Experiment(Protocol):
         """The text that the model writes after a change; None for a model that does not write."""
 
 
-def replacement_output(
-    instead: HeadOutputs | None, place: tuple[str, str], head: int, queries: int
-) -> NDArray[np.floating] | float:
-    """The output of a head that is switched off, (queries, head size), or 0."""
+def replacement_outputs(
+    instead: HeadOutputs | None, place: tuple[str, str], shape: tuple[int, int, int], first: int
+) -> NDArray[np.floating]:
+    """What heads that are off put out, (heads, queries, head size), from a first query on."""
     if instead is None:
-        return 0.0
-    rows = instead[place][head]
+        return np.zeros(shape, dtype=np.float32)
+    rows = instead[place]
     # Rows repeat: a mean is one row, and a text that the model is still writing may be longer.
-    return np.resize(rows, (queries, rows.shape[1]))
+    return rows[:, np.arange(first, first + shape[1]) % rows.shape[1]]
 
 
 def log_probabilities(

@@ -257,9 +257,9 @@ class History:
         roles: of each step, each head's clearest role; empty where it has none.
         values: each of `HISTORY`, shape (steps, heads); NaN: no value.
         provenance: that of the last sample.
-        even: what uniform attention gives to the strongest key, of each head; `most`: its entropy.
+        even: each head's strongest weight if its attention were uniform; `most`: its entropy then.
         verdicts: on each head at the last sample.
-        run: its name, where it stands beside another.
+        run: the name of the run, if two are compared.
     """
 
     caption: str

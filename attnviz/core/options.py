@@ -345,6 +345,14 @@ class Output:
         "--fields NAMES",
         "Only these fields of json and jsonl, or columns of tsv and csv: heads.layer,heads.values.",
     )
+    digits: int | None = rare(
+        "digits",
+        "--digits N",
+        "Decimals of each weight in json, jsonl, tsv and csv, for smaller files; by default all "
+        "that a float32 has.",
+        min=1,
+        max=6,
+    )
     limit_bytes: int | None = rare(
         "cut", "--limit-bytes N", "Refuse an answer of more bytes on stdout.", min=1
     )
@@ -410,7 +418,7 @@ class Look:
             parse_scale(self.scale)
 
     @property
-    def given(self) -> dict[str, str]:
+    def flags(self) -> dict[str, str]:
         """The given options, each with its name in the shell."""
         return {
             item.name: item.metadata["option"].names[0]

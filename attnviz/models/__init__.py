@@ -69,8 +69,8 @@ class Experimenting(Protocol):
 class SupportsHeadOutputs(Protocol):
     """A source that reads the outputs of heads in several texts faster than one by one."""
 
-    def head_outputs(self, queries: Sequence[Query]) -> list[HeadOutputs]:
-        """What each head puts out in each of some texts."""
+    def head_outputs(self, queries: Sequence[Query], like: Experiment) -> list[HeadOutputs]:
+        """What each head puts out in each of some texts; `like` is an experiment of their kind."""
 
 
 @runtime_checkable
@@ -92,7 +92,7 @@ class SupportsValues(Protocol):
 class SupportsWriters(Protocol):
     """A source that knows what each part of its model writes into the residual stream."""
 
-    def written(self, query: Query) -> WrittenText:
+    def trace_writers(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]: ...

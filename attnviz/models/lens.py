@@ -198,7 +198,7 @@ def written_of(source: Source, query: Query) -> WrittenText:
         raise UsageError(
             "what the parts of a model write is known of models only: give a text, and --model"
         )
-    return source.written(query)
+    return source.trace_writers(query)
 
 
 def ask_logits(source: Source, query: Query, wanted: str | None = None) -> AskedLogits:

@@ -240,7 +240,7 @@ def _open_in_numpy(
     if origin.arithmetic == "torch":
         explain("torch calculates, since --arithmetic asks for it")
         return None
-    from attnviz.models.hugging_face.light_model import open_light
+    from attnviz.models.hugging_face.light_opening import open_light
     from attnviz.models.light.network import UnknownArchitecture
 
     found: Any

@@ -30,6 +30,7 @@ class Display:
     begun: bool = False  # an interrupted run has already written the beginning
     rows: int = 0  # the most rows of a table; 0: all
     fields: tuple[str, ...] = ()  # the only fields of JSON, or columns of rows; (): all
+    digits: int | None = None  # decimals of weights in data; None: all that a float32 has
 
     def more_rows_note(self, count: int) -> str:
         """A line that says how many of a table's rows are shown; empty if all are."""

@@ -15,7 +15,7 @@ from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import HeadRow
 from attnviz.core.registry import MEASURES
 from attnviz.core.tokens import word_cells
-from attnviz.renderers.look import chosen, chosen_scale, chosen_table, relative_luminance
+from attnviz.renderers.look import chosen_scale, chosen_table, look_option, relative_luminance
 
 Limits = tuple[float, float]  # ends of the colour scale: (0, top), or (-top, top) if signed
 Color = tuple[int, int, int]  # red, green and blue, each 0 to 255
@@ -122,7 +122,7 @@ def picture_scale(item: AttentionMap) -> Limits:
     signed = item.values == "signed"
     if limits := chosen_scale(signed=signed):
         return limits
-    if chosen("scale") != "own":
+    if look_option("scale") != "own":
         return scale_of(item)
     top = round_up(largest_of(item), 2)
     return -top if signed else 0.0, top

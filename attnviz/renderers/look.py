@@ -49,12 +49,12 @@ def drawing(look: Look, notes: Iterable[str] = (), picture: str = "picture") -> 
         yield
     finally:
         _drawing.reset(token)
-    if idle := [option for name, option in look.given.items() if name not in made.used]:
+    if idle := [option for name, option in look.flags.items() if name not in made.used]:
         verb = "changes" if len(idle) == 1 else "change"
         notify(f"{in_words(idle, 'and')} {verb} nothing in the {picture.replace('_', ' ')}")
 
 
-def chosen(name: str) -> Any:
+def look_option(name: str) -> Any:
     """An option of the look; the picture is then known to use it."""
     made = _drawing.get()
     made.used.add(name)
@@ -68,7 +68,7 @@ def reading_notes() -> tuple[str, ...]:
 
 def chosen_scale(*, signed: bool) -> tuple[float, float] | None:
     """The ends of the scale where --scale names them; for signed values 0-0.1 is −0.1 to 0.1."""
-    text = chosen("scale")
+    text = look_option("scale")
     found = None if text is None else parse_scale(text)
     return (-found[1], found[1]) if found and signed and found[0] >= 0 else found
 
@@ -91,7 +91,7 @@ def color_table(name: str) -> NDArray[np.uint8]:
 
 def chosen_table(*, signed: bool) -> NDArray[np.uint8] | None:
     """The colours of --cmap; None without one. A note says where they mislead."""
-    name, tables = chosen("cmap"), _drawing.get().tables
+    name, tables = look_option("cmap"), _drawing.get().tables
     if name is None:
         return None
     if signed not in tables:

@@ -233,7 +233,17 @@ class JsonLinesReport(TextReport):
 
 
 CUT = ("json", "jsonl", "tsv", "csv")
-"""The formats that --fields cuts."""
+"""The formats of numbers as text: --fields cuts them, --digits rounds the weights in them."""
+
+
+def check_digits(digits: int | None, written: Iterable[str], kind: DataKind) -> None:
+    """Refuse other digits than 1 to 6, and to round what is no map as text; a UsageError."""
+    if digits is None:
+        return
+    if not 1 <= digits <= 6:
+        raise UsageError(f"digits={digits} is out of range: 1 to 6")
+    if kind != "maps" or not set(written) & set(CUT):
+        raise UsageError(f"--digits rounds the weights of maps in {', '.join(CUT)}: add -f json")
 
 
 def parse_fields(text: str | None) -> tuple[str, ...]:

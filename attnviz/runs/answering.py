@@ -139,7 +139,7 @@ class Answers:
         ]
 
     def pictures(self) -> dict[str, bytes]:
-        """A picture to begin with, for each model to choose from that reads pictures alone."""
+        """A sample picture for each offered model that reads only pictures."""
         from attnviz.models.hugging_face.load.locate import (
             list_cached_models,
             locate,

@@ -234,7 +234,7 @@ class CorpusRequest:
         return "picture" if given.pictures else "cross" if self.cross else "self"
 
     def check(self, given: TextInput, options: Options) -> None:
-        """Refuse what cannot be done before a model loads."""
+        """Before a model loads, refuse what cannot be done."""
         check_choice(options.choice)
         if given.pictures:
             check_vision(options.origin)

@@ -1,4 +1,4 @@
-"""What each head does in texts: measured, switched off, and scored on relations."""
+"""Measures of each head in texts, its effect when it is off, and its score on relations."""
 
 from __future__ import annotations
 

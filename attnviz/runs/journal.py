@@ -188,7 +188,8 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
         for item in fields(half):
             if half is not options.many or item.name in DECIDING:
                 given[item.metadata["option"].names[0]] = getattr(half, item.name)
-    given |= {"--fields": options.output.fields} | _fingerprint(input_file)
+    given |= {"--fields": options.output.fields, "--digits": options.output.digits}
+    given |= _fingerprint(input_file)
     states = states_of(options.origin)
     if options.choice.group not in (None, "words", "sentences"):
         states["--group"] = fingerprint_files([Path(str(options.choice.group))])

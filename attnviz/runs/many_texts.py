@@ -101,7 +101,7 @@ class AttendChunk(SourceWork):
     size: ClassVar[int] = CHUNK_SIZE  # records in a chunk
 
     def open(self) -> Source:
-        """The source with what the lens needs."""
+        """The source, loaded with the output head if the lens needs it."""
         return self.source_for(
             self.command, with_head=needs_head(self.choice.lens) or self.origin.keep_qk
         )

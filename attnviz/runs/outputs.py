@@ -24,6 +24,7 @@ from attnviz.renderers.reports import (
     Data,
     Item,
     as_bytes,
+    check_digits,
     format_of,
     formats_of,
     make_renderer,
@@ -99,13 +100,20 @@ class Presentable:
             write_file(Path(file), as_bytes(page))
         return page
 
-    def save(self, file: str | Path) -> None:
+    def save(self, file: str | Path, *, digits: int | None = None) -> None:
         """Write the data; the suffix names the format.
 
+        Args:
+            file: .npz, .json, …
+            digits: decimals of each weight in .json, .jsonl, .tsv and .csv; None: all.
+
         Raises:
-            UsageError: a suffix that is no format's.
+            UsageError: a suffix that is no format's; digits of what has no weights as text.
         """
-        write_file(Path(file), self.render_as(format_of(Path(file), self._results()[1])))
+        _, kind, items = self._results()
+        name = format_of(Path(file), kind)
+        check_digits(digits, {name}, kind)
+        write_file(Path(file), self.render_as(name, Display(many=len(items) > 1, digits=digits)))
 
     def render_as(self, name: str, display: Display | None = None) -> bytes:
         """The data in a format; "table" is the first that the kind of data has."""
@@ -155,7 +163,7 @@ def draw(
     from attnviz.analyses.view import few_heads, orientation, picture_words, sides
     from attnviz.renderers.colors import picture_scale
     from attnviz.renderers.figures.figure import fit_width
-    from attnviz.renderers.look import chosen
+    from attnviz.renderers.look import look_option
 
     shown, function = shown or views_of(attention), PICTURES[picture].load()
     if picture == "heatmap":
@@ -164,7 +172,7 @@ def draw(
             return draw_side_by_side(attention, pictured)
         view, main = pictured[0], attention.main
         words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
-        if chosen("scale") == "shared" and view.map.stream == main.stream:
+        if look_option("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
         return fit_width(
             function, view.map, **words, divided=divisions(attention, view.map), **above
@@ -208,7 +216,7 @@ def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
 def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:
     """The page of one result with the command line that makes it; None: it has no page.
 
-    `atlas` is the file of an atlas to link its heads to, and the file that the page will be.
+    `atlas`: the file of the atlas that its heads link to, and the file of the page itself.
     """
     if item.page is not None:
         return item.page(command)

@@ -64,7 +64,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionRequest:
-    """How a text was attended to, so that it can be done again."""
+    """The request behind a result, so that it can run again."""
 
     origin: Origin
     command: Command

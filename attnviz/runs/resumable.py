@@ -94,7 +94,7 @@ class ResumableSink:
         self._end()
 
     def _end(self) -> None:
-        """Every file is in its place: keep the journal only if records failed."""
+        """After every file is saved: keep the journal only if records failed."""
         if self.failed:
             self.journal.save(replace(self.progress, complete=True))
         else:

@@ -143,9 +143,9 @@ class Watched:
         """As `Result.page`."""
         return self.attention().page(file)
 
-    def save(self, file: str | Path) -> None:
+    def save(self, file: str | Path, *, digits: int | None = None) -> None:
         """As `Result.save`."""
-        self.attention().save(file)
+        self.attention().save(file, digits=digits)
 
     def __repr__(self) -> str:
         told = f"{sum(self.seen.calls.values())} calls of {len(self.seen.calls)} modules seen"

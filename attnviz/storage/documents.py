@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
+from functools import cache
 from math import nan
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 Shape = tuple[int | None, int | None, int, int]
 SMALL = 1 << 26  # bytes that fit into any memory
+BLOCK = 1 << 12  # numbers that are spelt at a time, few enough for a cache
 WeightsReader = Callable[[int, str, Shape], Any]
 HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Control, direction and invisible characters as a range for a regular expression. Data escapes
@@ -114,19 +116,74 @@ def check_room(needed: int, what: str) -> None:
         )
 
 
-def to_document(attention: Attention) -> dict[str, Any]:
-    """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys)."""
+def round_weights(
+    weights: NDArray[np.float32], digits: int | None = None
+) -> NDArray[np.float32 | np.float64]:
+    """Weights to a number of decimals as Python's `round`, a tie to the even one; None: unchanged.
+
+    Zero has no sign. A product of a float32 and 10 to the 6th is exact in float64 (24 + 14 bits).
+    """
+    if digits is None:
+        return weights
+    scale = np.float64(10**digits)
+    found: NDArray[np.float64] = np.rint(weights * scale) / scale + 0.0
+    return found
+
+
+def _spell_rounded(weights: NDArray[np.float32], digits: int) -> Any:
+    """Rounded weights as orjson spells them; shares take few values and come from a table."""
+    ends = round_weights(np.array([weights.min(), weights.max()]), digits)
+    if not (ends[0] >= 0 and ends[1] <= 1):  # also where a value is NaN
+        return round_weights(weights, digits)
+    _, heads, queries, keys = weights.shape
+    spelt, scale = _spellings(digits), 10**digits
+    rows = weights.reshape(-1, keys)
+    between = np.full(len(rows), scale + 1)
+    between[::queries], between[:: heads * queries] = scale + 2, scale + 3
+    parts, step = [b"["], max(1, BLOCK // keys)
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        chosen = np.empty((len(part), keys + 1), np.intp)
+        chosen[:, 0] = between[start : start + step]
+        chosen[:, 1:] = np.rint(part * np.float64(scale))
+        cells = spelt.take(chosen)
+        cells.view(np.uint8).reshape(*chosen.shape, -1)[:, 1, 0] = 0  # a row's first comma
+        found = cells.tobytes().translate(None, b"\0")
+        parts.append(found if start else found.removeprefix(b"]]],"))
+    return orjson.Fragment(b"".join([*parts, b"]]]]"]))
+
+
+@cache
+def _spellings(digits: int) -> NDArray[np.bytes_]:
+    """Each share from 0 to 1 behind a comma; then what stands between rows, heads and layers."""
+    shares = np.arange(10**digits + 1) / 10**digits
+    texts = orjson.dumps(shares, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
+    ends = [b"],[", b"]],[[", b"]]],[[["]
+    # of 8 bytes, since numpy gathers words of 7 ten times slower
+    return np.array([*(b"," + text for text in texts), *ends], "S8" if digits < 6 else "S16")
+
+
+def to_document(attention: Attention, digits: int | None = None) -> dict[str, Any]:
+    """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys).
+
+    With `digits` they have that many decimals at most, in a form that only `dump_line` reads.
+    """
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
     focus = {stream: asdict(head) for stream, head in attention.focus.items()}
     scores = [[*head, own] for head, own in attention.scores.items()]
     also = {"focus": focus, **({"scores": scores} if scores else {})}
     made = attention.provenance
+    maps = [_map_document(item) for item in attention.maps]
+    if digits is not None:
+        made = replace(made, notes=(*made.notes, f"weights are rounded to {digits} decimals"))
+        for one in maps:
+            one["weights"] = _spell_rounded(one["weights"], digits)
     facts = {about.name: getattr(made, about.name) for about in fields(made)}
     return {
         "schema": SCHEMA,
         "id": attention.id,
         **{name: text for name, text in texts.items() if text is not None},
-        "maps": [_map_document(item) for item in attention.maps],
+        "maps": maps,
         **{
             name: [asdict(link) for link in links]
             for name in LINK_LISTS

@@ -42,7 +42,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayeredArray:
-    """Queries or keys of all layers, (layers, heads, tokens, size), of which each is read apart."""
+    """Queries or keys of all layers, (layers, heads, tokens, size), read one layer at a time."""
 
     shards: Sequence[Shard]
     side: str
@@ -54,7 +54,7 @@ class LayeredArray:
 
     def __getitem__(self, layer: int) -> NDArray[np.float64]:
         """One layer, (heads, tokens, size)."""
-        parts = [_joined(shard, layer)[self.side == "k"] for shard in self.shards]
+        parts = [_queries_and_keys(shard, layer)[self.side == "k"] for shard in self.shards]
         found = np.concatenate([p.reshape(len(p), -1, self.size) for p in parts], axis=1)
         if found.swapaxes(0, 1).shape != self.shape[1:]:
             raise InputError(
@@ -82,7 +82,7 @@ def read_engine_dump(path: Path) -> dict[str, Any]:
         shards = [_open(file) for file in files]
         config, order = shards[0].about["config"], shards[0].about["layer_order"]
         size, groups = int(config["head_dim"]), int(config["num_key_value_heads"])
-        first = [_joined(shard, 0) for shard in shards]
+        first = [_queries_and_keys(shard, 0) for shard in shards]
         heads, own = (sum(pair[n].shape[1] // size for pair in first) for n in (0, 1))
         if own != groups:
             raise InputError(f"'{path}' holds {own} heads of keys, and its config says {groups}")
@@ -117,7 +117,7 @@ def _open(path: Path) -> Shard:
     return Shard(path, data, header, about)
 
 
-def _joined(shard: Shard, layer: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _queries_and_keys(shard: Shard, layer: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """One layer's queries and keys (tokens, features) of all passes, one after the other."""
     about = shard.about
     item = about["layer_order"][layer]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.places import uninterrupted
+from attnviz.cli.places import hold_interrupts
 from attnviz.storage.writing import write_whole
 from tests.patience import HUNG
 
@@ -84,7 +84,7 @@ def test_a_pipe_that_does_not_wait_is_waited_for():
 
 
 def interrupted(done: list[int], *actions: Callable[[], object] | int) -> None:
-    with uninterrupted():
+    with hold_interrupts():
         for action in actions:
             done.append(action) if isinstance(action, int) else action()
 
@@ -114,7 +114,7 @@ def test_other_threads_are_left_alone():
     seen = []
 
     def beside() -> None:
-        with uninterrupted():
+        with hold_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=beside)

@@ -205,7 +205,7 @@ def test_numbered_files_replace_only_what_attnviz_made(suffix, tmp_path):
     first.write_bytes(b"mine: attnviz")
     done = attnviz(*asked, option, path)
     assert done.status == 2
-    assert done.mistake.startswith(f"'{first}' is there, and not by attnviz: name another file")
+    assert done.mistake.startswith(f"'{first}' exists and is not by attnviz: each text gets a file")
     assert first.read_bytes() == b"mine: attnviz"
     if suffix == ".html":
         assert attnviz(*asked, option, path, "--overwrite").status == 0
@@ -228,7 +228,7 @@ def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path):
     for path in (pipe, zeros, folder, lost):
         done = attnviz(*asked)
         assert done.status == 2
-        assert done.mistake.startswith(f"'{path}' is there, and not by attnviz")
+        assert done.mistake.startswith(f"'{path}' exists and is not by attnviz")
         path.rmdir() if path is folder else path.unlink()
     assert attnviz(*asked).status == 0
 

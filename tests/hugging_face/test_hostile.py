@@ -449,6 +449,6 @@ def test_a_bug_of_attnviz_keeps_its_traceback(broken, photo, monkeypatch):
     with pytest.raises(AssertionError, match="a bug"):
         ask("bert", broken("bert", CONFIG, {}), photo)
     monkeypatch.undo()
-    monkeypatch.setattr("attnviz.models.hugging_face.light_model.display_name", bug)
+    monkeypatch.setattr("attnviz.models.hugging_face.light_opening.display_name", bug)
     with pytest.raises(AssertionError, match="a bug"):
         ask("bert", broken("gpt2", CONFIG, {}), photo)

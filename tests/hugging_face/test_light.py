@@ -38,7 +38,8 @@ from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.hugging_face.light_vision import LightVisionModel, load_light_processor
 from attnviz.models.hugging_face.load.family import reading_limit
 from attnviz.models.hugging_face.vision.pictures import pixels, seen_box
-from attnviz.models.light.architectures import ARCHITECTURES, COMMON, FREE, LISTS
+from attnviz.models.light.architecture import COMMON, FREE, LISTS
+from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.network import UnknownArchitecture
 from attnviz.models.open import open_source
 from tests.hugging_face.ask import about

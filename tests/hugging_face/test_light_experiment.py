@@ -239,10 +239,10 @@ def test_what_is_written_is_what_torch_takes_apart(
         for how in ("light", "torch")
     )
     with quiet():
-        other = whole.written(query)  # type: ignore[attr-defined]
+        other = whole.trace_writers(query)  # type: ignore[attr-defined]
         if not HEADS[kind].is_linear or "final_logit_softcapping" in fields:
             light = open_source(Origin(model=str(folder), arithmetic="light"), asked)
-        text = light.written(query)  # type: ignore[attr-defined]
+        text = light.trace_writers(query)  # type: ignore[attr-defined]
 
     def by_name(one: Any, parts: Any) -> dict[tuple[str, str], float]:
         """Parts by writer; torch has one for the embeddings of both texts."""

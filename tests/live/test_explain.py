@@ -38,8 +38,7 @@ def test_what_decided_a_word_is_what_explain_says(
     monkeypatch.setattr(search, "estimate_costs", lambda _: None)
     explainer = Explainer(pocket, AnswerRequest(str(place)), None)
     report, _ = explainer.explain_query(Query(source, None, "cross"))
-    # The page does not search for the smallest set of links.
-    expected = [one.document() for one in sentences_of(report) if one.about != "Its links"]
+    expected = [one.document() for one in sentences_of(report)]
     assert len(expected) > 1
     found = heard(engine, "explain", source=source, explain=place)
     assert found["claims"] == json.loads(json.dumps(expected))
@@ -62,7 +61,7 @@ def test_each_step_of_a_number_is_pythons(
     found = heard(engine, "why", source=query.text, link=link)["steps"]
     ran = pocket.experiment(query, ALL_OUTPUTS)
     at = HeadAt(stream, str(layer), head)
-    expected = unfold_link(pocket.written(query), at, cell, ran)
+    expected = unfold_link(pocket.trace_writers(query), at, cell, ran)
     for name in ("query", "key", "value", "weights"):
         np.testing.assert_allclose(
             found[name], getattr(expected, name)[: len(found[name])], atol=1e-4

@@ -186,7 +186,7 @@ def test_the_effect_of_every_head_is_that_of_ablate(engine: Engine, pocket: Pock
 def test_why_a_head_looks_there_is_that_of_python(
     engine: Engine, pocket: Pocket, source: str, target: str | None
 ) -> None:
-    text, chance = pocket.written(Query(source, target, "cross")), np.random.default_rng(1)
+    text, chance = pocket.trace_writers(Query(source, target, "cross")), np.random.default_rng(1)
     for stream in ("cross", "decoder", "encoder") * 4:
         item = text.attention.map_of(stream)
         layer, head, query, key = chance.integers(

@@ -109,7 +109,7 @@ def test_why_a_link_is_there_is_what_why_says(model, texts, stream, cell):
     answer = POCKET.why(Question(**asked, model=model, link=link, lens="effect"))["report"]
     source = open_source(Origin(model=None if model == "pocket" else model), "cross")
     kind = "cross" if model == "pocket" else "self"
-    written = source.written(Query(*texts, kind=kind))
+    written = source.trace_writers(Query(*texts, kind=kind))
     expected = why_document(explain_link(written, HeadAt(stream, "2", 0), cell))
     assert answer == json.loads(json.dumps({name: expected[name] for name in answer}))
     assert [one["writer"] for one in answer["key"]]

@@ -34,7 +34,7 @@ def effects_of(
 
 
 def with_links(estimated: Attention, experiment: Experiment, count: int) -> Attention:
-    """Estimated effects with contrasts to the weights, and the `count` largest measured."""
+    """Estimated effects beside the weights; the `count` largest are measured too."""
     contrasted = with_contrasts(estimated, experiment.attention)
     return with_measured(contrasted, experiment, count) if count else contrasted
 

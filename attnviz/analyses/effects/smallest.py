@@ -57,17 +57,21 @@ class Trials:
         self.labels = {change.tokens[0]: part for part, change in parts}
         self.drawn = DRAWN if len(self.heads) <= ONE_BY_ONE else DRAWN // 2
         self.runs = 0
+        self._found: dict[Intervention, NDArray[np.floating]] = {}
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> list[NDArray[np.floating]]:
         """Log p of each choice of each output, (outputs, choices), after each change."""
-        self.runs += len(changes)
-        found = []
-        for rows in self.experiment.run(changes, instead or self.instead):
+        found = {} if instead else self._found
+        new = [change for change in dict.fromkeys(changes) if change not in found]
+        self.runs += len(new)
+        for change, rows in zip(
+            new, self.experiment.run(new, instead or self.instead), strict=True
+        ):
             pause()
-            found.append(rows)
-        return found
+            found[change] = rows
+        return [found[change] for change in changes]
 
     def total(self, rows: NDArray[np.floating]) -> float:
         """Log p of the answer, above that of `against`; −∞: not known."""
@@ -87,14 +91,14 @@ class Trials:
         return np.array([self.total(rows) for rows in self.run(changes, instead)], dtype=np.float64)
 
     @cached_property
-    def unchanged(self) -> NDArray[np.floating]:
+    def unchanged_choices(self) -> NDArray[np.floating]:
         """What the whole model predicts."""
         return self.run([Intervention()])[0]
 
     @property
     def full(self) -> float:
         """`total` of the whole model."""
-        return self.total(self.unchanged)
+        return self.total(self.unchanged_choices)
 
     def lost_heads(self, heads: Sequence[HeadAt]) -> Numbers:
         """What the score falls by without each head; ∞: not known."""

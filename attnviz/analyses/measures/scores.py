@@ -26,7 +26,7 @@ def typical_entropy(subject: MeasuredMap) -> Numbers:
         return middle(np.where(seen > 1, subject.entropies[0] / np.log(seen), np.nan))
 
 
-def _known(name: str, unit: str, low: str, high: str) -> Callable[[MeasuredMap], Any]:
+def _from_scores(name: str, unit: str, low: str, high: str) -> Callable[[MeasuredMap], Any]:
     """The function of a row: what was measured of the scores, where they are known."""
 
     def measure(subject: MeasuredMap) -> HeadMeasure | None:
@@ -40,13 +40,15 @@ def _known(name: str, unit: str, low: str, high: str) -> Callable[[MeasuredMap],
     return measure
 
 
-score_max = _known("score-max", "nats", "all scores are below 0", "one key far above")
-score_mean = _known("score-mean", "nats", "scores far below 0", "scores far above 0")
-score_std = _known("score-std", "nats", "all scores alike", "scores far apart")
-saturated = _known("saturated", "share", "every row learns", "no row learns")
-log_sum_exp = _known("log-sum-exp", "nats", "scores far below 0", "scores far above 0")
-query_norm = _known("query-norm", "length", "all queries are 0", "a long query")
-key_norm = _known("key-norm", "length", "all keys are 0", "a long key")
-value_norm = _known("value-norm", "length", "values are 0", "long values")
-sink_value = _known("sink-value", "ratio", "the sink brings nothing", "it brings more than others")
-massive = _known("massive", "ratio", "coordinates alike", "massive activations")
+score_max = _from_scores("score-max", "nats", "all scores are below 0", "one key far above")
+score_mean = _from_scores("score-mean", "nats", "scores far below 0", "scores far above 0")
+score_std = _from_scores("score-std", "nats", "all scores alike", "scores far apart")
+saturated = _from_scores("saturated", "share", "every row learns", "no row learns")
+log_sum_exp = _from_scores("log-sum-exp", "nats", "scores far below 0", "scores far above 0")
+query_norm = _from_scores("query-norm", "length", "all queries are 0", "a long query")
+key_norm = _from_scores("key-norm", "length", "all keys are 0", "a long key")
+value_norm = _from_scores("value-norm", "length", "values are 0", "long values")
+sink_value = _from_scores(
+    "sink-value", "ratio", "the sink brings nothing", "it brings more than others"
+)
+massive = _from_scores("massive", "ratio", "coordinates alike", "massive activations")

@@ -3,19 +3,19 @@
 from attnviz.core.registry import Policy
 
 POLICIES: dict[str, Policy] = {
-    "sinks": Policy("The first tokens.", "rules:sinks", beside=True),
-    "recent": Policy("The last tokens.", "rules:recent"),
-    "window": Policy("The last tokens, as a sliding window shows them.", "rules:recent"),
-    "h2o": Policy("Half the last tokens, half those that received most attention.", "rules:h2o"),
-    "heavy": Policy("The tokens that received most attention, and the last.", "rules:heavy"),
-    "tova": Policy("The tokens that the last query attends to most.", "rules:tova"),
+    "sinks": Policy("The first tokens.", "eviction:sinks", beside=True),
+    "recent": Policy("The last tokens.", "eviction:recent"),
+    "window": Policy("The last tokens, as a sliding window shows them.", "eviction:recent"),
+    "h2o": Policy("Half the last tokens, half those that received most attention.", "eviction:h2o"),
+    "heavy": Policy("The tokens that received most attention, and the last.", "eviction:heavy"),
+    "tova": Policy("The tokens that the last query attends to most.", "eviction:tova"),
     "snapkv": Policy(
-        "Of a prompt the tokens that its last queries attend to most.", "rules:snapkv", once=True
+        "Of a prompt the tokens that its last queries attend to most.", "eviction:snapkv", once=True
     ),
-    "random": Policy("Tokens drawn by chance.", "rules:random"),
+    "random": Policy("Tokens drawn by chance.", "eviction:random"),
     "best": Policy(
         "The tokens whose loss costs later predictions most, each measured.",
-        "rules:best",
+        "eviction:best",
         measured=True,
     ),
 }

@@ -124,7 +124,7 @@ class _Scorer:
         if not len(self.counted):
             raise InputError(f"no token is predicted after the prompt of {start} tokens")
         (plain,) = experiment.run([Intervention()])
-        self.full, self.choices = self._known(plain), plain.argmax(axis=-1)
+        self.full, self.choices = self._log_p(plain), plain.argmax(axis=-1)
         self.together = max(1, SCORES // plain.size)
 
     @property
@@ -132,7 +132,7 @@ class _Scorer:
         """The loss with all keys, nats a token."""
         return -float(self.full[self.counted].mean())
 
-    def _known(self, scores: NDArray[np.floating]) -> Numbers:
+    def _log_p(self, scores: NDArray[np.floating]) -> Numbers:
         numbers = [output.number for output in self.experiment.outputs]
         return scores[range(len(numbers)), numbers].astype(np.float64)
 
@@ -144,21 +144,21 @@ class _Scorer:
             run = CacheRun((), item.stream, item.weights.shape[3], 0, label="own selection")
             for at in item.layers:
                 shown, _ = chosen.get(at, (np.ones(item.weights.shape[1:], bool), None))
-                run.hidden[at] = ~shown & np.tri(*shown.shape[1:], dtype=np.bool_)
+                run.hidden_cells[at] = ~shown & np.tri(*shown.shape[1:], dtype=np.bool_)
             dense = [
                 chosen[at][1] if at in chosen else w
                 for at, w in zip(item.layers, item.weights, strict=True)
             ]
             rows = sorted({*self.rows[self.counted].tolist()})
-            held, mass = _held(item.with_weights(np.stack(dense)), run, rows)
+            held, mass = _seen_shares(item.with_weights(np.stack(dense)), run, rows)
             yield TextCost(run, np.nan, np.nan, held, mass, np.full(mass.shape, np.nan))
 
     def cost(self, run: CacheRun) -> TextCost:
         """What a rule costs, measured in one run."""
         (found,) = self.experiment.run([Intervention(evictions=(run,))])
-        cost = float((self.full - self._known(found))[self.counted].mean())
+        cost = float((self.full - self._log_p(found))[self.counted].mean())
         moved = (found.argmax(axis=-1) != self.choices)[self.counted]
-        held, mass = _held(self.item, run, sorted({*self.rows[self.counted].tolist()}))
+        held, mass = _seen_shares(self.item, run, sorted({*self.rows[self.counted].tolist()}))
         return TextCost(run, cost, float(moved.mean()), held, mass, np.full(mass.shape, np.nan))
 
     def in_each_head(self, found: TextCost) -> TextCost:
@@ -167,7 +167,7 @@ class _Scorer:
         for layer, head in np.ndindex(*alone.shape):
             run = found.run.only(self.item.layers[layer], head)
             (scores,) = self.experiment.run([Intervention(evictions=(run,))])
-            alone[layer, head] = (self.full - self._known(scores))[self.counted].mean()
+            alone[layer, head] = (self.full - self._log_p(scores))[self.counted].mean()
         return replace(found, alone=alone)
 
     def measure_keys(self) -> list[Worth]:
@@ -188,7 +188,7 @@ class _Scorer:
             some = range(first, min(first + self.together, keys))
             changes = [Intervention(tokens=(TokenAt(self.item.key_side, key),)) for key in some]
             for key, scores in zip(some, self.experiment.run(changes), strict=True):
-                lost = np.nan_to_num(self.full - self._known(scores), nan=np.inf)[self.counted]
+                lost = np.nan_to_num(self.full - self._log_p(scores), nan=np.inf)[self.counted]
                 found[:, key] = np.where(rows > np.arange(queries), lost[:, None], 0).sum(axis=0)
         return found
 
@@ -229,9 +229,9 @@ def _prompt_of(text: str, queries: int) -> int:
     return 0 if text == "0" else size_of(text, queries)
 
 
-def _held(item: AttentionMap, run: CacheRun, rows: Sequence[int]) -> tuple[float, Numbers]:
+def _seen_shares(item: AttentionMap, run: CacheRun, rows: Sequence[int]) -> tuple[float, Numbers]:
     """The share of keys that some rows see, and of attention that each head gives to them."""
-    gone = np.array([run.hidden[layer][:, rows] for layer in item.layers])
+    gone = np.array([run.hidden_cells[layer][:, rows] for layer in item.layers])
     weights = item.weights[:, :, rows].astype(np.float64)
     shown = np.array([row + 1 if run.grows else run.keys for row in rows])
     held = (1 - gone.sum(axis=-1) / shown).mean()

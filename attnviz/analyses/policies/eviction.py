@@ -1,4 +1,10 @@
-"""A cache with rules: which keys are gone at each step, decided as the model would run with it."""
+"""A cache with rules: which keys are gone at each step, decided as the model would run with it.
+
+A rule turns the weights so far into a score of each key, and the keys with the highest scores stay.
+Sinks and recent: Xiao 2024 (StreamingLLM, ICLR). h2o: Zhang 2023 (NeurIPS), half of the budget each
+for recent and for heavy tokens. tova: Oren 2024 (EMNLP), the mean over heads. snapkv: Li 2024
+(NeurIPS), means over the last queries of a prompt, pooled.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +109,7 @@ class CacheRun:
     optional: Cells | None = None
     alone: tuple[str, int] | None = None
     label: str = ""
-    hidden: dict[str, Cells] = field(default_factory=dict)
+    hidden_cells: dict[str, Cells] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.label or "+".join(map(str, self.rules))
@@ -114,21 +120,21 @@ class CacheRun:
         return re.sub(r":[^+]*", "", str(self))
 
     def hide(self, layer: str, seen: LayerWeights) -> Cells:
-        """The cells whose key is gone, for the weights with all keys."""
+        """The cells whose key the rules drop, from the layer's weights with all keys."""
         cells = np.zeros(seen.weights.shape, dtype=np.bool_)
         if self.alone is None:
-            cells = self._gone(layer, seen)
+            cells = self._dropped_cells(layer, seen)
         elif self.alone[0] == layer:
             head = self.alone[1]
-            cells[head] = self._gone(layer, seen)[head]
-        self.hidden[layer] = cells
+            cells[head] = self._dropped_cells(layer, seen)[head]
+        self.hidden_cells[layer] = cells
         return cells
 
     def only(self, layer: str, head: int) -> CacheRun:
         """The same rules in one head alone."""
-        return replace(self, alone=(layer, head), hidden={})
+        return replace(self, alone=(layer, head), hidden_cells={})
 
-    def _gone(self, layer: str, seen: LayerWeights) -> Cells:
+    def _dropped_cells(self, layer: str, seen: LayerWeights) -> Cells:
         heads, queries, keys = seen.weights.shape
         members, start = heads // seen.caches, max(self.prompt, 1)
         worth = np.zeros((seen.caches, queries, keys))
@@ -208,3 +214,62 @@ class CacheRun:
             over = max(int(among[head].sum()) - state.room, 0)
             kept[head, own[:over]] = False
         return kept
+
+
+Scores = NDArray[np.float64]
+OBSERVED, POOLED = 32, 5
+"""Queries at the end of a prompt that snapkv averages over, and keys that it averages together."""
+
+
+def sinks(cache: CacheState) -> Scores:
+    """The first tokens."""
+    return -recent(cache)
+
+
+def recent(cache: CacheState) -> Scores:
+    """The last tokens."""
+    return np.broadcast_to(np.arange(cache.held.shape[1], dtype=np.float64), cache.held.shape)
+
+
+def h2o(cache: CacheState) -> Scores:
+    """Half the last tokens, half those that received most attention."""
+    return _last(cache, cache.room // 2, cache.received)
+
+
+def heavy(cache: CacheState) -> Scores:
+    """The tokens that received most attention, and the last."""
+    return _last(cache, 1, cache.received)
+
+
+def tova(cache: CacheState) -> Scores:
+    """The tokens that the last query attends to most."""
+    return np.broadcast_to(cache.weights[:, -1].mean(axis=0), cache.held.shape)
+
+
+def snapkv(cache: CacheState) -> Scores:
+    """Of a prompt the tokens that its last queries attend to most."""
+    window = min(OBSERVED, max(cache.room // 2, 1))
+    seen = cache.weights[:, -window:].mean(axis=1)
+    if cache.grows:  # the window's own keys stay in any case
+        seen = seen[:, :-window]
+    padded = np.pad(seen, ((0, 0), (POOLED // 2, POOLED // 2)))
+    means = np.lib.stride_tricks.sliding_window_view(padded, POOLED, axis=1).mean(axis=-1)
+    if not cache.grows:
+        return np.asarray(means)
+    return np.pad(means, ((0, 0), (0, window)), constant_values=np.inf)
+
+
+def random(cache: CacheState) -> Scores:
+    """Tokens drawn by chance."""
+    return cache.drawn
+
+
+def best(cache: CacheState) -> Scores:
+    """The tokens whose loss costs later predictions most, each measured."""
+    return cache.worth
+
+
+def _last(cache: CacheState, count: int, others: Scores) -> Scores:
+    """The last tokens above all others."""
+    places = np.arange(cache.held.shape[1])
+    return np.where(places > places[-1] - count, np.inf, others)

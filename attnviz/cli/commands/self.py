@@ -33,6 +33,8 @@ def self_command(
 
     attnviz self "The cat sat on the mat" --model ./my-bert --grid heads.png
 
+    attnviz self --input texts.txt -o maps.jsonl --digits 4 -f none
+
     echo "The cat sat" | attnviz self - -f tsv | sort -t$'\t' -k9 -gr | head
     """
     from attnviz.cli.run import run_texts

@@ -95,7 +95,7 @@ def _is_loopback(host: str) -> bool:
 
 @contextmanager
 def opened_in_browser(address: str) -> Iterator[None]:
-    """Show an address in a browser, by a file: other users see what a program is started with."""
+    """Open an address in a browser through a file, since other users see a program's arguments."""
     import webbrowser
 
     with NamedTemporaryFile("w", suffix=".html") as file:

@@ -35,7 +35,9 @@ PACKAGE = str(Path(__file__).parents[2]) + os.sep
 """This package's folder; its frames are removed from a program's traceback."""
 
 
-@with_options("pictures", "lines", "look", "page", "long", "range", report=("data", "said"))
+@with_options(
+    *("pictures", "lines", "look", "page", "long", "range", "digits"), report=("data", "said")
+)
 def watch(
     program: Annotated[
         list[str],

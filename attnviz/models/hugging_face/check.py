@@ -32,7 +32,7 @@ from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_o
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
-from attnviz.models.hugging_face.light_model import open_light
+from attnviz.models.hugging_face.light_opening import open_light
 from attnviz.models.hugging_face.light_vision import open_light_vision
 from attnviz.models.hugging_face.load.checkpoint import check_folder
 from attnviz.models.hugging_face.load.devices import BYTES
@@ -89,7 +89,7 @@ class Trial:
 
 def try_model(asked: ExperimentRequest) -> Trial:
     """Capture a model's attention, apply every lens, and switch off a head."""
-    from attnviz.models.hugging_face.written import RecordedText
+    from attnviz.models.hugging_face.recorded_text import RecordedText
 
     encoded, part = asked.encoded, asked.encoded.part
     try:

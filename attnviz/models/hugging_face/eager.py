@@ -20,7 +20,11 @@ from attnviz.models.hugging_face.capture.capture import (
     group_layers,
     with_routes,
 )
-from attnviz.models.hugging_face.capture.kernel import eager_copy, output_attentions
+from attnviz.models.hugging_face.capture.kernel import (
+    can_be_eager,
+    eager_copy,
+    output_attentions,
+)
 from attnviz.models.hugging_face.capture.passes import read_layers
 from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -47,11 +51,18 @@ class EagerInputs:
         return str(self.part.config.model_type)
 
 
-def eager_inputs(loaded: LoadedModel, encoded: EncodedQuery) -> EagerInputs:
-    """A query for the model, or for the encoder of an encoder–decoder."""
+def eager_inputs(
+    loaded: LoadedModel, encoded: EncodedQuery, *, is_copied: bool = False
+) -> EagerInputs:
+    """A query for the model, or for the encoder of an encoder–decoder.
+
+    With `is_copied` the caller makes an eager copy, of whatever can switch.
+    """
     alone = list(encoded.axes) == ["encoder"]
     part = loaded.model.get_encoder() if alone else loaded.model
-    return EagerInputs(eager_copy(part), loaded.tensors(encoded.inputs, part), encoded)
+    inputs = loaded.tensors(encoded.inputs, part)
+    own = is_copied and can_be_eager(part)
+    return EagerInputs(part if own else eager_copy(part), inputs, encoded)
 
 
 def check_eager(eager: EagerInputs, copies: int) -> None:

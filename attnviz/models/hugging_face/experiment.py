@@ -185,25 +185,26 @@ class KernelExperiment(_ExplainedOutputs):
         are the tokens of a causal text before the first changed one.
         """
         self.passed = None
-        found: dict[int, NDArray[np.floating]] = {}
-        alike = defaultdict[tuple[int, int], list[int]](list)
-        whole: list[int] = []
-        for number, change in enumerate(changes):
-            if change == Intervention():
-                found[number] = self.chances(self.rows)[0].cpu().numpy()
-            elif row := self._first_row(change):
-                alike[self._first_call(change), row].append(number)
-            else:
-                whole.append(number)
-        for (first, row), numbers in alike.items():
-            for start in range(0, len(numbers), self._together(row)):
-                some = numbers[start : start + self._together(row)]
-                batch = [changes[number] for number in some]
-                done = unchanged_layers(self.blocks, first, len(some), row)
-                rows = self._run_batch(batch, done, instead, row)
-                found |= dict(zip(some, rows.cpu().numpy(), strict=True))
-        for some, scores in self._run_whole(changes, whole, instead):
-            found |= dict(zip(some, scores, strict=True))
+        with quiet():  # once: each time costs a look at every logger
+            found: dict[int, NDArray[np.floating]] = {}
+            alike = defaultdict[tuple[int, int], list[int]](list)
+            whole: list[int] = []
+            for number, change in enumerate(changes):
+                if change == Intervention():
+                    found[number] = self.chances(self.rows)[0].cpu().numpy()
+                elif row := self._first_row(change):
+                    alike[self._first_call(change), row].append(number)
+                else:
+                    whole.append(number)
+            for (first, row), numbers in alike.items():
+                for start in range(0, len(numbers), self._together(row)):
+                    some = numbers[start : start + self._together(row)]
+                    batch = [changes[number] for number in some]
+                    done = unchanged_layers(self.blocks, first, len(some), row)
+                    rows = self._run_batch(batch, done, instead, row)
+                    found |= dict(zip(some, rows.cpu().numpy(), strict=True))
+            for some, scores in self._run_whole(changes, whole, instead):
+                found |= dict(zip(some, scores, strict=True))
         return (found[number] for number in range(len(changes)))
 
     def _together(self, row: int = 0) -> int:
@@ -239,7 +240,7 @@ class KernelExperiment(_ExplainedOutputs):
                     leads.add(lead)
             own = [keys[number] for number in some]
             batch = [changes[number] for number in some]
-            scores = self._run_batch(batch, states.known(own, depth), instead, keys=own)
+            scores = self._run_batch(batch, states.first_layers(own, depth), instead, keys=own)
             yield some, scores.cpu().numpy()
             waiting = [number for number in waiting if number not in {*some}]
 

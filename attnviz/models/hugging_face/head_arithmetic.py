@@ -31,8 +31,8 @@ from attnviz.models.hugging_face.capture.passes import (
     read_call,
 )
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
-from attnviz.models.hugging_face.capture.projections import extra_terms
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
+from attnviz.models.hugging_face.capture.scores import extra_terms
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.value_vectors import map_of, projection_of

@@ -13,15 +13,13 @@ from attnviz.core.effects import (
     HeadOutputs,
     Intervention,
     LayerWeights,
-    replacement_output,
+    replacement_outputs,
 )
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
-from attnviz.models.hugging_face.capture.probe import key_masses, sink_logits, sink_shares
-from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
-
-CALLS = 2  # kernel calls beside those that read the weights of hidden keys
+from attnviz.models.hugging_face.capture.probe import is_causal, sink_logits, sink_shares
+from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,8 +50,10 @@ def change_output(
     """
     import torch
 
-    _, queries, heads, _ = call.output.shape
-    shape = (heads, start + queries, call.key.shape[2])
+    _, queries, heads, size = call.output.shape
+    # Hidden tokens are the same cells for every head: a long text's are stored once.
+    apart = any(link.head is not None for change in changes for link in change.links)
+    shape = (heads if apart else 1, start + queries, call.key.shape[2])
     found, hidden, whole = call.output.clone(), {}, cache(partial(read_weights, call))
     off = [change.outputs_off(*place) for change in changes]
     for number, change in enumerate(changes):
@@ -63,17 +63,20 @@ def change_output(
         elif len({*silent}) < heads:
             cells = change.hidden_cells(*place, sides, shape)
             if cells is not None:
-                cells[silent] = False
                 hidden[number] = cells[:, start:]
     if any(cells.any() for cells in hidden.values()):
-        rows, kept = without_keys(call, hidden)
+        rows, kept = masked_output(call, hidden) or without_keys(call, hidden)
         found[rows] = kept[rows]
     # Last: a head that is off puts out nothing of the keys that are left.
-    for number, own in enumerate(off):
-        for head, query in own:
-            rows = torch.as_tensor(replacement_output(instead, place, head, queries)).to(found)
-            at = slice(None) if query is None else query
-            found[number, at, head] = rows[at] if rows.ndim else rows
+    if any(off):
+        rows = replacement_outputs(instead, place, (heads, queries, size), start)
+        put = torch.as_tensor(rows.swapaxes(0, 1)).to(found)
+        for number, own in enumerate(off):
+            silent = [head for head, query in own if query is None]
+            found[number, :, silent] = put[:, silent]
+            for head, query in own:
+                if query is not None:
+                    found[number, query, head] = put[query, head]
     return found
 
 
@@ -114,6 +117,41 @@ def _mix_held(
     return (kept.to(value) @ value).transpose(0, 1)
 
 
+def masked_output(
+    call: Call, hidden: Mapping[int, NDArray[np.bool_]]
+) -> tuple[Tensor, Tensor] | None:
+    """As `without_keys`, by the kernel itself with another mask; None if it may not take one."""
+    import torch
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    (batch, heads, queries, _), keys, mask = call.query.shape, call.key.shape[2], call.mask
+    follows = mask is None and queries > 1 and is_causal(call)
+    is_known = call.kernel is sdpa_attention_forward and sink_logits(call) is None
+    if not is_known or (follows and queries != keys) or (mask is not None and mask.ndim != 4):
+        return None
+    count = max(len(cells) for cells in hidden.values())
+    cells = np.zeros((batch, count, queries, keys), dtype=np.bool_)
+    for number, own in hidden.items():
+        cells[number] = own
+    off = torch.as_tensor(cells, device=call.query.device)
+    nothing = torch.finfo(call.query.dtype).min
+    new = call.query.new_zeros((1, 1, queries, keys))
+    if follows:
+        new = new.masked_fill(torch.ones_like(new, dtype=torch.bool).triu(1), -torch.inf)
+    elif mask is not None:
+        new = new.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else mask
+    left = (new > nothing) & ~off  # transformers' masks hide by this number
+    new = new.masked_fill(off, -torch.inf)
+    kept = call.kernel(
+        *(call.module, call.query, call.key, call.value, new),
+        **{**call.options, "is_causal": False},
+    )[0]
+    rows, empty = (
+        one.expand(-1, heads, -1).transpose(1, 2) for one in (off.any(-1), ~left.any(-1))
+    )
+    return rows, kept.masked_fill(empty[..., None], torch.nan)
+
+
 def without_keys(call: Call, hidden: Mapping[int, NDArray[np.bool_]]) -> tuple[Any, Any]:
     """The rows (batch, queries, heads) that hide keys, and the kernel's outputs without these.
 
@@ -125,12 +163,13 @@ def without_keys(call: Call, hidden: Mapping[int, NDArray[np.bool_]]) -> tuple[A
 
     value, (batch, queries, heads, _) = call.value, call.output.shape
     keys, size = value.shape[2:]
+    hidden = {
+        number: np.broadcast_to(cells, (heads, queries, keys)) for number, cells in hidden.items()
+    }
     off = np.zeros((batch, keys), dtype=np.bool_)
     for number, cells in hidden.items():
         off[number] = cells.any(axis=(0, 1))
     width = int(off.sum(1).max())
-    if width + CALLS * size > keys:  # reading all weights takes no more calls
-        return _rows_from_weights(call, hidden)
     order = np.argsort(~off, axis=1, kind="stable")[:, :width]
     back = np.zeros((batch, queries, heads, width), dtype=np.bool_)
     rows = np.zeros((batch, queries, heads), dtype=np.bool_)
@@ -161,24 +200,6 @@ def without_keys(call: Call, hidden: Mapping[int, NDArray[np.bool_]]) -> tuple[A
     sink = sink_shares(call)
     share = _known_share(left + sink, left + lost + sink)
     return torch.as_tensor(rows, device=value.device), (kept / share).to(value.dtype)
-
-
-def _rows_from_weights(call: Call, hidden: Mapping[int, NDArray[np.bool_]]) -> tuple[Any, Any]:
-    """The same for rows that hide many different keys: their weights are read once."""
-    import torch
-
-    value = call.value
-    parts = [part for _, part in key_masses(call, TokenBlocks(0, value.shape[2]))]
-    weights = torch.cat(parts, dim=-1)  # (batch, queries, heads, keys)
-    cells = np.zeros(weights.shape, dtype=np.bool_)
-    for number, own in hidden.items():
-        cells[number] = own.swapaxes(0, 1)
-    off = torch.as_tensor(cells, device=value.device)
-    seen, sink = weights.masked_fill(off, 0), sink_shares(call)
-    share = _known_share(seen.sum(-1, keepdim=True) + sink, weights.sum(-1, keepdim=True) + sink)
-    values = value.repeat_interleave(weights.shape[2] // value.shape[1], 1)
-    kept = (seen / share).to(value.dtype).transpose(1, 2) @ values
-    return off.any(-1), kept.transpose(1, 2)
 
 
 def _known_share(left: Any, whole: Any) -> Any:

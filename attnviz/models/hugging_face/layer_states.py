@@ -80,7 +80,9 @@ class LayerStates:
         known = (key is None or key in self._kept for key in keys)
         return next((number for number, is_known in enumerate(known) if not is_known), len(keys))
 
-    def known(self, keys: Sequence[Sequence[int | None]], depth: int) -> list[tuple[Block, Any]]:
+    def first_layers(
+        self, keys: Sequence[Sequence[int | None]], depth: int
+    ) -> list[tuple[Block, Any]]:
         """The first layers, each with its output for a batch of runs."""
 
         def state(block: Block, key: int | None) -> Any:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -21,22 +19,14 @@ from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
 from attnviz.core.notices import explain
-from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models import Predicting, WithHead
+from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured
-from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import continue_text
-from attnviz.models.hugging_face.inputs.light_tokenizer import load_light_tokenizer
-from attnviz.models.hugging_face.light_writing import WritingRules, writing_rules
-from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
-from attnviz.models.hugging_face.load.family import UNLIMITED, Family
-from attnviz.models.hugging_face.load.locate import display_name, locate
-from attnviz.models.hugging_face.load.tasks import task_named
+from attnviz.models.hugging_face.inputs.generation import WritingRules, continue_text
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.hugging_face.outputs import (
     check_head,
@@ -45,15 +35,14 @@ from attnviz.models.hugging_face.outputs import (
     no_head,
     spell_piece,
 )
-from attnviz.models.light.architectures import ARCHITECTURES, Architecture
-from attnviz.models.light.experiment import CLASSES, Head, NetworkExperiment, head_of
+from attnviz.models.light.architecture import Architecture
+from attnviz.models.light.experiment import Head, NetworkExperiment
 from attnviz.models.light.network import (
     Cache,
     LayerPart,
     Network,
     Record,
     Shape,
-    UnknownArchitecture,
     Watch,
     Weights,
     linear_map,
@@ -75,8 +64,6 @@ TOGETHER = 1024
 """Tokens of texts of one length that go through the layers at once."""
 GRADIENTS = "gradients and effects need torch"
 ROUTE = "numpy"
-MOST_NUMBERS = 400_000_000
-"""Weights of the largest model that numpy runs."""
 MOST_TOKENS = 512
 """Tokens of the longest text that numpy reads."""
 MOST_WORK = 3e11
@@ -167,7 +154,7 @@ class LightModel(LoadedModel, Predicting, Network):
         with np.errstate(all="ignore"):
             states, layers = self.forward(self.weights, tuple(map(np.stack, stacks)))
         return [
-            self._built(
+            self._build_attention(
                 one, states[n], {name: [of[n] for of in own] for name, own in layers.items()}
             )
             for n, one in enumerate(texts)
@@ -214,14 +201,14 @@ class LightModel(LoadedModel, Predicting, Network):
             raise no_head(self.name, self.kind)
         return LightExperiment(self, query, encoded, wanted)
 
-    def written(self, query: Query) -> WrittenText:
+    def trace_writers(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
         encoded = self._encode_text(query)
         if reason := self._refuse([encoded]):
-            return self.whole(reason).written(query)
+            return self.whole(reason).trace_writers(query)
         if self.head is not None and not self.head.is_linear:
-            return self.whole("the head is not linear").written(query)
-        from attnviz.models.light.written import Stack, StackedText
+            return self.whole("the head is not linear").trace_writers(query)
+        from attnviz.models.light.stacked_text import Stack, StackedText
 
         attention, _ = self.run(encoded)
         first, *others = self.embed_parts(encoded.inputs)
@@ -235,7 +222,7 @@ class LightModel(LoadedModel, Predicting, Network):
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         """The maps of each head, without a text, and where they come from."""
-        from attnviz.models.light.written import head_weights
+        from attnviz.models.light.stacked_text import head_weights
 
         words, head = self.architecture.words, self.head
         known = head is not None and head.is_linear and not self.architecture.projected
@@ -280,9 +267,9 @@ class LightModel(LoadedModel, Predicting, Network):
         seen = Record() if seen is None and self.region.keep_qk else seen
         with np.errstate(all="ignore"):
             states, layers = self.forward(self.weights, self.inputs(encoded.inputs), seen)
-        return self._built(encoded, states, layers, seen), states
+        return self._build_attention(encoded, states, layers, seen), states
 
-    def _built(
+    def _build_attention(
         self,
         encoded: EncodedQuery,
         states: Any,
@@ -291,7 +278,7 @@ class LightModel(LoadedModel, Predicting, Network):
     ) -> Attention:
         """The maps of a query, of its last states and its weights by layer."""
         with np.errstate(all="ignore"):
-            found = [captured(stream, layers[stream]) for stream in encoded.axes]
+            found = [capture_layers(stream, layers[stream]) for stream in encoded.axes]
             logits = None
             if self.task and self.head and "text" in encoded.tokens:
                 logits = self.scores(
@@ -372,7 +359,7 @@ class LightModel(LoadedModel, Predicting, Network):
     def write_ids(self, inputs: Mapping[str, Sequence[int]], most: int) -> list[int]:
         """What the model writes greedily, at most so many ids, behind a prompt or a first token."""
         ids, memory = list(inputs["input_ids"]), None
-        with np.errstate(all="ignore"), self.weights.kept():
+        with np.errstate(all="ignore"), self.weights.keep_widened():
             if self.below:
                 (given,) = self.inputs({"input_ids": ids})
                 memory = run_layers(self.weights, self.below, given[None], watch=self.watch)[0]
@@ -392,7 +379,7 @@ class LightModel(LoadedModel, Predicting, Network):
         return ids
 
 
-def captured(stream: str, layers: Sequence[Array]) -> Captured:
+def capture_layers(stream: str, layers: Sequence[Array]) -> Captured:
     """The weights of a stream's layers, (heads, queries, keys) each."""
     found = np.stack(layers)
     names, heads = (tuple(map(str, range(count))) for count in found.shape[:2])
@@ -420,71 +407,6 @@ def value_vectors(
     return ValueVectors(attention, tuple(found), projected=True)
 
 
-@dataclass(frozen=True, slots=True)
-class LightCheckpoint:
-    """A folder whose weights the network inside runs."""
-
-    folder: Path
-    stored: Checkpoint
-    architecture: Architecture
-    shape: Shape
-    weights: CheckpointWeights
-    head: Head | None = None
-    below: Shape | None = None  # of its encoder
-
-
-def open_checkpoint(
-    origin: Origin,
-    name: str,
-    needs: Mapping[str, bool],
-    *,
-    of_pictures: bool = False,
-    with_head: WithHead = False,
-) -> LightCheckpoint:
-    """A checkpoint that numpy runs, unless one of the needs is there; each says why.
-
-    Raises:
-        UnknownArchitecture: why transformers has to load it.
-        ModelError: it cannot be loaded at all.
-    """
-    needs = {
-        f"--device {origin.device} asks for torch": origin.device not in ("auto", "cpu"),
-        f"--dtype {origin.dtype} asks for torch": origin.dtype not in (None, "float32"),
-        "--device-map asks for torch": origin.device_map is not None,
-        "an adapter is to be merged": origin.adapter is not None,
-        "--chat needs torch": origin.chat,
-        **needs,
-    }
-    for reason, needed in needs.items():
-        if needed:
-            raise UnknownArchitecture(reason)
-    folder = locate(name, origin.revision, allow_code=origin.allow_code)
-    checkpoint = check_folder(folder, allow_pickle=origin.allow_pickle)
-    config, kind = dict(checkpoint.config), checkpoint.config["model_type"]
-    about = ARCHITECTURES.get(kind)
-    if about is None or of_pictures != bool(about.keys.get("patch")):
-        raise UnknownArchitecture(f"the network inside has no architecture '{kind}'")
-    if checkpoint.pickled or checkpoint.numbers > MOST_NUMBERS:
-        reason = "are a pickle" if checkpoint.pickled else f"are {checkpoint.numbers:,}"
-        raise UnknownArchitecture(f"its weights {reason}")
-    shape, below = about.shape_of(config), None
-    weights, head = CheckpointWeights(checkpoint.files, about, shape), None
-    expected = [*about.expected(config, shape)]
-    if about.encoder:
-        below = about.encoder.shape_of(config)
-        expected += about.encoder.expected(config, below)
-    decides = str((config.get("architectures") or ("",))[0]).endswith(tuple(CLASSES))
-    if with_head or about.encoder or decides or origin.generate is not None:
-        head = head_of(config, about.model, writes=about.encoder is not None)
-    if head is not None:
-        bare = weights.start == ""  # such a file lacks a bias that is 0
-        head = replace(head, bias="") if bare and about.encoder else head
-        weights.add_head(head)
-        expected += head.expected(shape, config.get(about.width, shape.size))
-    weights.check(iter(expected))
-    return LightCheckpoint(folder, checkpoint, about, shape, weights, head, below)
-
-
 class LightExperiment(NetworkExperiment):
     """A model that numpy runs, and a text; gradients are asked of transformers."""
 
@@ -496,7 +418,7 @@ class LightExperiment(NetworkExperiment):
         seen = Record()
         attention, states = model.run(encoded, seen)
         super().__init__(model, encoded.inputs, attention)
-        self.unchanged, self.query, self.wanted = seen, query, wanted
+        self.unchanged_passes, self.query, self.wanted = seen, query, wanted
         first = model.head is not None and model.head.first
         scores = model.scores(model.weights, states[None, 0] if first else states[None])
         self.outputs = choose_outputs(model, encoded, scores, wanted)
@@ -545,130 +467,3 @@ class LightExperiment(NetworkExperiment):
         whole = self.model.whole(reason).experiment(self.query, self.wanted)
         whole.outputs = self.outputs
         return whole
-
-
-def open_light(
-    origin: Origin,
-    name: str,
-    region: Region,
-    load_whole: Callable[[], HuggingFaceModel],
-    *,
-    with_head: WithHead = False,
-) -> LightModel:
-    """A model that numpy runs, `load_whole` loads it for what numpy cannot do."""
-    needs = {
-        GRADIENTS: with_head is True,
-        "parts and blocks of a text need torch": not region.is_default,
-        "--channels asks for torch": region.channels != "mean",
-        f"--generate {origin.generate} is a long text": (origin.generate or 0) > MOST_TOKENS,
-    }
-    found = open_checkpoint(origin, name, needs, with_head=with_head)
-    about, shape, config = found.architecture, found.shape, found.stored.config
-    head, stem = found.head, f"{shape.layer}."
-    named = head.model if head else about.model
-    writes = head is not None and not head.labels and shape.causal
-    if origin.generate is not None and not writes:
-        raise UnknownArchitecture("it has no head to write with")
-    tokenizer = load_light_tokenizer(found.folder, about.tokenizer)
-    if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
-        raise UnknownArchitecture("its tokenizer gives types of tokens")
-    padding = config.get("pad_token_id", 1)
-    if about.offset is None and not isinstance(padding, int):
-        raise UnknownArchitecture("its padding has no number")
-    rules = writing_rules(found.folder, config, shape.vocabulary) if writes else WritingRules()
-    family: Family = "decoder-only" if shape.causal else "encoder-only"
-    streams = {"causal" if shape.causal else "self": f"{stem}{shape.attention.name}"}
-    start = config.get("decoder_start_token_id")
-    if found.below and shape.cross:
-        family = "encoder–decoder"
-        streams = {
-            "encoder": f"{found.below.layer}.{found.below.attention.name}",
-            "decoder": f"{stem}{shape.attention.name}",
-            "cross": f"{stem}{shape.cross.name}",
-        }
-        if type(start) is not int or rules.decoder_start_token_id is None or tokenizer.cleans:
-            raise UnknownArchitecture("its files do not say how its texts begin or are spaced")
-    facts = _facts_of(config, named, start)
-    reserved = 0 if about.offset is not None else padding + 1
-    return LightModel(
-        name=name,
-        model=SimpleNamespace(
-            config=facts,
-            get_output_embeddings=lambda: None if head is None or head.labels else head,
-            get_encoder=lambda: None,
-            base_model=None,
-            can_generate=lambda: writes,
-            generation_config=SimpleNamespace(eos_token_id=[*rules.ends]),
-        ),
-        tokenizer=tokenizer,
-        family=family,
-        limit=_limit(config, tokenizer.model_max_length, reserved),
-        provenance=describe_light(name, found, named, family=family),
-        can_generate=writes,
-        max_new_tokens=origin.generate,
-        task=task_named(named, facts),
-        region=region,
-        whole=WholeModel(load_whole, origin.arithmetic == "light"),
-        architecture=about,
-        sizes=shape,
-        below=found.below,
-        streams=streams,
-        weights=found.weights,
-        numbers=found.stored.numbers,
-        padding=padding if isinstance(padding, int) else 0,
-        head=head,
-        rules=rules,
-    )
-
-
-def _facts_of(config: Mapping[str, Any], named: str, start: Any) -> SimpleNamespace:
-    """What a configuration of transformers tells: its type, its classes by number, its start."""
-    names, kinds = config.get("id2label") or {}, ("regression", "single_label_classification")
-    try:
-        labels = {int(number): str(label) for number, label in names.items()}
-    except ValueError as error:
-        raise UnknownArchitecture("its classes have no numbers") from error
-    labels = labels or {number: f"LABEL_{number}" for number in range(2)}
-    problem = config.get("problem_type")
-    known = (None, *kinds, "multi_label_classification")
-    if named.endswith(tuple(CLASSES)) and (
-        problem not in known or [*labels] != [*range(len(labels))]
-    ):
-        raise UnknownArchitecture("its classifier is not one of classes by their numbers")
-    return SimpleNamespace(
-        model_type=config["model_type"],
-        id2label=labels,
-        problem_type=problem,
-        decoder_start_token_id=start,
-    )
-
-
-def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:
-    """How many tokens a model reads, as `reading_limit` has it."""
-    positions = config.get("max_position_embeddings") or config.get("n_positions")
-    limits = [most, positions]
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in limits):
-        raise UnknownArchitecture("its limit of tokens is no number")
-    limits[1] -= reserved
-    return min((int(one) for one in limits if 0 < one < UNLIMITED), default=None)
-
-
-def describe_light(name: str, found: LightCheckpoint, model: str, **more: str) -> Provenance:
-    """The provenance of what a checkpoint answers, as transformers' class of that name."""
-    called, folder = display_name(name, found.stored.config), found.folder
-    settings = {
-        "folder": None if called == name else name,
-        "revision": folder.name if folder.parent.name == "snapshots" else None,
-        "stored_as": ", ".join(found.stored.dtypes) or None,
-        "architecture": model,
-        "model_type": found.stored.config["model_type"],
-        "attention": ROUTE,
-        **more,
-    }
-    return Provenance(
-        source="hugging face",
-        model=called,
-        trained=True,
-        settings={key: value for key, value in settings.items() if value is not None},
-        versions={"numpy": np.__version__},
-    )

@@ -22,18 +22,20 @@ from attnviz.core.writers import WrittenText
 from attnviz.models.hugging_face.light_model import (
     GRADIENTS,
     MOST_TOKENS,
-    LightCheckpoint,
     WholeModel,
-    captured,
+    capture_layers,
+    value_vectors,
+)
+from attnviz.models.hugging_face.light_opening import (
+    LightCheckpoint,
     describe_light,
     open_checkpoint,
-    value_vectors,
 )
 from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.tasks import likeliest_class
 from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS
 from attnviz.models.hugging_face.vision.vision import VisionModel
-from attnviz.models.light.architectures import PATCHES
+from attnviz.models.light.architecture import PATCHES
 from attnviz.models.light.network import (
     Record,
     Shape,
@@ -164,9 +166,9 @@ class LightVisionModel(VisionModel):
         """The model with a picture before it, to be run with parts of it switched off."""
         return self.whole("effects and gradients are torch's").experiment(query, wanted)
 
-    def written(self, query: Query) -> WrittenText:
+    def trace_writers(self, query: Query) -> WrittenText:
         """A picture with what each part of the model writes."""
-        return self.whole("what is written of pictures is torch's").written(query)
+        return self.whole("what is written of pictures is torch's").trace_writers(query)
 
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head at each patch."""
@@ -202,7 +204,7 @@ class LightVisionModel(VisionModel):
         (inputs,) = embed_patches(self.weights, shape, values, PATCHES, positions)
         with np.errstate(all="ignore"):
             states, layers, _ = run_layers(self.weights, shape, inputs, watch=seen)
-        found = encoded.build_attention([captured("self", layers)])
+        found = encoded.build_attention([capture_layers("self", layers)])
         if self.head is None:
             return found
         width = self.head["classifier.weight"].shape[1]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance
-from attnviz.core.effects import HeadOutputs
+from attnviz.core.effects import Experiment, HeadOutputs
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
@@ -109,20 +109,20 @@ class HuggingFaceModel(LoadedModel, Predicting):
             )
         )
 
-    def head_outputs(self, queries: Sequence[Query]) -> list[HeadOutputs]:
-        experiment = self.experiment(queries[0])
-        if not isinstance(experiment, KernelExperiment):
+    def head_outputs(self, queries: Sequence[Query], like: Experiment) -> list[HeadOutputs]:
+        if not isinstance(like, KernelExperiment):
             return [self.experiment(query).head_outputs() for query in queries]
-        found = {0: experiment.head_outputs()}
+        found = dict[int, HeadOutputs]()
         alike = defaultdict[Any, dict[int, Mapping[str, Any]]](dict)
-        for number, query in enumerate(queries[1:], 1):
-            encoded = self._encode_whole(query)
-            inputs = without_cache(self.model, self.tensors(encoded.inputs, self.model))
-            shapes = tuple((name, getattr(one, "shape", one)) for name, one in inputs.items())
-            alike[shapes][number] = inputs
-        for some in alike.values():
-            batch = join_batch([*some.values()])
-            found |= dict(zip(some, experiment.outputs_of(batch, len(some)), strict=True))
+        with quiet():
+            for number, query in enumerate(queries):
+                encoded = self._encode_whole(query)
+                inputs = without_cache(self.model, self.tensors(encoded.inputs, self.model))
+                shapes = tuple((name, getattr(one, "shape", one)) for name, one in inputs.items())
+                alike[shapes][number] = inputs
+            for some in alike.values():
+                batch = join_batch([*some.values()])
+                found |= dict(zip(some, like.outputs_of(batch, len(some)), strict=True))
         return [found[number] for number in range(len(queries))]
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
@@ -133,10 +133,10 @@ class HuggingFaceModel(LoadedModel, Predicting):
         with quiet():
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
-    def written(self, query: Query) -> WrittenText:
-        from attnviz.models.hugging_face.written import RecordedText
+    def trace_writers(self, query: Query) -> WrittenText:
+        from attnviz.models.hugging_face.recorded_text import RecordedText
 
-        asked, spell = eager_inputs(self, self._encode_whole(query)), None
+        asked, spell = eager_inputs(self, self._encode_whole(query), is_copied=True), None
         with suppress(ModelError):
             check_head(self, query.kind)
             spell = self._spell

@@ -1,1 +1,1 @@
-"""Checkpoints and the models inside, run by numpy through one network."""
+"""One network in numpy that runs the shipped models and checkpoints."""

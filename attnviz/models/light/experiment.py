@@ -1,7 +1,7 @@
-"""A network with its input and its head: what it predicts, and what changes its predictions.
+"""A network's predictions, and how they change when parts are switched off.
 
-Parts are switched off between the weights and the output projection, where heads are still apart.
-The layers below the first changed one are not run again.
+A part is switched off before the output projection mixes the heads. Only the first changed layer
+and those after it run again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from attnviz.core.effects import (
     LayerWeights,
     PredictedToken,
     SinkShares,
-    replacement_output,
+    replacement_outputs,
 )
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
@@ -75,7 +75,7 @@ class Head:
         scores = linear_map(weights, output, states)
         return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
 
-    def expected(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def weight_shapes(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that it reads, and its shape; embeddings have a width."""
         output, *before = self.maps.split()
         width = shape.size if self.labels else width
@@ -134,9 +134,9 @@ CLASSES = {"ForSequenceClassification": True, "ForTokenClassification": False}
 
 
 def head_of(config: Mapping[str, Any], bare: str, *, writes: bool = False) -> Head | None:
-    """The head that a configuration names; None: it names none, or the `bare` class.
+    """The head for the class that a configuration names; None: the class has no head.
 
-    A bare model of those that `writes` has the head of all of them.
+    `bare` is the kind's class without a head; a kind that `writes` text has its head anyway.
 
     Raises:
         UnknownArchitecture: another head, or a key of it with another kind of value.
@@ -211,11 +211,11 @@ class NetworkExperiment:
     @cached_property
     def starts(self) -> list[Array]:
         """The inputs of each layer of the last stack in the unchanged model."""
-        own = [one.residual for one in self.unchanged if one.memory is one.inputs]
+        own = [one.residual for one in self.unchanged_passes if one.memory is one.inputs]
         return own[-len(self.attention.main.layers) :]
 
     @cached_property
-    def unchanged(self) -> Record:
+    def unchanged_passes(self) -> Record:
         """Each attention of the unchanged model."""
         seen = Record()
         with np.errstate(all="ignore"):
@@ -253,7 +253,7 @@ class NetworkExperiment:
         """The output of each head, (heads, positions, head size)."""
         return {
             self.places[one.name]: as_numpy(split_heads(one.output, one.shares.shape[-3]))
-            for one in self.unchanged
+            for one in self.unchanged_passes
             if one.name in self.places
         }
 
@@ -261,7 +261,7 @@ class NetworkExperiment:
         """The values that each head weighs, (heads, keys, head size)."""
         return {
             self.places[one.name]: as_numpy(one.value)
-            for one in self.unchanged
+            for one in self.unchanged_passes
             if one.name in self.places
         }
 
@@ -299,11 +299,13 @@ class NetworkExperiment:
                     kept = seen.shares[number] * self.model.weights.place(~hidden[:, start:])
                     with np.errstate(invalid="ignore"):
                         output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
+                if off:
+                    size = output.shape[-1]
+                    rows = replacement_outputs(instead, place, (heads, queries, size), start)
+                    put = self.model.weights.convert(rows)
                 for head, query in off:
-                    rows = np.asarray(replacement_output(instead, place, head, start + queries))
-                    at = slice(start, None) if query is None else query
-                    own = self.model.weights.convert(rows[at] if rows.ndim else rows)
-                    output[number, head, slice(None) if query is None else query - start] = own
+                    at = slice(None) if query is None else query - start
+                    output[number, head, at] = put[head, at]
             return seen.output if output is None else join_heads(output)
 
         return edit

@@ -18,7 +18,7 @@ from attnviz.models.light.network import Shape, UnknownArchitecture
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.models.light.architectures import Architecture
+    from attnviz.models.light.architecture import Architecture
     from attnviz.models.light.experiment import Head
 
 DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}  # bfloat16: upper half of a float32
@@ -121,7 +121,9 @@ class CheckpointWeights(StoredWeights):
         """Find the weights of a head too; what is tied may not be stored twice and differ."""
         output = head.maps.split()[0]
         ties = {f"{output}.weight": self._words, f"{output}.bias": head.bias} if head.tied else {}
-        self.beside = {name: ties.get(name) or name for name, _ in head.expected(self.shape, 0)}
+        self.beside = {
+            name: ties.get(name) or name for name, _ in head.weight_shapes(self.shape, 0)
+        }
         for pair in self.beside.items():
             self._compare(*pair)
 
@@ -133,7 +135,7 @@ class CheckpointWeights(StoredWeights):
                 raise UnknownArchitecture(f"its '{one}' is tied to other weights")
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def keep_widened(self) -> Iterator[None]:
         """Keep what is widened for a block of code that needs each array again and again."""
         self.writing = True
         try:

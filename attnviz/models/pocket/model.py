@@ -48,7 +48,7 @@ from attnviz.models.pocket.text import (
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance
     from attnviz.core.writers import HeadWeights, WriterKind
-    from attnviz.models.light.written import Stack
+    from attnviz.models.light.stacked_text import Stack
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
@@ -161,7 +161,7 @@ class PocketModel(StoredModel):
         return predict_pieces(weights, states)
 
     def stacks(self, given: PocketInputs) -> list[Stack]:
-        from attnviz.models.light.written import Stack
+        from attnviz.models.light.stacked_text import Stack
 
         def embed(ids: list[int]) -> dict[WriterKind, Array]:
             waves = self.weights.convert(sinusoidal_positions(len(ids), self.sizes.size))
@@ -175,7 +175,7 @@ class PocketModel(StoredModel):
         return [encoder, Stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        from attnviz.models.light.written import head_weights
+        from attnviz.models.light.stacked_text import head_weights
 
         streams, tokens = ("encoder", "decoder", "cross"), ("embedding", "embedding")
         found = head_weights(self.weights, self.shapes, streams, tokens)

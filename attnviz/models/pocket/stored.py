@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.lens_inputs import ValueVectors
     from attnviz.core.writers import HeadWeights
-    from attnviz.models.light.written import Stack, StackedText
+    from attnviz.models.light.stacked_text import Stack, StackedText
 
 
 class StoredModel(UnbatchedSource, Predicting, Network):
@@ -72,8 +72,8 @@ class StoredModel(UnbatchedSource, Predicting, Network):
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         return stored_head_arithmetic(self, self.read(query)[0], which)
 
-    def written(self, query: Query) -> StackedText:
-        from attnviz.models.light.written import StackedText
+    def trace_writers(self, query: Query) -> StackedText:
+        from attnviz.models.light.stacked_text import StackedText
 
         given, attention = self.read(query)
         model = self if self.device == "cpu" else type(self)(self.folder)
@@ -85,7 +85,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
         return StackedText(attention, model.stacks(given), scores, model.spell, first=model.decides)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        from attnviz.models.light.written import head_weights
+        from attnviz.models.light.stacked_text import head_weights
 
         found = head_weights(self.weights, self.shapes, [*self.streams], self.tokens)
         return found, self.provenance((), {})

@@ -31,7 +31,7 @@ from attnviz.models.pocket.text import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.models.light.written import Stack
+    from attnviz.models.light.stacked_text import Stack
 
 FOLDER = Path(__file__).parent / "files"  # loads as LlamaForCausalLM in transformers
 EMBEDDING = "model.embed_tokens.weight"
@@ -87,7 +87,7 @@ class CausalPocket(StoredModel):
         return predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
 
     def stacks(self, given: list[int]) -> list[Stack]:
-        from attnviz.models.light.written import Stack
+        from attnviz.models.light.stacked_text import Stack
 
         return [Stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(given)[0]})]
 

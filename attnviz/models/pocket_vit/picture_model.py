@@ -1,4 +1,4 @@
-"""The picture model as a source of attention: pictures of flat shapes, and which is the odd one."""
+"""The shipped picture model as a source: it sees flat shapes and names the odd one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.writers import WriterKind
-    from attnviz.models.light.written import Stack
+    from attnviz.models.light.stacked_text import Stack
 
 FOLDER = Path(__file__).parent / "files"  # loads as ViTForImageClassification
 
@@ -74,7 +74,7 @@ class PicturePocket(StoredModel):
         return linear_map(weights, "classifier", states)
 
     def stacks(self, given: NDArray[np.float32]) -> list[Stack]:
-        from attnviz.models.light.written import Stack
+        from attnviz.models.light.stacked_text import Stack
 
         whole, position = self.inputs(given)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
         embedded: dict[WriterKind, Array] = {"embedding": whole - position[0]}

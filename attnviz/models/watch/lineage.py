@@ -1,4 +1,4 @@
-"""How each tensor was made: whether it is a softmax, scores, or a projection, and of which input.
+"""How each tensor was made: as a softmax, as scores, or as a projection, and from which input.
 
 Each result of a torch function gets a mark, computed from the marks of its arguments. Marks stand
 beside the tensors and go when these go. The only tensors in them are weights before dropout.

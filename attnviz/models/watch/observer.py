@@ -483,9 +483,9 @@ class AttentionObserver(TorchFunctionMode):
         )
 
     def run_twice(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A module's forward that runs a second time, apart, where torch could fuse it.
+        """A module's forward that runs twice if torch could replace it by one fused kernel.
 
-        The model gets what it would get without watching; the second run is what is seen.
+        The model gets the output of the first run, as without watching; the second is recorded.
         """
 
         @wraps(original)

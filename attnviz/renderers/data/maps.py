@@ -15,7 +15,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import JsonReport, csv_text
 from attnviz.storage.archive import ArchiveWriter
-from attnviz.storage.documents import HIDDEN, dump_json, dump_line, to_document
+from attnviz.storage.documents import HIDDEN, dump_json, dump_line, round_weights, to_document
 from attnviz.storage.parquet import ParquetWriter
 
 SCHEMA = 1  # the version of the JSON documents of reports
@@ -45,7 +45,7 @@ def report_json(kind: str, **parts: Any) -> str:
     return dump_json({"schema": SCHEMA, "kind": kind, **parts}) + "\n"
 
 
-def weight_rows(attention: Attention) -> Iterator[tuple[str, ...]]:
+def weight_rows(attention: Attention, digits: int | None = None) -> Iterator[tuple[str, ...]]:
     """A row for each weight of each map: layer by layer, head by head, query by query."""
     for item in attention.maps:
         queries, keys = (
@@ -56,7 +56,7 @@ def weight_rows(attention: Attention) -> Iterator[tuple[str, ...]]:
             names = (attention.id, item.stream, item.layers[layer], item.heads[head])
             place, weights = tuple(map(escape, names)), item.weights[layer, head]
             # astype(str) gives the shortest text from which each float32 can be read back.
-            texts = weights.astype(str)
+            texts = round_weights(weights, digits).astype(str)
             texts[np.isnan(weights)] = ""
             for query, row in zip(queries, texts.tolist(), strict=True):
                 for key, weight in zip(keys, row, strict=True):
@@ -67,10 +67,10 @@ class TsvRenderer:
     """Tab-separated, without quotes."""
 
     def __init__(self, display: Display) -> None:
-        self.started = display.begun
+        self.started, self.digits = display.begun, display.digits
 
     def add(self, attention: Attention, views: Views) -> str:
-        return self.finish() + self._join(weight_rows(attention))
+        return self.finish() + self._join(weight_rows(attention, self.digits))
 
     def finish(self) -> str:
         started, self.started = self.started, True
@@ -102,15 +102,18 @@ class NoRenderer:
 class JsonLinesRenderer(NoRenderer):
     """One document a line for each text."""
 
+    def __init__(self, display: Display) -> None:
+        self.digits = display.digits
+
     def add(self, attention: Attention, views: Views) -> bytes:
-        return dump_line(to_document(attention))
+        return dump_line(to_document(attention, self.digits))
 
 
 class JsonRenderer(JsonReport):
     """One document for one text; for an input that may hold several, a list."""
 
     def _write(self, data: Attention) -> str:
-        return dump_json(to_document(data)) + "\n"
+        return dump_json(to_document(data, self.display.digits)) + "\n"
 
 
 class NpzRenderer:

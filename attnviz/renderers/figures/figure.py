@@ -27,7 +27,7 @@ from attnviz.core.errors import OutputError
 from attnviz.core.options import Width
 from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
 from attnviz.renderers.figures.fonts import DPI, Typeface, can_embed, font_share
-from attnviz.renderers.look import chosen, reading_notes
+from attnviz.renderers.look import look_option, reading_notes
 from attnviz.renderers.printable import printable, shorten
 
 TITLE_SIZE, TEXT_SIZE, NOTE_SIZE, SMALLEST = 9.0, 7.5, 6.5, 6.0
@@ -80,7 +80,7 @@ def fit_width(draw: Callable[..., Figure], shown: Any, **words: Any) -> Figure:
     Raises:
         OutputError: its labels leave no room.
     """
-    width: Width | None = chosen("width")
+    width: Width | None = look_option("width")
     if width is None:
         return draw(shown, **words)
     fit = Fit(_pixels_of(width))
@@ -94,13 +94,13 @@ def fit_width(draw: Callable[..., Figure], shown: Any, **words: Any) -> Figure:
 
 def page_width(usual: int, edge: int) -> int:
     """Pixels between the margins of a page: the usual number, or what --width leaves."""
-    width: Width | None = chosen("width")
+    width: Width | None = look_option("width")
     return usual if width is None else _pixels_of(width) - 2 * edge
 
 
 def no_room(what: str) -> OutputError:
     """The error if something does not fit the width of the picture."""
-    width: Width | None = chosen("width")
+    width: Width | None = look_option("width")
     if width is None:
         return OutputError(what)
     wider = "choose --width double" if width == "single" else "leave --width out"
@@ -151,7 +151,7 @@ def ink(color: Color) -> tuple[float, float, float]:
 def colormap(limits: Limits, table: NDArray[np.uint8] | None = None) -> Colormap:
     """The colours of a scale for matplotlib: white below it, grey for NaN."""
     colors = (shades(limits) if table is None else table) / 255.0
-    made = ListedColormap(colors, name=chosen("cmap") or "attnviz")
+    made = ListedColormap(colors, name=look_option("cmap") or "attnviz")
     return made.with_extremes(under="white", bad=ink(NO_VALUE))
 
 
@@ -335,7 +335,7 @@ def paragraph(
 
 def title_paragraphs(face: Typeface, title: str, subtitle: str, room: int) -> list[Paragraph]:
     """The title, or that of --title, and the subtitle in paragraphs; either may be empty."""
-    own = "" if chosen("no_title") else chosen("title")
+    own = "" if look_option("no_title") else look_option("title")
     title = title if own is None else own
     looks = [(title, TITLE_SIZE, True, INK)]
     looks += ((text, TEXT_SIZE, False, FAINT) for text in subtitle.split("\n"))
@@ -367,7 +367,7 @@ def flow_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
 def blank_page(width: int, height: int) -> Page:
     """A white figure of that many pixels, at 200 to the inch; --dpi has its file made of more."""
     size = width / DPI, height / DPI
-    figure = ShownFigure(figsize=size, dpi=chosen("dpi") or DPI, facecolor="white")
+    figure = ShownFigure(figsize=size, dpi=look_option("dpi") or DPI, facecolor="white")
     FigureCanvasAgg(figure)
     return Page(figure, width, height)
 

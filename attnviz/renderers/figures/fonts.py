@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import FontProperties, fontManager, get_font
 from matplotlib.ft2font import FT2Font
 
-from attnviz.renderers.look import chosen, reading_notes
+from attnviz.renderers.look import look_option, reading_notes
 from attnviz.renderers.printable import code_point, printable
 
 DPI = 200  # pixels to the inch in which every picture is laid out
@@ -83,7 +83,7 @@ class Typeface:
 
 def font_share() -> float:
     """How many times as large as usual --font-size makes every text."""
-    return float(chosen("font_size") or _USUAL_SIZE) / _USUAL_SIZE
+    return float(look_option("font_size") or _USUAL_SIZE) / _USUAL_SIZE
 
 
 def typeface(texts: Iterable[str]) -> Typeface:
@@ -92,7 +92,7 @@ def typeface(texts: Iterable[str]) -> Typeface:
     DejaVu Sans comes with matplotlib and has Latin, Greek, Cyrillic, Arabic, Hebrew and many signs.
     Other characters are searched for in the installed fonts.
     """
-    every = (*texts, chosen("title") or "", *reading_notes())
+    every = (*texts, look_option("title") or "", *reading_notes())
     wanted = {character for text in every for character in printable(text)} - {"\n"}
     wanted -= set(map(chr, _UNDRAWN))
     families = [_FIRST]

@@ -14,7 +14,7 @@ from attnviz.core.attention_map import AttentionMap
 from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.look import chosen
+from attnviz.renderers.look import look_option
 from attnviz.renderers.printable import shorten
 
 _LONGEST = 1620
@@ -72,7 +72,7 @@ def grid(
     )
     place = tile_room(attention_map.layers, face)
     tops = np.full((layers, heads), limits[1])
-    if chosen("scale") == "own":
+    if look_option("scale") == "own":
         for layer, head in np.ndindex(layers, heads):
             one = weights[layer : layer + 1, head : head + 1]
             item = attention_map.with_weights(one, layers=("",), heads=("",))
@@ -84,7 +84,7 @@ def grid(
     image = _composite(weights, down, across, limits)
     figure, axes = sheet.frame_image(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, attention_map.layers, across, attention_map.heads, face)
-    if unit == OWN_UNIT and chosen("values") != "no":
+    if unit == OWN_UNIT and look_option("values") != "no":
         high, wide = down.tile + down.gap, across.tile + across.gap
         corners = [
             (head * wide, layer * high + down.tile) for layer, head in np.ndindex(tops.shape)

@@ -14,7 +14,7 @@ from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
 from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.look import chosen
+from attnviz.renderers.look import look_option
 from attnviz.renderers.printable import UNKNOWN, printable, shorten
 
 _LABEL_CELLS = 18
@@ -197,7 +197,7 @@ def heatmap(
     words = (word for side in sides for token in side for word in label_words(token))
     face = typeface([title, subtitle, attention_map.unit, *words])
     longest = int(_LONGEST * fit.share)
-    if chosen("values") == "yes" and not fit.width:
+    if look_option("values") == "yes" and not fit.width:
         longest = max(
             longest, min((max(map(len, sides)) + 13) * int(sheet.points(13)), 4 * _LONGEST)
         )
@@ -367,7 +367,7 @@ def cell_texts(
     Raises:
         OutputError: with --values yes the numbers have no room.
     """
-    wanted = chosen("values")
+    wanted = look_option("values")
     if wanted == "no" or (wanted == "auto" and values.size > _MOST_NUMBERS):
         return None
     digits = decimals_of(limits)

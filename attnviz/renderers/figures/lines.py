@@ -78,7 +78,7 @@ def lines(
     are, and a note says how many.
 
     Raises:
-        ValueError: more heads over all layers than colours, of which there are eight.
+        ValueError: more than eight heads over all layers, since there are eight colours.
     """
     layers, heads = attention_map.weights.shape[:2]
     if layers * heads > MOST_HEADS:

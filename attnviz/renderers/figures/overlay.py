@@ -21,7 +21,7 @@ from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, l
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import GridSide, name_tiles, tile_room, write_largest
-from attnviz.renderers.look import chosen, chosen_scale, chosen_table
+from attnviz.renderers.look import chosen_scale, chosen_table, look_option
 from attnviz.renderers.printable import printable
 from attnviz.storage.pictures import read_picture
 
@@ -57,7 +57,7 @@ class Overlaying:
     @property
     def own(self) -> bool:
         """True where each picture has its own scale."""
-        return (chosen("scale") or self.scale) == "own"
+        return (look_option("scale") or self.scale) == "own"
 
     def notes(self, *, several: bool, blank: bool = False) -> tuple[str, ...]:
         """How to read the picture."""
@@ -119,7 +119,7 @@ def overlay(
     Each patch has the colour of its weight on the scale of `colors.limits_of`.
     """
     limits = _limits_of(weights, values)
-    if chosen("scale") == "own":
+    if look_option("scale") == "own":
         top = float(np.nanmax(np.abs(weights))) or 1.0
         limits = (-top if values == "signed" else 0.0), top
     face = typeface([title, subtitle, unit])
@@ -298,7 +298,7 @@ def _table(limits: Limits, *, blank: bool = False) -> NDArray[np.uint8] | None:
 def _write_largest(
     axes: Axes, tiles: Sequence[_Tile], width: int, how: Overlaying, face: Typeface
 ) -> None:
-    if how.own and chosen("values") != "no":
+    if how.own and look_option("values") != "no":
         corners = [(one.left, one.top + one.picture.shape[0]) for one in tiles]
         write_largest(axes, corners, [one.largest for one in tiles], width, face)
 

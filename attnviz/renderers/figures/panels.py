@@ -14,7 +14,7 @@ from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures import heatmap as cells
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.look import chosen
+from attnviz.renderers.look import look_option
 
 _LONGEST = 700  # pixels of a panel's side at most
 _ACROSS, _GAP, _BAR, _NARROWEST = 3, 40, 14, 420
@@ -102,10 +102,10 @@ def _scale_of(item: AttentionMap, maps: Sequence[AttentionMap]) -> colors.Limits
 
     A scale begins at 0 unless all values lie in its upper half, where 0 would make all alike.
     """
-    if chosen("scale") == "shared":
+    if look_option("scale") == "shared":
         alike = [colors.picture_scale(one) for one in maps if one.values == item.values]
         return max(alike, key=lambda one: one[1])
-    if chosen("scale") or item.values == "signed":
+    if look_option("scale") or item.values == "signed":
         return colors.picture_scale(item)
     values = item.weights[np.isfinite(item.weights)]
     low, top = (

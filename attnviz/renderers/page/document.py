@@ -55,8 +55,8 @@ SCRIPTS = (
     *("shown", "caption", "labels", "svg", "readout", "thumbnail", "controls", "overview"),
     *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
     *("image", "table"),
-    *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
-    *("unfold", "why", "word", "difference", "atlas_head", "card", "effects", "switching"),
+    *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "difference"),
+    *("sentence", "tour", "unfold", "why", "word", "atlas_head", "card", "effects", "switching"),
     *("live", "history", "main"),
 )
 LIVE_SCRIPTS = (
@@ -95,7 +95,7 @@ PAGE_KINDS = {
 }
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*\n", re.MULTILINE)
-"""Types and what is said of them, on lines of their own: a third of all script."""
+"""Comments on lines of their own, mostly types: a third of all script, left out of pages."""
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 # "</script" would end the data early, and "<!--" would hide its end; JSON can escape both.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}

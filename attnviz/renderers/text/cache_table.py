@@ -73,13 +73,13 @@ def _worst(one: RuleCost) -> str:
     return " · ".join(f"{head.layer}.{head.head} {two_digits(head.mass)}" for head in least)
 
 
-def _measured(one: RuleCost) -> tuple[HeadCost, ...]:
+def _measured_heads(one: RuleCost) -> tuple[HeadCost, ...]:
     return one.heads if any(math.isfinite(head.cost) for head in one.heads) else ()
 
 
 def _head_lines(one: RuleCost, show: Display) -> Iterator[Text]:
     """A line for each head, where it was measured alone."""
-    if heads := _measured(one):
+    if heads := _measured_heads(one):
         yield Text()
         yield from wrap_text(f"{one.rule} in one head alone", show.width)
     for head in heads:
@@ -96,7 +96,7 @@ def cache_tsv(report: CacheReport) -> str:
         name, texts = (one.kind, one.rule), str(one.texts)
         numbers = map(all_digits, (one.held, one.mass, one.cost, low, high, one.changed))
         lines.append((*name, "", "", texts, *numbers))
-        for head in _measured(one):
+        for head in _measured_heads(one):
             numbers = map(all_digits, (head.mass, head.cost))
             place = head.layer, str(head.head), texts, ""
             lines.append((*name, *place, *numbers, "", "", ""))

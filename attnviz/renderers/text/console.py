@@ -22,7 +22,7 @@ class TextRenderer:
         self.started = False
 
     def add(self, attention: Attention, views: Views) -> str:
-        """The parts of one text, each under a line with its id where several may come."""
+        """The parts of one text; its id stands above each part if there may be several texts."""
         console = console_of(self.display)
         for part in self.parts(attention, views):
             if self.started:
@@ -65,7 +65,7 @@ def console_text(console: Console) -> str:
 
 
 def render_parts(parts: Sequence[RenderableType], display: Display) -> str:
-    """The parts below one another as text, no more than the display shows."""
+    """The parts as text, one below the other; a note counts those that the display leaves out."""
     console = console_of(display)
     for part in parts[: display.rows or None]:
         console.print(part)

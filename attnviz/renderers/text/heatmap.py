@@ -157,7 +157,7 @@ def view_picture(view: View, display: Display) -> list[Text]:
 
 
 def layout_of(item: AttentionMap, room: int, *, colored: bool) -> Layout:
-    """Square cells as large as fit; if too many, a block of weights in each."""
+    """The largest square cells that fit; a cell shows a block of weights if there are too many."""
     queries, keys = item.weights.shape[2:]
     columns = -(-keys // max(room, 1))
     rows = max(columns if queries > 1 else 1, -(-queries // MOST_ROWS))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from attnviz.analyses.effects.patching import contrast_inputs
-from attnviz.analyses.explain import REFERENCE, explain_answer, sum_up
+from attnviz.analyses.explain import REFERENCE, explain_answer, reasons_of, sum_up
 from attnviz.analyses.why import follow_circuit
 from attnviz.core.answers import AnswerReport, ContrastReport
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
@@ -61,13 +61,13 @@ class Explainer:
         if not isinstance(source, Experimenting):
             raise UsageError("nothing here predicts anything that could be explained")
         experiment, notes = self._open(query), list[str]()
-        banks, reference = self._banks_of(query.kind)
+        banks, reference = self._banks_of(query.kind, experiment)
         if not banks:
             banks = [experiment.head_outputs()]
             reference = "their mean over the positions of this input"
         written = None
         try:
-            written = source.written(query) if isinstance(source, SupportsWriters) else None
+            written = source.trace_writers(query) if isinstance(source, SupportsWriters) else None
         except AttnvizError as error:
             notes.append(f"why heads look where they do is left out: {first_line(error)}")
         against = None
@@ -94,13 +94,14 @@ class Explainer:
             return open_experiment(source, query, "all")
         return source.experiment(query, self.asked.wanted)
 
-    def _banks_of(self, kind: Kind) -> tuple[list[HeadOutputs], str]:
+    def _banks_of(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         """The head outputs in other texts, and in words which; none for other kinds of input."""
         if kind not in self._known:
-            self._known[kind] = self._read_banks(kind) if kind in ("self", "cross") else ([], "")
+            is_text = kind in ("self", "cross")
+            self._known[kind] = self._read_banks(kind, like) if is_text else ([], "")
         return self._known[kind]
 
-    def _read_banks(self, kind: Kind) -> tuple[list[HeadOutputs], str]:
+    def _read_banks(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         if self.others is not None:
             banks = reference_banks(self.source, self.others)
             return banks, f"their mean over {len(banks)} texts of --reference"
@@ -109,7 +110,7 @@ class Explainer:
         try:
             queries = [Query(text, kind=kind) for text in REFERENCE]
             if isinstance(source, SupportsHeadOutputs):
-                banks = source.head_outputs(queries)
+                banks = source.head_outputs(queries, like)
             else:
                 banks = [source.experiment(query).head_outputs() for query in queries]
         except AttnvizError:  # it reads pairs, or masked words alone
@@ -187,8 +188,10 @@ def _contrast_data(contrast: ContrastReport) -> Data:
 def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: bool) -> Data:
     def page(command: str) -> str:
         assert written is not None
-        claims = [*answer.heads, *([answer.idle] if answer.idle else [])]
-        reports = [claim.why for claim in claims if claim.why is not None]
+        known = [claim.why for claim in answer.heads]
+        if answer.idle:  # the page alone says why it looks there
+            known.append(reasons_of(written, answer.idle.at, answer.idle.link))
+        reports = [one for one in known if one is not None]
         room = PAGE_LINKS - len(reports)
         more = follow_circuit(written, reports[0], room)[1:] if reports else []
         shown = [printable_texts(one.document()) for one in tables.sentences_of(answer)]

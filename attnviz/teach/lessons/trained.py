@@ -213,7 +213,7 @@ def circuit_lesson(text: str = "Tom likes dogs. Mary likes cats. Tom likes") -> 
     from attnviz.models.pocket_lm.language_model import load_pocket_lm
 
     query, model = Query(text), load_pocket_lm()
-    written, experiment = model.written(query), model.experiment(query)
+    written, experiment = model.trace_writers(query), model.experiment(query)
     item = written.attention.main
     row, layer = len(item.query_tokens) - 1, item.layers[-1]
     places = [HeadAt(item.stream, layer, head) for head in range(len(item.heads))]

@@ -27,7 +27,10 @@ class Opened:
         return str(self.tab.locator(selector).first.inner_text())
 
     def settle(self, what: str = "#stage") -> None:
-        self.tab.wait_for_selector(f'{what}[aria-busy="false"]', state="attached")
+        # Looks at each frame; `wait_for_selector` looks again after up to half a second.
+        self.tab.wait_for_function(
+            "(what) => document.querySelector(what)?.ariaBusy === 'false'", arg=what
+        )
 
     def drawn(self) -> None:
         """Wait until the page has drawn what was done to it."""

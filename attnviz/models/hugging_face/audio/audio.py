@@ -99,12 +99,12 @@ class AudioModel(LoadedModel, UnbatchedSource):
             made = self._over_itself(heard) if alone else self._by_text(query, heard)
         return made.with_maps(made.maps, settings=settings, notes=notes)
 
-    def written(self, query: Query) -> WrittenText:
+    def trace_writers(self, query: Query) -> WrittenText:
         """A recording, and its text if it has one, with what each part of the model writes.
 
         Frames of padding behind the recording are read like all others.
         """
-        from attnviz.models.hugging_face.written import RecordedText
+        from attnviz.models.hugging_face.recorded_text import RecordedText
 
         given = query.recording
         if given is None:

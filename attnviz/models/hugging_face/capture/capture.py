@@ -41,7 +41,6 @@ from attnviz.models.hugging_face.capture.passes import (
     probe_layers,
 )
 from attnviz.models.hugging_face.capture.probe import pool_array
-from attnviz.models.hugging_face.capture.projections import check_grids, stack_projections
 from attnviz.models.hugging_face.capture.region import (
     ALL_TOKENS,
     PooledGrid,
@@ -50,7 +49,7 @@ from attnviz.models.hugging_face.capture.region import (
     each_token,
     region_note,
 )
-from attnviz.models.hugging_face.capture.scores import CallScores
+from attnviz.models.hugging_face.capture.scores import CallScores, check_grids, stack_projections
 from attnviz.models.hugging_face.load.family import check_family
 
 EAGER_ROUTE = "eager, output_attentions"

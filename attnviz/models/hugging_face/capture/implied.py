@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from threading import RLock
 from typing import Any, TypeAlias, cast
 
@@ -115,13 +116,20 @@ def mixers_of(model: Any) -> dict[str, tuple[Any, Mixer]]:
     """The layers of a model that mix tokens without attention, by path."""
     found = dict[str, tuple[Any, Mixer]]()
     for path, part in model.named_modules():
-        code = getattr(inspect.unwrap(type(part).forward), "__code__", None)
-        named = () if code is None else (*code.co_names, *vars(type(part)))
-        for mixer in MIXERS:
-            if mixer.function in named and re.search(mixer.layer, type(part).__name__):
-                found[path] = part, mixer
-                break
-    return {path: one for path, one in found.items() if stream_of(path) not in {"vision", "audio"}}
+        layer: Any = type(part)
+        mixer = _mixer_of(layer)
+        if mixer is not None and stream_of(path) not in {"vision", "audio"}:
+            found[path] = part, mixer
+    return found
+
+
+@cache  # asked for each text
+def _mixer_of(layer: type[Any]) -> Mixer | None:
+    """The row of `MIXERS` that knows a class of layers."""
+    code = getattr(inspect.unwrap(layer.forward), "__code__", None)
+    named = () if code is None else (*code.co_names, *vars(layer))
+    fit = (one for one in MIXERS if one.function in named and re.search(one.layer, layer.__name__))
+    return next(fit, None)
 
 
 def has_attention(model: Any) -> bool:
@@ -178,13 +186,13 @@ def _watch_mixer(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     if getattr(function, "watched", False):
         return  # a layer of the same class came before
 
-    def watched(*given: Any, **named: Any) -> Any:
+    def call_and_look(*given: Any, **named: Any) -> Any:
         output = function(*given, **named)
         seen(lambda: _scan_of(function, mixer, given, named, output), mixer)
         return output
 
-    watched.watched = True  # type: ignore[attr-defined]
-    setattr(owner, name, watched)
+    call_and_look.watched = True  # type: ignore[attr-defined]
+    setattr(owner, name, call_and_look)
     stack.callback(setattr, owner, name, function)
 
 

@@ -79,7 +79,7 @@ def _watched_interface() -> Iterator[None]:
         kernel: Callable[..., Any] = unwatched(self, *names, **named)
         looks = [look for thread, look in (*_WATCHERS,) if thread in (None, get_ident())]
 
-        def watched(
+        def call_and_look(
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any
         ) -> Any:
             given = module, query, key, value, attention_mask
@@ -90,7 +90,7 @@ def _watched_interface() -> Iterator[None]:
                 output = output if changed is None else changed
             return output, *rest
 
-        return watched if looks else kernel
+        return call_and_look if looks else kernel
 
     interface.get_interface = get_interface
     try:

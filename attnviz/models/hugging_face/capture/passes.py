@@ -36,9 +36,14 @@ from attnviz.models.hugging_face.capture.probe import (
     read_grid,
     sink_logits,
 )
-from attnviz.models.hugging_face.capture.projections import CapturedProjections, project_call
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
-from attnviz.models.hugging_face.capture.scores import CallScores, read_scores, watch_peaks
+from attnviz.models.hugging_face.capture.scores import (
+    CallScores,
+    CapturedProjections,
+    project_call,
+    read_scores,
+    watch_peaks,
+)
 from attnviz.models.hugging_face.capture.tiles import read_tiles
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
 from attnviz.models.hugging_face.load.model_errors import running_errors

@@ -61,13 +61,13 @@ class LazyCompiler(ModuleType):
         run = [function]
 
         @wraps(function)
-        def uncompiled(*args: Any, **options: Any) -> Any:
+        def run_without_compiler(*args: Any, **options: Any) -> Any:
             return run[0](*args, **options)
 
         self._marks.append(
             lambda compiler: run.__setitem__(0, compiler.disable(function, *how, **named))
         )
-        return uncompiled
+        return run_without_compiler
 
     def __getattr__(self, name: str) -> Any:
         """Load the compiler, but not for names that Python looks up in every module."""

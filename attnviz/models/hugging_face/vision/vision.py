@@ -104,8 +104,8 @@ class VisionModel(UnbatchedSource, Predicting):
             eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
             return value_vectors(eager)
 
-    def written(self, query: Query) -> WrittenText:
-        from attnviz.models.hugging_face.written import RecordedText
+    def trace_writers(self, query: Query) -> WrittenText:
+        from attnviz.models.hugging_face.recorded_text import RecordedText
 
         with quiet():
             encoded = self._encode(self._picture(query))

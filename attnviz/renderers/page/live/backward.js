@@ -5,9 +5,7 @@
 
 import { GELU, momentsOf } from "./network.js";
 
-/** @typedef {import("./network.js").Model} Model */
-/** @typedef {import("./network.js").Matrix} Matrix */
-/** @typedef {import("./network.js").Tape} Tape */
+/** @import { Model, Matrix, Tape } from "./network.js" */
 
 /** Slopes of outputs back through a linear map. @param {Matrix} dy @param {number} rows @param {import("./network.js").Linear} map */
 export function linearBack(dy, rows, { weight, inputs, outputs }) {
@@ -16,14 +14,9 @@ export function linearBack(dy, rows, { weight, inputs, outputs }) {
     const to = row * inputs;
     for (let output = 0; output < outputs; output += 4) {
       const at = row * outputs + output;
-      const d0 = dy[at];
-      const d1 = dy[at + 1];
-      const d2 = dy[at + 2];
-      const d3 = dy[at + 3];
+      const d0 = dy[at], d1 = dy[at + 1], d2 = dy[at + 2], d3 = dy[at + 3];
       const w0 = output * inputs;
-      const w1 = w0 + inputs;
-      const w2 = w1 + inputs;
-      const w3 = w2 + inputs;
+      const w1 = w0 + inputs, w2 = w1 + inputs, w3 = w2 + inputs;
       for (let i = 0; i < inputs; i++) {
         dx[to + i] += d0 * weight[w0 + i] + d1 * weight[w1 + i] + d2 * weight[w2 + i] + d3 * weight[w3 + i];
       }
@@ -192,9 +185,7 @@ function product(one, other, inner) {
 }
 
 /** The mean over heads. @param {Matrix[]} heads @returns {Matrix} */
-function meanOf(heads) {
-  return heads[0].map((_, cell) => heads.reduce((sum, head) => sum + head[cell], 0) / heads.length);
-}
+const meanOf = (heads) => heads[0].map((_, cell) => heads.reduce((sum, head) => sum + head[cell], 0) / heads.length);
 
 /** Half attention, half residual, made to sum to 1. @param {Matrix[]} heads @param {number} count @returns {Matrix} */
 function withResidual(heads, count) {

@@ -8,11 +8,8 @@ import { NOTHING, SIDES, createDecoder, encode } from "./network.js";
 import { LANGUAGE, END } from "./tokenize.js";
 import { explainLink } from "./why.js";
 
-/** @typedef {import("./pocket.js").Pocket} Pocket */
-/** @typedef {import("./pocket.js").Read} Read */
-/** @typedef {import("./network.js").Off} Off */
-/** @typedef {import("./network.js").Outputs} Outputs */
-/** @typedef {import("./network.js").Matrix} Matrix */
+/** @import { Pocket, Read } from "./pocket.js" */
+/** @import { Off, Outputs, Matrix } from "./network.js" */
 /** @typedef {[string, string, number]} HeadAt stream, layer, head */
 /** @typedef {[string, number]} TokenAt side, position */
 /** @typedef {{at: HeadAt, effect: number, sure: boolean, link?: [number, number], weight: number, linkEffect: number, why?: any}} Claim */
@@ -129,8 +126,8 @@ function createTrials(engine, pair, place) {
 
   /** The decoder at the output, with parts off. @param {Off} off @param {Outputs} instead */
   function run(off, instead = mean) {
-    const own = { ...off, instead, heads: off.heads.filter(([stream]) => stream === "encoder"), links: off.links.filter(([stream]) => stream === "encoder"), tokens: off.tokens.filter(([side]) => side === "source") };
-    const name = `${instead === mean}${JSON.stringify([own.heads, own.links, own.tokens])}`;
+    const own = { ...off, instead, heads: off.heads.filter(([stream]) => stream === "encoder"), links: off.links.filter(([stream]) => stream === "encoder"), tokens: off.tokens.filter(([side]) => side === "source"), rows: off.rows?.filter(([stream]) => stream === "encoder") };
+    const name = `${instead === mean}${JSON.stringify([own.heads, own.links, own.tokens, own.rows])}`;
     const memory = encoded.get(name) ?? encode(model, [...pair.source.ids, END], own);
     if (instead === mean) encoded.set(name, memory);
     if (encoded.size > 200) encoded.clear();
@@ -242,8 +239,8 @@ export async function explainPiece(engine, pair, place, pause) {
   let heads = [];
   /** @type {TokenAt[]} */
   let tokens = [];
+  const trial = async (/** @type {Off} */ off) => (await each([off], (one) => score(one)))[0];
   if (span >= FLAT) {
-    const trial = async (/** @type {Off} */ off) => (await each([off], (one) => score(one)))[0];
     heads = await smallestSet(every, await each(every, (at) => trials.lostHead(at)), (some) => trial(keep(some, all)), enough);
     tokens = await smallestSet(all, await each(all, trials.lostToken), (few) => trial(keep(heads, few)), enough);
   }
@@ -309,20 +306,50 @@ export async function explainPiece(engine, pair, place, pause) {
     return undefined;
   }
 
-  /** How many random sets of these sizes keep as much. */
-  async function countAsGood() {
+  /** How many random changes leave as much. @param {(draw: <Item>(items: Item[], count: number) => Item[]) => Off} make @param {number} least */
+  async function countAsGood(make, least) {
     const { permutation } = generator(0);
-    /** @template Item @param {Item[]} items @param {number} count */
-    const draw = (items, count) => permutation(items.length).slice(0, count).map((at) => items[at]);
-    const sets = Array.from({ length: DRAWN }, () => keep(draw(every, heads.length), draw(all, tokens.length)));
-    return (await each(sets, (off) => score(off))).filter((one) => one >= kept).length;
+    const sets = Array.from({ length: DRAWN }, () => make((items, count) => permutation(items.length).slice(0, count).map((at) => items[at])));
+    return (await each(sets, (off) => score(off))).filter((one) => one >= least).length;
+  }
+
+  /**
+   * The smallest set of links of the set's heads between its tokens that keeps the answer, as
+   * `analyses/effects/smallest.py`; null: no small one does.
+   */
+  async function findLinks() {
+    const held = new Set(tokens.map(String));
+    const rows = heads.flatMap((at) => {
+      const [queries, keys] = SIDES[at[0]];
+      return sides[queries].tokens.map((_, query) => {
+        const seen = [...weightsOf(at, query).entries()].filter(([key, weight]) => weight && (held.has(`${keys},${key}`) || (queries === keys && key === query)));
+        // Rows that the answer is read from are likelier to matter, then rows of the set's tokens.
+        const rank = [!(queries === "target" && query === place), !held.has(`${queries},${query}`), -query].map(Number);
+        return { row: /** @type {[...HeadAt, number]} */ ([...at, query]), rank, own: seen.map(([key]) => /** @type {[...HeadAt, number, number]} */ ([...at, query, key])) };
+      });
+    }).filter(({ own }) => own.length).sort(({ rank: [a, b, c] }, { rank: [x, y, z] }) => a - x || b - y || c - z);
+    /** A row without a link puts out its head's mean. @param {[...HeadAt, number, number][]} some @returns {Off} */
+    const only = (some) => {
+      const full = rows.filter(({ own }) => own.some((link) => some.includes(link)));
+      return { ...alone, rows: rows.filter((one) => !full.includes(one)).map(({ row }) => row), links: full.flatMap(({ own }) => own.filter((link) => !some.includes(link))) };
+    };
+    const isSmall = (/** @type {unknown[]} */ set) => set.length > 0 && set.length <= ONE_BY_ONE;
+    const some = await smallestSet(rows, rows.map((_, number) => -number), (few) => trial(only(few.flatMap(({ own }) => own))), enough);
+    const left = isSmall(some) ? some.flatMap(({ own }) => own) : [];
+    const links = await smallestSet(left, left.map(([stream, layer, head, query, key]) => weightsOf([stream, layer, head], query)[key]), (few) => trial(only(few)), enough);
+    if (!isSmall(links)) return null;
+    const every = rows.flatMap(({ own }) => own);
+    const [kept, removed] = [only(links), { ...NOTHING, links }].map((off) => score(off));
+    const asGood = await countAsGood((draw) => only(draw(every, links.length)), kept);
+    return { links, of: every.length, kept: (kept - none) / span, removed: (removed - none) / span, asGood };
   }
 
   const claims = await claimHeads();
-  const [asGood, idle] = [heads.length ? await countAsGood() : 0, findIdle()];
+  const asGood = heads.length ? await countAsGood((draw) => keep(draw(every, heads.length), draw(all, tokens.length)), kept) : 0;
+  const [links, idle] = [heads.length ? await findLinks() : null, findIdle()];
   const shown = [...tokens].sort((one, other) => (ofToken.get(other) ?? 0) - (ofToken.get(one) ?? 0));
   return sentencesOf({
-    answer: sides.target.tokens[place + 1].text, chance: Math.exp(logs[answer]), next: engine.spell(second), nextChance: Math.exp(logs[second]), span, claims, idle,
+    answer: sides.target.tokens[place + 1].text, chance: Math.exp(logs[answer]), next: engine.spell(second), nextChance: Math.exp(logs[second]), span, claims, idle, links,
     tokens: shown, ofToken, all: all.length, every: every.length, others: full - others, kept: (kept - none) / span, removed: (removed - none) / span,
     chanceKept: Math.exp(kept), chanceRemoved: Math.exp(removed), asGood, drawn: heads.length ? DRAWN : 0,
     ends: ([stream], link) => SIDES[stream].map((side, end) => labelOf(sides[side].tokens, link[end])),
@@ -361,6 +388,7 @@ const counted = (count, noun, of) => `${count} ${noun}${count === 1 ? "" : "s"} 
  * Each claim in words, with the parts that it is about.
  * @param {{answer: string, chance: number, next: string, nextChance: number, span: number, claims: Claim[], idle: Claim | undefined,
  *   tokens: TokenAt[], ofToken: Map<TokenAt, number>, all: number, every: number, others: number, kept: number, removed: number,
+ *   links: {links: [...HeadAt, number, number][], of: number, kept: number, removed: number, asGood: number} | null,
  *   chanceKept: number, chanceRemoved: number, asGood: number, drawn: number, ends: (at: HeadAt, link: [number, number]) => string[],
  *   nameOf: (at: TokenAt) => string, shown: (text: string) => string}} report
  * @returns {Sentence[]}
@@ -374,6 +402,12 @@ function sentencesOf(report) {
     about, text: report.shown(text), link: claim?.link ? [claim.at[0], claim.at[1], String(claim.at[2]), ...claim.link] : null,
     heads: heads.map(([stream, layer, head]) => [stream, layer, String(head)]), tokens: named,
   });
+  /** @param {NonNullable<typeof report.links>} found */
+  const linksLine = ({ links, of, kept, removed, asGood }) => {
+    const named = links.slice(0, LISTED).map(([stream, layer, number, ...link]) => `${report.ends([stream, layer, number], link).join(" → ")} (${head([stream, layer, number])})`);
+    const [rest, one] = [links.length - named.length, links.length === 1];
+    return `${named.join(" · ")}${rest ? ` · ${rest} more` : ""}: ${one ? "it" : "they"}, ${links.length} of ${of}, keep${one ? "s" : ""} ${share(kept)} with the whole weight; without ${one ? "it" : "them"} ${share(removed)}; of ${report.drawn} random sets ${asGood} keep as much`;
+  };
   const streams = new Set(claims.map(({ at }) => at[0]));
   const main = streams.size === 1 ? claims[0].at[0] : "";
   /** @param {HeadAt} at */
@@ -406,6 +440,7 @@ function sentencesOf(report) {
   const rest = claims.filter((claim) => !sure.includes(claim));
   if (rest.length) say("The set holds", `${rest.slice(0, LISTED).map(({ at }) => head(at)).join(" · ")} too, whose own effect is small or not clear`, rest.map(({ at }) => at));
   say("Kept alone", kept, set, tokens);
+  say("Its links", report.links ? linksLine(report.links) : "no small set keeps the answer", set, tokens);
   if (idle?.link) {
     const [from, to] = report.ends(idle.at, idle.link);
     say("Not involved", `head ${head(idle.at)} looks from ${from} to ${to} with weight ${twoDigits(idle.weight)} and does nothing (${nats(idle.effect)} nats)`, [idle.at], [], idle);

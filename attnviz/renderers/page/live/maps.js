@@ -5,9 +5,9 @@ import { SIDES } from "./network.js";
 import { languagesOf } from "./pocket.js";
 import { isSpace, pointsOf, textOf } from "./unicode.js";
 
-/** @typedef {import("./tokenize.js").Piece} Piece */
-/** @typedef {import("./unicode.js").Unicode} Unicode */
-/** @typedef {import("./network.js").Matrix} Matrix */
+/** @import { Piece } from "./tokenize.js" */
+/** @import { Unicode } from "./unicode.js" */
+/** @import { Matrix } from "./network.js" */
 /** @typedef {{points: number[], tokens: Piece[]}} Side */
 /**
  * @typedef {object} Found values of one stream

@@ -2,8 +2,8 @@
 
 import { pointsOf, textOf } from "./unicode.js";
 
-/** @typedef {import("./tokenize.js").Piece} Piece */
-/** @typedef {import("./maps.js").Found} Found */
+/** @import { Piece } from "./tokenize.js" */
+/** @import { Found } from "./maps.js" */
 /** @typedef {(query: number, key: number) => boolean} Cells */
 
 /** Tokens beyond which attention is called distant. */

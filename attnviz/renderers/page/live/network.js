@@ -14,7 +14,7 @@
 /** @typedef {[string, string, string | number][]} HeadsOff stream, layer, head */
 /** @typedef {[string, string | null, string | number | null, number, number][]} LinksOff */
 /** @typedef {Map<string, Matrix>} Outputs of all heads of a layer, by its stream and number, one or more rows */
-/** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][], instead?: Outputs}} Off */
+/** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][], rows?: [...HeadsOff[number], number][], instead?: Outputs}} Off rows: heads at one query */
 /** @typedef {{kind: string, name: string, x: Matrix, [field: string]: any}[]} Tape what a backward pass needs of each block */
 
 /** @type {Off} */
@@ -101,13 +101,8 @@ export function linearOf(x, rows, { weight, bias, inputs, outputs }) {
   const y = new Float64Array(rows * outputs);
   for (let output = 0; output < outputs; output += 4) {
     const w0 = output * inputs;
-    const w1 = w0 + inputs;
-    const w2 = w1 + inputs;
-    const w3 = w2 + inputs;
-    const b0 = bias[output];
-    const b1 = bias[output + 1];
-    const b2 = bias[output + 2];
-    const b3 = bias[output + 3];
+    const w1 = w0 + inputs, w2 = w1 + inputs, w3 = w2 + inputs;
+    const b0 = bias[output], b1 = bias[output + 1], b2 = bias[output + 2], b3 = bias[output + 3];
     let row = 0;
     for (; row + 1 < rows; row += 2) {
       const x0 = row * inputs;
@@ -115,12 +110,8 @@ export function linearOf(x, rows, { weight, bias, inputs, outputs }) {
       let p0 = b0, p1 = b1, p2 = b2, p3 = b3;
       let q0 = b0, q1 = b1, q2 = b2, q3 = b3;
       for (let i = 0; i < inputs; i++) {
-        const p = x[x0 + i];
-        const q = x[x1 + i];
-        const k0 = weight[w0 + i];
-        const k1 = weight[w1 + i];
-        const k2 = weight[w2 + i];
-        const k3 = weight[w3 + i];
+        const p = x[x0 + i], q = x[x1 + i];
+        const k0 = weight[w0 + i], k1 = weight[w1 + i], k2 = weight[w2 + i], k3 = weight[w3 + i];
         p0 += p * k0;
         p1 += p * k1;
         p2 += p * k2;
@@ -207,9 +198,7 @@ export function waveAt(size, place, i) {
 export const GELU = Math.sqrt(2 / Math.PI);
 
 /** @param {Matrix} x @returns {Matrix} */
-function gelu(x) {
-  return x.map((v) => 0.5 * v * (1 + Math.tanh(GELU * (v + 0.044715 * v * v * v))));
-}
+const gelu = (x) => x.map((v) => 0.5 * v * (1 + Math.tanh(GELU * (v + 0.044715 * v * v * v))));
 
 /**
  * Pieces as the layers take them, the first at a position.
@@ -249,6 +238,7 @@ function attend(model, [stream, layer], query, key, value, first, off) {
   const rows = query.length / size;
   const mixed = new Float64Array(query.length);
   const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => +at[2]));
+  const quiet = new Set(off.rows?.filter((at) => at[0] === stream && +at[1] === layer).map((at) => at[3] * heads + +at[2]));
   const instead = off.instead?.get(`${stream} ${layer}`);
   const shares = [];
   for (let row = 0; row < rows; row++) {
@@ -258,6 +248,7 @@ function attend(model, [stream, layer], query, key, value, first, off) {
     for (let head = 0; head < heads; head++) {
       const from = row * size + head * width;
       const at = head * seen;
+      const mute = silent.has(head) || quiet.has((first + row) * heads + head);
       let top = -Infinity;
       for (let k = 0; k < seen; k++) {
         let score = 0;
@@ -271,10 +262,10 @@ function attend(model, [stream, layer], query, key, value, first, off) {
       for (let k = 0; k < seen; k++) {
         // NaN where everything was hidden, as in Python.
         const weight = (share[at + k] /= total);
-        if (silent.has(head)) continue;
+        if (mute) continue;
         for (let i = 0; i < width; i++) mixed[from + i] += weight * value[k * size + head * width + i];
       }
-      if (instead && silent.has(head)) {
+      if (instead && mute) {
         const other = ((first + row) * size) % instead.length + head * width;
         mixed.set(instead.subarray(other, other + width), from);
       }
@@ -333,13 +324,7 @@ function attention(model, [stream, layer], x, seen, first, off, tape) {
   return [sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`))), found.shares];
 }
 
-/**
- * What a layer's feed-forward block adds.
- * @param {Model} model
- * @param {string} layer
- * @param {Matrix} x
- * @param {Tape | null} tape
- */
+/** What a layer's feed-forward block adds. @param {Model} model @param {string} layer @param {Matrix} x @param {Tape | null} tape */
 function feedForward(model, layer, x, tape) {
   const rows = x.length / model.sizes.size;
   const inner = linearOf(normalise(model, `${layer}.feed_forward_norm`, x), rows, model.linear(`${layer}.feed_forward.in`));

@@ -6,9 +6,8 @@
 import { createDecoder, encode } from "./network.js";
 import { END, LANGUAGE, RELIABLE, createTokenizer, isForeign } from "./tokenize.js";
 
-/** @typedef {import("./network.js").Model} Model */
-/** @typedef {import("./network.js").Off} Off */
-/** @typedef {import("./tokenize.js").EncodedText} EncodedText */
+/** @import { Model, Off } from "./network.js" */
+/** @import { EncodedText } from "./tokenize.js" */
 /** @typedef {ReturnType<typeof createPocket>} Pocket */
 /** @typedef {ReturnType<typeof createDecoder>} Decoder */
 /**
@@ -156,12 +155,7 @@ export function createPocket(model, tell = () => {}) {
     });
   }
 
-  /**
-   * The same texts with something switched off.
-   * @param {Read} pair
-   * @param {Off} off
-   * @param {import("./network.js").Tape | null} tape
-   */
+  /** The same texts with something switched off. @param {Read} pair @param {Off} off @param {import("./network.js").Tape | null} tape */
   function changed(pair, off, tape = null) {
     const same = !tape && !reaches(off, "encoder");
     const encoded = same ? pair.encoded : encode(model, [...pair.source.ids, END], off, tape);
@@ -194,7 +188,5 @@ function reaches(off, stream) {
 export const isNothing = (off) => !off.heads.length && !off.links.length && !off.tokens.length;
 
 /** The model's text without the spaces before punctuation. @param {string} written @param {string} language */
-function tidy(written, language) {
-  return written.replace(language === "fr" ? / +([.,)\]])/g : / +([.,)\]?!;:])/g, "$1").trim();
-}
+const tidy = (written, language) => written.replace(language === "fr" ? / +([.,)\]])/g : / +([.,)\]?!;:])/g, "$1").trim();
 

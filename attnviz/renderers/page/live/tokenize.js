@@ -5,7 +5,7 @@ import { composed, isAlphanumeric, isSpace, pointsOf, readUnicode, textOf } from
 /** @typedef {{text: string, start: number, end: number, special?: boolean}} Piece */
 /** @typedef {{text: string, points: number[], ids: number[], tokens: Piece[], surprise?: number}} EncodedText nats a character */
 /** @typedef {ReturnType<typeof createTokenizer>} Tokenizer */
-/** @typedef {import("./unicode.js").Placed} Placed */
+/** @import { Placed } from "./unicode.js" */
 
 /** Ids of special pieces. */
 export const UNKNOWN = 1;

@@ -31,10 +31,7 @@ export const textOf = (points) => points.map((point) => String.fromCodePoint(poi
 /** @param {number} point */
 export const isSpace = (point) => SPACES.test(String.fromCodePoint(point));
 
-/**
- * @param {Record<string, any[]>} tables runs [first, value, first, value, …]
- * @returns {Unicode}
- */
+/** @param {Record<string, any[]>} tables runs [first, value, first, value, …] @returns {Unicode} */
 export function readUnicode(tables) {
   const runs = (/** @type {any[]} */ table) => {
     const starts = Uint32Array.from({ length: table.length / 2 }, (_, place) => table[2 * place]);

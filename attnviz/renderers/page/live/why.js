@@ -8,13 +8,11 @@ import { linearBack, normaliseBack } from "./backward.js";
 import { printable, sidesOf } from "./maps.js";
 import { NOTHING, linearOf, momentsOf, waveAt } from "./network.js";
 
-/** @typedef {import("./network.js").Matrix} Matrix */
-/** @typedef {import("./network.js").Model} Model */
-/** @typedef {import("./network.js").Tape} Tape */
+/** @import { Matrix, Model, Tape } from "./network.js" */
 /** @typedef {{writer: string, value: number, role: string}} Part */
 
 const ARGUMENTS = 10;
-/** Rows with a key at the link's distance, of which there must be so many. */
+/** The least number of rows with a key at the link's distance. */
 const ROWS = 3;
 
 /** @param {ArrayLike<number>} one @param {ArrayLike<number>} other of its length, or repeated along it */

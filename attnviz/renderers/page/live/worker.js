@@ -11,7 +11,7 @@ import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing, languagesOf } from "./pocket.js";
 import { explainLink, unfoldLink } from "./why.js";
 
-/** @typedef {import("./network.js").Off} Off */
+/** @import { Off } from "./network.js" */
 /**
  * @typedef {object} Question
  * @property {number} id
@@ -35,7 +35,7 @@ let waiting = [];
 let busy = false;
 /** The question that is being answered, and when something was last said of it. */
 let [asked, told] = [/** @type {Question | null} */ (null), 0];
-/** Milliseconds after which it is said what takes so long. */
+/** Milliseconds before a message says what is slow. */
 const LONG = 400;
 
 /** @param {string} doing */
@@ -49,7 +49,7 @@ function tell(doing) {
 scope.onmessage = (event) => {
   const message = event.data;
   if (message.kind === "open") {
-    answered(0, undefined, () => {
+    answered({ id: 0 }, () => {
       pocket = createPocket(openModel(message.packed), tell);
     });
   } else {
@@ -72,65 +72,56 @@ async function work() {
     const question = /** @type {Question} */ (waiting.shift());
     const engine = pocket;
     if (question.kind === "heads") await headEffects(engine, question);
-    else if (question.kind === "why") why(engine, question);
+    else if (question.kind === "why") await why(engine, question);
     else if (question.kind === "explain") await explain(engine, question);
     else {
       [asked, told] = [question, performance.now()];
-      answered(question.id, question.pane, () => attend(engine, question));
+      await answered({ id: question.id, pane: question.pane }, () => attend(engine, question));
       asked = null;
     }
   }
   busy = false;
 }
 
-/** Runs a step and tells what went wrong. @param {number} id @param {number | undefined} pane @param {() => void} step */
-function answered(id, pane, step) {
+/** Runs a step and tells what went wrong. @param {Partial<Question>} of what every answer says @param {() => void | Promise<void>} step */
+async function answered(of, step) {
   try {
-    step();
-    return true;
+    await step();
   } catch (error) {
-    scope.postMessage({ id, pane, error: error instanceof Error ? error.message : String(error) });
-    return false;
+    scope.postMessage(error === GONE ? { ...of, dropped: true } : { ...of, error: error instanceof Error ? error.message : String(error) });
   }
 }
 
 /** @param {import("./pocket.js").Pocket} engine @param {Question} question */
-function why(engine, { id, source, target, to = null, link }) {
-  try {
-    if (!link) throw new Error("which link?");
-    const pair = engine.read(source, target, to);
-    scope.postMessage({ id, kind: "why", report: explainLink(engine, pair, link), steps: unfoldLink(engine, pair, link) });
-  } catch (error) {
-    scope.postMessage({ id, kind: "why", error: error instanceof Error ? error.message : String(error) });
-  }
-}
+const why = (engine, { id, kind, source, target, to = null, link }) => answered({ id, kind }, () => {
+  if (!link) throw new Error("which link?");
+  const pair = engine.read(source, target, to);
+  scope.postMessage({ id, kind, report: explainLink(engine, pair, link), steps: unfoldLink(engine, pair, link) });
+});
 
 /** What is waited for longest between two looks at the messages, in milliseconds. */
 const TURN = 40;
 const GONE = Symbol("no longer wanted");
 
 /** What decided a piece, unless another question comes meanwhile. @param {import("./pocket.js").Pocket} engine @param {Question} question */
-async function explain(engine, { id, source, target, to = null, explain: wanted }) {
+async function explain(engine, { id, kind, source, target, to = null, explain: wanted }) {
   if (!source) return; // the search before was given up
   let [last, told] = [performance.now(), ""];
   const pause = async (/** @type {string} */ doing) => {
     if (performance.now() - last < TURN) return;
-    if (doing !== told) scope.postMessage({ id, kind: "explain", doing });
+    if (doing !== told) scope.postMessage({ id, kind, doing });
     told = doing;
     await breath();
-    while (waiting[0]?.kind === "why") why(engine, /** @type {Question} */ (waiting.shift()));
+    while (waiting[0]?.kind === "why") await why(engine, /** @type {Question} */ (waiting.shift()));
     if (waiting.some(({ kind }) => kind !== "heads")) throw GONE;
     last = performance.now();
   };
-  try {
+  await answered({ id, kind }, async () => {
     const pair = engine.read(source, target, to);
     const place = Number(wanted) - 1;
     if (!(place in pair.target.ids)) throw new Error(`the target has no piece ${wanted}: name one from 1 to ${pair.target.ids.length}`);
-    scope.postMessage({ id, kind: "explain", claims: await explainPiece(engine, pair, place, pause), notes: ["heads that are off put out their mean over 16 English sentences"] });
-  } catch (error) {
-    if (error === GONE) scope.postMessage({ id, kind: "explain", dropped: true });
-    else scope.postMessage({ id, kind: "explain", error: error instanceof Error ? error.message : String(error) });
-  }
+    scope.postMessage({ id, kind, claims: await explainPiece(engine, pair, place, pause), notes: ["heads that are off put out their mean over 16 English sentences"] });
+  });
 }
 
 /** @param {import("./pocket.js").Pocket} engine @param {Question} question */
@@ -256,7 +247,7 @@ async function headEffects(engine, question) {
       for (let head = 0; head < heads; head++) {
         await breath();
         // A click on a link does not wait for all effects, and does not end them.
-        while (waiting[0]?.kind === "why") why(engine, /** @type {Question} */ (waiting.shift()));
+        while (waiting[0]?.kind === "why") await why(engine, /** @type {Question} */ (waiting.shift()));
         if (waiting.length) {
           // After what decided a word, the effects are measured still.
           if (waiting.every(({ kind }) => kind === "explain")) waiting.push(question);

@@ -1,6 +1,6 @@
 /** An atlas of heads: all of them by any two measures, and what each does over a corpus. */
 
-import { headParts } from "./atlas_head.js";
+import { colorOf, dotIn, headParts } from "./atlas_head.js";
 import { createScatter } from "./atlas_scatter.js";
 import { counted, spell } from "./numbers.js";
 import { createStore } from "./address.js";
@@ -55,14 +55,7 @@ const stream = () => page.streams[store.state.stream];
 /** @param {AtlasHead} one */
 const nameOf = (one) => `layer ${one.layer} head ${one.head}`;
 /** @param {AtlasHead} one */
-const colorOf = (one) => (one.roles.length && page.colors[one.roles[0][3]]) || "var(--no-role)";
-
-/** @param {string} color */
-function swatch(color) {
-  const found = make("i", { class: "dot", "aria-hidden": "true" });
-  found.style.backgroundColor = color;
-  return found;
-}
+const colorIn = (one) => colorOf(page.colors, one);
 
 function chosen() {
   const found = stream().heads.findIndex((one) => `${one.layer}.${one.head}` === store.state.head);
@@ -95,23 +88,23 @@ function show() {
   const [x, y] = [measureOf(0), measureOf(1)];
   const found = heads.map((_, number) => number).filter((number) => (!gathered || gathered.has(number)) && isFound(heads[number]));
   const names = [x, y].map((place) => `${measures[place].name} (${measures[place].unit})`);
-  scatter.show({ heads, x, y, names: [names[0], names[1]], shown: new Set(found), chosen: chosen(), color: colorOf, name: nameOf });
+  scatter.show({ heads, x, y, names: [names[0], names[1]], shown: new Set(found), chosen: chosen(), color: colorIn, name: nameOf });
   const value = /** @param {number} number */ (number) => heads[number].values[y][0] ?? -Infinity;
   found.sort((one, other) => value(other) - value(one));
   const all = found.length === heads.length;
   const unplaced = heads.filter((one) => [x, y].some((place) => one.values[place][0] === null)).length;
-  const aside = unplaced ? `; ${unplaced} of which one of the measures says nothing ${unplaced > 1 ? "are" : "is"} not in the plot` : "";
+  const aside = unplaced ? `; ${unplaced} ${unplaced > 1 ? "are" : "is"} not in the plot, without a value of one of the measures` : "";
   part("found").textContent = `${all ? "all" : `${found.length} of`} ${counted(heads.length, "head")}, by ${measures[y].name}${aside}`;
   part("list").replaceChildren(...found.slice(0, MOST).map((number) => {
     const one = heads[number];
     return make("li", {}, [make("button", { type: "button", "aria-pressed": String(number === chosen()), title: nameOf(one), onclick: () => go(number) }, [
-      swatch(colorOf(one)), `${one.layer}·${one.head} `, make("span", {}, [one.roles[0]?.[0] ?? ""]), make("small", {}, [spell(one.values[y][0] ?? NaN)])])]);
+      dotIn(colorIn(one)), `${one.layer}·${one.head} `, make("span", {}, [one.roles[0]?.[0] ?? ""]), make("small", {}, [spell(one.values[y][0] ?? NaN)])])]);
   }));
   if (found.length > MOST) part("list").append(make("li", { class: "hint" }, [`and ${found.length - MOST} more`]));
 }
 
 function showHead() {
-  const parts = headParts(page, stream(), chosen(), { name: nameOf, dot: (one) => swatch(colorOf(one)), go });
+  const parts = headParts(page, stream(), chosen(), { name: nameOf, dot: (one) => dotIn(colorIn(one)), go });
   head.replaceChildren(...backTo(stream().heads[chosen()]), ...parts);
   head.dataset.head = store.state.head;
 }
@@ -183,12 +176,12 @@ function build() {
     return make("button", { type: "button", onclick() {
       search.value = store.state.find === role ? "" : role;
       store.set({ find: search.value });
-    } }, [swatch(color), role, make("small", {}, [String(count)])]);
+    } }, [dotIn(color), role, make("small", {}, [String(count)])]);
   }));
 }
 
 /** The colour of each role that a head of the stream has. */
-const rolesOf = () => new Map(stream().heads.map((one) => [one.roles[0]?.[0] ?? "no clear role", colorOf(one)]));
+const rolesOf = () => new Map(stream().heads.map((one) => [one.roles[0]?.[0] ?? "no clear role", colorIn(one)]));
 
 /** What a picture of the heads holds. @param {number} width */
 function figureOf(width) {

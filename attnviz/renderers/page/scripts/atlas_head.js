@@ -3,10 +3,17 @@
 import { counted, inThousands, largest, percent, spell } from "./numbers.js";
 import { draw, make } from "./surface.js";
 
-/** @typedef {import("./atlas.js").AtlasDocument} AtlasDocument */
-/** @typedef {import("./atlas.js").AtlasStream} AtlasStream */
-/** @typedef {import("./atlas.js").AtlasHead} AtlasHead */
-/** @typedef {import("./atlas.js").Drawn} Drawn */
+/** @import { AtlasDocument, AtlasStream, AtlasHead, Drawn } from "./atlas.js" */
+
+/** The colour of a head's first role. @param {AtlasDocument["colors"]} colors @param {AtlasHead} head @param {string} [none] the colour of no role */
+export const colorOf = (colors, { roles }, none = "var(--no-role)") => (roles.length && colors[roles[0][3]]) || none;
+
+/** @param {string} color */
+export function dotIn(color) {
+  const found = make("i", { class: "dot", "aria-hidden": "true" });
+  found.style.backgroundColor = color;
+  return found;
+}
 
 const LONG = 60;
 const AROUND = 12;
@@ -24,9 +31,7 @@ export function headParts(page, stream, number, on) {
     make("span", { class: "role", title: `${percent(share)} of its attention; uniform attention ${percent(uniform)}` }, [name, " ", make("small", {}, [percent(share)])]));
   const steps = make("span", { class: "steps" }, [-1, 1].map((step) => {
     const count = stream.heads.length;
-    const button = make("button", { type: "button" }, [step < 0 ? "← before" : "next →"]);
-    button.addEventListener("click", () => on.go((number + step + count) % count));
-    return button;
+    return make("button", { type: "button", onclick: () => on.go((number + step + count) % count) }, [step < 0 ? "← before" : "next →"]);
   }));
   return [
     make("h2", {}, [on.dot(head), on.name(head)]),
@@ -238,9 +243,6 @@ function words(list, query, weights) {
 
 /** @param {AtlasStream} stream @param {AtlasHead} head @param {Parameters<typeof headParts>[3]} on */
 function like(stream, head, on) {
-  return make("ul", { class: "like" }, head.nearest.map(([number, apart]) => {
-    const button = make("button", { type: "button" }, [on.dot(stream.heads[number]), on.name(stream.heads[number]), make("small", {}, [spell(apart ?? NaN)])]);
-    button.addEventListener("click", () => on.go(number));
-    return make("li", {}, [button]);
-  }));
+  return make("ul", { class: "like" }, head.nearest.map(([number, apart]) => make("li", {}, [
+    make("button", { type: "button", onclick: () => on.go(number) }, [on.dot(stream.heads[number]), on.name(stream.heads[number]), make("small", {}, [spell(apart ?? NaN)])])])));
 }

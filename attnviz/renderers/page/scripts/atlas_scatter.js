@@ -2,9 +2,9 @@
 
 import { theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
-import { draw, font, onceAFrame } from "./surface.js";
+import { ARROWS, draw, onceAFrame, write } from "./surface.js";
 
-/** @typedef {import("./atlas.js").AtlasHead} AtlasHead */
+/** @import { AtlasHead } from "./atlas.js" */
 /**
  * @typedef {{heads: AtlasHead[], x: number, y: number, names: [string, string], shown: Set<number>,
  *   chosen: number, color: (head: AtlasHead) => string, name: (head: AtlasHead) => string}} Scene
@@ -73,8 +73,7 @@ export function createScatter(element, on) {
 
   function axes() {
     const { width, height, at, marks: [across, up] } = layout;
-    const bottom = height - EDGE.bottom;
-    const right = width - EDGE.right;
+    const [bottom, right] = [height - EDGE.bottom, width - EDGE.right];
     return [
       ...across.flatMap((value) => [
         draw("path", { class: "rule", d: `M${at(0, value)} ${EDGE.top}V${bottom}` }),
@@ -88,27 +87,22 @@ export function createScatter(element, on) {
     ];
   }
 
-  /** The heads drawn so wide, for a file. @param {number} wide @param {{color: string, words: string}[]} legend @returns {import("./types.js").Drawing} */
+  /** The heads drawn so wide, for a file. @param {number} wide @param {{color: string, words: string}[]} legend @returns {Drawing} */
   function figure(wide, legend) {
     const { width, height, at, places, marks } = placed(wide);
     return { height, legend, paint(surface) {
       const { ink, faint, line, paper } = theme();
       const [bottom, right] = [height - EDGE.bottom, width - EDGE.right];
-      /** @param {string} text @param {number} x @param {number} y @param {CanvasTextAlign} align @param {string} color */
-      const write = (text, x, y, align, color) => {
-        [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(color === ink ? 12 : 11), color, align, "middle"];
-        surface.fillText(text, x, y);
-      };
       surface.fillStyle = line;
       marks[0].forEach((value) => surface.fillRect(at(0, value), EDGE.top, 1, bottom - EDGE.top));
       marks[1].forEach((value) => surface.fillRect(EDGE.left, at(1, value), right - EDGE.left, 1));
-      marks[0].forEach((value) => write(label(value), at(0, value), bottom + 12, "center", faint));
-      marks[1].forEach((value) => write(label(value), EDGE.left - 7, at(1, value), "right", faint));
-      write(scene.names[0], (EDGE.left + right) / 2, height - 8, "center", ink);
+      marks[0].forEach((value) => write(surface, label(value), at(0, value), bottom + 12, { size: 11, color: faint, align: "center" }));
+      marks[1].forEach((value) => write(surface, label(value), EDGE.left - 7, at(1, value), { size: 11, color: faint, align: "right" }));
+      write(surface, scene.names[0], (EDGE.left + right) / 2, height - 8, { color: ink, align: "center" });
       surface.save();
       surface.translate(9, (EDGE.top + bottom) / 2);
       surface.rotate(-Math.PI / 2);
-      write(scene.names[1], 0, 0, "center", ink);
+      write(surface, scene.names[1], 0, 0, { color: ink, align: "center" });
       surface.restore();
       for (const [number, [x, y]] of places) {
         surface.globalAlpha = scene.shown.has(number) ? 1 : 0.13;
@@ -120,14 +114,15 @@ export function createScatter(element, on) {
         surface.stroke();
       }
       surface.globalAlpha = 1;
-      const [x, y] = places.get(scene.chosen) ?? [NaN, NaN];
-      if (!(x >= 0)) return;
+      const chosen = places.get(scene.chosen);
+      if (!chosen) return;
+      const [x, y] = chosen;
       [surface.strokeStyle, surface.lineWidth] = [ink, 2];
       surface.beginPath();
       surface.arc(x, y, 9, 0, 2 * Math.PI);
       surface.stroke();
       const left = x > width * 0.7;
-      write(scene.name(scene.heads[scene.chosen]), x + (left ? -13 : 13), y - 12, left ? "right" : "left", ink);
+      write(surface, scene.name(scene.heads[scene.chosen]), x + (left ? -13 : 13), y - 12, { color: ink, align: left ? "right" : "left" });
     } };
   }
 
@@ -224,10 +219,8 @@ export function createScatter(element, on) {
   });
   svg.addEventListener("pointerleave", () => point(-1));
   svg.addEventListener("keydown", (event) => {
-    /** @type {Record<string, [number, number]>} */
-    const steps = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
     if (event.key === "Escape") on.gather(null);
-    const step = steps[event.key];
+    const step = ARROWS[event.key];
     if (!step) return;
     event.preventDefault();
     const next = beside(step);
@@ -235,7 +228,7 @@ export function createScatter(element, on) {
   });
 
   /** The head that lies next in a direction, rather straight on than far off. @param {[number, number]} step */
-  function beside([right, down]) {
+  function beside([down, right]) {
     const [x, y] = layout.places.get(scene.chosen) ?? [0, 0];
     let [found, least] = [-1, Infinity];
     for (const [number, [px, py]] of layout.places) {

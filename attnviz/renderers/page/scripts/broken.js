@@ -4,7 +4,7 @@ import { make, part } from "./surface.js";
 
 export const reload = () => make("button", { type: "button", onclick: () => location.reload() }, ["Reload"]);
 
-/** Say what nothing else caught, where the page would wait for ever. @param {HTMLElement} before the element that it is said before */
+/** Show an error that nothing else caught, so that the page does not wait for ever. @param {HTMLElement} before the element below the message */
 export function tellWhatBreaks(before) {
   const line = make("p", { id: "broken", role: "alert" });
   /** @param {Event} event @param {unknown} why */

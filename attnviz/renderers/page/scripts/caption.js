@@ -4,22 +4,13 @@ import { isReduced } from "./model.js";
 import { counted, percent, spell } from "./numbers.js";
 import { beyond } from "./shown.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").PageMap} PageMap */
-
-/**
- * Which stream, how large it is, what of it is shown, and who attends to whom.
- * @param {Scene} scene
- */
+/** Which stream, how large it is, what of it is shown, and who attends to whom. @param {Scene} scene */
 export function captionOf(scene) {
   const { map } = scene;
   return [map.stream, ...size(map), which(scene), orientation(map)].join(" · ");
 }
 
-/**
- * What was done to the weights on the way to this view; empty where nothing was.
- * @param {Scene} scene
- */
+/** What was done to the weights on the way to this view; empty where nothing was. @param {Scene} scene */
 export function remarksOn(scene) {
   const { map, shown, state } = scene;
   const remarks = [];
@@ -39,7 +30,7 @@ export function remarksOn(scene) {
   return remarks.join(" ");
 }
 
-/** The colour scale with its ends, and what it measures. @param {Pick<Scene, "palette" | "map" | "shown">} of @returns {import("./types.js").Scale} */
+/** The colour scale with its ends, and what it measures. @param {Pick<Scene, "palette" | "map" | "shown">} of @returns {Scale} */
 export function scaleOf({ palette, map, shown }) {
   const [low, high] = palette.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
   return { palette, low, high, words: map.unit + beyond(shown, palette.limits) };

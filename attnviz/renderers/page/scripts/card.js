@@ -1,15 +1,12 @@
 /** What a head does in other texts: its card, of the small atlas that a page with a model carries. */
 
-import { headParts } from "./atlas_head.js";
+import { colorOf, dotIn, headParts } from "./atlas_head.js";
 import { denseBytes, inflated } from "./decode.js";
 import { make, part } from "./surface.js";
 
-/** @typedef {import("./atlas.js").AtlasDocument} AtlasDocument */
-/** @typedef {import("./atlas.js").AtlasHead} AtlasHead */
+/** @import { AtlasDocument, AtlasHead } from "./atlas.js" */
 
-/**
- * @param {(stream: string, layer: string, head: string) => void} choose looks at a head of the page
- */
+/** @param {(stream: string, layer: string, head: string) => void} choose looks at a head of the page */
 export function createCard(choose) {
   const body = make("div");
   const dialog = make("dialog", { class: "card", "aria-label": "This head in other texts" }, [make("button", { type: "button", onclick: () => dialog.close() }, ["Back to the sentence"]), body]);
@@ -25,11 +22,7 @@ export function createCard(choose) {
     const number = stream?.heads.findIndex((one) => one.layer === layer && one.head === head) ?? -1;
     if (!stream || number < 0) return;
     /** @param {AtlasHead} one */
-    const dot = (one) => {
-      const found = make("i", { class: "dot", "aria-hidden": "true" });
-      found.style.backgroundColor = (one.roles.length && page.colors[one.roles[0][3]]) || "var(--faint)";
-      return found;
-    };
+    const dot = (one) => dotIn(colorOf(page.colors, one, "var(--faint)"));
     /** @param {number} other */
     const go = (other) => {
       const one = stream.heads[other];

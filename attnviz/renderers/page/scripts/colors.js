@@ -3,9 +3,7 @@
 import { bytesOf } from "./decode.js";
 import { clamp } from "./numbers.js";
 
-/** @typedef {import("./types.js").Palette} Palette */
-
-/** @type {import("./types.js").PageDocument["head_colors"]} */
+/** @type {PageDocument["head_colors"]} */
 let heads = { light: [], dark: [] };
 
 /** Take the colours of heads side by side that the page brings along. @param {typeof heads} colors */
@@ -35,10 +33,7 @@ export function inLight(light, draw) {
   }
 }
 
-/**
- * The colour of one of several heads.
- * @param {number} number
- */
+/** The colour of one of several heads. @param {number} number */
 export function headColor(number) {
   const colors = heads[isDark() ? "dark" : "light"];
   return colors[number % colors.length];
@@ -49,26 +44,14 @@ export function onThemeChange(listener) {
   for (const media of [darkness, forced]) media.addEventListener("change", listener);
 }
 
-/** @returns {import("./types.js").Theme} */
+/** @returns {Theme} */
 export function theme() {
   const style = getComputedStyle(document.documentElement);
-  /** @param {string} name */
-  const value = (name) => style.getPropertyValue(name).trim();
-  return {
-    ink: value("--ink"),
-    faint: value("--faint"),
-    line: value("--line"),
-    paper: value("--paper"),
-    accent: value("--accent"),
-    dark: isDark(),
-  };
+  const colors = ["ink", "faint", "line", "paper", "accent"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]);
+  return { ...Object.fromEntries(colors), dark: isDark() };
 }
 
-/**
- * @param {import("./types.js").Scheme} scheme
- * @param {[number, number]} limits
- * @returns {Palette}
- */
+/** @param {Scheme} scheme @param {[number, number]} limits @returns {Palette} */
 export function palette(scheme, limits) {
   const ground = isDark() ? "dark" : "light";
   const name = limits[0] < 0 ? /** @type {const} */ (`${ground}_signed`) : ground;
@@ -77,13 +60,8 @@ export function palette(scheme, limits) {
   return { limits, table: Uint8Array.of(...colors, grey, grey, grey), steps: colors.length / 3 };
 }
 
-/**
- * The name of the chosen colours; over a picture, the usual blues would hardly be visible.
- * @param {import("./types.js").State} state
- */
-export function schemeName({ view, colors }) {
-  return view === "image" && colors === "blue" ? "glow" : colors;
-}
+/** The name of the chosen colours; over a picture, the usual blues would hardly be visible. @param {State} state */
+export const schemeName = ({ view, colors }) => view === "image" && colors === "blue" ? "glow" : colors;
 
 /** Paint a bar of all colours. @param {HTMLCanvasElement} bar @param {Palette} colors @param {(share: number) => number} [fading] how opaque a share of the largest is */
 export function paintBar(bar, colors, fading = () => 1) {
@@ -96,31 +74,21 @@ export function paintBar(bar, colors, fading = () => 1) {
   /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d")).putImageData(image, 0, 0);
 }
 
-/**
- * The place of a value's colour in the table; behind the last step is that of no value.
- * @param {Palette} colors
- * @param {number} value
- */
+/** The place of a value's colour in the table; behind the last step is that of no value. @param {Palette} colors @param {number} value */
 export function colorPlace(colors, value) {
   const [low, high] = colors.limits;
   if (Number.isNaN(value)) return colors.steps;
   return Math.round(clamp((value - low) / (high - low || 1), 0, 1) * (colors.steps - 1));
 }
 
-/**
- * @param {Palette} colors
- * @param {number} value
- */
+/** @param {Palette} colors @param {number} value */
 export function cssColor(colors, value) {
   const place = 3 * colorPlace(colors, value);
   const [red, green, blue] = colors.table.subarray(place, place + 3);
   return `rgb(${red} ${green} ${blue})`;
 }
 
-/**
- * Colours as pixels of an image, one a step, and that of no value.
- * @param {Palette} colors
- */
+/** Colours as pixels of an image, one a step, and that of no value. @param {Palette} colors */
 export function pixels(colors) {
   const found = new Uint32Array(colors.steps + 1);
   for (let step = 0; step <= colors.steps; step++) {
@@ -130,11 +98,7 @@ export function pixels(colors) {
   return found;
 }
 
-/**
- * Dark or light text, whichever reads on a value's colour.
- * @param {Palette} colors
- * @param {number} value
- */
+/** Dark or light text, whichever reads on a value's colour. @param {Palette} colors @param {number} value */
 export function inkOn(colors, value) {
   const place = 3 * colorPlace(colors, value);
   const [red, green, blue] = [0, 1, 2].map((channel) => {

@@ -6,11 +6,6 @@ import { everyHead, headsOfLayer } from "./model.js";
 import { spell } from "./numbers.js";
 import { make, patch } from "./surface.js";
 
-/** @typedef {import("./types.js").Store} Store */
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-/** @typedef {import("./types.js").State} State */
-
 /** @type {[string, string, (map: PageMap) => boolean][]} */
 export const VIEWS = [
   ["heads", "Heads", (map) => map.layers.length * map.heads.length > 1],

@@ -5,10 +5,7 @@ const SIGNED_MARK = 127;
 /** The code of a cell that has no value. */
 export const NO_VALUE = -32768;
 
-/**
- * @param {string} text base64
- * @returns {Uint8Array}
- */
+/** @param {string} text base64 @returns {Uint8Array} */
 export function bytesOf(text) {
   if ("fromBase64" in Uint8Array) return /** @type {any} */ (Uint8Array).fromBase64(text);
   const binary = atob(text);
@@ -19,10 +16,7 @@ export function bytesOf(text) {
 
 const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
 
-/**
- * @param {string} text base 85, five signs for four bytes
- * @returns {Uint8Array}
- */
+/** @param {string} text base 85, five signs for four bytes @returns {Uint8Array} */
 export function denseBytes(text) {
   const values = new Uint8Array(128);
   Array.from(DIGITS, (digit, value) => (values[digit.charCodeAt(0)] = value));
@@ -35,59 +29,25 @@ export function denseBytes(text) {
   return new Uint8Array(bytes.buffer, 0, Math.floor((text.length * 4) / 5));
 }
 
-/**
- * @param {string | Uint8Array} packed what zlib packed, as bytes or in base64
- * @returns {Promise<Uint8Array>}
- */
+/** @param {string | Uint8Array} packed what zlib packed, as bytes or in base64 @returns {Promise<Uint8Array>} */
 export async function inflated(packed) {
   const stream = new Blob([/** @type {any} */ (typeof packed === "string" ? bytesOf(packed) : packed)]).stream();
   const whole = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
   return new Uint8Array(await whole.arrayBuffer());
 }
 
-/**
- * Codes of two bytes each.
- * @param {Uint8Array} bytes
- */
-export function fineCodes(bytes) {
-  return new Int16Array(bytes.buffer);
-}
+/** Codes of two bytes each. @param {Uint8Array} bytes */
+export const fineCodes = (bytes) => new Int16Array(bytes.buffer);
 
-/**
- * Codes from 0 up.
- * @param {Uint8Array} bytes
- * @param {number} count
- */
-export function shareCodes(bytes, count) {
-  const codes = new Int16Array(count);
-  let next = count;
-  for (let place = 0; place < count; place++) {
-    const byte = bytes[place];
-    codes[place] = byte;
-    if (byte === SHARE_MARK) {
-      codes[place] = bytes[next] | (bytes[next + 1] << 8);
-      next += 2;
-    }
-  }
-  return codes;
-}
-
-/**
- * Codes around 0.
- * @param {Uint8Array} bytes
- * @param {number} count
- */
-export function signedCodes(bytes, count) {
-  const codes = new Int16Array(count);
-  let next = count;
-  for (let place = 0; place < count; place++) {
-    const low = bytes[place] - 128;
-    codes[place] = bytes[place] ? low : NO_VALUE;
-    if (low === SIGNED_MARK || low === -SIGNED_MARK) {
-      const size = bytes[next] | (bytes[next + 1] << 8);
-      codes[place] = low < 0 ? -size : size;
-      next += 2;
-    }
+/** Codes of a byte each, and after all of them the two bytes of those beyond the mark. @param {Uint8Array} bytes @param {number} count @param {boolean} signed whether they lie around 0, and not from it up */
+export function byteCodes(bytes, count, signed) {
+  const [codes, zero, mark] = [new Int16Array(count), signed ? 128 : 0, signed ? SIGNED_MARK : SHARE_MARK];
+  for (let place = 0, next = count; place < count; place++) {
+    const code = bytes[place] - zero;
+    codes[place] = signed && !bytes[place] ? NO_VALUE : code;
+    if (code !== mark && code !== -mark) continue;
+    codes[place] = Math.sign(code) * (bytes[next] | (bytes[next + 1] << 8));
+    next += 2;
   }
   return codes;
 }

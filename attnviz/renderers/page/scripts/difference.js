@@ -5,9 +5,6 @@
 
 import { headCodes, receive, valueOf, weightTable } from "./model.js";
 
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-/** @typedef {import("./types.js").Token} Token */
 /** @typedef {[number, number]} Pair positions in the first and in the second; −1: no partner */
 
 const LEVELS = 32767;

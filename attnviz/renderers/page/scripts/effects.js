@@ -1,7 +1,5 @@
 /** What log p loses without each head: measured behind the answer, shown as a measure of heads. */
 
-/** @typedef {import("./types.js").PageMap} PageMap */
-
 export function createEffects() {
   /** @type {Record<string, (number | null)[][]>} by stream */
   let found = {};

@@ -1,11 +1,9 @@
 /** A figure, laid out to a width: title, what it is of, what is drawn, legend, scale, and what must be known. */
 
 import { inLight, paintBar, theme } from "./colors.js";
-import { font } from "./surface.js";
+import { font, write } from "./surface.js";
 import { SvgSurface } from "./svg.js";
 
-/** @typedef {import("./types.js").Surface} Surface */
-/** @typedef {import("./types.js").Drawing} Drawing */
 /**
  * @typedef {object} Contents
  * @property {string} title
@@ -39,19 +37,16 @@ export function wrapped(surface, text, width) {
 export function layout({ title, caption, parts, facts }, { width, titled, light }) {
   const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
   const inner = width - 2 * EDGE;
-  /** @type {((surface: Surface, colors: import("./types.js").Theme) => void)[]} */
+  /** @type {((surface: Surface, colors: Theme) => void)[]} */
   const steps = [];
   let y = EDGE;
   /** @param {string} text @param {number} size @param {"ink" | "faint"} color @param {string} [weight] */
-  const write = (text, size, color, weight = "") => {
+  const say = (text, size, color, weight = "") => {
     ruler.font = font(size, weight);
     for (const line of wrapped(ruler, text, inner)) {
       y += size * 1.35;
       const at = y;
-      steps.push((surface, colors) => {
-        [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(size, weight), colors[color], "left", "alphabetic"];
-        surface.fillText(line.trimEnd(), EDGE, at);
-      });
+      steps.push((surface, colors) => write(surface, line.trimEnd(), EDGE, at, { size, weight, color: colors[color], base: "alphabetic" }));
     }
   };
   /** Small things side by side, as many to a line as fit. @param {{room: number, words: string, draw: (surface: Surface, x: number, y: number) => void}[]} items */
@@ -68,8 +63,7 @@ export function layout({ title, caption, parts, facts }, { width, titled, light 
         const [left, top] = [x, y];
         steps.push((surface, colors) => {
           if (!number) draw(surface, left, top);
-          [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(11.5), colors.ink, "left", "middle"];
-          surface.fillText(line.trimEnd(), left + room, top + 6);
+          write(surface, line.trimEnd(), left + room, top + 6, { size: 11.5, color: colors.ink });
         });
       });
       x += wide + 16;
@@ -78,13 +72,13 @@ export function layout({ title, caption, parts, facts }, { width, titled, light 
   };
 
   if (titled) {
-    write(title, 15, "ink", "600");
-    write(caption, 12, "faint");
+    say(title, 15, "ink", "600");
+    say(caption, 12, "faint");
   }
   for (const { words, drawing } of parts) {
     if (parts.length > 1) {
       y += GAP;
-      write(words, 13, "ink", "600");
+      say(words, 13, "ink", "600");
     }
     y += GAP;
     const at = y;
@@ -114,14 +108,13 @@ export function layout({ title, caption, parts, facts }, { width, titled, light 
     row([{ room, words: fits ? whole : scale.high, draw(surface, x, top) {
       surface.imageSmoothingEnabled = true;
       surface.drawImage(bar, x + low + 6, top + 1, BAR, 10);
-      [surface.fillStyle, surface.font, surface.textAlign, surface.textBaseline] = [theme().ink, font(11.5), "left", "middle"];
-      surface.fillText(scale.low, x, top + 6);
+      write(surface, scale.low, x, top + 6, { size: 11.5, color: theme().ink });
     } }]);
-    if (!fits) write(scale.words, 11.5, "ink");
+    if (!fits) say(scale.words, 11.5, "ink");
   }
   facts.filter(Boolean).forEach((fact) => {
     y += 3;
-    write(fact, 11, "faint");
+    say(fact, 11, "faint");
   });
   const height = Math.ceil(y + EDGE);
   return { width, height, paint: (surface) => inLight(light, () => {

@@ -4,8 +4,6 @@ import { widest } from "./labels.js";
 import { clamp } from "./numbers.js";
 import { font } from "./surface.js";
 
-/** @typedef {import("./types.js").Shown} Shown */
-
 export const LABEL_FONT = font(12);
 const [LARGEST_CELL, WIDE_CELL, MOST_LABEL] = [54, 14, 150];
 const [TITLE, GAP, BARS, LABELLED] = [20, 6, 60, 13];
@@ -50,7 +48,7 @@ export function spellZoom({ factor, column, row }) {
  * @param {number} width of all of it
  * @param {number} height the most it may take
  * @param {Zoom} zoom
- * @param {import("./types.js").Surface} surface to measure with
+ * @param {Surface} surface to measure with
  * @returns {Geometry}
  */
 export function gridGeometry(shown, width, height, zoom, surface) {

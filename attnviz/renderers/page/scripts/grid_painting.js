@@ -2,16 +2,12 @@
 
 import { NEGATIVE, colorPlace, inkOn, pixels } from "./colors.js";
 import { LABEL_FONT } from "./grid_geometry.js";
-import { fitted } from "./labels.js";
+import { fitted, writeFitted } from "./labels.js";
 import { spell, spellShort } from "./numbers.js";
-import { font } from "./surface.js";
+import { font, write } from "./surface.js";
 import { strongestBlocks } from "./thumbnail.js";
 
-/** @typedef {import("./types.js").Surface} Surface */
-/** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").Palette} Palette */
-/** @typedef {import("./types.js").Theme} Theme */
-/** @typedef {import("./grid_geometry.js").Geometry} Geometry */
+/** @import { Geometry } from "./grid_geometry.js" */
 
 const [NUMBERED_CELL, GAPPED_CELL, GAP] = [30, 9, 6];
 /** What rows and columns are, but of layers without attention. */
@@ -118,95 +114,50 @@ function paintLabels(surface, geometry, shown, theme) {
   const view = inView(geometry, shown);
   for (let row = view.firstRow; row <= view.lastRow; row++) {
     const middle = geometry.y + (row + 0.5) * cellHeight;
-    if (row % rowStep || middle < top || middle > top + height) continue;
-    paintRowLabel(surface, geometry, shown.queries[row], row, theme, false);
+    if (row % rowStep === 0 && middle >= top && middle <= top + height) paintLabel(surface, geometry, shown.queries[row], row, theme, "row");
   }
   for (let column = view.firstColumn; column <= view.lastColumn; column++) {
     const middle = geometry.x + (column + 0.5) * cellWidth;
-    if (column % columnStep || middle < left || middle > left + width) continue;
-    paintColumnLabel(surface, geometry, shown.keys[column], column, theme, false);
+    if (column % columnStep === 0 && middle >= left && middle <= left + width) paintLabel(surface, geometry, shown.keys[column], column, theme, "column");
   }
-  surface.font = font(11);
-  surface.fillStyle = theme.faint;
-  surface.textBaseline = "middle";
-  surface.textAlign = "left";
   const [query, key] = shown.axes ?? AXES;
-  surface.fillText(`${key} →`, left, 9);
+  write(surface, `${key} →`, left, 9, { size: 11, color: theme.faint });
   surface.save();
   surface.translate(9, top);
   surface.rotate(-Math.PI / 2);
-  surface.textAlign = "right";
-  surface.fillText(`← ${query}`, 0, 0);
+  write(surface, `← ${query}`, 0, 0, { size: 11, color: theme.faint, align: "right" });
   surface.restore();
 }
 
-/**
- * How far away the labels are that one put in between would touch.
- * @param {number} place
- * @param {number} step every how many places a label stands
- * @param {number} cell
- */
+/** How far away the labels are that one put in between would touch. @param {number} place @param {number} step every how many places a label stands @param {number} cell */
 function covered(place, step, cell) {
   const before = Math.floor(place / step) * step;
-  return [before - step, before, before + step]
-    .map((other) => (other - place) * cell)
-    .filter((shift) => shift && Math.abs(shift) < 15);
+  return [before - step, before, before + step].map((other) => (other - place) * cell).filter((shift) => shift && Math.abs(shift) < 15);
 }
 
 /**
- * @param {Surface} surface
- * @param {Geometry} geometry
- * @param {import("./types.js").ShownToken} token
- * @param {number} row
- * @param {Theme} theme
- * @param {boolean} strong
+ * The label of a row, left of it, or of a column, above it along the column or where there is room along the rows.
+ * @param {Surface} surface @param {Geometry} geometry @param {ShownToken} token @param {number} place @param {Theme} theme @param {"row" | "column"} axis
+ * @param {boolean} [strong] whether it stands out, and covers those that it would touch
  */
-export function paintRowLabel(surface, geometry, token, row, theme, strong) {
-  const middle = geometry.y + (row + 0.5) * geometry.cellHeight;
+export function paintLabel(surface, geometry, token, place, theme, axis, strong = false) {
+  const { left, top, cellWidth, cellHeight, upright } = geometry;
+  const [isRow, level] = [axis === "row", axis === "row" || upright];
+  surface.save();
+  if (isRow) surface.translate(left - GAP, geometry.y + (place + 0.5) * cellHeight);
+  else surface.translate(geometry.x + (place + 0.5) * cellWidth, top - (upright ? 10 : GAP));
+  if (!level) surface.rotate(-Math.PI / 2);
   surface.font = strong ? font(12, "600") : LABEL_FONT;
-  const text = fitted(surface, token.text, geometry.left - 26);
+  const text = fitted(surface, token.text, isRow ? left - 26 : upright ? Math.max(cellWidth, 60) : top - 26);
   if (strong) {
     const width = surface.measureText(text).width;
     surface.fillStyle = theme.paper;
-    surface.fillRect(geometry.left - GAP - width - 4, middle - 8, width + 6, 16);
-    for (const shift of covered(row, geometry.rowStep, geometry.cellHeight)) {
-      surface.fillRect(20, middle + shift - 8, geometry.left - GAP - 18, 16);
-    }
+    surface.fillRect(isRow ? -width - 4 : upright ? -width / 2 - 3 : -2, -8, width + 6, 16);
+    const near = isRow ? covered(place, geometry.rowStep, cellHeight) : upright ? [] : covered(place, geometry.columnStep, cellWidth);
+    for (const shift of near) surface.fillRect(isRow ? 20 + GAP - left : -2, shift - 8, isRow ? left - GAP - 18 : top - 22, 16);
   }
-  surface.fillStyle = strong ? theme.accent : token.special ? theme.faint : theme.ink;
-  surface.textAlign = "right";
-  surface.textBaseline = "middle";
-  surface.fillText(text, geometry.left - GAP, middle);
-}
-
-/**
- * @param {Surface} surface
- * @param {Geometry} geometry
- * @param {import("./types.js").ShownToken} token
- * @param {number} column
- * @param {Theme} theme
- * @param {boolean} strong
- */
-export function paintColumnLabel(surface, geometry, token, column, theme, strong) {
-  const { top, cellWidth, upright } = geometry;
-  const middle = geometry.x + (column + 0.5) * cellWidth;
-  surface.font = strong ? font(12, "600") : LABEL_FONT;
-  const text = fitted(surface, token.text, upright ? Math.max(cellWidth, 60) : top - 26);
-  const width = surface.measureText(text).width;
-  surface.textBaseline = "middle";
-  surface.save();
-  surface.translate(middle, top - (upright ? 10 : GAP));
-  if (!upright) surface.rotate(-Math.PI / 2);
-  surface.textAlign = upright ? "center" : "left";
-  if (strong) {
-    surface.fillStyle = theme.paper;
-    surface.fillRect(upright ? -width / 2 - 3 : -2, -8, width + 6, 16);
-    for (const shift of upright ? [] : covered(column, geometry.columnStep, cellWidth)) {
-      surface.fillRect(-2, shift - 8, top - 22, 16);
-    }
-  }
-  surface.fillStyle = strong ? theme.accent : token.special ? theme.faint : theme.ink;
-  surface.fillText(text, 0, 0);
+  const color = strong ? theme.accent : token.special ? theme.faint : theme.ink;
+  write(surface, text, 0, 0, { weight: strong ? "600" : "", color, align: isRow ? "right" : upright ? "center" : "left" });
   surface.restore();
 }
 
@@ -228,34 +179,23 @@ export function paintBars(surface, geometry, below, behind, words, theme) {
   surface.rect(left, top, width + GAP + bars, height + GAP + bars);
   surface.clip();
   surface.globalAlpha = 0.6;
-  const thin = [Math.max(cellWidth - (cellWidth > 3 ? 1 : 0), 0.75), Math.max(cellHeight - (cellHeight > 3 ? 1 : 0), 0.75)];
-  for (let column = 0; column < below.length; column++) {
-    const at = x + column * cellWidth;
-    if (at < left - 0.5 || at >= left + width) continue;
-    const long = (Math.abs(below[column]) / most.below) * full;
-    surface.fillStyle = barColor(below[column], theme);
-    if (long >= 0.5) surface.fillRect(at, top + height + GAP, thin[0], long);
-  }
-  for (let row = 0; row < behind.length; row++) {
-    const at = y + row * cellHeight;
-    if (at < top - 0.5 || at >= top + height) continue;
-    const long = (Math.abs(behind[row]) / most.behind) * full;
-    surface.fillStyle = barColor(behind[row], theme);
-    if (long >= 0.5) surface.fillRect(left + width + GAP, at, long, thin[1]);
-  }
+  /** The bars of one side, each handed its place and its length. @param {ArrayLike<number>} values @param {number} top of them @param {number[]} span where they begin, where and how long what is in view is, and a cell @param {(at: number, thin: number, long: number) => void} fill */
+  const side = (values, top, [begin, from, length, cell], fill) => Array.from(values, (value, place) => {
+    const [at, long] = [begin + place * cell, (Math.abs(value) / top) * full];
+    surface.fillStyle = value < 0 ? NEGATIVE : theme.accent;
+    if (at >= from - 0.5 && at < from + length && long >= 0.5) fill(at, Math.max(cell - (cell > 3 ? 1 : 0), 0.75), long);
+  });
+  side(below, most.below, [x, left, width, cellWidth], (at, thin, long) => surface.fillRect(at, top + height + GAP, thin, long));
+  side(behind, most.behind, [y, top, height, cellHeight], (at, thin, long) => surface.fillRect(left + width + GAP, at, long, thin));
   surface.restore();
   surface.fillStyle = theme.line;
   surface.fillRect(left, top + height + GAP - 1, width, 1);
   surface.fillRect(left + width + GAP - 1, top, 1, height);
-  surface.fillStyle = theme.faint;
-  surface.font = font(10.5);
-  surface.textBaseline = "middle";
-  surface.textAlign = "right";
-  surface.fillText(fitted(surface, words.below, left - 12), left - GAP, top + height + GAP + 7);
-  surface.fillText(`up to ${spell(most.below)}`, left - GAP, top + height + GAP + 21);
-  surface.textAlign = "left";
-  surface.fillText(fitted(surface, words.behind, bars), left + width + GAP, top - 22);
-  surface.fillText(`up to ${spell(most.behind)}`, left + width + GAP, top - 8);
+  const [before, after] = [/** @type {Lettering} */ ({ size: 10.5, color: theme.faint, align: "right" }), { size: 10.5, color: theme.faint }];
+  writeFitted(surface, words.below, left - 12, left - GAP, top + height + GAP + 7, before);
+  write(surface, `up to ${spell(most.below)}`, left - GAP, top + height + GAP + 21, before);
+  writeFitted(surface, words.behind, bars, left + width + GAP, top - 22, after);
+  write(surface, `up to ${spell(most.behind)}`, left + width + GAP, top - 8, after);
 }
 
 /** A cross over a link that is cut. @param {Surface} surface @param {number} x @param {number} y @param {number} size */
@@ -276,6 +216,3 @@ function furthest(values) {
   for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]) || 0);
   return most || 1;
 }
-
-/** @param {number} value @param {Theme} theme */
-const barColor = (value, theme) => (value < 0 ? NEGATIVE : theme.accent);

@@ -5,13 +5,11 @@ import { theme } from "./colors.js";
 import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
 } from "./grid_geometry.js";
-import { gridImage, paintBars, paintColumnLabel, paintCut, paintGrid, paintRowLabel } from "./grid_painting.js";
+import { gridImage, paintBars, paintCut, paintGrid, paintLabel } from "./grid_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
 import { clamp } from "./numbers.js";
-import { make, onceAFrame, sized } from "./surface.js";
+import { ARROWS, make, onceAFrame, sized } from "./surface.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Surface} Surface */
 /** @typedef {{row: number, column: number}} Cell */
 
 const NOWHERE = { row: -1, column: -1 };
@@ -20,11 +18,11 @@ const HINT =
   "as do + and −.";
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @param {boolean} linked whether the rest of the page shows what is pointed at
- * @returns {import("./types.js").View}
+ * @returns {View}
  */
 export function createHeatmap(store, readout, toggleLink, linked) {
   const base = make("canvas", { "aria-hidden": "true" });
@@ -153,8 +151,7 @@ export function createHeatmap(store, readout, toggleLink, linked) {
 
   /** @param {string} key */
   function walk(key) {
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    const step = steps[/** @type {keyof typeof steps} */ (key)];
+    const step = ARROWS[key];
     if (!step) return false;
     const from = current();
     const row = clamp(Math.max(from.row, 0) + (from.row < 0 ? 0 : step[0]), 0, scene.shown.queries.length - 1);
@@ -228,10 +225,7 @@ function revealed(geometry, zoom, row, column) {
   };
 }
 
-/**
- * What each key receives on average, and the largest weight of each query.
- * @param {import("./types.js").Shown} shown
- */
+/** What each key receives on average, and the largest weight of each query. @param {Shown} shown */
 function marginsOf(shown) {
   const width = shown.keys.length;
   const received = new Float32Array(width);
@@ -268,8 +262,6 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   surface.beginPath();
   surface.rect(left - 1, top - 1, width + 2, height + 2);
   surface.clip();
-  surface.strokeStyle = colors.accent;
-  surface.lineWidth = 1;
   const band = [Math.max(cellWidth, 2), Math.max(cellHeight, 2)];
   scene.cut.forEach(([at, to]) => paintCut(surface, x + (to + 0.5) * cellWidth, y + (at + 0.5) * cellHeight, Math.min(cellWidth, cellHeight) * 0.22));
   surface.strokeStyle = colors.accent;
@@ -279,9 +271,9 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   surface.restore();
   const [middleRow, middleColumn] = [y + (row + 0.5) * cellHeight, x + (column + 0.5) * cellWidth];
   if (row >= 0 && middleRow >= top && middleRow <= top + height) {
-    paintRowLabel(surface, geometry, shown.queries[row], row, colors, true);
+    paintLabel(surface, geometry, shown.queries[row], row, colors, "row", true);
   }
   if (column >= 0 && middleColumn >= left && middleColumn <= left + width) {
-    paintColumnLabel(surface, geometry, shown.keys[column], column, colors, true);
+    paintLabel(surface, geometry, shown.keys[column], column, colors, "column", true);
   }
 }

@@ -1,10 +1,7 @@
 /** The heads of a training run by its steps, as a heat map of a measure; a cell opens the head there. */
 
 import { spell } from "./numbers.js";
-import { make } from "./surface.js";
-
-/** @typedef {import("./types.js").HistoryRun} HistoryRun */
-/** @typedef {import("./types.js").Store} Store */
+import { ARROWS, make } from "./surface.js";
 
 /** @param {HistoryRun[]} runs @param {Store} store */
 export function createHistory(runs, store) {
@@ -59,13 +56,12 @@ export function createHistory(runs, store) {
     if (heads) store.set({ map: Number(map), heads, view: "heatmap" });
   });
   tables.addEventListener("keydown", (event) => {
-    const steps = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
-    const way = steps[/** @type {keyof typeof steps} */ (event.key)];
+    const way = ARROWS[event.key];
     const cell = /** @type {Element} */ (event.target).closest("td");
     if (!way || !cell) return;
     const row = /** @type {HTMLTableRowElement} */ (cell.parentElement);
-    const next = /** @type {HTMLTableElement} */ (row.closest("table")).rows[row.rowIndex + way[1]]?.cells[cell.cellIndex + way[0]]?.querySelector("button");
-    if (next) next.focus();
+    const next = /** @type {HTMLTableElement} */ (row.closest("table")).rows[row.rowIndex + way[0]]?.cells[cell.cellIndex + way[1]]?.querySelector("button");
+    next?.focus();
     event.preventDefault();
   });
   choice.addEventListener("change", draw);

@@ -3,31 +3,24 @@
  * stand beside it: a word shows where it looked, a patch which words looked at it.
  */
 
-import { cssColor, inkOn, paintBar, theme } from "./colors.js";
+import { cssColor, paintBar, theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
-import { make, onceAFrame, sized } from "./surface.js";
-import { plain, running, word } from "./text.js";
-
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Patches} Patches */
+import { ARROWS, make, onceAFrame, sized } from "./surface.js";
+import { plain, running, shadeWord, word } from "./text.js";
 
 /** How much the largest weight covers, and the power by which smaller ones cover less. */
 const [OPAQUE, BEND] = [0.9, 0.8];
 /** @param {number} share of the largest weight */
 const covers = (share) => OPAQUE * share ** BEND;
 
-/** @param {import("./types.js").Surface} surface @param {string} color @param {number[]} box */
+/** @param {Surface} surface @param {string} color @param {number[]} box */
 function outline(surface, color, ...[x, y, wide, high]) {
   surface.strokeStyle = color;
   surface.lineWidth = 3;
   surface.strokeRect(x + 1.5, y + 1.5, wide - 3, high - 3);
 }
 
-/**
- * @param {import("./types.js").Store} store
- * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
- * @returns {import("./types.js").View}
- */
+/** @param {Store} store @param {ReturnType<typeof import("./readout.js").createReadout>} readout @returns {View} */
 export function createImage(store, readout) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "picture in patches" });
   const queries = make("select", { "aria-label": "query", onchange: () => store.set({ row: Number(queries.value) }) });
@@ -72,7 +65,7 @@ export function createImage(store, readout) {
     return { own, most, scale: { palette: colors, low: colors.limits[0] ? spell(-most) : "0", high: spell(most), words, fading: covers } };
   };
 
-  /** @param {import("./types.js").Surface} surface @param {Scene} of @param {[number, number]} place */
+  /** @param {Surface} surface @param {Scene} of @param {[number, number]} place */
   const paint = (surface, of, [width, height]) => {
     surface.drawImage(picture, 0, 0, width, height);
     const colors = theme();
@@ -111,10 +104,8 @@ export function createImage(store, readout) {
       button.classList.toggle("active", looks);
       button.setAttribute("aria-pressed", String(looks));
       if (column < 0 || !(Math.abs(given[place]) > most / 20)) return;
-      button.style.backgroundColor = cssColor(scale, given[place]);
-      button.style.color = inkOn(scale, given[place]);
       button.setAttribute("aria-description", spell(given[place]));
-      /** @type {HTMLElement} */ (button.lastChild).textContent = spell(given[place]);
+      shadeWord(button, scale, given[place], spell(given[place]));
     });
   };
   const look = () => {
@@ -175,17 +166,16 @@ export function createImage(store, readout) {
     if (scene.map.patches.queries && query >= 0) store.set({ row: query });
   });
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!step) return;
+    const [down, right] = ARROWS[event.key] ?? [0, 0];
+    if (!down && !right) return;
     event.preventDefault();
     event.stopPropagation();
     if (words.length) {
-      const far = event.key.endsWith("Up") || event.key.endsWith("Down") ? step * patches.columns : step;
       const [first, last] = [scene.shown.keys.findIndex((token) => token.at === patches.first), scene.shown.keys.length - 1];
-      const next = scene.state.column < first ? first : scene.state.column + far;
+      const next = scene.state.column < first ? first : scene.state.column + down * patches.columns + right;
       return store.set({ column: next < first || next > last ? scene.state.column : next });
     }
-    store.set({ row: clamp(row() + step, 0, scene.shown.queries.length - 1), column: -1 });
+    store.set({ row: clamp(row() + down + right, 0, scene.shown.queries.length - 1), column: -1 });
   });
 
   return {

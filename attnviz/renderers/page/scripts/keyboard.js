@@ -5,9 +5,6 @@ import { offered, treatments } from "./controls.js";
 import { headsOfLayer } from "./model.js";
 import { make } from "./surface.js";
 
-/** @typedef {import("./types.js").Store} Store */
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-
 const KEYS = [
   ["1 … 7", "the views, from left to right"],
   ["[ ]", "the head before, the next head"],
@@ -113,11 +110,7 @@ function nextTab(key, page, store) {
   store.set({ view: names[(names.indexOf(store.state.view) + step) % names.length] });
 }
 
-/**
- * @param {PageDocument} page
- * @param {Store} store
- * @returns {Record<string, (() => void) | undefined>}
- */
+/** @param {PageDocument} page @param {Store} store @returns {Record<string, (() => void) | undefined>} */
 function actions(page, store) {
   const { state } = store;
   const map = chosenMap(page.maps, state);
@@ -150,7 +143,7 @@ function actions(page, store) {
   };
 }
 
-/** @param {import("./types.js").PageMap} map @param {Store} store @param {number} step */
+/** @param {PageMap} map @param {Store} store @param {number} step */
 function stepHead(map, store, step) {
   const chosen = chosenHeads(map, store.state);
   const [layer, head] = step > 0 ? chosen[chosen.length - 1] : chosen[0];
@@ -159,7 +152,7 @@ function stepHead(map, store, step) {
   store.set({ heads: `${Math.floor(place / map.heads.length)}.${place % map.heads.length}` });
 }
 
-/** @param {import("./types.js").PageMap} map @param {Store} store @param {number} step */
+/** @param {PageMap} map @param {Store} store @param {number} step */
 function stepLayer(map, store, step) {
   const chosen = chosenHeads(map, store.state);
   const layer = (chosen[0][0] + step + map.layers.length) % map.layers.length;

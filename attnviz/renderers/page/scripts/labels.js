@@ -1,14 +1,12 @@
 /** Token texts short enough for their place. */
 
+import { font, write } from "./surface.js";
+
 const MOST_CHARACTERS = 64;
 /** @type {Map<string, string>} */
 const cutTexts = new Map();
 
-/**
- * The text's first characters, and whether that is all of it; a token may have thousands.
- * @param {string} text
- * @param {number} count
- */
+/** The text's first characters, and whether that is all of it; a token may have thousands. @param {string} text @param {number} count */
 export function beginning(text, count = MOST_CHARACTERS) {
   if (text.length <= count) return text;
   const characters = Array.from(text.slice(0, 2 * count));
@@ -19,7 +17,7 @@ export function beginning(text, count = MOST_CHARACTERS) {
 
 /**
  * The text cut to a width in pixels, ending in … where something was cut.
- * @param {import("./types.js").Surface} surface with its font set
+ * @param {Surface} surface with its font set
  * @param {string} text
  * @param {number} width
  */
@@ -34,11 +32,7 @@ export function fitted(surface, text, width) {
   return found;
 }
 
-/**
- * @param {import("./types.js").Surface} surface
- * @param {string} text
- * @param {number} width
- */
+/** @param {Surface} surface @param {string} text @param {number} width */
 function cut(surface, text, width) {
   if (surface.measureText(text).width <= width) return text;
   const characters = Array.from(text);
@@ -53,12 +47,7 @@ function cut(surface, text, width) {
   return low ? `${characters.slice(0, low).join("").trimEnd()}…` : "";
 }
 
-/**
- * The width of the widest text, up to a most.
- * @param {import("./types.js").Surface} surface
- * @param {{text: string}[]} tokens
- * @param {number} most
- */
+/** The width of the widest text, up to a most. @param {Surface} surface @param {{text: string}[]} tokens @param {number} most */
 export function widest(surface, tokens, most) {
   let width = 0;
   for (const token of tokens) {
@@ -66,4 +55,12 @@ export function widest(surface, tokens, most) {
     if (width >= most) return most;
   }
   return Math.ceil(width);
+}
+
+/** Write a text cut to its room; answers how wide it is. @param {Surface} surface @param {string} text @param {number} room @param {number} x @param {number} y @param {Lettering} how */
+export function writeFitted(surface, text, room, x, y, how) {
+  surface.font = font(how.size ?? 12, how.weight);
+  const shown = fitted(surface, text, room);
+  write(surface, shown, x, y, how);
+  return surface.measureText(shown).width;
 }

@@ -3,13 +3,10 @@
 import { named } from "./caption.js";
 import { NEGATIVE, headColor, theme } from "./colors.js";
 import { AXES, paintCut } from "./grid_painting.js";
-import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
+import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle, traceLine } from "./lines_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
-import { font, make, onceAFrame, sized } from "./surface.js";
-
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Surface} Surface */
+import { ARROWS, make, onceAFrame, sized, write } from "./surface.js";
 
 const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
@@ -17,11 +14,11 @@ const FEW_LINES = 600;
 let made = 0;
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @param {boolean} linked whether the rest of the page shows what is pointed at
- * @returns {import("./types.js").View}
+ * @returns {View}
  */
 export function createLines(store, readout, toggleLink, linked) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "lines between tokens" });
@@ -58,13 +55,9 @@ export function createLines(store, readout, toggleLink, linked) {
     paintLines(surface, placed, cut, top);
     cut.forEach(({ row, column }) => paintCut(surface, (placed.left + placed.right) / 2, (rowMiddle(placed, row) + columnMiddle(placed, column)) / 2, 5));
     paintTokens(surface, placed, of.shown, now, colors, window);
-    surface.font = font(11);
-    surface.fillStyle = colors.faint;
-    surface.textAlign = "right";
     const [query, key] = of.shown.axes ?? AXES;
-    surface.fillText(query, placed.left, window[0] + 12);
-    surface.textAlign = "left";
-    surface.fillText(key, placed.right, window[0] + 12);
+    write(surface, query, placed.left, window[0] + 12, { size: 11, color: colors.faint, align: "right" });
+    write(surface, key, placed.right, window[0] + 12, { size: 11, color: colors.faint });
   };
   const paintNow = () => {
     const height = scroller.clientHeight;
@@ -102,13 +95,15 @@ export function createLines(store, readout, toggleLink, linked) {
   };
 
   /** The strongest line under a point. @param {number} x @param {number} y */
-  const lineAt = (x, y) => [...scene.cut.map(([row, column]) => ({ row, column })), ...[...every].reverse()].find(({ row, column }) => {
-    const share = clamp((x - layout.left - 6) / (layout.right - layout.left - 12), 0, 1);
-    // The curve of paintLines, whose ends lie level: y by how far along x it is.
-    const along = bezierPlace(share);
-    const middle = rowMiddle(layout, row) * (1 - along) + columnMiddle(layout, column) * along;
-    return Math.abs(middle - y) < 5;
-  });
+  const lineAt = (x, y) => {
+    const surface = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
+    surface.lineWidth = 10;
+    return [...scene.cut.map(([row, column]) => ({ row, column })), ...every.toReversed()].find(({ row, column }) => {
+      surface.beginPath();
+      traceLine(surface, layout, row, column);
+      return surface.isPointInStroke(x, y);
+    });
+  };
 
   slider.addEventListener("input", () => store.set({ least: Number(slider.value) }));
   scroller.addEventListener("scroll", () => scene && repaint());
@@ -138,7 +133,7 @@ export function createLines(store, readout, toggleLink, linked) {
     store.set(same ? NONE : token);
   });
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key] ?? 0;
+    const [step, across] = ARROWS[event.key] ?? [0, 0];
     const now = pinned();
     if (step) {
       const side = now.column >= 0 ? "column" : "row";
@@ -147,11 +142,9 @@ export function createLines(store, readout, toggleLink, linked) {
       store.set({ ...NONE, [side]: place });
       const middle = side === "row" ? rowMiddle(layout, place) : columnMiddle(layout, place);
       scroller.scrollTop = clamp(scroller.scrollTop, middle - scroller.clientHeight + 40, middle - 40);
-    } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
-      const place = Math.max(now.row, now.column, 0);
-      store.set(event.key === "ArrowLeft"
-        ? { row: Math.min(place, scene.shown.queries.length - 1), column: -1 }
-        : { row: -1, column: Math.min(place, scene.shown.keys.length - 1) });
+    } else if (across) {
+      const [side, tokens] = across < 0 ? ["row", scene.shown.queries] : ["column", scene.shown.keys];
+      store.set({ ...NONE, [side]: clamp(Math.max(now.row, now.column), 0, tokens.length - 1) });
     } else if (event.key === "Escape") store.set(NONE);
     else return;
     event.preventDefault();
@@ -177,18 +170,6 @@ export function createLines(store, readout, toggleLink, linked) {
   };
 }
 
-/** How far down a line has come where it has come so far across, both from 0 to 1. @param {number} share */
-function bezierPlace(share) {
-  let [low, high] = [0, 1];
-  for (let turn = 0; turn < 12; turn++) {
-    const t = (low + high) / 2;
-    const x = 1.5 * (1 - t) ** 2 * t + 1.5 * (1 - t) * t * t + t ** 3;
-    if (x < share) low = t;
-    else high = t;
-  }
-  return low * low * (3 - 2 * low);
-}
-
 /** @param {Scene} scene */
 const matricesOf = ({ separate, shown }) => (separate.length ? separate : [shown]);
 
@@ -202,10 +183,7 @@ const headNames = (scene) => namesOf(scene).map((words, number) => {
   return make("span", {}, [dot, words]);
 });
 
-/**
- * A weight above which some hundreds of lines remain, but never below a twentieth.
- * @param {import("./types.js").Shown[]} matrices
- */
+/** A weight above which some hundreds of lines remain, but never below a twentieth. @param {Shown[]} matrices */
 function usual(matrices) {
   const values = matrices[0].values;
   if (values.length <= 100) return 0.02;
@@ -225,12 +203,7 @@ function visible(lines, layout, [top, bottom]) {
   });
 }
 
-/**
- * @param {import("./lines_painting.js").LinesLayout} layout
- * @param {Scene} scene
- * @param {number} x
- * @param {number} y
- */
+/** @param {import("./lines_painting.js").LinesLayout} layout @param {Scene} scene @param {number} x @param {number} y */
 function tokenAt(layout, scene, x, y) {
   const [row, column] = [layout.rows, layout.columns].map(({ top, step }) => Math.floor((y - top) / step));
   if (x <= layout.left + 4) return row >= 0 && row < scene.shown.queries.length ? { row, column: -1 } : NONE;

@@ -1,13 +1,10 @@
 /** Two columns of tokens and a line for each weight worth one. */
 
 import { NEGATIVE, headColor } from "./colors.js";
-import { fitted } from "./labels.js";
+import { writeFitted } from "./labels.js";
 import { clamp, spell } from "./numbers.js";
-import { font } from "./surface.js";
+import { write } from "./surface.js";
 
-/** @typedef {import("./types.js").Surface} Surface */
-/** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").Theme} Theme */
 /** @typedef {{row: number, column: number, value: number, color: string}} Line */
 /**
  * @typedef {object} LinesLayout
@@ -23,12 +20,7 @@ import { font } from "./surface.js";
 /** More lines than these are a grey cloud, and slow. */
 export const MOST_LINES = 4000;
 
-/**
- * @param {Shown} shown
- * @param {number} width
- * @param {number} height that it should take, if its tokens allow
- * @returns {LinesLayout}
- */
+/** @param {Shown} shown @param {number} width @param {number} height that it should take, if its tokens allow @returns {LinesLayout} */
 export function linesLayout(shown, width, height) {
   const counts = [shown.queries.length, shown.keys.length];
   const step = clamp((height - 50) / Math.max(...counts), 15, 26);
@@ -82,6 +74,13 @@ export function linesOf(matrices, least, row, column, color) {
   return lines.sort((a, b) => Math.abs(a.value) - Math.abs(b.value));
 }
 
+/** The curve from a query to a key. @param {Surface} surface @param {LinesLayout} layout @param {number} row @param {number} column */
+export function traceLine(surface, layout, row, column) {
+  const [middle, from, to] = [(layout.left + layout.right) / 2, rowMiddle(layout, row), columnMiddle(layout, column)];
+  surface.moveTo(layout.left + 6, from);
+  surface.bezierCurveTo(middle, from, middle, to, layout.right - 6, to);
+}
+
 /**
  * @param {Surface} surface
  * @param {LinesLayout} layout
@@ -89,16 +88,13 @@ export function linesOf(matrices, least, row, column, color) {
  * @param {number} top the value that the broadest line stands for
  */
 export function paintLines(surface, layout, lines, top) {
-  const middle = (layout.left + layout.right) / 2;
   for (const { row, column, value, color } of lines) {
     const share = Math.min(Math.abs(value) / top, 1);
     surface.strokeStyle = value < 0 ? NEGATIVE : color;
     surface.globalAlpha = 0.08 + 0.87 * share;
     surface.lineWidth = 0.6 + 3.4 * share;
-    const [from, to] = [rowMiddle(layout, row), columnMiddle(layout, column)];
     surface.beginPath();
-    surface.moveTo(layout.left + 6, from);
-    surface.bezierCurveTo(middle, from, middle, to, layout.right - 6, to);
+    traceLine(surface, layout, row, column);
     surface.stroke();
   }
   surface.globalAlpha = 1;
@@ -115,22 +111,17 @@ export function paintLines(surface, layout, lines, top) {
 export function paintTokens(surface, layout, shown, active, theme, window) {
   const label = layout.left - 14;
   const width = shown.keys.length;
-  surface.textBaseline = "middle";
   /** @param {number} y */
   const seen = (y) => y >= window[0] - 20 && y <= window[1] + 20;
   shown.queries.forEach((token, row) => {
     const y = rowMiddle(layout, row);
-    if (!seen(y)) return;
     const value = active.column >= 0 ? shown.values[row * width + active.column] : null;
-    const strong = row === active.row;
-    word(surface, layout, token, [layout.left, y], "right", label, value, strong, theme);
+    if (seen(y)) word(surface, layout, token, [layout.left, y], "right", label, value, row === active.row, theme);
   });
   shown.keys.forEach((token, column) => {
     const y = columnMiddle(layout, column);
-    if (!seen(y)) return;
     const value = active.row >= 0 ? shown.values[active.row * width + column] : null;
-    const strong = column === active.column;
-    word(surface, layout, token, [layout.right, y], "left", label, value, strong, theme);
+    if (seen(y)) word(surface, layout, token, [layout.right, y], "left", label, value, column === active.column, theme);
   });
 }
 
@@ -138,7 +129,7 @@ export function paintTokens(surface, layout, shown, active, theme, window) {
  * One token, and behind it what it gives to or gets from the active one.
  * @param {Surface} surface
  * @param {LinesLayout} layout
- * @param {import("./types.js").ShownToken} token
+ * @param {ShownToken} token
  * @param {[number, number]} place
  * @param {"left" | "right"} align
  * @param {number} room
@@ -150,15 +141,8 @@ function word(surface, layout, token, [x, y], align, room, value, strong, theme)
   const size = Math.min(13, layout.step * 0.86);
   const number = value !== null && Math.abs(value) >= 0.0095 ? spell(value) : "";
   const sign = align === "left" ? 1 : -1;
-  surface.textAlign = align;
-  surface.font = font(size, strong ? "600" : "");
-  const text = fitted(surface, token.text, room - (value === null ? 0 : 40));
   const quiet = token.special || (value !== null && !number);
-  surface.fillStyle = strong ? theme.accent : quiet ? theme.faint : theme.ink;
-  surface.fillText(text, x + sign * 2, y);
-  if (!number) return;
-  const width = surface.measureText(text).width;
-  surface.font = font(size * 0.85, "600");
-  surface.fillStyle = theme.accent;
-  surface.fillText(number, x + sign * (width + 9), y);
+  const color = strong ? theme.accent : quiet ? theme.faint : theme.ink;
+  const width = writeFitted(surface, token.text, room - (value === null ? 0 : 40), x + sign * 2, y, { size, weight: strong ? "600" : "", color, align });
+  if (number) write(surface, number, x + sign * (width + 9), y, { size: size * 0.85, weight: "600", color: theme.accent, align });
 }

@@ -17,8 +17,6 @@ import { createTour } from "./tour.js";
 import { createWhy } from "./why.js";
 import { createWord, showClaim } from "./word.js";
 
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-/** @typedef {import("./types.js").Reply} Reply */
 /** @typedef {ReturnType<typeof createLive>} Live */
 
 const EXAMPLES = [
@@ -29,12 +27,12 @@ const EXAMPLES = [
 ];
 /** Milliseconds without a question after which the effects of all heads are asked for. */
 const QUIET = 250;
-/** What is said of a command or an option is for the shell. @param {string} note */
+/** A note that names a command or an option is for the shell. @param {string} note */
 const inPage = (note) => note.replace(/[,:] (so there is nothing to explain: )?(use )?('attnviz|--\w).*$/, "");
 
 /**
  * @param {PageDocument} fixed what of the page no answer changes
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {import("./off.js").Switches} off
  * @param {import("./pane.js").Pane} pane
  */

@@ -2,7 +2,6 @@
 
 import { onceAFrame } from "./surface.js";
 
-/** @typedef {import("./types.js").ShownToken} ShownToken */
 /** @typedef {[string, number]} Spot a token by its side and position */
 /** @typedef {{spots: Spot[], cell: [number, number] | null}} Pointed tokens, and query and key where a cell is pointed at */
 
@@ -63,7 +62,7 @@ export function linkWords(element) {
   });
 }
 
-/** Point at a row and a column of what a view shows; −1: none. @param {import("./types.js").Scene} scene @param {number} row @param {number} column */
+/** Point at a row and a column of what a view shows; −1: none. @param {Scene} scene @param {number} row @param {number} column */
 export function lookAt({ map, shown }, row, column) {
   const [query, key] = [shown.queries[row]?.at ?? -1, shown.keys[column]?.at ?? -1];
   /** @type {Spot[]} */
@@ -71,7 +70,7 @@ export function lookAt({ map, shown }, row, column) {
   look.at(ends.filter(([, place]) => place >= 0), [query, key]);
 }
 
-/** Row and column of a view at which something outside of it points; null: a view itself does. @param {Pointed} pointed @param {import("./types.js").Scene} scene */
+/** Row and column of a view at which something outside of it points; null: a view itself does. @param {Pointed} pointed @param {Scene} scene */
 export function pointedIn(pointed, { map, shown }) {
   if (pointed.cell) return null;
   const [row, column] = crossing(pointed, map);

@@ -19,9 +19,6 @@ import { stepsInPage } from "./unfold.js";
 import { createWhy } from "./why.js";
 import { claimList, showClaim } from "./word.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-
 tellWhatBreaks(part("header"));
 const help = /** @type {HTMLDialogElement} */ (part("help"));
 const finished = readDocument();

@@ -1,19 +1,14 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
-import { NO_VALUE, fineCodes, inflated, shareCodes, signedCodes } from "./decode.js";
-
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").Head} Head */
+import { NO_VALUE, byteCodes, fineCodes, inflated } from "./decode.js";
 
 const FINE_LEVELS = 32767;
 
 /** @param {string} id */
 const textOf = (id) => /** @type {HTMLElement} */ (document.getElementById(id)).textContent ?? "";
 
-/** @returns {import("./types.js").PageDocument} */
-export function readDocument() {
-  return JSON.parse(textOf("document"));
-}
+/** @returns {PageDocument} */
+export const readDocument = () => JSON.parse(textOf("document"));
 
 /**
  * Numbers of maps that came as an answer; those of a finished run are in the page.
@@ -23,7 +18,7 @@ const given = new WeakMap();
 
 /**
  * A document that came with its numbers, codes as they are or packed as in a file, by name.
- * @param {import("./types.js").PageDocument} document
+ * @param {PageDocument} document
  * @param {Map<string, Int16Array | string> | Record<string, Int16Array | string>} numbers
  */
 export function receive(document, numbers) {
@@ -38,31 +33,21 @@ const numbersOf = (map, name) => given.get(map)?.get(name) ?? textOf(name);
 /** @type {WeakMap<PageMap, Promise<Int16Array>[]>} */
 const unpacked = new WeakMap();
 
-/**
- * The codes of one layer, head by head, row by row; unpacked once.
- * @param {PageMap} map
- * @param {number} layer
- */
+/** The codes of one layer, head by head, row by row; unpacked once. @param {PageMap} map @param {number} layer */
 export function layerCodes(map, layer) {
   const layers = unpacked.get(map) ?? [];
   unpacked.set(map, layers);
   if (!layers[layer]) {
     const found = numbersOf(map, `${map.blob}-${layer}`);
     const count = map.heads.length * map.queries.tokens.length * map.keys.tokens.length;
-    const fine = map.levels === FINE_LEVELS;
-    const decode = fine ? fineCodes : map.values === "signed" ? signedCodes : shareCodes;
     layers[layer] = typeof found === "string"
-      ? inflated(found).then((bytes) => decode(bytes, count))
+      ? inflated(found).then((bytes) => (map.levels === FINE_LEVELS ? fineCodes(bytes) : byteCodes(bytes, count, map.values === "signed")))
       : Promise.resolve(found);
   }
   return layers[layer];
 }
 
-/**
- * The codes of one head.
- * @param {PageMap} map
- * @param {Head} head
- */
+/** The codes of one head. @param {PageMap} map @param {Head} head */
 export async function headCodes(map, [layer, head]) {
   const size = map.queries.tokens.length * map.keys.tokens.length;
   return (await layerCodes(map, layer)).subarray(head * size, (head + 1) * size);
@@ -72,10 +57,7 @@ export async function headCodes(map, [layer, head]) {
 /** @type {{kind: string, table: Float32Array}} */
 let lastTable = { kind: "", table: new Float32Array() };
 
-/**
- * The weight that each code stands for; the code 0 is at place `levels`.
- * @param {PageMap} map
- */
+/** The weight that each code stands for; the code 0 is at place `levels`. @param {PageMap} map */
 export function weightTable(map) {
   const kind = `${map.levels} ${map.scale}`;
   if (lastTable.kind === kind) return lastTable.table;
@@ -112,11 +94,7 @@ export async function projected(map, part, [layer, head]) {
 /** Whether a name says what was made of layers or heads, and is none of theirs. @param {string} name */
 export const isReduced = (name) => /^(mean|max|sum|flow|gradient|effect|logits|norm|rollout)$/.test(name);
 
-/**
- * The heads to look at first: the one in focus, else all of the last layer.
- * @param {PageMap} map
- * @returns {Head[]}
- */
+/** The heads to look at first: the one in focus, else all of the last layer. @param {PageMap} map @returns {Head[]} */
 export function firstHeads(map) {
   if (map.focus) {
     const layer = map.layers.indexOf(map.focus[0]);
@@ -126,19 +104,8 @@ export function firstHeads(map) {
   return headsOfLayer(map, map.layers.length - 1);
 }
 
-/**
- * @param {PageMap} map
- * @param {number} layer
- * @returns {Head[]}
- */
-export function headsOfLayer(map, layer) {
-  return map.heads.map((_, head) => [layer, head]);
-}
+/** @param {PageMap} map @param {number} layer @returns {Head[]} */
+export const headsOfLayer = (map, layer) => map.heads.map((_, head) => [layer, head]);
 
-/**
- * @param {PageMap} map
- * @returns {Head[]}
- */
-export function everyHead(map) {
-  return map.layers.flatMap((_, layer) => headsOfLayer(map, layer));
-}
+/** @param {PageMap} map @returns {Head[]} */
+export const everyHead = (map) => map.layers.flatMap((_, layer) => headsOfLayer(map, layer));

@@ -1,9 +1,6 @@
 /** Numbers as text. */
 
-/**
- * A weight in three digits: .583, 1.00, −.204; what is there but rounds to nothing is <.001.
- * @param {number} value
- */
+/** A weight in three digits: .583, 1.00, −.204; what is there but rounds to nothing is <.001. @param {number} value */
 export function spell(value) {
   if (Number.isNaN(value)) return "no value";
   const size = Math.abs(value);
@@ -13,10 +10,7 @@ export function spell(value) {
   return sign + (size >= 1000 ? Math.round(size).toString() : size.toPrecision(3));
 }
 
-/**
- * A weight in two digits, for a cell: .58, 1.0.
- * @param {number} value
- */
+/** A weight in two digits, for a cell: .58, 1.0. @param {number} value */
 export function spellShort(value) {
   if (Number.isNaN(value)) return "–";
   const size = Math.abs(value);
@@ -25,46 +19,22 @@ export function spellShort(value) {
   return sign + (size < 9.95 ? size.toFixed(1) : Math.round(size).toString());
 }
 
-/**
- * A share as a whole percentage, without claiming 0 or 100 for what only comes close.
- * @param {number} share
- */
+/** A share as a whole percentage, without claiming 0 or 100 for what only comes close. @param {number} share */
 export function percent(share) {
   if (share > 0 && share < 0.005) return "under 1 %";
   return `${Math.round(share * 100)} %`;
 }
 
-/**
- * @param {number} value
- * @param {number} low
- * @param {number} high
- */
-export function clamp(value, low, high) {
-  return Math.max(low, Math.min(high, value));
-}
+/** @param {number} value @param {number} low @param {number} high */
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
-/**
- * A whole number with its noun.
- * @param {number} count
- * @param {string} noun
- */
-export function counted(count, noun) {
-  return `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
-}
+/** A whole number with its noun. @param {number} count @param {string} noun */
+export const counted = (count, noun) => `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-/**
- * A whole number with a comma between thousands; the browser's own way to do it takes long to load.
- * @param {number} count
- */
-export function inThousands(count) {
-  return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
-}
+/** A whole number with a comma between thousands; the browser's own way to do it takes long to load. @param {number} count */
+export const inThousands = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 
-/**
- * Places of the largest values by size, largest first.
- * @param {ArrayLike<number>} values
- * @param {number} count
- */
+/** Places of the largest values by size, largest first. @param {ArrayLike<number>} values @param {number} count */
 export function largest(values, count) {
   /** @type {number[]} */
   const found = [];

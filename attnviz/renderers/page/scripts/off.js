@@ -2,10 +2,6 @@
 
 import { isReduced } from "./model.js";
 
-/** @typedef {import("./types.js").Off} Off */
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").Head} Head */
-/** @typedef {import("./types.js").ShownToken} ShownToken */
 /** @typedef {ReturnType<typeof createOff>} Switches */
 
 /** @param {(string | number)[]} part */
@@ -35,7 +31,7 @@ export function readOff(text) {
   return off;
 }
 
-/** @param {import("./types.js").Store} store */
+/** @param {Store} store */
 export function createOff(store) {
   let able = true;
   const parts = () => store.state.off.split(",").filter(Boolean);
@@ -97,7 +93,7 @@ export function createOff(store) {
     withoutPlaces: () => parts().filter((part) => part.split(":").length === 3).join(","),
     /**
      * The cells of a matrix that are cut in one of the heads looked at.
-     * @param {PageMap} map @param {Head[]} heads @param {import("./types.js").Shown} shown
+     * @param {PageMap} map @param {Head[]} heads @param {Shown} shown
      */
     cutCells(map, heads, shown) {
       const looked = new Set(heads.map((head) => headPart(map, head)));

@@ -9,18 +9,15 @@ import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
 import { beginning, fitted } from "./labels.js";
 import { numberElement } from "./readout.js";
-import { font, make, sized } from "./surface.js";
+import { ARROWS, font, make, sized } from "./surface.js";
 import { crossing, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
-
-/** @typedef {import("./types.js").Head} Head */
-/** @typedef {import("./types.js").PageMap} PageMap */
 
 const LINKS = 6;
 
 /**
  * @param {HTMLElement} element
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
  */
 export function createOverview(element, store, off) {
@@ -71,7 +68,7 @@ export function createOverview(element, store, off) {
   /**
    * What is pinned as a measure of heads: its link, what its key receives on average, or the most
    * that its query gives to one key.
-   * @param {import("./types.js").Scene} scene
+   * @param {Scene} scene
    */
   async function pin({ map: of, shown, state }) {
     const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
@@ -109,7 +106,7 @@ export function createOverview(element, store, off) {
     if (!same) buildButtons();
     effects.replaceChildren(...map.effects.flatMap(({ title, links: listed }) => [
       make("h2", {}, [title]),
-      make("ol", {}, listed.map((link) => make("li", {}, [effectButton(link)]))),
+      make("ol", {}, listed.map(effectItem)),
     ]));
   }
 
@@ -117,23 +114,14 @@ export function createOverview(element, store, off) {
     buttons = new Map();
     for (const head of everyHead(map)) {
       const name = `${head[0]}.${head[1]}`;
-      const button = make("button", { type: "button", class: "head", tabindex: -1, "data-head": name }, [
-        make("canvas"),
-        make("span", { class: "name" }),
-        make("span", { class: "value" }),
-      ]);
-      button.addEventListener("click", (event) => choose(name, event));
-      button.addEventListener("dblclick", () => store.set({ heads: name, view: "heatmap" }));
+      const button = make("button", {
+        type: "button", class: "head", tabindex: -1, "data-head": name,
+        onclick: (event) => choose(name, event), ondblclick: () => store.set({ heads: name, view: "heatmap" }),
+      }, [make("canvas"), make("span", { class: "name" }), make("span", { class: "value" })]);
       buttons.set(name, button);
-      if (off) make("div", { class: "switchable" }, [button, powerButton(head)]);
+      // The second switches it off and on, without looking at it.
+      if (off) make("div", { class: "switchable" }, [button, make("button", { type: "button", class: "power", tabindex: -1, onclick: () => off.toggleHeads(map, [head]) })]);
     }
-  }
-
-  /** Switches a head off and on, without looking at it. @param {Head} head */
-  function powerButton(head) {
-    const power = make("button", { type: "button", class: "power", tabindex: -1 }, []);
-    power.addEventListener("click", () => off?.toggleHeads(map, [head]));
-    return power;
   }
 
   /** Whether a head is off, and in a bar what log p loses without it. @param {HTMLElement} holder @param {Head} head @param {string} name */
@@ -153,18 +141,15 @@ export function createOverview(element, store, off) {
     holder.classList.toggle("stale", effect?.unit.includes("being computed") ?? false);
   }
 
-  /** A link with its weight and its effect; a click shows it. @param {import("./types.js").EffectLink} link */
-  function effectButton({ ends, where, place, numbers: [weight, estimated, measured] }) {
+  /** A link with its weight and its effect; a click shows it. @param {EffectLink} link */
+  function effectItem({ ends, where, place, numbers: [weight, estimated, measured] }) {
     const guess = measured === null ? "" : `, estimated ${spell(estimated)}`;
-    const button = make("button", { type: "button" }, [
-      ...linked(ends[0], ends[1]),
-      numberElement(measured ?? estimated),
-      make("small", {}, [`weight ${spell(weight)}${guess} · ${where}`]),
-    ]);
-    button.disabled = !place;
-    if (place) button.addEventListener("click", () => point(place));
-    return button;
+    return linkItem(ends[0], ends[1], measured ?? estimated, `weight ${spell(weight)}${guess} · ${where}`, place);
   }
+
+  /** A link as a button that shows it. @param {string} query @param {string} key @param {number} value @param {string} more @param {[number, number, number, number] | null} place */
+  const linkItem = (query, key, value, more, place) => make("li", {}, [make("button", { type: "button", disabled: !place, onclick: () => place && point(place) }, [
+    make("bdi", {}, [beginning(query, 18)]), " → ", make("bdi", {}, [beginning(key, 18)]), " ", numberElement(value), make("small", {}, [more])])]);
 
   /** Look at one cell of one head. @param {[number, number, number, number]} place */
   function point([layer, head, row, column]) {
@@ -238,7 +223,7 @@ export function createOverview(element, store, off) {
     count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
   }
 
-  /** @param {import("./types.js").Palette} colors */
+  /** @param {Palette} colors */
   async function draw(colors) {
     const drawn = map;
     const table = codePixels(weightTable(map), colors);
@@ -264,29 +249,20 @@ export function createOverview(element, store, off) {
     grid.dataset.drawn = map.blob;
   }
 
-  /**
-   * Which heads say most between words; a click shows where.
-   * @param {{head: Head, at: number, code: number}[]} best
-   */
+  /** Which heads say most between words; a click shows where. @param {{head: Head, at: number, code: number}[]} best */
   function showLinks(best) {
     const table = weightTable(map);
     const columns = map.keys.tokens.length;
     const strong = best.filter(({ code }) => code).slice(0, LINKS);
     const items = strong.map(({ head: [layer, head], at, code }) => {
       const [row, column] = [Math.floor(at / columns), at % columns];
-      const button = make("button", { type: "button" }, [
-        ...linked(map.queries.tokens[row].text, map.keys.tokens[column].text),
-        numberElement(table[code + map.levels]),
-        make("small", {}, [`layer ${map.layers[layer]} ${named("head", map.heads[head])}`]),
-      ]);
-      button.addEventListener("click", () => point([layer, head, row, column]));
-      return make("li", {}, [button]);
+      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `layer ${map.layers[layer]} ${named("head", map.heads[head])}`, [layer, head, row, column]);
     });
     const heading = make("h2", {}, ["strongest links, one per head"]);
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
   }
 
-  /** Every head that the filter leaves, drawn so wide. @param {import("./types.js").Scene} scene @param {number} width @returns {Promise<import("./types.js").Drawing>} */
+  /** Every head that the filter leaves, drawn so wide. @param {Scene} scene @param {number} width @returns {Promise<Drawing>} */
   async function figure({ palette: { steps, table }, map: drawn }, width) {
     const colors = { steps, table, limits: drawn.limits };
     const measure = drawn.measures.find((item) => item.name === store.state.measure);
@@ -333,15 +309,7 @@ function squareOf(canvas, grid) {
   return [own.left - whole.left, own.top - whole.top, own.width];
 }
 
-/** A link's two ends. @param {string} query @param {string} key */
-const linked = (query, key) => [
-  make("bdi", {}, [beginning(query, 18)]), " → ", make("bdi", {}, [beginning(key, 18)]), " ",
-];
-
-/**
- * 1 for each cell between two different words, neither of them a special token, nor the key a sink.
- * @param {PageMap} map
- */
+/** 1 for each cell between two different words, neither of them a special token, nor the key a sink. @param {PageMap} map */
 function cellsBetweenWords(map) {
   const { queries, keys } = map;
   const same = queries.side === keys.side && queries.tokens.length === keys.tokens.length;
@@ -377,7 +345,7 @@ function headNames(map) {
  * @param {HTMLButtonElement} button
  * @param {PageMap} map
  * @param {Head} head
- * @param {import("./types.js").Measure | undefined} measure
+ * @param {Measure | undefined} measure
  * @param {number | undefined} value
  * @param {boolean} chosen
  */
@@ -392,20 +360,15 @@ function label(button, map, head, measure, value, chosen) {
   shown.textContent = value === undefined ? "" : spell(value);
 }
 
-/**
- * Arrow keys go from head to head.
- * @param {KeyboardEvent} event
- * @param {HTMLElement} grid
- */
+/** Arrow keys go from head to head. @param {KeyboardEvent} event @param {HTMLElement} grid */
 function walk(event, grid) {
   const heads = /** @type {HTMLElement[]} */ ([...grid.querySelectorAll(".head")]);
   const place = heads.indexOf(/** @type {HTMLElement} */ (document.activeElement));
   if (place < 0) return;
   const top = heads[0].getBoundingClientRect().top;
   const across = Math.max(heads.filter((head) => head.getBoundingClientRect().top === top).length, 1);
-  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across };
-  const step = steps[/** @type {keyof typeof steps} */ (event.key)];
-  const next = step && heads[place + step];
+  const [down, right] = ARROWS[event.key] ?? [0, 0];
+  const next = (down || right) && heads[place + down * across + right];
   if (!next) return;
   event.preventDefault();
   event.stopPropagation();

@@ -14,16 +14,10 @@ import { make } from "./surface.js";
 import { tableFigure, tableOf } from "./table.js";
 import { createText } from "./text.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").State} State */
-/** @typedef {import("./types.js").PageDocument} PageDocument */
 /** @typedef {ReturnType<typeof createPane>} Pane */
 
 /** @param {State} state @param {PageMap} map */
-export function usableView(state, map) {
-  return offered(map).some(([name]) => name === state.view) ? state.view : "heatmap";
-}
+export const usableView = (state, map) => offered(map).some(([name]) => name === state.view) ? state.view : "heatmap";
 
 /** The parts of a stage of its own, for a second text. */
 export function secondStage() {
@@ -36,13 +30,13 @@ export function secondStage() {
 
 /**
  * @param {{stage: HTMLElement, readout: HTMLElement, view: HTMLElement, remark: HTMLElement, table: HTMLElement}} parts
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
  * @param {boolean} [linked] whether the rest of the page shows what is pointed at
  */
 export function createPane(parts, store, off, linked = false) {
   const readout = createReadout(parts.readout);
-  /** @type {Record<string, import("./types.js").View>} */
+  /** @type {Record<string, View>} */
   const views = {
     heatmap: createHeatmap(store, readout, off && toggleLink, linked),
     lines: createLines(store, readout, off && toggleLink, linked),
@@ -53,7 +47,7 @@ export function createPane(parts, store, off, linked = false) {
   /** @type {Scene} */
   let scene;
   let [turn, waiting] = [0, 0];
-  /** @type {WeakMap<PageMap, Map<string, Promise<import("./types.js").Shown>>>} */
+  /** @type {WeakMap<PageMap, Map<string, Promise<Shown>>>} */
   const matrices = new WeakMap();
 
   /** Cut a link in the heads looked at, or mend it. @param {number} row @param {number} column */
@@ -62,7 +56,7 @@ export function createPane(parts, store, off, linked = false) {
     if (query && key && off?.fits(scene.map)) off.toggleLink(scene.map, scene.heads, query, key);
   }
 
-  /** @param {PageMap} map @param {import("./types.js").Head[]} heads @param {State} state */
+  /** @param {PageMap} map @param {Head[]} heads @param {State} state */
   function cachedMatrix(map, heads, state) {
     const key = [spellHeads(heads), state.mix, state.unit, state.specials].join("|");
     const own = matrices.get(map) ?? new Map();
@@ -71,7 +65,7 @@ export function createPane(parts, store, off, linked = false) {
       if (own.size > 24) own.clear();
       own.set(key, shownMatrix(map, heads, state));
     }
-    return /** @type {Promise<import("./types.js").Shown>} */ (own.get(key));
+    return /** @type {Promise<Shown>} */ (own.get(key));
   }
 
   /**
@@ -135,7 +129,7 @@ export function createPane(parts, store, off, linked = false) {
     get scene() {
       return scene;
     },
-    /** What is seen, drawn anew for a file. @param {number} width @param {boolean} light @param {(scene: Scene, width: number) => Promise<import("./types.js").Drawing>} heads draws every head */
+    /** What is seen, drawn anew for a file. @param {number} width @param {boolean} light @param {(scene: Scene, width: number) => Promise<Drawing>} heads draws every head */
     figure(width, light, heads) {
       return inLight(light, () => {
         const of = { ...scene, palette: palette(scene.scheme, scene.palette.limits) };

@@ -2,13 +2,10 @@
 
 import { projected } from "./model.js";
 import { NEGATIVE, theme } from "./colors.js";
-import { fitted } from "./labels.js";
+import { writeFitted } from "./labels.js";
 import { clamp, largest, spell } from "./numbers.js";
-import { font, make, sized } from "./surface.js";
+import { make, sized, write } from "./surface.js";
 import { strongestCells, tokenElement } from "./readout.js";
-
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Surface} Surface */
 
 const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
 /** How far packed weights and packed vectors may be apart by rounding. */
@@ -77,11 +74,7 @@ export function explained(parts, weights, last) {
   return fits((at) => weights[at] !== 0) ? `softmax over ${parts.seen.length} of ${count} keys, the others get nothing: ` : "";
 }
 
-/**
- * @param {import("./types.js").Store} store
- * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
- * @returns {import("./types.js").View}
- */
+/** @param {Store} store @param {ReturnType<typeof import("./readout.js").createReadout>} readout @returns {View} */
 export function createQueryKey(store, readout) {
   const canvas = make("canvas", { role: "img" });
   const choices = make("div", { class: "tools" });
@@ -105,7 +98,7 @@ export function createQueryKey(store, readout) {
       // Where nothing is chosen: the strongest link between words; the first query of a decoder sees but one key.
       const [strongest = (whole.queries.length - 1) * whole.keys.length] = strongestCells(next.shown);
       const row = clamp(state.row < 0 ? Math.floor(strongest / whole.keys.length) : state.row, 0, whole.queries.length - 1);
-      const values = headRow(next, row);
+      const values = next.shown.values.subarray(row * whole.keys.length, (row + 1) * whole.keys.length);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
       const [queries, keys] = /** @type {Float32Array[]} */ (await Promise.all([projected(map, "query", heads[0]), projected(map, "key", heads[0])]));
@@ -140,23 +133,10 @@ function scaled(scale, size, score) {
   return `${root ? `, over √${size}` : ` × ${scale.toPrecision(3)}`} = ${score.toFixed(3)}`;
 }
 
-/** @param {Scene} scene @param {number} row */
-function headRow(scene, row) {
-  const keys = scene.shown.keys.length;
-  return scene.shown.values.subarray(row * keys, (row + 1) * keys);
-}
-
-/**
- * @param {string} name
- * @param {import("./types.js").ShownToken[]} tokens
- * @param {number} chosen
- * @param {(place: number) => void} choose
- */
+/** @param {string} name @param {ShownToken[]} tokens @param {number} chosen @param {(place: number) => void} choose */
 function picker(name, tokens, chosen, choose) {
-  const select = make("select", { "aria-label": name }, tokens.map((token, place) =>
-    make("option", { value: place, selected: place === chosen }, [`${place} ${token.text.slice(0, 40)}`])));
-  select.addEventListener("change", () => choose(Number(select.value)));
-  return make("label", {}, [`${name} `, select]);
+  const options = tokens.map((token, place) => make("option", { value: place, selected: place === chosen }, [`${place} ${token.text.slice(0, 40)}`]));
+  return make("label", {}, [`${name} `, make("select", { "aria-label": name, onchange: ({ target }) => choose(Number(target.value)) }, options)]);
 }
 
 /**
@@ -172,26 +152,19 @@ function paintParts(surface, parts, scene, pair, width) {
   const bands = [["query", parts.query], ["× key", parts.key], ["= product", parts.product]];
   bands.forEach(([name, values], number) => band(surface, name, values, 8 + number * BAND, width, colors));
   const top = 3 * BAND + 30;
-  surface.font = font(11);
-  surface.fillStyle = colors.faint;
-  surface.textBaseline = "middle";
-  surface.textAlign = "left";
-  surface.fillText("largest scores of this query", LABEL, top - 14);
-  surface.fillText("score", LABEL + (width - LABEL) * 0.44, top - 14);
-  surface.fillText("softmax", LABEL + (width - LABEL) * 0.6, top - 14);
+  const columns = [0, 0.44, 0.6, 0.7].map((share) => LABEL + (width - LABEL) * share);
+  ["largest scores of this query", "score", "softmax"].forEach((words, place) => write(surface, words, columns[place], top - 14, { size: 11, color: colors.faint }));
   const order = [...parts.seen].sort((a, b) => parts.scores[b] - parts.scores[a]).slice(0, CANDIDATES);
   if (!order.includes(pair.column)) order.splice(CANDIDATES - 1, 1, pair.column);
   order.forEach((place, line) => {
     const y = top + 6 + line * 20;
     const strong = place === pair.column;
-    surface.font = font(12, strong ? "600" : "");
-    surface.fillStyle = strong ? colors.accent : colors.ink;
-    surface.textAlign = "left";
-    surface.fillText(fitted(surface, scene.shown.keys[place].text, (width - LABEL) * 0.4), LABEL, y);
-    surface.fillText(parts.seen.includes(place) ? parts.scores[place].toFixed(2) : "hidden", LABEL + (width - LABEL) * 0.44, y);
-    surface.fillText(spell(parts.shares[place]), LABEL + (width - LABEL) * 0.6, y);
+    const how = { weight: strong ? "600" : "", color: strong ? colors.accent : colors.ink };
+    writeFitted(surface, scene.shown.keys[place].text, (width - LABEL) * 0.4, columns[0], y, how);
+    write(surface, parts.seen.includes(place) ? parts.scores[place].toFixed(2) : "hidden", columns[1], y, how);
+    write(surface, spell(parts.shares[place]), columns[2], y, how);
     if (!strong) surface.fillStyle = colors.faint;
-    surface.fillRect(LABEL + (width - LABEL) * 0.7, y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);
+    surface.fillRect(columns[3], y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);
   });
 }
 
@@ -202,21 +175,15 @@ function paintParts(surface, parts, scene, pair, width) {
  * @param {Float32Array} values
  * @param {number} y
  * @param {number} width
- * @param {import("./types.js").Theme} colors
+ * @param {Theme} colors
  */
 function band(surface, name, values, y, width, colors) {
   const most = values.reduce((one, value) => Math.max(one, Math.abs(value)), 1e-9);
   const middle = y + (BAND - 14) / 2;
   const step = (width - LABEL) / values.length;
   const bar = Math.max(step - (step > 4 ? 1.5 : 0), 0.5);
-  surface.textBaseline = "middle";
-  surface.textAlign = "right";
-  surface.font = font(13);
-  surface.fillStyle = colors.ink;
-  surface.fillText(name, LABEL - 14, middle - 7);
-  surface.font = font(10.5);
-  surface.fillStyle = colors.faint;
-  surface.fillText(`up to ±${most.toPrecision(3)}`, LABEL - 14, middle + 9);
+  write(surface, name, LABEL - 14, middle - 7, { size: 13, color: colors.ink, align: "right" });
+  write(surface, `up to ±${most.toPrecision(3)}`, LABEL - 14, middle + 9, { size: 10.5, color: colors.faint, align: "right" });
   surface.fillStyle = colors.line;
   surface.fillRect(LABEL, middle - 0.5, width - LABEL, 1);
   values.forEach((value, place) => {

@@ -4,37 +4,20 @@ import { beginning } from "./labels.js";
 import { largest, spell } from "./numbers.js";
 import { make } from "./surface.js";
 
-/** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").ShownToken} ShownToken */
-
 const STRONGEST = 5;
 
-/**
- * A token's place in its text: 7, or 16–31 for a block or a word.
- * @param {ShownToken} token
- */
-export function placeOf(token) {
-  return token.count > 1 ? `${token.at}–${token.at + token.count - 1}` : `${token.at}`;
-}
+/** A token's place in its text: 7, or 16–31 for a block or a word. @param {ShownToken} token */
+export const placeOf = (token) => token.count > 1 ? `${token.at}–${token.at + token.count - 1}` : `${token.at}`;
 
-/**
- * A token as it is spoken of.
- * @param {ShownToken} token
- */
+/** A token as it is spoken of. @param {ShownToken} token */
 export function tokenElement(token) {
   const label = token.label ? [make("i", {}, [` ${token.label}`])] : [];
   const place = make("small", {}, [` ${placeOf(token)}`]);
   return make("b", {}, [make("bdi", {}, [beginning(token.text, 200)]), ...label, place]);
 }
 
-/**
- * A number in the colour of its sign.
- * @param {number} value
- * @param {keyof HTMLElementTagNameMap} name of the element
- */
-export function numberElement(value, name = "b") {
-  return make(name, value < 0 ? { class: "below" } : {}, [spell(value)]);
-}
+/** A number in the colour of its sign. @param {number} value @param {keyof HTMLElementTagNameMap} name of the element */
+export const numberElement = (value, name = "b") => make(name, value < 0 ? { class: "below" } : {}, [spell(value)]);
 
 /** @param {HTMLElement} element */
 export function createReadout(element) {
@@ -46,11 +29,7 @@ export function createReadout(element) {
   let timer = 0;
   return {
     signed: false, // whether the numbers are effects, and no shares of attention
-    /**
-     * @param {Shown} shown
-     * @param {number} query its row; -1 for none
-     * @param {number} key its column; -1 for none
-     */
+    /** @param {Shown} shown @param {number} query its row; -1 for none @param {number} key its column; -1 for none */
     show(shown, query, key) {
       const width = shown.keys.length;
       const queryToken = shown.queries[query];
@@ -60,23 +39,12 @@ export function createReadout(element) {
         ? ["→", "largest as query", "largest as key"]
         : ["attends to", "attends most to", "is attended most by"];
       link.replaceChildren(...sentence(queryToken, keyToken, weight, words[0]));
-      row.replaceChildren(
-        ...(queryToken
-          ? list(words[1], shown.values.subarray(query * width, (query + 1) * width), shown.keys)
-          : []),
-      );
-      const received = keyToken ? shown.queries.map((_, at) => shown.values[at * width + key]) : [];
-      column.replaceChildren(
-        ...(keyToken ? list(words[2], received, shown.queries) : []),
-      );
+      row.replaceChildren(...(queryToken ? list(words[1], shown.values.subarray(query * width, (query + 1) * width), shown.keys) : []));
+      column.replaceChildren(...(keyToken ? list(words[2], shown.queries.map((_, at) => shown.values[at * width + key]), shown.queries) : []));
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = link.textContent), 300);
     },
-    /**
-     * Nothing is pointed at: say what is strongest, and what can be done.
-     * @param {string} text
-     * @param {Shown} shown
-     */
+    /** Nothing is pointed at: say what is strongest, and what can be done. @param {string} text @param {Shown} shown */
     invite(text, shown) {
       link.replaceChildren(...strongestLinks(shown));
       row.replaceChildren(make("span", { class: "hint" }, [text]));
@@ -85,12 +53,7 @@ export function createReadout(element) {
   };
 }
 
-/**
- * @param {ShownToken | undefined} query
- * @param {ShownToken | undefined} key
- * @param {number | null} weight
- * @param {string} verb
- */
+/** @param {ShownToken | undefined} query @param {ShownToken | undefined} key @param {number | null} weight @param {string} verb */
 function sentence(query, key, weight, verb) {
   if (query && key) {
     const number = weight === null ? "" : numberElement(weight, "output");
@@ -103,10 +66,7 @@ function sentence(query, key, weight, verb) {
 /** @type {WeakMap<Shown, number[]>} */
 const strongest = new WeakMap();
 
-/**
- * The cells of the strongest links between different words.
- * @param {Shown} shown
- */
+/** The cells of the strongest links between different words. @param {Shown} shown */
 export function strongestCells(shown) {
   const { queries, keys } = shown;
   const between = shown.values.slice();
@@ -128,27 +88,14 @@ function strongestLinks(shown) {
   const { queries, keys, values } = shown;
   const width = keys.length;
   const links = strongest.get(shown) ?? strongestCells(shown);
+  const word = (/** @type {ShownToken} */ { text }) => make("bdi", {}, [beginning(text, 24)]);
   return links.map((at) =>
-    make("span", { class: "entry" }, [
-      make("bdi", {}, [beginning(queries[Math.floor(at / width)].text, 24)]),
-      " → ",
-      make("bdi", {}, [beginning(keys[at % width].text, 24)]),
-      " ",
-      numberElement(values[at], "output"),
-    ]));
+    make("span", { class: "entry" }, [word(queries[Math.floor(at / width)]), " → ", word(keys[at % width]), " ", numberElement(values[at], "output")]));
 }
 
-/**
- * @param {string} words
- * @param {ArrayLike<number>} values
- * @param {ShownToken[]} tokens
- */
+/** @param {string} words @param {ArrayLike<number>} values @param {ShownToken[]} tokens */
 function list(words, values, tokens) {
-  const parts = largest(values, STRONGEST).flatMap((place) => [
-    make("span", { class: "entry" }, [
-      make("bdi", {}, [beginning(tokens[place].text, 18)]),
-      ` ${spell(values[place])}`,
-    ]),
-  ]);
+  const parts = largest(values, STRONGEST).map((place) =>
+    make("span", { class: "entry" }, [make("bdi", {}, [beginning(tokens[place].text, 18)]), ` ${spell(values[place])}`]));
   return [make("span", { class: "hint" }, [words]), ...parts];
 }

@@ -2,13 +2,7 @@
 
 import { layerCodes, valueOf, weightTable } from "./model.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-
-/**
- * A line for each weight, as the command line writes them.
- * @param {Scene} scene
- * @param {string} id
- */
+/** A line for each weight, as the command line writes them. @param {Scene} scene @param {string} id */
 export function asCsv({ map, heads, shown, state }, id) {
   const layers = [...new Set(heads.map(([layer]) => map.layers[layer]))].join(" ");
   const names = heads.map(([, head]) => map.heads[head]).join(" ");
@@ -29,7 +23,7 @@ export function asCsv({ map, heads, shown, state }, id) {
 
 /**
  * The maps of an answer as the command line writes them, which `attnviz render` reads.
- * @param {import("./types.js").PageDocument} page
+ * @param {PageDocument} page
  * @param {{source?: string, target?: string}} texts
  * @param {string[]} off what is switched off, in words
  */
@@ -51,10 +45,10 @@ export async function asJson(page, texts, off) {
   return new Blob([`${JSON.stringify(document)}\n`], { type: "application/json" });
 }
 
-/** @param {import("./types.js").Token} token */
+/** @param {Token} token */
 const asToken = ({ raw, text, start = 0, end = 0, special = false }) => ({ text: raw ?? text, start, end, special });
 
-/** One layer as nested lists: heads, queries, keys; null where there is no value. @param {import("./types.js").PageMap} map @param {number} layer */
+/** One layer as nested lists: heads, queries, keys; null where there is no value. @param {PageMap} map @param {number} layer */
 async function layerWeights(map, layer) {
   const value = valueOf(weightTable(map), map.levels);
   const codes = await layerCodes(map, layer);
@@ -68,10 +62,7 @@ async function layerWeights(map, layer) {
   }));
 }
 
-/**
- * A text on one line, backslash escapes for what would break or turn it, quoted where needed.
- * @param {string} text
- */
+/** A text on one line, backslash escapes for what would break or turn it, quoted where needed. @param {string} text */
 function cell(text) {
   const escaped = text.replace(
     /[\\\0-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,

@@ -3,7 +3,7 @@
 import { asSvg, layout, onCanvas } from "./figure.js";
 import { make } from "./surface.js";
 
-/** @typedef {import("./figure.js").Contents} Contents */
+/** @import { Contents } from "./figure.js" */
 
 /** Widths of a journal's column and page. */
 const WIDTHS = { "85": "85 mm, one column", "178": "178 mm, two columns", px: "in pixels" };

@@ -2,14 +2,12 @@
 
 import { LANGUAGES } from "./state.js";
 import { reload } from "./broken.js";
+import { pairTokens } from "./difference.js";
 import { beginning } from "./labels.js";
 import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { make, patch } from "./surface.js";
 
-/** @typedef {import("./types.js").Answer} Answer */
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-/** @typedef {import("./types.js").Token} Token */
 /** @typedef {ReturnType<typeof createSentence>} Sentence */
 
 /** A language in words. @param {string} name */
@@ -19,11 +17,7 @@ const READS = { pocket: " in English or French", "pocket-lm": " in English", "po
 /** Nats by which a piece's log p may move before that is shown. */
 const MOVED = 0.05;
 
-/**
- * @param {number} pane 0, or 1 for the sentence beside it
- * @param {import("./types.js").Store} store
- * @param {import("./off.js").Switches} off
- */
+/** @param {number} pane 0, or 1 for the sentence beside it @param {Store} store @param {import("./off.js").Switches} off */
 export function createSentence(pane, store, off) {
   const [textName, intoName] = pane ? /** @type {const} */ (["text2", "into2"]) : /** @type {const} */ (["text", "into"]);
   const [name, tongue, other, what] = [make("span"), make("small"), make("small"), make("span", {}, ["Translation "])];
@@ -186,22 +180,9 @@ function summary({ written, changed, to }) {
 /** Words of the second that are not in the first are marked, and the other way round. @param {string} one @param {string} two */
 export function compared(one, two) {
   const [before, after] = [one, two].map((text) => text.split(/\s+/).filter(Boolean));
-  const common = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
-  for (let row = before.length - 1; row >= 0; row--) {
-    for (let column = after.length - 1; column >= 0; column--) {
-      common[row][column] = before[row] === after[column] ? common[row + 1][column + 1] + 1 : Math.max(common[row + 1][column], common[row][column + 1]);
-    }
-  }
-  /** @type {Node[]} */
-  const parts = [];
-  let [row, column] = [0, 0];
-  while (row < before.length || column < after.length) {
-    if (row < before.length && column < after.length && before[row] === after[column]) {
-      parts.push(make("bdi", {}, [after[column++]]));
-      row++;
-    } else if (row < before.length && (column === after.length || common[row + 1][column] >= common[row][column + 1])) {
-      parts.push(make("del", {}, [make("bdi", {}, [before[row++]])]));
-    } else parts.push(make("ins", {}, [make("bdi", {}, [after[column++]])]));
-  }
-  return parts.flatMap((part) => [part, " "]);
+  return pairTokens(before, after).flatMap(([at, opposite]) => {
+    const [old, now] = [before[at], after[opposite]].map((word) => make("bdi", {}, [word ?? ""]));
+    if (before[at] === after[opposite]) return [now, " "];
+    return [...(at < 0 ? [] : [make("del", {}, [old]), " "]), ...(opposite < 0 ? [] : [make("ins", {}, [now]), " "])];
+  });
 }

@@ -1,15 +1,9 @@
 /** Where a page that is served has its answers from, in the place of source.js: its server. */
 
-/** @typedef {import("./types.js").Question} Question */
-/** @typedef {import("./types.js").Reply} Reply */
-
-/** Milliseconds after which it is said what takes so long, again and again. */
+/** Milliseconds between messages that say what is slow. */
 const LONG = 400;
 
-/**
- * The newest question of each sentence; the server stops working on one that is given up.
- * @returns {import("./types.js").Source}
- */
+/** The newest question of each sentence; the server stops working on one that is given up. @returns {Source} */
 export function createSource() {
   /** @type {(reply: Reply) => void} */
   let listener = () => {};

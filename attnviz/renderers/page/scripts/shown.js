@@ -2,17 +2,7 @@
 
 import { headCodes, valueOf, weightTable } from "./model.js";
 
-/** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").Axis} Axis */
-/** @typedef {import("./types.js").ShownToken} ShownToken */
-
-/**
- * @param {PageMap} map
- * @param {import("./types.js").Head[]} heads
- * @param {import("./types.js").State} state
- * @returns {Promise<Shown>}
- */
+/** @param {PageMap} map @param {Head[]} heads @param {State} state @returns {Promise<Shown>} */
 export async function shownMatrix(map, heads, state) {
   /** @type {Shown} */
   let shown = {
@@ -27,23 +17,14 @@ export async function shownMatrix(map, heads, state) {
   return map.stream === "implied" ? { ...shown, axes: ["output", "input"] } : shown;
 }
 
-/**
- * @param {Axis} axis
- * @param {number | null} [sink] place of the key that is one
- * @returns {ShownToken[]}
- */
+/** @param {Axis} axis @param {number | null} [sink] place of the key that is one @returns {ShownToken[]} */
 function positions(axis, sink = null) {
   return axis.tokens.map((token, place) => ({
     ...token, at: place * axis.block, count: axis.block, sink: place === sink,
   }));
 }
 
-/**
- * The mean or the largest weight over heads, of those that have one.
- * @param {PageMap} map
- * @param {import("./types.js").Head[]} heads
- * @param {string} mix
- */
+/** The mean or the largest weight over heads, of those that have one. @param {PageMap} map @param {Head[]} heads @param {string} mix */
 async function together(map, heads, mix) {
   const value = valueOf(weightTable(map), map.levels);
   const size = map.queries.tokens.length * map.keys.tokens.length;
@@ -93,10 +74,7 @@ export function inWords(shown, queryWords, keyWords) {
   return { queries, keys, values: means, removed: shown.removed };
 }
 
-/**
- * @param {ShownToken[]} tokens
- * @param {number[]} words
- */
+/** @param {ShownToken[]} tokens @param {number[]} words */
 function wordTokens(tokens, words) {
   /** @type {ShownToken[]} */
   const found = [];
@@ -115,13 +93,8 @@ function wordTokens(tokens, words) {
   return found;
 }
 
-/**
- * What a piece adds to its word: its letters, without the mark that it goes on with one.
- * @param {string} text
- */
-function goingOn(text) {
-  return text.startsWith("##") ? text.slice(2) : text;
-}
+/** What a piece adds to its word: its letters, without the mark that it goes on with one. @param {string} text */
+const goingOn = (text) => text.startsWith("##") ? text.slice(2) : text;
 
 /**
  * Without the rows and columns of special tokens; an axis of nothing else stays whole.
@@ -183,10 +156,7 @@ export function ownLimits(map, shown) {
 /** Neither end a special token, nor the key a sink. @param {ShownToken} query @param {ShownToken} key */
 const betweenWords = (query, key) => !query.special && !key.special && !key.sink;
 
-/**
- * @param {Shown} shown
- * @param {(query: ShownToken, key: ShownToken) => boolean} counts
- */
+/** @param {Shown} shown @param {(query: ShownToken, key: ShownToken) => boolean} counts */
 function largestOf(shown, counts) {
   let top = 0;
   shown.queries.forEach((query, row) =>
@@ -197,11 +167,7 @@ function largestOf(shown, counts) {
   return top;
 }
 
-/**
- * What lies beyond the colour scale, in words; empty where nothing does.
- * @param {Shown} shown
- * @param {[number, number]} limits
- */
+/** What lies beyond the colour scale, in words; empty where nothing does. @param {Shown} shown @param {[number, number]} limits */
 export function beyond(shown, limits) {
   const lies = shown.values.some((value) => Math.abs(value) > limits[1] + 0.005);
   return lies ? "; special tokens and sinks beyond the scale are drawn at its end" : "";

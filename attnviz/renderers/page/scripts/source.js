@@ -3,13 +3,10 @@
 import { denseBytes, inflated } from "./decode.js";
 import { part } from "./surface.js";
 
-/** @typedef {import("./types.js").Question} Question */
-/** @typedef {import("./types.js").Reply} Reply */
-
 /**
  * The model that the page brings along, in a thread of its own. Of what is asked while it works,
  * the newest question of each sentence waits; older ones are forgotten.
- * @returns {import("./types.js").Source}
+ * @returns {Source}
  */
 export function createSource() {
   const code = URL.createObjectURL(new Blob([JSON.parse(part("worker").textContent ?? '""')], { type: "text/javascript" }));

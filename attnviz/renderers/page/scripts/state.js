@@ -5,9 +5,7 @@ import { clamp } from "./numbers.js";
 import { firstHeads } from "./model.js";
 import { readOff } from "./off.js";
 
-/** @typedef {import("./types.js").State} State */
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {{document: import("./types.js").PageDocument, maps: PageMap[]}} Known what there is to choose from; no maps: not known yet */
+/** @typedef {{document: PageDocument, maps: PageMap[]}} Known what there is to choose from; no maps: not known yet */
 
 export const LANGUAGES = { en: "English", fr: "French" };
 
@@ -62,7 +60,7 @@ const SCHEMA = {
 export const ASKED = ["text", "into", "text2", "into2", "beside", "lens", "model", "to", "explain", "off"];
 export const isText = (/** @type {string} */ name) => /^(text|into)2?$/.test(name);
 
-/** @param {Known} known @returns {import("./types.js").Store} */
+/** @param {Known} known @returns {Store} */
 export const openStore = (known) => createStore(SCHEMA, known, ["text", "into", "text2", "into2", "zoom", "least", "filter", "row", "column", "map"]);
 
 /** Whether a head, a link or a token that is off exists. @param {string} part @param {PageMap[]} maps */
@@ -73,18 +71,13 @@ function isThere(part, maps) {
   return heads.length + links.length + tokens.length > 0 && named;
 }
 
-/** A head by its name in the address. @param {PageMap} map @param {string} text @returns {import("./types.js").Head | undefined} */
+/** A head by its name in the address. @param {PageMap} map @param {string} text @returns {Head | undefined} */
 function headOf(map, text) {
   const [, layer, head] = /^(\d+)\.(\d+)$/.exec(text)?.map(Number) ?? [];
   return layer < map.layers.length && head < map.heads.length ? [layer, head] : undefined;
 }
 
-/**
- * The chosen heads that exist; the ones to see first where none does.
- * @param {PageMap} map
- * @param {State} state
- * @returns {import("./types.js").Head[]}
- */
+/** The chosen heads that exist; the ones to see first where none does. @param {PageMap} map @param {State} state @returns {Head[]} */
 export function chosenHeads(map, state) {
   const heads = state.heads.split(",").map((name) => headOf(map, name)).filter((head) => head !== undefined);
   const found = heads.length ? heads : firstHeads(map);
@@ -92,16 +85,8 @@ export function chosenHeads(map, state) {
   return state.view === "query-key" ? found.slice(0, 1) : found;
 }
 
-/** @param {import("./types.js").Head[]} heads */
-export function spellHeads(heads) {
-  return heads.map(([layer, head]) => `${layer}.${head}`).join(",");
-}
+/** @param {Head[]} heads */
+export const spellHeads = (heads) => heads.map(([layer, head]) => `${layer}.${head}`).join(",");
 
-/**
- * The map that is looked at; numbers from a foreign address are brought into range.
- * @param {PageMap[]} maps
- * @param {State} state
- */
-export function chosenMap(maps, state) {
-  return maps[clamp(Math.trunc(state.map), 0, maps.length - 1)];
-}
+/** The map that is looked at; numbers from a foreign address are brought into range. @param {PageMap[]} maps @param {State} state */
+export const chosenMap = (maps, state) => maps[clamp(Math.trunc(state.map), 0, maps.length - 1)];

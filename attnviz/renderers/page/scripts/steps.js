@@ -1,6 +1,6 @@
 /** A calculation matrix by matrix: point at a number and see the rows and columns that make it. */
 
-import { make, part } from "./surface.js";
+import { ARROWS, make, part } from "./surface.js";
 
 /**
  * What a matrix reads of another: rows and columns are those of the number that is made ("i", "j"),
@@ -253,13 +253,11 @@ document.addEventListener("keydown", (event) => {
 function moved(cell, key) {
   const { matrix, slice, row, column } = /** @type {Place} */ (places.get(cell));
   const [rows, columns] = matrix.places.map((list) => list.filter((place) => place >= 0));
-  /** @type {Record<string, [number, number]>} */
-  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-  const [down, across] = steps[key] ?? [0, 0];
+  const [down, across] = ARROWS[key] ?? [0, 0];
   let [y, x] = [rows.indexOf(row) + down, columns.indexOf(column) + across];
   if (key === "Home") x = 0;
   if (key === "End") x = columns.length - 1;
-  if (!(key in steps) && key !== "Home" && key !== "End") return null;
+  if (!ARROWS[key] && key !== "Home" && key !== "End") return null;
   return cells.get(matrix)?.[slice]?.[rows[y]]?.[columns[x]] ?? null;
 }
 

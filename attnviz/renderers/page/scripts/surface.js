@@ -5,17 +5,26 @@ export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", 
 /** @param {number} size */
 export const font = (size, weight = "") => `${weight} ${size}px ${FONT}`.trim();
 
+/** Rows down and columns across that an arrow key goes. @type {Record<string, [number, number] | undefined>} */
+export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+/** Write a text on a surface. @param {Surface} surface @param {string} text @param {number} x @param {number} y @param {Lettering} how */
+export function write(surface, text, x, y, { size = 12, weight = "", color, align = "left", base = "middle" }) {
+  [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(size, weight), color, align, base];
+  surface.fillText(text, x, y);
+}
+
 /**
  * Make a canvas so large, and answer its surface in CSS pixels, wiped.
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
- * @returns {import("./types.js").Surface}
+ * @returns {Surface}
  */
 export function sized(canvas, width, height) {
   const ratio = devicePixelRatio || 1;
   const [pixelWidth, pixelHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
-  const surface = /** @type {import("./types.js").Surface} */ (canvas.getContext("2d"));
+  const surface = /** @type {Surface} */ (canvas.getContext("2d"));
   if (canvas.width !== pixelWidth || canvas.height !== pixelHeight) {
     canvas.width = pixelWidth;
     canvas.height = pixelHeight;
@@ -112,18 +121,10 @@ function become(old, next) {
   if ("value" in old && "value" in next && old.value !== next.value) old.value = next.value;
 }
 
-/**
- * The element of that id, which the page has.
- * @param {string} id
- */
-export function part(id) {
-  return /** @type {HTMLElement} */ (document.getElementById(id));
-}
+/** The element of that id, which the page has. @param {string} id */
+export const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
-/**
- * Run once the page next draws, however often it was asked for until then.
- * @param {() => void} action
- */
+/** Run once the page next draws, however often it was asked for until then. @param {() => void} action */
 export function onceAFrame(action) {
   let waiting = false;
   return () => {

@@ -1,49 +1,44 @@
 /** A surface that writes SVG: as much of a canvas as the views draw with. */
 
 /** @param {string} text */
-const escaped = (text) =>
-  text.replace(/[<>&"]/g, (sign) => `&#${sign.charCodeAt(0)};`).replace(/[\0-\x08\x0b-\x1f]/g, "");
+const escaped = (text) => text.replace(/[<>&"]/g, (sign) => `&#${sign.charCodeAt(0)};`).replace(/[\0-\x08\x0b-\x1f]/g, "");
 
 /** @param {number} number */
 const short = (number) => String(Math.round(number * 100) / 100);
 
+/** What is saved and restored. */
+const KEPT = /** @type {const} */ (["fillStyle", "strokeStyle", "lineWidth", "globalAlpha", "font", "textAlign", "textBaseline"]);
+
 export class SvgSurface {
-  /**
-   * @param {number} width
-   * @param {number} height
-   * @param {number} [millimetres] its width on paper
-   */
+  width = 0;
+  height = 0;
+  millimetres = 0;
+  fillStyle = "#000";
+  strokeStyle = "#000";
+  lineWidth = 1;
+  globalAlpha = 1;
+  font = "12px sans-serif";
+  textAlign = "start";
+  textBaseline = "alphabetic";
+  lineCap = "butt";
+  imageSmoothingEnabled = false;
+  direction = "ltr";
+  path = "";
+  clips = 0;
+  groups = 0;
+
+  /** @param {number} width @param {number} height @param {number} [millimetres] its width on paper */
   constructor(width, height, millimetres = 0) {
-    this.millimetres = millimetres;
-    this.width = width;
-    this.height = height;
-    this.fillStyle = "#000";
-    this.strokeStyle = "#000";
-    this.lineWidth = 1;
-    this.globalAlpha = 1;
-    this.font = "12px sans-serif";
-    this.textAlign = "start";
-    this.textBaseline = "alphabetic";
-    this.lineCap = "butt";
-    this.imageSmoothingEnabled = false;
-    this.direction = "ltr";
+    Object.assign(this, { width, height, millimetres });
     /** @type {string[]} */
     this.parts = [];
-    this.path = "";
-    this.box = "";
-    this.clips = 0;
     /** @type {{state: Record<string, any>, groups: number}[]} */
     this.saved = [];
-    this.groups = 0;
-    this.ruler = /** @type {CanvasRenderingContext2D} */ (
-      document.createElement("canvas").getContext("2d")
-    );
+    this.ruler = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
   }
 
   save() {
-    const { fillStyle, strokeStyle, lineWidth, globalAlpha, font, textAlign, textBaseline } = this;
-    const state = { fillStyle, strokeStyle, lineWidth, globalAlpha, font, textAlign, textBaseline };
-    this.saved.push({ state, groups: this.groups });
+    this.saved.push({ state: Object.fromEntries(KEPT.map((name) => [name, this[name]])), groups: this.groups });
     this.groups = 0;
   }
 
@@ -101,8 +96,15 @@ export class SvgSurface {
     this.path += `M${short(x - radius)} ${short(y)}a${around} ${short(2 * radius)} 0a${around} ${short(-2 * radius)} 0z`;
   }
 
+  /** An element, as opaque as is said. @param {string} name @param {Record<string, string | number>} attributes @param {string} [contents] */
+  put(name, attributes, contents) {
+    const all = Object.entries(this.globalAlpha < 1 ? { ...attributes, opacity: this.globalAlpha } : attributes);
+    const spelt = all.map(([key, value]) => `${key}="${typeof value === "number" ? short(value) : value}"`).join(" ");
+    this.parts.push(contents === undefined ? `<${name} ${spelt}/>` : `<${name} ${spelt}>${contents}</${name}>`);
+  }
+
   fill() {
-    this.parts.push(`<path d="${this.path}" fill="${this.fillStyle}"${this.opacity()}/>`);
+    this.put("path", { d: this.path, fill: this.fillStyle });
   }
 
   clip() {
@@ -112,18 +114,12 @@ export class SvgSurface {
   }
 
   stroke() {
-    this.parts.push(
-      `<path d="${this.path}" fill="none" stroke="${this.strokeStyle}"${this.opacity()} ` +
-        `stroke-width="${short(this.lineWidth)}"/>`,
-    );
+    this.put("path", { d: this.path, fill: "none", stroke: this.strokeStyle, "stroke-width": this.lineWidth });
   }
 
   /** @param {number} x @param {number} y @param {number} width @param {number} height */
   fillRect(x, y, width, height) {
-    this.parts.push(
-      `<rect x="${short(x)}" y="${short(y)}" width="${short(width)}" height="${short(height)}" ` +
-        `fill="${this.fillStyle}"${this.opacity()}/>`,
-    );
+    this.put("rect", { x, y, width, height, fill: this.fillStyle });
   }
 
   /** @param {number} x @param {number} y @param {number} width @param {number} height */
@@ -138,14 +134,11 @@ export class SvgSurface {
   /** @param {string} text @param {number} x @param {number} y */
   fillText(text, x, y) {
     const anchor = { center: "middle", right: "end", end: "end" }[this.textAlign] ?? "start";
-    const line = this.textBaseline === "middle" ? ' dominant-baseline="central"' : "";
-    const [, weight, size, family] = /^(.*?)\s*([\d.]+)px\s+(.*)$/.exec(this.font) ?? [];
-    this.parts.push(
-      `<text x="${short(x)}" y="${short(y)}" font-family="${escaped(family ?? "sans-serif")}" ` +
-        `font-size="${size ?? 12}"${weight ? ` font-weight="${weight}"` : ""} ` +
-        `text-anchor="${anchor}"${line} fill="${this.fillStyle}"${this.opacity()} ` +
-        `xml:space="preserve">${escaped(text)}</text>`,
-    );
+    const [, weight, size = 12, family = "sans-serif"] = /^(.*?)\s*([\d.]+)px\s+(.*)$/.exec(this.font) ?? [];
+    this.put("text", {
+      x, y, "font-family": escaped(family), "font-size": size, ...(weight && { "font-weight": weight }), "text-anchor": anchor,
+      ...(this.textBaseline === "middle" && { "dominant-baseline": "central" }), fill: this.fillStyle, "xml:space": "preserve",
+    }, escaped(text));
   }
 
   /** @param {string} text */
@@ -154,29 +147,16 @@ export class SvgSurface {
     return this.ruler.measureText(text);
   }
 
-  /**
-   * @param {HTMLCanvasElement | HTMLImageElement} image
-   * @param {number[]} place x, y, width and height
-   */
+  /** @param {HTMLCanvasElement | HTMLImageElement} image @param {number[]} place x, y, width and height */
   drawImage(image, ...place) {
-    const [x, y, width, height] = place.map(short);
-    this.parts.push(
-      `<image x="${x}" y="${y}" width="${width}" height="${height}" ` +
-        `preserveAspectRatio="none" image-rendering="pixelated" ` +
-        `href="${image instanceof HTMLImageElement ? image.src : image.toDataURL("image/png")}"/>`,
-    );
-  }
-
-  opacity() {
-    return this.globalAlpha < 1 ? ` opacity="${short(this.globalAlpha)}"` : "";
+    const [x, y, width, height] = place;
+    const href = image instanceof HTMLImageElement ? image.src : image.toDataURL("image/png");
+    this.put("image", { x, y, width, height, preserveAspectRatio: "none", "image-rendering": "pixelated", href });
   }
 
   toString() {
     const { width, height, millimetres } = this;
     const size = millimetres ? `width="${millimetres}mm" height="${short((millimetres * height) / width)}mm"` : `width="${width}" height="${height}"`;
-    return (
-      `<svg xmlns="http://www.w3.org/2000/svg" ${size} ` +
-      `viewBox="0 0 ${width} ${height}">${this.parts.join("\n")}</svg>\n`
-    );
+    return `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${width} ${height}">${this.parts.join("\n")}</svg>\n`;
   }
 }

@@ -6,13 +6,11 @@ import { places, readOff } from "./off.js";
 import { chosenHeads, chosenMap } from "./state.js";
 import { make, part, patch } from "./surface.js";
 
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-
 /** More heads than these that are off are named together. */
 const NAMED = 5;
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {import("./off.js").Switches} off
  * @param {import("./pane.js").Pane} pane
  * @param {() => PageDocument | undefined} page the answer about the first sentence

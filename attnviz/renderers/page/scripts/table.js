@@ -2,65 +2,37 @@
 
 import { clamp, largest, spell } from "./numbers.js";
 import { theme } from "./colors.js";
-import { beginning, fitted, widest } from "./labels.js";
-import { font, make } from "./surface.js";
-
-/** @typedef {import("./types.js").Shown} Shown */
+import { beginning, widest, writeFitted } from "./labels.js";
+import { font, make, write } from "./surface.js";
 
 const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 8];
 
-/**
- * Every weight where they are few, else the strongest of each row.
- * @param {Shown} shown
- * @param {string} caption
- */
-export function tableOf(shown, caption) {
-  const { queries, keys } = shown;
-  return queries.length * keys.length <= MOST_CELLS ? whole(shown, caption) : strongest(shown, caption);
-}
-
-/** @param {Shown} shown @param {string} caption */
-function whole({ queries, keys, values }, caption) {
-  const head = keys.map((token) => make("th", { scope: "col" }, [name(token)]));
-  const rows = queries.map((token, row) =>
-    make("tr", {}, [
-      make("th", { scope: "row" }, [name(token)]),
-      ...keys.map((_, column) => make("td", {}, [spell(values[row * keys.length + column])])),
-    ]));
-  return make("table", {}, [
-    make("caption", {}, [`${caption}. A row for each query, a column for each key.`]),
-    make("thead", {}, [make("tr", {}, [make("td"), ...head])]),
-    make("tbody", {}, rows),
-  ]);
-}
-
-/** @param {Shown} shown @param {string} caption */
-function strongest({ queries, keys, values }, caption) {
-  const rows = queries.slice(0, MOST_ROWS).map((token, row) => {
+/** Every weight where they are few, else the strongest of each row. @param {Shown} shown @param {string} caption */
+export function tableOf({ queries, keys, values }, caption) {
+  const whole = queries.length * keys.length <= MOST_CELLS;
+  const rows = queries.slice(0, whole ? queries.length : MOST_ROWS).map((token, row) => {
     const own = values.subarray(row * keys.length, (row + 1) * keys.length);
-    const cells = largest(own, STRONGEST).map((place) =>
-      make("td", {}, [name(keys[place]), ` ${spell(own[place])}`]));
-    return make("tr", {}, [make("th", { scope: "row" }, [name(token)]), ...cells]);
+    const cells = whole ? Array.from(own, (value) => [spell(value)]) : largest(own, STRONGEST).map((place) => [name(keys[place]), ` ${spell(own[place])}`]);
+    return make("tr", {}, [make("th", { scope: "row" }, [name(token)]), ...cells.map((cell) => make("td", {}, cell))]);
   });
-  const cut = queries.length > MOST_ROWS ? ` Rows 0 to ${MOST_ROWS - 1} of ${queries.length}.` : "";
-  return make("table", {}, [
-    make("caption", {}, [`${caption}. The ${STRONGEST} strongest keys of each query; the CSV file has every weight.${cut}`]),
-    make("tbody", {}, rows),
-  ]);
+  const cut = rows.length < queries.length ? ` Rows 0 to ${MOST_ROWS - 1} of ${queries.length}.` : "";
+  const how = whole ? "A row for each query, a column for each key." : `The ${STRONGEST} strongest keys of each query; the CSV file has every weight.${cut}`;
+  const head = make("tr", {}, [make("td"), ...keys.map((token) => make("th", { scope: "col" }, [name(token)]))]);
+  return make("table", {}, [make("caption", {}, [`${caption}. ${how}`]), ...(whole ? [make("thead", {}, [head])] : []), make("tbody", {}, rows)]);
 }
 
-/** @param {import("./types.js").ShownToken} token */
+/** @param {ShownToken} token */
 const name = (token) => make("bdi", { title: beginning(token.text, 300) }, [beginning(token.text, 28)]);
 
 /**
  * The table as a figure: as many columns side by side as the width has room for, the others below.
- * @param {import("./types.js").Scene} scene
+ * @param {Scene} scene
  * @param {number} width
- * @returns {import("./types.js").Drawing}
+ * @returns {Drawing}
  */
 export function tableFigure({ shown: { queries, keys, values } }, width) {
   const [ROW, LEAST, MOST] = [18, 39, 64];
-  const ruler = /** @type {import("./types.js").Surface} */ (document.createElement("canvas").getContext("2d"));
+  const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
   ruler.font = font(12);
   const label = widest(ruler, queries, width * 0.3) + 8;
   const across = clamp(Math.floor((width - label) / LEAST), 1, keys.length);
@@ -69,23 +41,16 @@ export function tableFigure({ shown: { queries, keys, values } }, width) {
   const high = (queries.length + 2) * ROW;
   return { height: blocks.length * high, paint(surface) {
     const colors = theme();
-    surface.textBaseline = "middle";
     blocks.forEach((first, block) => {
-      surface.font = font(12, "600");
-      [surface.textAlign, surface.fillStyle] = ["right", colors.ink];
       const top = block * high + ROW / 2;
       const shown = keys.slice(first, first + across);
-      shown.forEach((key, place) => surface.fillText(fitted(surface, key.text, cell - 6), label + (place + 1) * cell, top));
+      shown.forEach((key, place) => writeFitted(surface, key.text, cell - 6, label + (place + 1) * cell, top, { weight: "600", color: colors.ink, align: "right" }));
       surface.fillStyle = colors.line;
       surface.fillRect(0, top + ROW / 2, label + shown.length * cell, 1);
-      surface.font = font(12);
-      surface.fillStyle = colors.ink;
       queries.forEach((query, row) => {
         const y = top + (row + 1) * ROW;
-        surface.textAlign = "left";
-        surface.fillText(fitted(surface, query.text, label - 8), 0, y);
-        surface.textAlign = "right";
-        shown.forEach((_, place) => surface.fillText(spell(values[row * keys.length + first + place]), label + (place + 1) * cell, y));
+        writeFitted(surface, query.text, label - 8, 0, y, { color: colors.ink });
+        shown.forEach((_, place) => write(surface, spell(values[row * keys.length + first + place]), label + (place + 1) * cell, y, { color: colors.ink, align: "right" }));
       });
     });
   } };

@@ -5,20 +5,17 @@ import { cssColor, inkOn, theme } from "./colors.js";
 import { beginning, fitted } from "./labels.js";
 import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
-import { font, make } from "./surface.js";
-
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").ShownToken} ShownToken */
+import { font, make, write } from "./surface.js";
 
 const LONGEST = 400;
 /** What is next to nothing is not shaded. */
 const LEAST = 0.005;
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {boolean} linked whether the rest of the page shows what is pointed at
- * @returns {import("./types.js").View}
+ * @returns {View}
  */
 export function createText(store, readout, linked) {
   const element = make("div", { class: "text" });
@@ -57,10 +54,7 @@ export function createText(store, readout, linked) {
     }
     shaded.forEach((button, at) => {
       button.setAttribute("aria-description", spell(values[at]));
-      if (Math.abs(values[at]) < LEAST) return;
-      button.style.backgroundColor = cssColor(palette, values[at]);
-      button.style.color = inkOn(palette, values[at]);
-      /** @type {HTMLElement} */ (button.lastChild).textContent = spellShort(values[at]);
+      if (!(Math.abs(values[at]) < LEAST)) shadeWord(button, palette, values[at], spellShort(values[at]));
     });
     const active = (from ? words.queries : words.keys)[chosen];
     active?.classList.add("active");
@@ -108,7 +102,7 @@ export function createText(store, readout, linked) {
     figure(of, width) {
       const { from, chosen, values } = given(of);
       const sides = twoTexts ? /** @type {const} */ (["queries", "keys"]) : /** @type {const} */ (["queries"]);
-      const ruler = /** @type {import("./types.js").Surface} */ (document.createElement("canvas").getContext("2d"));
+      const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
       let y = 0;
       const lines = sides.map((side, number) => {
         const [top, asked] = [y, (side === "queries") === from];
@@ -118,13 +112,19 @@ export function createText(store, readout, linked) {
       });
       return { height: y, scale: chosen < 0 ? undefined : scaleOf(of), paint(surface) {
         for (const { side, top, placed, heading, active, shaded } of lines) {
-          [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(12), theme().faint, "left", "alphabetic"];
-          surface.fillText(heading, 0, top + 14);
+          write(surface, heading, 0, top + 14, { color: theme().faint, base: "alphabetic" });
           placed.boxes.forEach((box, place) => paintWord(surface, of, of.shown[side][place], box, shaded[place] ?? 0, place === active || (!twoTexts && place === chosen)));
         }
       } };
     },
   };
+}
+
+/** @param {HTMLButtonElement} button @param {Palette} palette @param {number} value @param {string} number below it */
+export function shadeWord(button, palette, value, number) {
+  button.style.backgroundColor = cssColor(palette, value);
+  button.style.color = inkOn(palette, value);
+  /** @type {HTMLElement} */ (button.lastChild).textContent = number;
 }
 
 /** @param {HTMLButtonElement} button */
@@ -157,7 +157,7 @@ export function running(tokens, words) {
   return make("p", { class: "running" }, parts);
 }
 
-/** @param {import("./types.js").Store} store @param {string} direction @param {boolean} signed */
+/** @param {Store} store @param {string} direction @param {boolean} signed */
 function toggle(store, direction, signed) {
   const [from, to] = signed ? ["the word as query", "the word as key"] : ["the word attends to", "the word is attended by"];
   /** @param {string} name */
@@ -179,7 +179,7 @@ const sideName = (side, role) => (side && side !== "text" ? `${side} (${role})` 
 
 /**
  * Where each word of a running text stands: left, top and width.
- * @param {import("./types.js").Surface} ruler
+ * @param {Surface} ruler
  * @param {ShownToken[]} tokens
  * @param {number} width
  * @param {number} top
@@ -199,7 +199,7 @@ function flow(ruler, tokens, width, top) {
   return { boxes, bottom: y + 36 };
 }
 
-/** @param {import("./types.js").Surface} surface @param {Scene} of @param {ShownToken} token @param {{text: string, x: number, y: number, wide: number}} box @param {number} value @param {boolean} active */
+/** @param {Surface} surface @param {Scene} of @param {ShownToken} token @param {{text: string, x: number, y: number, wide: number}} box @param {number} value @param {boolean} active */
 function paintWord(surface, { palette }, token, { text, x, y, wide }, value, active) {
   const [colors, shaded] = [theme(), Math.abs(value) >= LEAST];
   if (shaded) {
@@ -210,10 +210,7 @@ function paintWord(surface, { palette }, token, { text, x, y, wide }, value, act
     [surface.strokeStyle, surface.lineWidth] = [colors.accent, 2];
     surface.strokeRect(x + 1, y + 1, wide - 2, 34);
   }
-  surface.fillStyle = shaded ? inkOn(palette, value) : token.special ? colors.faint : colors.ink;
-  [surface.font, surface.textAlign, surface.textBaseline] = [font(15), "center", "middle"];
-  surface.fillText(text, x + wide / 2, y + 13);
-  if (!shaded) return;
-  surface.font = font(9.5);
-  surface.fillText(spellShort(value), x + wide / 2, y + 28);
+  const color = shaded ? inkOn(palette, value) : token.special ? colors.faint : colors.ink;
+  write(surface, text, x + wide / 2, y + 13, { size: 15, color, align: "center" });
+  if (shaded) write(surface, spellShort(value), x + wide / 2, y + 28, { size: 9.5, color, align: "center" });
 }

@@ -47,7 +47,7 @@ let last = { weights: new Float32Array(), kind: "", table: new Uint32Array() };
 /**
  * The colour of every code of a map, as pixels; the code 0 is at place `levels`, no value at the end.
  * @param {Float32Array} weights the weight of every code
- * @param {import("./types.js").Palette} colors
+ * @param {Palette} colors
  */
 export function codePixels(weights, colors) {
   const kind = `${weights.length} ${colors.limits} ${colors.table}`;

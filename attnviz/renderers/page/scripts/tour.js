@@ -5,19 +5,13 @@ import { firstHeads } from "./model.js";
 import { spellHeads } from "./state.js";
 import { make } from "./surface.js";
 
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-/** @typedef {import("./types.js").State} State */
 /** @typedef {Record<string, (number | null)[][]>} Effects by stream, a row for each layer */
 /** @typedef {{stream: string, layer: number, head: number, value: number}} Found */
 
-/**
- * @param {import("./types.js").Store} store
- * @param {import("./off.js").Switches} off
- * @param {() => PageDocument | undefined} page
- */
+/** @param {Store} store @param {import("./off.js").Switches} off @param {() => PageDocument | undefined} page */
 export function createTour(store, off, page) {
   const element = make("aside", { id: "tour", "aria-label": "Guided tour", hidden: true });
-  /** Effects while nothing was off, and of which text. @type {{text: string, effects: Effects} | null} */
+  /** The effects of a text while nothing was off. @type {{text: string, effects: Effects} | null} */
   let known = null;
   let [shown, scrolling] = ["", 0];
   /** @type {Element | null} */

@@ -1,5 +1,6 @@
 /**
- * The shapes of what the modules hand to each other; comments only, left out of the page.
+ * The shapes of what the modules hand to each other; comments only, left out of the page. Without an
+ * import or export, so that every module knows them by name.
  *
  * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string,
  *   start?: number, end?: number}} Token start and end only in what a model answers
@@ -99,7 +100,7 @@
  * @property {string} to the target's language; "": guessed
  * @property {string} explain the token that a lens is about: "all", or its place from 1
  * @property {string} off what is switched off, see off.js
- * @property {string} word the output, from 1, of which is shown what decided it
+ * @property {string} word the number of the output that is explained, from 1
  * @property {number} tour the step that is shown; 0 for none
  *
  * @typedef {object} HistoryRun the samples of a training run
@@ -201,6 +202,7 @@
  * @property {(listener: (reply: Reply) => void) => void} listen
  *
  * @typedef {CanvasRenderingContext2D} Surface
+ * @typedef {{size?: number, weight?: string, color: string, align?: CanvasTextAlign, base?: CanvasTextBaseline}} Lettering of a text, size in CSS pixels
  * @typedef {{ink: string, faint: string, line: string, paper: string, accent: string,
  *   dark: boolean}} Theme
  * @typedef {object} View
@@ -214,4 +216,3 @@
  * @property {{color: string, words: string}[]} [legend]
  * @property {Scale} [scale] of its colours
  */
-export {};

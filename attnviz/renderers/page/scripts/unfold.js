@@ -6,9 +6,6 @@ import { explained, multiplied } from "./query_key.js";
 import { largest, spell } from "./numbers.js";
 import { draw, make } from "./surface.js";
 
-/** @typedef {import("./types.js").LinkSteps} LinkSteps */
-/** @typedef {import("./types.js").ShownToken} ShownToken */
-
 /** Tokens that a picture names. */
 const NAMED = 4;
 /** Below this many nats a change is none. */
@@ -69,8 +66,8 @@ function scaled({ factor, position, cap, key }, product, score) {
 
 /**
  * The steps of a link, from what a page holds beside its weights; null: it holds nothing.
- * @param {import("./types.js").PageMap} map
- * @param {import("./types.js").Head} head
+ * @param {PageMap} map
+ * @param {Head} head
  * @param {number} row
  * @param {number} column
  * @returns {Promise<LinkSteps | null>}

@@ -8,10 +8,7 @@ import { make } from "./surface.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 import { signed, unfolded } from "./unfold.js";
 
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").LinkReport} LinkReport */
-/** @typedef {import("./types.js").WriterPart} WriterPart */
-/** @typedef {{map: PageMap, head: import("./types.js").Head, row: number}} Place a head, and the row at which it wrote */
+/** @typedef {{map: PageMap, head: Head, row: number}} Place a head, and the row at which it wrote */
 
 /** Writers of a side that are named, and tokens of a list. */
 const LISTED = 6;
@@ -30,11 +27,7 @@ function largestParts(parts, position) {
 /** @param {string} text */
 const word = (text) => make("bdi", {}, [beginning(text, 24)]);
 
-/**
- * @param {import("./types.js").Store} store
- * @param {() => PageMap[]} maps
- * @param {(question: any) => void} ask
- */
+/** @param {Store} store @param {() => PageMap[]} maps @param {(question: any) => void} ask */
 export function createWhy(store, maps, ask) {
   const title = make("h2", { tabindex: -1 });
   const sentence = make("p", { class: "sum", role: "status" });
@@ -43,7 +36,7 @@ export function createWhy(store, maps, ask) {
   const preview = make("div", { class: "preview", hidden: true, "aria-hidden": "true" }, [canvas, name]);
   const element = make("section", { id: "why", "aria-label": "Why this link", hidden: true }, [title, pictures, sentence, found, preview]);
   let asked = "";
-  /** @type {import("./types.js").Scene} */
+  /** @type {Scene} */
   let scene;
 
   /** The head of a writer's name such as "1.1" or "encoder 0.2", if the page has it. @param {string} writer @param {number} row @returns {Place | null} */
@@ -96,7 +89,7 @@ export function createWhy(store, maps, ask) {
     return make("li", {}, [label, signed(value), bar]);
   }
 
-  /** What was written into the two sides of a score; each list adds up to it. @param {import("./types.js").ShownToken} query @param {import("./types.js").ShownToken} key @param {LinkReport} report */
+  /** What was written into the two sides of a score; each list adds up to it. @param {ShownToken} query @param {ShownToken} key @param {LinkReport} report */
   function partLists(query, key, { contrast, position, ...report }) {
     const lists = /** @type {const} */ ([["key", key], ["query", query]]).map(([side, token]) => ({ side, token, parts: largestParts(report[side], position) }));
     const most = Math.max(...lists.flatMap(({ parts }) => parts.map(({ value }) => Math.abs(value))), 1e-9);
@@ -144,7 +137,7 @@ export function createWhy(store, maps, ask) {
   return {
     element,
     focus: () => title.focus(),
-    /** Explain the pinned link of one head, if there is one. @param {import("./types.js").Scene} next @param {any} question */
+    /** Explain the pinned link of one head, if there is one. @param {Scene} next @param {any} question */
     show(next, { source, target, model, to, picture, off }) {
       scene = next;
       const { map, heads: [[layer, head], ...others], shown, state } = next;
@@ -162,7 +155,7 @@ export function createWhy(store, maps, ask) {
       element.setAttribute("aria-busy", "true");
       ask(given);
     },
-    /** @param {import("./types.js").Reply} reply */
+    /** @param {Reply} reply */
     hear({ report, steps, error }) {
       element.setAttribute("aria-busy", "false");
       leave();

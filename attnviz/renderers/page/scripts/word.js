@@ -4,12 +4,9 @@ import { beginning } from "./labels.js";
 import { look } from "./look.js";
 import { make } from "./surface.js";
 
-/** @typedef {import("./types.js").Claim} Claim */
-/** @typedef {import("./types.js").PageMap} PageMap */
-
 /**
  * Look at what a sentence is about: its link, or its heads with its tokens lit.
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {PageMap[]} maps
  * @param {Claim} claim
  */
@@ -35,7 +32,7 @@ export const claimList = (claims, show) => make("ul", { class: "claims", "aria-l
 }));
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {(question: any) => void} ask nothing: what was asked is no longer wanted
  * @param {(claim: Claim) => void} show
  */
@@ -50,10 +47,7 @@ export function createWord(store, ask, show) {
   let spot = null;
   return {
     element,
-    /**
-     * Explain the chosen word, if there is one.
-     * @param {any} question @param {import("./types.js").Piece[]} pieces @param {PageMap[]} maps
-     */
+    /** Explain the chosen word, if there is one. @param {any} question @param {Piece[]} pieces @param {PageMap[]} maps */
     show({ source, target, model, to, picture, off }, pieces, maps) {
       const place = Number(store.state.word) - 1;
       const piece = pieces[place];
@@ -77,7 +71,7 @@ export function createWord(store, ask, show) {
       element.setAttribute("aria-busy", "true");
       ask(given);
     },
-    /** @param {import("./types.js").Reply} reply */
+    /** @param {Reply} reply */
     hear({ claims, notes = [], doing, error, dropped }) {
       if (doing) status.textContent = `${doing[0].toUpperCase()}${doing.slice(1)} …`;
       if (doing) return;

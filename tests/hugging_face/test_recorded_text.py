@@ -14,8 +14,8 @@ from attnviz.core.writers import SIDES
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.recorded_text import RecordedText
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.models.hugging_face.written import RecordedText
 from attnviz.models.pocket_lm.language_model import FOLDER, load_pocket_lm
 from tests.hugging_face.tiny_heads import asked, make
 
@@ -157,9 +157,9 @@ def test_grouped_heads_against_a_slow_loop():
 def test_two_routes_agree_on_the_model_inside():
     """Numpy takes the layers apart one by one, torch by gradients through one linear pass."""
     query = Query("Tom likes dogs. Mary likes cats. Tom likes")
-    inside, loaded = load_pocket_lm().written(query), load_model(str(FOLDER), with_head=True)
+    inside, loaded = load_pocket_lm().trace_writers(query), load_model(str(FOLDER), with_head=True)
     with quiet():
-        other = loaded.written(query)
+        other = loaded.trace_writers(query)
     assert [one.name for one in inside.writers] == [one.name for one in other.writers]
     for at, link in ((HeadAt("causal", "2", 3), (10, 3)), (HeadAt("causal", "1", 1), (5, 4))):
         first, second = (explain_link(text, at, link) for text in (inside, other))

@@ -27,7 +27,7 @@ HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nh", "decoder
 
 
 @contextmanager
-def ablated(
+def ablate_heads(
     model: nn.Module, heads: Sequence[Head], *, by: Literal["zero", "mean"] = "zero"
 ) -> Iterator[None]:
     """Switch heads of a transformers model off for every forward pass in a block of code.
@@ -94,7 +94,7 @@ def _transformer(model: nn.Module) -> Any:
     found = [part for part in parts if isinstance(part, PreTrainedModel)]
     if not found or set(map(id, found)) - set(map(id, found[0].modules())):
         raise UsageError(
-            f"ablated() takes one transformers model, and {type(model).__name__} holds "
+            f"ablate_heads() takes one transformers model, and {type(model).__name__} holds "
             f"{'several' if found else 'none'}"
         )
     if any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in model.modules()):

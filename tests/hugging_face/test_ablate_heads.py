@@ -84,7 +84,7 @@ def logits(model, mask=MASK):
 
 
 def enter(model, heads, **how):
-    with attnviz.ablated(model, heads, **how):
+    with attnviz.ablate_heads(model, heads, **how):
         pass
 
 
@@ -105,7 +105,7 @@ def test_heads_are_off_as_a_hook_before_the_output_projection_has_them(
     path = PROJECTIONS[name][stream]
     with hooked(model, [(path.format(1), 3), (path.format(0), 1)]):
         expected = logits(model)
-    with attnviz.ablated(model, [named(stream, 1, 3), f"{stream or 'self'}.0.1"]):
+    with attnviz.ablate_heads(model, [named(stream, 1, 3), f"{stream or 'self'}.0.1"]):
         found = logits(model)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     assert not torch.allclose(found, plain, atol=1e-5)
@@ -120,7 +120,7 @@ def test_a_mean_is_over_the_text_without_its_padding(name, stream, side):
     path = PROJECTIONS[name][stream].format(1)
     with hooked(model, [(path, 2)], mask):
         expected = logits(model, mask)
-    with attnviz.ablated(model, heads=[named(stream, 1, 2)], by="mean"):
+    with attnviz.ablate_heads(model, heads=[named(stream, 1, 2)], by="mean"):
         found = logits(model, mask)
     kept = mask.bool()
     torch.testing.assert_close(found[kept], expected[kept], atol=1e-6, rtol=1e-5)
@@ -136,7 +136,7 @@ def test_a_model_trains_with_heads_off(name, by):
     found = []
     for off in (
         hooked(model, [(path, 0)], None if by == "zero" else MASK),
-        attnviz.ablated(model, [named(stream, 1, 0)], by=by),
+        attnviz.ablate_heads(model, [named(stream, 1, 0)], by=by),
     ):
         model.zero_grad()
         torch.manual_seed(0)
@@ -154,7 +154,7 @@ def test_checkpointed_layers_run_again_with_heads_off():
         if checkpointed:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         model.zero_grad()
-        with attnviz.ablated(model, [(0, 2)]):
+        with attnviz.ablate_heads(model, [(0, 2)]):
             model(**given(model), use_cache=False).logits.logsumexp(-1).sum().backward()
         gradients.append(model.model.layers[0].self_attn.v_proj.weight.grad.clone())
     torch.testing.assert_close(*gradients)
@@ -166,9 +166,9 @@ def test_autocast_keeps_its_precision():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         with hooked(model, [(path, 1)]):
             expected = logits(model)
-        with attnviz.ablated(model, [(0, 1)]):
+        with attnviz.ablate_heads(model, [(0, 1)]):
             found = logits(model)
-        with attnviz.ablated(model, [(0, 1)], by="mean"):
+        with attnviz.ablate_heads(model, [(0, 1)], by="mean"):
             mean = logits(model)
     assert found.dtype == expected.dtype == mean.dtype
     assert torch.equal(found, expected)
@@ -189,7 +189,7 @@ def test_what_is_written_is_written_with_heads_off(name, cached):
     path = PROJECTIONS[name][stream]
     with hooked(model, [(path.format(layer), head) for layer, head in off]):
         expected = write()
-    with attnviz.ablated(model, [named(stream, *one) for one in off]):
+    with attnviz.ablate_heads(model, [named(stream, *one) for one in off]):
         assert torch.equal(write(), expected)
     assert not torch.equal(expected, plain)
     assert torch.equal(write(), plain)
@@ -199,7 +199,7 @@ def test_what_is_written_is_written_with_heads_off(name, cached):
 def test_a_mean_needs_every_position_in_the_pass(name, stream):
     model = make(name)
     how = {"max_new_tokens": 3, "do_sample": False, "attention_mask": torch.ones_like(IDS)}
-    with attnviz.ablated(model, [named(stream, 0, 0)], by="mean"):
+    with attnviz.ablate_heads(model, [named(stream, 0, 0)], by="mean"):
         with pytest.raises(UsageError, match=r"here are 1 of \d: give use_cache=False"):
             model.generate(IDS, use_cache=True, **how)
         model.generate(IDS, use_cache=False, **how)
@@ -210,19 +210,19 @@ def test_everything_is_as_it_was_however_a_block_ends():
     plain = logits(model)
 
     def endless():
-        with attnviz.ablated(model, [(1, 1)]):
+        with attnviz.ablate_heads(model, [(1, 1)]):
             while True:
                 yield logits(model)
 
-    with pytest.raises(ZeroDivisionError), attnviz.ablated(model, [(0, 0)]):
+    with pytest.raises(ZeroDivisionError), attnviz.ablate_heads(model, [(0, 0)]):
         raise ZeroDivisionError
     assert torch.equal(logits(model), plain)
-    with attnviz.ablated(model, [(0, 0)]):
+    with attnviz.ablate_heads(model, [(0, 0)]):
         alone = logits(model)
-        with attnviz.ablated(model, [(1, 1)]):
+        with attnviz.ablate_heads(model, [(1, 1)]):
             both = logits(model)
         assert torch.equal(logits(model), alone)
-    with attnviz.ablated(model, [(1, 1), (0, 0)]):
+    with attnviz.ablate_heads(model, [(1, 1), (0, 0)]):
         assert torch.equal(logits(model), both)
     first, second = endless(), endless()
     assert torch.equal(next(first), next(second))
@@ -237,7 +237,7 @@ def test_everything_is_as_it_was_however_a_block_ends():
 def test_a_model_inside_a_module_and_another_beside_it_are_told_apart():
     inner, other = make("bert"), make("bert")
     outer = torch.nn.ModuleDict({"reader": inner})
-    with attnviz.ablated(outer, [(1, 0)]):
+    with attnviz.ablate_heads(outer, [(1, 0)]):
         assert not torch.equal(logits(inner), logits(other))
     assert torch.equal(logits(inner), logits(other))
     with pytest.raises(UsageError, match="takes one transformers model, and ModuleList holds sev"):
@@ -290,9 +290,9 @@ def test_a_pass_that_goes_another_way_is_told():
     attention = model.bert.encoder.layer[1].attention.self
     attention.forward = lambda hidden, *_, **__: (hidden, None)
     missed = pytest.raises(AttentionError, match="did not go through the attention kernels")
-    with attnviz.ablated(model, [(1, 0)]), missed:
+    with attnviz.ablate_heads(model, [(1, 0)]), missed:
         logits(model)
-    with attnviz.ablated(model, [(0, 0)]):
+    with attnviz.ablate_heads(model, [(0, 0)]):
         logits(model)
 
 
@@ -306,7 +306,7 @@ def test_in_every_family_it_is_what_the_experiment_measures(name):
         layer, head = item.layers[-1], len(item.heads) - 1
         (expected,) = experiment.run([Intervention((HeadAt(item.stream, layer, head),))])
         try:
-            with attnviz.ablated(part, [(item.stream, int(layer), head)]):
+            with attnviz.ablate_heads(part, [(item.stream, int(layer), head)]):
                 found = said(asked(name, model), model, outputs)
         except AttentionError as error:
             assert name in ("albert", "zamba2"), error  # noqa: PT017

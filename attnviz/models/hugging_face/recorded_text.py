@@ -1,14 +1,12 @@
 """What each part of a transformers model writes, for any family, from one eager pass.
 
-The pass is made linear around itself: a norm keeps its statistics, and whatever is not linear (an
-activation, a product of two numbers that depend on the text, a head's weighted values) gives a
-leaf. The gradient of a query, a key or a logit by a leaf, times the leaf, is that leaf's part; the
-parts sum to the whole, or the model is refused.
+The gradient of a query, a key or a logit by a leaf of the linear pass, times the leaf, is that
+leaf's part; the parts sum to the whole, or the model is refused.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -16,13 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
-from torch.overrides import TorchFunctionMode
 
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.locks import thread_hook
-from attnviz.core.writers import SIDES, HeadSides, Side, Writer, WriterKind
+from attnviz.core.writers import SIDES, HeadSides, Side, Writer
 from attnviz.models.hugging_face.capture.kernel import (
     copy_modules,
     layer_names,
@@ -31,344 +27,16 @@ from attnviz.models.hugging_face.capture.kernel import (
 )
 from attnviz.models.hugging_face.capture.passes import StopForward, attending_layers
 from attnviz.models.hugging_face.eager import EagerInputs, run_eager
-from attnviz.models.hugging_face.layer_states import layers_of, map_tensors, skip_module
+from attnviz.models.hugging_face.layer_states import layers_of, skip_module
+from attnviz.models.hugging_face.linear_pass import (
+    AttentionScores,
+    LinearPass,
+    Replay,
+    flatten_heads,
+)
 from attnviz.models.hugging_face.load.model_errors import running_errors
 
-STATISTICS = {
-    *("rsqrt", "sqrt", "var", "std", "norm", "max", "amax", "reciprocal", "var_mean"),
-    *("vector_norm", "topk", "sort", "argmax", "logsumexp"),
-}
-"""Functions whose results are held at their values."""
-CURVED = {
-    *("gelu", "silu", "relu", "tanh", "sigmoid", "exp", "erf", "softplus", "mish", "elu", "pow"),
-    *("square", "leaky_relu", "relu6", "hardtanh", "hardswish", "hardsigmoid", "prelu", "selu"),
-    *("log", "log1p", "abs", "glu", "clamp", "sin", "cos", "logsigmoid", "celu", "clip"),
-    *("addcmul", "log_softmax", "gelu_", "relu_", "silu_", "__pow__", "__rpow__"),
-}
-"""Functions of one input that are not linear: each gives a leaf."""
-PRODUCTS = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "div", "__truediv__", "multiply"}
-MATRICES = {"matmul", "__matmul__", "bmm", "baddbmm"}
-SUMS = {"add", "__add__", "__radd__", "add_", "__iadd__"}
-JOINS = {"cat", "concat", "concatenate"}
 HIDDEN = -1e9  # a score below this hides a key
-
-
-@dataclass(slots=True, eq=False)
-class Leaf:
-    """A tensor; everything after it is a linear function of it."""
-
-    value: Tensor
-    kind: WriterKind
-    layer: str  # the path of the layer, or empty
-    call: int | None = None  # of an attention, by number
-
-
-@dataclass(slots=True, eq=False)
-class AttentionScores:
-    """One attention of the pass, as it comes about."""
-
-    path: str
-    query: Tensor  # (…, queries, head size)
-    key: Tensor
-    product: Tensor  # of both, which what follows is linear in
-    before: Any = None  # what softmax reads
-    capped: tuple[Tensor, Tensor] | None = None  # what a cap's tanh reads, and what it gives
-    value: Any = None
-    stream: int | None = None  # the input of its layer, by number
-
-
-class Places:
-    """The position in a pass: the running module and its layer."""
-
-    def __init__(self, model: Any) -> None:
-        self.names = {id(module): name for name, module in model.named_modules()}
-        self.norms = {name for name, one in model.named_modules() if "Norm" in type(one).__name__}
-        self.layers = {self.names[id(one)] for one in layers_of(model)}
-        self.stack: list[str] = []
-        self.begun = False
-
-    @property
-    def path(self) -> str:
-        return self.stack[-1] if self.stack else ""
-
-    @property
-    def layer(self) -> str:
-        return next((one for one in self.stack if one in self.layers), "")
-
-    def enter(self, module: Any) -> bool:
-        """A module begins; whether it is a layer."""
-        name = self.names.get(id(module), self.path)
-        self.stack.append(name)
-        self.begun |= name in self.layers
-        return name in self.layers
-
-
-def is_live(one: Any) -> bool:
-    """Whether a tensor depends on the model's input."""
-    return isinstance(one, torch.Tensor) and one.requires_grad and one.is_floating_point()
-
-
-class LinearPass(TorchFunctionMode):
-    """Sees every function of a pass and makes it linear around its numbers.
-
-    Attributes:
-        leaves: all leaves, in order.
-        calls: all attentions, in order.
-        streams: the input of each layer, in order, with the number of leaves before it.
-    """
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.places = Places(model)
-        self.leaves: list[Leaf] = []
-        self.calls: list[AttentionScores] = []
-        self.streams: list[tuple[int, Tensor]] = []
-        self.maps: list[Tensor] = []  # what each linear map of a layer gives, in order
-        self.head: Any = None  # what the last linear map gives, and a function for one row
-        self._last: Any = None  # what the pass goes on with from the last leaf
-
-    @contextmanager
-    def watch(self, model: Any, what: str) -> Iterator[None]:
-        """See a block of code, in which the model runs."""
-        with running_errors(model, what), ExitStack() as hooks:
-            for module in model.modules():
-                for hook in (
-                    module.register_forward_pre_hook(thread_hook(self._enter)),
-                    module.register_forward_hook(thread_hook(self._leave)),
-                ):
-                    hooks.callback(hook.remove)
-            hooks.enter_context(torch.enable_grad())
-            hooks.enter_context(self)
-            yield
-
-    def _enter(self, module: Any, inputs: tuple[Any, ...]) -> None:
-        if self.places.enter(module) and inputs and is_live(inputs[0]):
-            self.streams.append((len(self.leaves), inputs[0]))
-
-    def _leave(self, _: Any, __: Any, output: Any) -> Any:
-        """The tensor that replaces a module's output, or None."""
-        # A function with a derivative of its own, such as BLOOM's activation, is not seen inside.
-        own = isinstance(output, torch.Tensor) and isinstance(output.grad_fn, BackwardCFunction)
-        found = self.cut(output) if own and self.places.layer else None
-        self.places.stack.pop()
-        return found
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """A function's result, or what stands for it."""
-        rule = RULES.get(func.__name__)
-        kwargs = kwargs or {}
-        return func(*args, **kwargs) if rule is None else rule(self, func, args, kwargs)
-
-    def embed(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Rows of a table: tokens, or positions."""
-        own = self.places.path.rpartition(".")[2]
-        kind: WriterKind = "position" if "pos" in own or own == "wpe" else "embedding"
-        return self.cut(func(*args, **kwargs), kind=kind)
-
-    def convolve(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Patches of a picture, or frames of a recording, before the first layer."""
-        found = func(*args, **kwargs)
-        return found if self.places.begun else self.cut(found)
-
-    def join(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A class token before patches, outside of the layers."""
-        if self.places.layer or not any(map(is_live, args[0])):
-            return func(*args, **kwargs)
-        return func([self._free(one) for one in args[0]], *args[1:], **kwargs)
-
-    def map(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A linear map; applied to a feed-forward part's leaf, its result becomes the leaf."""
-        given = args[1] if func.__name__ == "addmm" else args[0]
-        if not self.places.layer or not is_live(given):
-            found = func(*args, **kwargs)
-            if self._in_head:
-                self.head = found, lambda row: func(given[:, row], *args[1:], **kwargs)
-            return found
-        found = self._map(func, args, kwargs)
-        self.maps.append(found)
-        last = self.leaves[-1] if self.leaves else None
-        inner = last is not None and last.kind == "feed-forward" and last.layer == self.places.layer
-        return self.cut(found) if inner and given.data_ptr() == self._last.data_ptr() else found
-
-    def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
-        return func(*args, **kwargs)
-
-    def add(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Positions that are no table's rows, outside of the layers."""
-        if not self.places.layer and sum(map(is_live, args)) == 1:
-            args = [self._free(one) for one in args]
-        return func(*args, **kwargs)
-
-    def hold_layer_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
-        return hold_layer_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
-
-    def hold_rms_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
-        return hold_rms_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
-
-    def hold(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A statistic, held at its value."""
-        return map_tensors(func(*args, **kwargs), lambda one: one.detach())
-
-    def bend(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A nonlinear function of one input: its result becomes a leaf."""
-        name, places = func.__name__, self.places
-        power = args[1] if name in ("pow", "__pow__") and len(args) > 1 else None
-        falls = isinstance(power, float | int) and power < 0
-        if falls or places.path in places.norms:
-            return self.hold(func, args, kwargs)
-        found = func(*args, **kwargs)
-        call = self.calls[-1] if self.calls else None
-        if name == "tanh" and call is not None and call.before is None:
-            found = found.detach().requires_grad_()
-            call.capped = args[0], found
-            return found
-        return self.cut(found) if is_live(found) and not self._in_head else found
-
-    def multiply(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A product; of two live tensors it is not linear, so it becomes a leaf."""
-        found = func(*args, **kwargs)
-        return self.cut(found) if sum(map(is_live, args)) > 1 and not self._in_head else found
-
-    @property
-    def _in_head(self) -> bool:
-        """Whether the model's output head runs: there only the slope at this point counts."""
-        return self.places.begun and not self.places.layer
-
-    def cut(self, value: Tensor, call: int | None = None, kind: WriterKind | None = None) -> Tensor:
-        """A new leaf with the value of a result."""
-        layer = self.places.layer
-        usual: WriterKind = "head" if call is not None else "feed-forward"
-        made = value.detach().clone().requires_grad_()
-        self.leaves.append(Leaf(made, kind or (usual if layer else "embedding"), layer, call))
-        shown = self._shown(made) + 0  # a copy, since a model may add to it in place
-        self._last = shown
-        return shown
-
-    def _shown(self, made: Tensor) -> Tensor:
-        """The tensor with which the pass continues after a leaf."""
-        return made
-
-    def _free(self, one: Any) -> Any:
-        """A constant added to a stream outside of the layers, usually positions: a leaf."""
-        tensor = isinstance(one, torch.Tensor) and one.is_floating_point() and one.ndim > 1
-        return self.cut(one, kind="position") if tensor and not is_live(one) else one
-
-    def multiply_matrices(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """The scores of an attention, a head's output, or a linear map."""
-        adds = func.__name__ == "baddbmm"
-        left, right = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args[:2]
-        if is_live(left) and is_live(right) and not self._in_head:
-            product = (left.detach() @ right.detach()).requires_grad_()
-            self.begin(AttentionScores(self.places.path, left, right.mT, product))
-            if adds:
-                return args[0] * kwargs.get("beta", 1) + product * kwargs.get("alpha", 1)
-            return product + 0
-        found = func(*args, **kwargs)
-        call = self.calls[-1] if self.calls else None
-        if call is None or call.before is None or call.value is not None or not is_live(right):
-            return found
-        if left.shape[-2:] != call.product.shape[-2:]:
-            return found
-        call.value = right
-        return self.cut(found, call=len(self.calls) - 1)
-
-    def begin(self, call: AttentionScores) -> None:
-        """An attention begins."""
-        call.stream = len(self.streams) - 1 if self.streams else None
-        self.calls.append(call)
-
-    def soften(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Weights, held at their values."""
-        if not is_live(args[0]):
-            return func(*args, **kwargs)
-        if self.calls and self.calls[-1].before is None:
-            self.calls[-1].before = args[0]
-        return func(*args, **kwargs).detach()
-
-
-RULES: dict[str, Callable[[LinearPass, Any, Any, Any], Any]] = {
-    **dict.fromkeys(STATISTICS, LinearPass.hold),
-    **dict.fromkeys(CURVED, LinearPass.bend),
-    **dict.fromkeys(PRODUCTS, LinearPass.multiply),
-    **dict.fromkeys(MATRICES, LinearPass.multiply_matrices),
-    **dict.fromkeys(SUMS, LinearPass.add),
-    **dict.fromkeys(JOINS, LinearPass.join),
-    "embedding": LinearPass.embed,
-    "conv1d": LinearPass.convolve,
-    "conv2d": LinearPass.convolve,
-    "layer_norm": LinearPass.hold_layer_norm,
-    "rms_norm": LinearPass.hold_rms_norm,
-    "softmax": LinearPass.soften,
-    "linear": LinearPass.map,
-    "addmm": LinearPass.map,
-}
-"""What becomes of a function's result, by the function's name."""
-
-
-def hold_layer_norm(
-    given: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Tensor:
-    dims = tuple(range(-len(shape), 0))
-    centred = given - given.mean(dims, keepdim=True)
-    scale = (centred.detach().square().mean(dims, keepdim=True) + eps).rsqrt()
-    found = centred * (scale if weight is None else scale * weight)
-    return found if bias is None else found + bias
-
-
-def hold_rms_norm(
-    given: Tensor, shape: Any, weight: Any = None, eps: float | None = None
-) -> Tensor:
-    dims = tuple(range(-len(shape), 0))
-    square = given.detach().square().mean(dims, keepdim=True)
-    scale = (square + (torch.finfo(given.dtype).eps if eps is None else eps)).rsqrt()
-    return given * (scale if weight is None else scale * weight)
-
-
-class Replay(LinearPass):
-    """A second pass with the leaves of the first, those of a writer taken away, up to an attention.
-
-    Norms are computed anew. Linear maps that reach the attention through leaves alone are skipped.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        first: LinearPass,
-        off: Sequence[Leaf],
-        at: tuple[int, int],
-        needed: Tensor,
-    ):
-        """`at` has the number of the attention, and the head of a writer that is one."""
-        super().__init__(model)
-        self.first, self.off, self.at = first, off, at
-        with torch.enable_grad():
-            slopes = torch.autograd.grad(
-                needed.sum(), first.maps, retain_graph=True, allow_unused=True
-            )
-        self.idle = [slope is None for slope in slopes]
-
-    def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
-        number = len(self.maps)
-        if self.idle[number]:
-            return torch.empty_like(self.first.maps[number]).requires_grad_()
-        return func(*args, **kwargs)
-
-    def _shown(self, made: Tensor) -> Tensor:
-        known = self.first.leaves[len(self.leaves) - 1]
-        if not any(known is one for one in self.off):
-            return known.value
-        value = known.value.detach().clone()
-        if known.call is None:
-            value.zero_()
-        else:
-            flatten_heads(value)[self.at[1]] = 0
-        return value.requires_grad_()
-
-    def begin(self, call: AttentionScores) -> None:
-        """The attention that is wanted ends the pass."""
-        super().begin(call)
-        if len(self.calls) > self.at[0]:
-            raise StopForward
 
 
 class RecordedText:
@@ -552,7 +220,7 @@ class RecordedText:
         """Each writer's part of some tensors, through the layer's input where possible."""
         known = self._arrived[1]
         routed = [
-            {*known} & self._routed(target, stream) if stream >= 0 else set() for target in targets
+            {*known} & self._through(target, stream) if stream >= 0 else set() for target in targets
         ]
         together = all(one == routed[0] for one in routed)
         if len(targets) > 1 and not together:
@@ -586,7 +254,7 @@ class RecordedText:
             )
         return [list(one.detach()) for one in found]
 
-    def _routed(self, target: Tensor, stream: int) -> set[int]:
+    def _through(self, target: Tensor, stream: int) -> set[int]:
         """The writers that reach a tensor only through a layer's input, by a random gradient."""
         count, given = self.recording.streams[stream]
         leaves = [leaf.value for leaf in self.recording.leaves[:count]]
@@ -632,7 +300,7 @@ class RecordedText:
                 )[0]
 
     def _leaf_number(self, writer: int) -> tuple[str, str, str]:
-        """What identifies the leaf of a writer."""
+        """The kind, stream and layer of a writer, which its leaves share."""
         one = self.writers[writer]
         return one.kind, one.stream, one.layer
 
@@ -768,11 +436,6 @@ class RecordedText:
             return self._read(whole[choice] - whole.mean())
 
 
-def flatten_heads(one: Any) -> Any:
-    """A tensor of one text as (heads, positions, size)."""
-    return one.reshape(-1, *one.shape[-2:])
-
-
 def of_head(one: Any, head: int, call: AttentionScores) -> Any:
     """A head's part of a side (heads or groups of them, positions, size)."""
     found = flatten_heads(one)
@@ -780,7 +443,7 @@ def of_head(one: Any, head: int, call: AttentionScores) -> Any:
 
 
 def slope_of(after: Any, before: Any) -> float:
-    """The factor between two tensors, one of which is a linear function of the other.
+    """The factor between a tensor and another that is a linear function of it.
 
     Raises:
         AttentionError: one does not lead to the other.

@@ -123,7 +123,7 @@ class Stack:
         self._reached: tuple[int, Numbers] | None = None
 
     @cached_property
-    def written(self) -> list[Numbers]:
+    def writer_fields(self) -> list[Numbers]:
         """What the writers of each update wrote, (writers, positions, size)."""
         return [self._fields_of(update) for update in self.run.updates]
 
@@ -157,7 +157,7 @@ class Stack:
         if start > until:
             start, parts = 0, self._first_parts()
         for update, first, fields in zip(
-            self.run.updates[start:until], self.first[start:until], self.written[start:until],
+            self.run.updates[start:until], self.first[start:until], self.writer_fields[start:until],
             strict=True,
         ):  # fmt: skip
             bias = np.broadcast_to(self.bias_of(update), update.added.shape)
@@ -197,7 +197,7 @@ class Stack:
         stream = sum(one for number, one in enumerate(self.embedded) if number != place)
         stream = np.zeros_like(self.embedded[0]) + self.bias + stream
         for update, first, fields in zip(
-            self.run.updates[:until], self.first, self.written, strict=False
+            self.run.updates[:until], self.first, self.writer_fields, strict=False
         ):
             added = update.added
             if first <= writer < first + len(fields):
