@@ -53,6 +53,7 @@ def pythons(session: nox.Session) -> None:
     reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing.
     """
     chosen, failed = set(session.posargs) - {"install"}, list[str]()
+    running: dict[str, subprocess.Popen[bytes]] = {}
     project = nox.project.load_toml("pyproject.toml")["project"]
     oldest = int(project["requires-python"].removeprefix(">=3."))
     for name, program in {LOWEST: sys.executable, **dict(_further_pythons(oldest))}.items():
@@ -67,22 +68,13 @@ def pythons(session: nox.Session) -> None:
             if name == LOWEST:  # this Python has every wheel, so the versions contradict each other
                 failed.append(name)
             continue
-        words = ["-m", "pytest", "-n", "2", "-m", "not slow"]
-        if name == LOWEST:
-            # Older fonts are a pixel higher than the gallery's; older rich spreads columns wider.
-            for test in (
-                "tests/test_site.py::test_pictures_of_the_gallery_are_what_their_commands_draw",
-                "tests/renderers/test_looks.py::test_tables_and_data_read_as_expected",
-            ):
-                words += ["--deselect", test]
-        scripts = _scripts(place)
-        path = os.pathsep.join((str(scripts), os.environ["PATH"]))
-        # pip compiled nothing. With .pyc files, hundreds of test programs need not compile again.
-        env = {"PATH": path, "PYTHONDONTWRITEBYTECODE": None, "PYTHONPATH": None}
-        try:
-            session.log(f"python {name}: {program}")
-            session.run(str(scripts / "python"), *words, external=True, env=env)
-        except nox.command.CommandFailed:
+        running[name] = _start_fast_tier(place, name)
+    # One process each, beside each other: a second worker would collect and import all once more.
+    for name, process in running.items():
+        session.log(f"python {name}")
+        shown, _ = process.communicate()
+        print(shown.decode(errors="replace"), flush=True)
+        if process.returncode:
             failed.append(name)
     if failed:
         session.error(f"failed: {', '.join(failed)}")
@@ -223,6 +215,25 @@ def _install_into(place: Path, name: str, program: str) -> str:
         lines = [line for line in error.stderr.splitlines() if line.startswith("ERROR:")]
         return str((lines or error.stderr.splitlines() or [error])[-1])
     return ""
+
+
+def _start_fast_tier(place: Path, name: str) -> subprocess.Popen[bytes]:
+    """The fast tier in an environment, as a process whose output is read at its end."""
+    words = ["-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider"]
+    if name == LOWEST:
+        # Older fonts are a pixel higher than the gallery's; older rich spreads columns wider.
+        for test in (
+            "tests/test_site.py::test_pictures_of_the_gallery_are_what_their_commands_draw",
+            "tests/renderers/test_looks.py::test_tables_and_data_read_as_expected",
+        ):
+            words += ["--deselect", test]
+    scripts = _scripts(place)
+    env = {**os.environ, "PATH": os.pathsep.join((str(scripts), os.environ["PATH"]))}
+    # pip compiled nothing. With .pyc files, hundreds of test programs need not compile again.
+    for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH"):
+        env.pop(variable, None)
+    command = [str(scripts / "python"), *words]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def _run_quietly(*command: str) -> None:

@@ -86,6 +86,17 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Figure, "savefig", savefig)
 
 
+@pytest.fixture
+def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are explained against two sentences, not sixteen, where their numbers do not count.
+
+    Before a pair each is translated, which takes most of the time.
+    """
+    from attnviz.runs.questions import explain
+
+    monkeypatch.setattr(explain, "REFERENCE", explain.REFERENCE[:2])
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's chromium, without a window; one, since playwright starts once in a process."""

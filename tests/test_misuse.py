@@ -105,6 +105,7 @@ def calls_of(name: str) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]
                 yield f"{option}={what}", usual, {option: value}
 
 
+@pytest.mark.usefixtures("few_references")
 @pytest.mark.filterwarnings("ignore")  # of numpy, about what it is given
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in USUAL]

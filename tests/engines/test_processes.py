@@ -11,7 +11,7 @@ import pytest
 from attnviz.core import errors
 from attnviz.core.errors import AttnvizError, InputError, WorkerError
 from attnviz.core.notices import notices_to
-from attnviz.runs.engines.processes import Processes
+from attnviz.runs.engines.processes import Processes, WorkerPool
 from attnviz.runs.engines.shards import AHEAD
 from tests.engines.works import (
     Deadly,
@@ -162,6 +162,14 @@ def test_workers_share_the_cores_and_keep_off_stdout(monkeypatch, capfd):
     with Processes(2) as engine:
         assert list(engine.map(limits, range(2))) == [("2", "3")] * 2
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(2, 3), (5, 1), (6, 1), (7, 1), (64, 1)])
+def test_a_worker_has_one_thread_at_least(workers, threads, monkeypatch):
+    monkeypatch.setattr("attnviz.runs.engines.processes.cores", lambda: 6)
+    pool = WorkerPool(square, workers)
+    assert pool.threads == threads
+    pool.close()
 
 
 ENDLESS = """

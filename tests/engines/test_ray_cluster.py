@@ -73,7 +73,7 @@ def test_the_work_stays_in_its_worker_from_shard_to_shard(cluster):
 
 def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster):
     texts = [
-        Text(str(n), f"the cat {'sat ' * (n % 3)}on mat {n}", where=f"{n}") for n in range(1500)
+        Text(str(n), f"the cat {'sat ' * (n % 3)}on mat {n}", where=f"{n}") for n in range(1100)
     ]
     attend = AttendChunk(Origin(mechanism="multi-head:heads=2,size=8"), Choice(), "self")
     task = ShardTask(attend, vocabulary_of([("the", 2), ("cat", 1)]))

@@ -552,6 +552,8 @@ def test_runs_share_layers_only_where_their_changes_are_the_same(name, monkeypat
         for hidden in ((), tuple(tokens), tuple(tokens[:1]))
         for more in ({}, {"links": (link,)}, {"rows": (row,)})
     ]
+    if name not in FAST:  # each part with each other; the fast tier has every combination
+        changes = changes[::4]
     means = {
         place: rows.mean(axis=1, keepdims=True) for place, rows in experiment.head_outputs().items()
     }
@@ -562,11 +564,13 @@ def test_runs_share_layers_only_where_their_changes_are_the_same(name, monkeypat
         return own(self, changes, done, *given, **named)
 
     monkeypatch.setattr(KernelExperiment, "_run_batch", run_batch)
-    for instead in (None, means, None):
-        found = [*experiment.run(changes, instead)]
-        for change, rows in zip(changes, found, strict=True):
-            expected = own(experiment, [change], (), instead)[0].numpy()
-            np.testing.assert_allclose(rows, expected, rtol=0, atol=1e-10)
+    expected = [
+        [own(experiment, [change], (), instead)[0].numpy() for change in changes]
+        for instead in (None, means)
+    ]
+    for turn in (0, 1, 0):
+        found = [*experiment.run(changes, (None, means)[turn])]
+        np.testing.assert_allclose(found, expected[turn], rtol=0, atol=1e-10)
     assert not experiment.blocks or max(begun) == len(experiment.blocks)
     with patch.object(layer_states, "BYTES", 1):  # no state stays
         alone = [*KernelExperiment(question).run(changes[:4], means)]

@@ -27,16 +27,25 @@ def heard(engine: Engine, kind: str, **question: Any) -> dict[str, Any]:
     return answer
 
 
+@pytest.fixture(scope="module")
+def banks() -> dict[Any, Any]:
+    """The head outputs in the sentences of reference, once they are known."""
+    return {}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("source", "place"), [("The red car is fast.", 3), ("Il a deux chats.", 2), ("I see a dog.", 4)]
-)
+@pytest.mark.parametrize(("source", "place"), [("I see a dog.", 4), ("Il a deux chats.", 2)])
 def test_what_decided_a_word_is_what_explain_says(
-    engine: Engine, pocket: Pocket, source: str, place: int, monkeypatch: pytest.MonkeyPatch
+    engine: Engine,
+    pocket: Pocket,
+    source: str,
+    place: int,
+    banks: dict[Any, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # With torch loaded, slopes would give the order of the search.
     monkeypatch.setattr(search, "estimate_costs", lambda _: None)
-    explainer = Explainer(pocket, AnswerRequest(str(place)), None)
+    explainer = Explainer(pocket, AnswerRequest(str(place)), None, banks)
     report, _ = explainer.explain_query(Query(source, None, "cross"))
     expected = [one.document() for one in sentences_of(report)]
     assert len(expected) > 1

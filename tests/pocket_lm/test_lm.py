@@ -202,6 +202,14 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(
         )
 
 
+def test_the_mask_of_a_worked_head_is_of_truth_values(model: CausalPocket) -> None:
+    """It is shown as what may be seen, and multiplied with nothing."""
+    parts = model.head_arithmetic(Query(TEXT), HeadPlace("causal", "1", "0")).parts
+    (mask,) = (part.value for part in parts if part.name == "mask")
+    assert mask.dtype == bool
+    np.testing.assert_array_equal(mask, np.tril(np.ones(mask.shape, dtype=bool)))
+
+
 def test_it_needs_no_torch() -> None:
     for command in (["heads", TEXT], ["self", TEXT, "--generate", "3"]):
         loaded, done = imported(*command, "--model", "pocket-lm", "-q")

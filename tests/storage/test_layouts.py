@@ -17,6 +17,8 @@ from tests.documents import closed, name_of, validator
 from tests.hugging_face.tiny_speech import whisper
 from tests.invoke import attnviz
 
+pytestmark = pytest.mark.usefixtures("few_references")
+
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 PAIR = ("The red car.", "La voiture rouge.")
 DOGS = ("Tom likes dogs. Tom likes", "--model", "pocket-lm")

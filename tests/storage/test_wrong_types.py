@@ -136,7 +136,12 @@ def answer(data: bytes) -> list[Attention] | InputError:
     "kind", ["json", *(pytest.param(kind, marks=pytest.mark.slow) for kind in FORMATS[1:])]
 )
 def test_any_field_of_any_wrong_type_is_an_input_error_or_read(kind):
-    cases = [saved(changed(at, value), kind) for at in PLACES for value in WRONG]
+    step = 1 if kind == "json" else 3  # other files hold the same document: a third by turns
+    cases = [
+        saved(changed(at, value), kind)
+        for turn, at in enumerate(PLACES)
+        for value in WRONG[turn % step :: step]
+    ]
     told = [answer(data) for data in cases if data is not None]
     refused = [item for item in told if isinstance(item, InputError)]
     assert not [error for error in refused if "\n" in str(error)]

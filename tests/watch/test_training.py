@@ -22,6 +22,7 @@ from attnviz.core.errors import HealthError, UsageError
 from attnviz.core.measures import HISTORY
 from attnviz.runs.changes import read_sample
 from tests.patience import HUNG
+from tests.watch.distributed import WAYS
 from tests.watch.health_runs import KINDS, is_right
 from tests.watch.health_runs import train as train_kind
 
@@ -386,13 +387,13 @@ def test_a_sample_holds_scores_which_history_reads_again(tmp_path):
 @pytest.mark.slow
 def test_processes_that_share_a_model_take_the_samples_of_one(tmp_path):
     script = Path(__file__).with_name("distributed.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--standalone", str(script), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=True)
+    assert done.stderr.count("sampling took") == len(WAYS)  # only the first process writes
     found = {}
-    for way in ("one", "ddp", "fsdp"):
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-        command += ["--standalone", str(script), way, str(tmp_path / way)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=True)
+    for way in WAYS:
         assert f"done {way} 0 3" in done.stdout
-        assert done.stderr.count("sampling took") == 1  # only the first process writes
         files = sample_files(tmp_path / way)
         assert [*files] == [0, 2, 3]
         found[way] = read_sample(files[3])
