@@ -65,11 +65,11 @@ export function fillHelp(dialog, live) {
   const rows = [...KEYS, ...(live ? LIVE_KEYS : [])].map(([key, words]) => make("tr", {}, [make("th", {}, [make("kbd", {}, [key])]), make("td", {}, [words])]));
   const box = make("input", { type: "checkbox", checked: letters, onchange: ({ target }) => switchLetters(target.checked) });
   dialog.replaceChildren(
-    make("h2", { tabindex: -1, autofocus: true }, ["Keys"]), // else a small screen begins at the end of the list
+    make("button", { type: "button", onclick: () => dialog.close() }, ["Close"]), // first: a small screen begins where the focus is
+    make("h2", {}, ["Keys"]),
     make("table", {}, [make("tbody", {}, rows)]),
     make("p", { class: "hint" }, ["Click a head to look at it; Shift or Ctrl + click adds it to the chosen ones: lines then show each in a colour, the other views their mean or maximum."]),
     make("p", {}, [make("label", {}, [box, "Letters, digits and signs are keys"])]),
-    make("button", { type: "button", onclick: () => dialog.close() }, ["Close"]),
   );
 }
 
