@@ -88,13 +88,16 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers are explained against two sentences, not sixteen, where their numbers do not count.
+    """Two sentences of reference, not sixteen, where numbers do not count.
 
-    Before a pair each is translated, which takes most of the time.
+    Before a pair is explained, and for the page that answers, each is translated, which takes most
+    of the time.
     """
-    from attnviz.runs.questions import explain
+    from attnviz.analyses import explain
+    from attnviz.runs.questions import explain as question
 
-    monkeypatch.setattr(explain, "REFERENCE", explain.REFERENCE[:2])
+    for module in (explain, question):
+        monkeypatch.setattr(module, "REFERENCE", explain.REFERENCE[:2])
 
 
 @pytest.fixture(scope="session")

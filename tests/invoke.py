@@ -22,9 +22,11 @@ from typing import Any
 from attnviz.__main__ import main
 from attnviz.cli import app
 from attnviz.cli.app import run
+from attnviz.models.pocket import packed
 from tests.patience import HUNG
 
 app.build_command = cache(app.build_command)  # which takes a third of a short run
+packed._unicode_facts = cache(packed._unicode_facts)  # of every code point: seconds a page
 
 OWN = ("--mechanism", "multi-head")
 """An origin that stays what it is whatever becomes the default."""

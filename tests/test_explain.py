@@ -321,6 +321,7 @@ def test_every_form_of_a_contrast_has_the_estimates(tmp_path):
     assert ["1", "4", "3"] in [row[1:4] for row in rows]
 
 
+@pytest.mark.usefixtures("few_references")
 def test_pairs_and_pictures_have_answers_too():
     pair = run("explain", "The red car.", "La voiture rouge.", "--target", "rouge[3]").text
     assert "red (source 1)" in pair

@@ -26,9 +26,9 @@ from attnviz.storage.texts import Text
 from tests.invoke import OWN, attnviz
 
 PAIRS = [
-    ("the red car is fast .", "la voiture rouge est rapide ."),
-    ("the black cat is sleeping .", "le chat noir dort ."),
-    ("he does not want to go home .", "il ne veut pas rentrer ."),
+    ("the red car .", "la voiture rouge ."),
+    ("the cat .", "le chat ."),
+    ("a dog .", "un chien ."),
 ]
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "effects_pocket.py"
 
@@ -181,7 +181,7 @@ def test_a_curve_goes_on_behind_a_text_that_no_effect_is_known_of() -> None:
     good = [Text(str(n), *pair) for n, pair in enumerate(PAIRS[:2])]
     found = chunk([good[0], Text("bad", PAIRS[2][0], ""), good[1]])
     assert [table.shape for table, _ in found] == [(1, 2)] * 2
-    assert [count for _, count in found] == [7, 6]
+    assert [count for _, count in found] == [5, 4]
     assert np.array_equal(found[1][0], chunk([good[1]])[0][0])
 
 

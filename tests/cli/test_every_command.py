@@ -80,6 +80,7 @@ WORK: dict[str, Work] = {
 }
 
 
+@pytest.mark.usefixtures("few_references")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_does_its_work(command, tmp_path):
     given, said = WORK[command]

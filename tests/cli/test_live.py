@@ -8,6 +8,8 @@ import pytest
 
 from tests.invoke import attnviz
 
+pytestmark = pytest.mark.usefixtures("few_references")
+
 
 def test_a_page_goes_to_its_file_and_says_so_only_when_asked(tmp_path):
     path = tmp_path / "live.html"

@@ -1,7 +1,7 @@
 """Some random command lines keep every invariant; `nox -s fuzz` runs a campaign of more."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from attnviz.cli.app import COMMANDS
 from attnviz.cli.options import OPTIONS
@@ -65,14 +65,19 @@ def test_every_command_and_enough_valid_ones_are_drawn():
     world.make()
     found: list[Case] = []
 
-    @settings(drawn, max_examples=800)
+    @settings(drawn, derandomize=False, max_examples=200)
     @given(cases())
     def draw(case: Case) -> None:
         found.append(case)
 
-    draw()
     # A server ends when it is told to; the guide has no options.
-    assert set(COMMANDS) - {"serve", "skill"} <= {case.argv[0] for case in found if case.argv}
+    wanted = set(COMMANDS) - {"serve", "skill"}
+    for number in range(20):  # one seed alone may keep off a command, the same one each time
+        seed(number)(draw)()
+        if number > 1 and wanted <= {case.argv[0] for case in found if case.argv}:
+            break
+    else:
+        pytest.fail(f"not drawn: {wanted - {case.argv[0] for case in found if case.argv}}")
     assert sum(case.valid for case in found) > VALID_SHARE * len(found)
 
 

@@ -1,7 +1,7 @@
 """Tiny models, each made once a run and loaded once."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,15 @@ def loaded(folder_of: Callable[[str], Path]) -> Callable[[str], HuggingFaceModel
         return made[kind]
 
     return find
+
+
+@pytest.fixture
+def silence() -> Iterator[None]:
+    """What transformers says of tiny models is not heard."""
+    from tests.hugging_face.families import silence
+
+    with silence():
+        yield
 
 
 @pytest.fixture

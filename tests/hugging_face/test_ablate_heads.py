@@ -1,6 +1,5 @@
 """Heads switched off in a model of one's own, against hooks before its output projections."""
 
-import warnings
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -11,9 +10,10 @@ import attnviz
 from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.experiment import KernelExperiment
-from attnviz.models.hugging_face.load.imports import quiet
 from tests.hugging_face.test_experiment_families import families, said
 from tests.hugging_face.tiny_heads import asked, make
+
+pytestmark = pytest.mark.usefixtures("silence")
 
 HEADS = 4
 IDS = torch.arange(5, 17).view(2, 6)
@@ -38,13 +38,6 @@ PROJECTIONS = {
 }
 """Where heads are joined, by stream; nothing of this comes from kernels."""
 CASES = [(name, stream) for name, own in PROJECTIONS.items() for stream in own]
-
-
-@pytest.fixture(autouse=True)
-def silence():
-    with quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @contextmanager

@@ -5,7 +5,6 @@ link is cut by −∞ in the softmax of transformers' own eager attention, and g
 autograd has with respect to the weights that this attention hands over.
 """
 
-import warnings
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
@@ -22,11 +21,12 @@ from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face import interventions, layer_states
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.experiment import EagerExperiment, KernelExperiment, experiment_of
-from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.lens import explained_by
 from tests.hugging_face.tiny_families import UNLIKE
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make
 from tests.precision import allowed, apart, exact, in_float64
+
+pytestmark = pytest.mark.usefixtures("silence")
 
 FAST = ("bert", "gpt_oss", "t5")
 """One with grouped heads, windows and sinks, one of two halves, and the plainest: the fast tier."""
@@ -43,13 +43,6 @@ def families(route):
         for name, family in UNLIKE.items()
         if family.route == route and head_of(name) and family.kind != "windows"
     ]
-
-
-@pytest.fixture(autouse=True)
-def silence():
-    with quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def said(question, model, outputs):

@@ -1,6 +1,5 @@
 """The contract over model families: transformers' own eager weights, or a refusal; nothing else."""
 
-import warnings
 from copy import deepcopy
 from itertools import groupby
 
@@ -13,7 +12,6 @@ from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.passes import read_calls
 from attnviz.models.hugging_face.load.family import BLOCK_SPARSE, NOT_WEIGHTS
-from attnviz.models.hugging_face.load.imports import quiet
 from tests.hugging_face import tiny_heads
 from tests.hugging_face.ask import every_weight
 from tests.hugging_face.families import PICTURE_COMMAND, TRIED, WRITE, documented, found_of, line_of
@@ -21,6 +19,8 @@ from tests.hugging_face.tiny_families import EVERY
 from tests.hugging_face.tiny_pictures import PICTURE_FAMILIES
 from tests.hugging_face.tiny_speech import SPEECH_BUILDERS
 from tests.precision import check_as_near, exact, in_float64
+
+pytestmark = pytest.mark.usefixtures("silence")
 
 ROUTES = {"probe": "probed", "eager": "output_attentions"}
 
@@ -75,13 +75,6 @@ def handed_over(own, inputs, kind):
     if own.config.model_type == "minimax":  # gives out what its other layers are made of, too
         layers = layers[::2]
     return {"self" if kind in {"text", "joint"} else "vision": layers}
-
-
-@pytest.fixture(autouse=True)
-def silence():
-    with quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from tests.hugging_face.tiny_families import EVERY, FAMILIES, GROUPED
 from tests.hugging_face.tiny_models import byte_pieces
 from tests.invoke import attnviz
 
+pytestmark = pytest.mark.usefixtures("silence")
+
 LENGTH = 21
 LAYERS = {
     "bailing_hybrid": "01",
@@ -69,12 +71,6 @@ def read(model, length=LENGTH, **asked):
 
 def implied_of(found):
     return [item for item in found if item.stream == "implied"]
-
-
-@pytest.fixture(autouse=True)
-def silence():
-    with quiet():
-        yield
 
 
 # Slow loops, from what the function that a layer calls was given. Each is a recurrence, run once

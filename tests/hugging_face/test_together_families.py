@@ -1,6 +1,5 @@
 """The contract over model families: beside other texts each has the numbers that it has alone."""
 
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,11 +9,12 @@ from attnviz.analyses.masks import without_implied
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.models.hugging_face.batching import BatchRunner, read_one
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from tests.hugging_face.test_families import make
 from tests.hugging_face.tiny_families import FAMILIES, UNLIKE
 from tests.precision import check_as_near, exact_model, in_float64, weights_of
+
+pytestmark = pytest.mark.usefixtures("silence")
 
 LENGTHS = [(9, 5), (4, 6), (13, 3), (9, 8), (6, 7), (9, 5)]
 """Tokens of each text, and of its target."""
@@ -37,13 +37,6 @@ READ = [
     for name, item in UNLIKE.items()
     if item.route != "refused" and item.kind in AXES
 ]
-
-
-@pytest.fixture(autouse=True)
-def silence():
-    with quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def texts_of(model, kind):
