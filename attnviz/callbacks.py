@@ -127,10 +127,7 @@ class Recorder:
         return None if number % self.every else self._take(number)
 
     def finish(self) -> Path | None:
-        """Take a sample of the last step if it has none, and return its file.
-
-        It says on stderr what sampling has cost, and waits for the last picture.
-        """
+        """Sample the last step if it has no sample, say what sampling cost, and return the file."""
         if self.last is None or self.begun is None:
             return None
         made = self._take(self.last)

@@ -59,7 +59,7 @@ def make(shape: Shape, device: torch.device) -> Any:
         return AutoModel.from_config(config, dtype=torch.bfloat16).eval()
 
 
-def measured(work: Callable[[], object], device: torch.device) -> tuple[float, float]:
+def measure(work: Callable[[], object], device: torch.device) -> tuple[float, float]:
     """The seconds that work takes, and its peak GiB above what was there; 0 GiB off a GPU."""
     on_gpu = device.type == "cuda"
     if on_gpu:
@@ -85,10 +85,10 @@ def compare(model: Any, shape: Shape, tokens: int, device: torch.device) -> None
         with torch.no_grad():
             return model(**inputs, use_cache=False)
 
-    def pooled() -> object:
+    def pool_heads() -> object:
         return capture(model, inputs, {"causal": (tokens, tokens)}, region=region)
 
-    rounds = [(measured(plain, device), measured(pooled, device)) for _ in range(1 + ROUNDS)][1:]
+    rounds = [(measure(plain, device), measure(pool_heads, device)) for _ in range(1 + ROUNDS)][1:]
     forward = median(plain_run[0] for plain_run, _ in rounds)
     taken = median(pooled_run[0] for _, pooled_run in rounds)
     peaks = [max(row[place][1] for row in rounds) for place in (0, 1)]

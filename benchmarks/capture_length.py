@@ -55,7 +55,7 @@ def resident() -> float:
     return pages * 4096 / 2**20
 
 
-def measured(work: Callable[[], object]) -> tuple[float, float, float]:
+def measure(work: Callable[[], object]) -> tuple[float, float, float]:
     """Seconds that work takes, those of all processors, and the most MiB above what was there."""
     before, peak, running = resident(), [0.0], True
 
@@ -99,14 +99,14 @@ def compare(name: str, model: Any, tokens: int, rounds: int, left_out: IgnoredPo
         with torch.no_grad():
             return model(**inputs, use_cache=False)
 
-    def pooled(size: int, links: int = 0) -> Callable[[], object]:
+    def pool_heads(size: int, links: int = 0) -> Callable[[], object]:
         region = Region(max_size=size, links=links)
         return lambda: capture(model, inputs, sides, region=region, ignored=ignored)
 
-    runs = {"plain": plain, **{f"{size} × {size}": pooled(size) for size in SIZES}}
-    runs |= {f"{size} × {size} and links": pooled(size, links=20) for size in SIZES}
+    runs = {"plain": plain, **{f"{size} × {size}": pool_heads(size) for size in SIZES}}
+    runs |= {f"{size} × {size} and links": pool_heads(size, links=20) for size in SIZES}
     plain()
-    found = [{name: measured(work) for name, work in runs.items()} for _ in range(rounds)]
+    found = [{name: measure(work) for name, work in runs.items()} for _ in range(rounds)]
     for run in runs:
         took = median(row[run][0] for row in found)
         ratio = median(row[run][0] / row["plain"][0] for row in found)

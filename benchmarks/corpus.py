@@ -33,7 +33,7 @@ WORDS = (
 LAYERS, HEADS, TEXTS = 6, 12, 300
 
 
-def drawn(start: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
+def draw_maps(start: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
     """The figures of records with these numbers, the same whoever draws them."""
     for block in range(start // SHARD, -(-end // SHARD)):
         generator = np.random.default_rng([0, block])
@@ -45,10 +45,10 @@ def drawn(start: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
                 yield number, figures[place]
 
 
-def summed(start: int, end: int) -> StreamSums:
+def sum_shard(start: int, end: int) -> StreamSums:
     """The sums of some records."""
     sums = StreamSums(SHAPE)
-    for _, figures in drawn(start, end):
+    for _, figures in draw_maps(start, end):
         sums.add(figures)
     sums.settle()
     return sums
@@ -59,7 +59,7 @@ def chunks() -> None:
     started = perf_counter()
     whole = StreamSums(SHAPE)
     for start in range(0, RECORDS, SHARD):
-        whole.merge(summed(start, start + SHARD).sums)
+        whole.merge(sum_shard(start, start + SHARD).sums)
     took = perf_counter() - started
     print(f"{RECORDS:,} records in chunks of {SHARD:,}, added up and merged in {took:.0f} s "
           f"({took / RECORDS * 1e6:.0f} µs a record)")  # fmt: skip

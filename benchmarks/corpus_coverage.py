@@ -45,7 +45,7 @@ def students(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(axis=1) - half, values.mean(axis=1) + half
 
 
-def bootstrapped(method: str) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+def bootstrap_ends(method: str) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
     def ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         few = values[:RESAMPLED]
         found = stats.bootstrap((few,), np.mean, axis=1, n_resamples=999, method=method, batch=50)
@@ -54,7 +54,7 @@ def bootstrapped(method: str) -> Callable[[np.ndarray], tuple[np.ndarray, np.nda
     return ends
 
 
-def measured() -> dict[str, np.ndarray]:
+def measured_values() -> dict[str, np.ndarray]:
     """What heads measure on random sentences: a population of values for each measure and head."""
     generator, model = random.Random(0), load_pocket()
     found: dict[str, list[np.ndarray]] = {}
@@ -70,7 +70,7 @@ def line(name: str, size: int, values: np.ndarray, mean: float, *, compared: boo
     """Print one line; answers the coverage."""
     ways = {"this": ends_of, "t": students}
     if compared:
-        ways |= {"percentile": bootstrapped("percentile"), "BCa": bootstrapped("BCa")}
+        ways |= {"percentile": bootstrap_ends("percentile"), "BCa": bootstrap_ends("BCa")}
     covered = {}
     for way, ends in ways.items():
         low, high = ends(values)
@@ -87,7 +87,7 @@ def main() -> None:
         for name, (mean, values_of) in DRAWN.items():
             values = values_of(draw, (TRIALS, size))
             found.append(line(name, size, values, mean, compared=True))
-        for name, population in measured().items():
+        for name, population in measured_values().items():
             heads = population.shape[1]
             chosen = draw.integers(0, SENTENCES, (TRIALS // heads, size))
             values = np.moveaxis(population[chosen], 2, 0) - population.mean(axis=0)[:, None, None]

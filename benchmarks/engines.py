@@ -37,7 +37,7 @@ ENGINES = {
 }
 
 
-def drawn() -> list[list[Text]]:
+def draw_texts() -> list[list[Text]]:
     """Chunks of sentences of 4 to 40 words, the same in every run."""
     random = Random(0)
     texts = [
@@ -53,7 +53,7 @@ def run(kind: str, workers: int, model: str | None) -> tuple[float, float]:
     work = AttendChunk(Origin(model=model), Choice(), "self")
     opened = {"here": InProcess, "processes": lambda: Processes(workers)}
     with opened.get(kind, lambda: open_engine("ray", workers, None))() as engine:
-        outcomes = engine.map(work, drawn())
+        outcomes = engine.map(work, draw_texts())
         texts = sum(len(list(outcome)) for outcome in islice(outcomes, 2))
         warm = perf_counter()
         texts += sum(len(list(outcome)) for outcome in outcomes)
@@ -62,7 +62,7 @@ def run(kind: str, workers: int, model: str | None) -> tuple[float, float]:
     return ended - started, ended - warm
 
 
-def measured(name: str, model: str | None) -> tuple[float, float]:
+def measure(name: str, model: str | None) -> tuple[float, float]:
     """The same in a process of its own, with the threads that the engine is to have."""
     kind, workers, threads = ENGINES[name]
     limits = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
@@ -82,7 +82,7 @@ def main(model: str | None, rounds: int) -> None:
     found = {name: [(0.0, 0.0)] * 0 for name in ENGINES}
     for _ in range(rounds):
         for name, seconds in found.items():
-            seconds.append(measured(name, model))
+            seconds.append(measure(name, model))
     print(f"{TEXTS} texts, {model or 'pocket'}, {cores()} cores, median of {rounds} rounds")
     base = [median(column) for column in zip(*found["here, 1 thread"], strict=True)]
     for name, seconds in found.items():

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from capture_length import measured
+from capture_length import measure
 from transformers import AutoModel, LlamaConfig
 
 from attnviz.analyses.heads import measure_heads
@@ -85,7 +85,7 @@ def main(most: int = 64, rounds: int = 3) -> None:
         for work in runs.values() if length < LONG else ():
             work()  # not counted
         turns = range(rounds if length < LONG else 1)
-        found = [{name: measured(work) for name, work in runs.items()} for _ in turns]
+        found = [{name: measure(work) for name, work in runs.items()} for _ in turns]
         ratios = (
             f"{name} {median(row[name][1] / row['plain'][1] for row in found):.2f} × "
             f"{max(row[name][2] for row in found):.0f} MiB"

@@ -22,7 +22,7 @@ LAYERS, HEADS, LENGTH, ROUNDS = 12, 12, 512, 9
 FLOW_LENGTH = 12
 
 
-def drawn(length: int, causal: bool) -> AttentionMap:
+def draw_map(length: int, causal: bool) -> AttentionMap:
     """Softmax over random scores; words repeat as in a text, with marks and special tokens."""
     generator = np.random.default_rng(0)
     scores = generator.normal(scale=2, size=(LAYERS, HEADS, length, length)).astype(np.float32)
@@ -61,7 +61,7 @@ def peak_of(work: Callable[[], object]) -> int:
 def main() -> None:
     """Measure encoders and decoders in turns, then memory, then the lenses."""
     for causal in (False, True):
-        item = drawn(LENGTH, causal)
+        item = draw_map(LENGTH, causal)
         weights = item.weights
         works = (partial(measure_heads, item), partial(entropy_pass, weights))
         print(f"{item.stream}: {LAYERS * HEADS} heads × {LENGTH} tokens, "
@@ -75,7 +75,7 @@ def main() -> None:
         print(f"  memory beside  {memory:.2f} × the map  (target: at most 4 with the map)")
     print(f"lenses over the same {LAYERS} layers × {HEADS} heads")
     for name, lens, length in (("rollout", rollout, LENGTH), ("flow", flow, FLOW_LENGTH)):
-        text = Attention((drawn(length, True),), Provenance("file", "random"))
+        text = Attention((draw_map(length, True),), Provenance("file", "random"))
         print(f"  {name}, {length} tokens".ljust(24), f"{seconds(partial(lens, text)):.3f} s")
 
 

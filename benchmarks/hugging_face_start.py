@@ -113,7 +113,7 @@ def cases(place: Path, dinov2: Path | None) -> Iterator[tuple[str, Path, str, st
     yield "DINOv2 small, 257 tokens, json", dinov2, SEEN, OF_PICTURES
 
 
-def measured(code: str, *words: str) -> tuple[float, float, float]:
+def measure(code: str, *words: str) -> tuple[float, float, float]:
     """Seconds of a process, of the processor for it, and the MiB that it held at most."""
     start = perf_counter()
     void = os.open(os.devnull, os.O_WRONLY)
@@ -136,7 +136,7 @@ def main(turns: int, dinov2: Path | None) -> None:
         for name, folder, *programs in cases(Path(place), dinov2):
             given = str(PICTURE) if programs[0] == SEEN else TEXT
             words = str(folder), given, f"{place}/picture.png"
-            rounds = [[measured(code, *words) for code in programs] for _ in range(turns + 1)]
+            rounds = [[measure(code, *words) for code in programs] for _ in range(turns + 1)]
             hand, ours = np.median(rounds[1:], axis=0)
             file = (folder / "model.safetensors").stat().st_size / 2**20
             print(

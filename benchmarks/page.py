@@ -53,7 +53,7 @@ def main(sizes: list[int]) -> None:
         written = time.perf_counter() - started
         print(f"{size} tokens: {len(html) / 1e6:.2f} MB, written in {written:.2f} s", end="")
         print(_bertviz(attention, written) if size <= 128 else "")
-        _opened(html)
+        _open_page(html)
 
 
 def _bertviz(attention: Attention, written: float) -> str:
@@ -71,7 +71,7 @@ def _bertviz(attention: Attention, written: float) -> str:
     )
 
 
-def _opened(html: str) -> None:
+def _open_page(html: str) -> None:
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium")

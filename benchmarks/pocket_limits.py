@@ -83,7 +83,7 @@ def pieces_of(pocket: Pocket, record: dict[str, Any]) -> int:
     return max(len(pocket.encode_text(" ".join(record[side])).ids) for side in ("en", "fr"))
 
 
-def replaced(record: dict[str, Any], words: Sequence[str], share: float) -> dict[str, Any]:
+def replace_words(record: dict[str, Any], words: Sequence[str], share: float) -> dict[str, Any]:
     """The pair with a share of its English words replaced."""
     random = Random(" ".join(record["en"]))
     english = [
@@ -134,7 +134,7 @@ def main() -> None:
         ],
         "replaced by": first,
         "replaced": [
-            [share, error_of(aligner, [replaced(one, words, share) for one in short])]
+            [share, error_of(aligner, [replace_words(one, words, share) for one in short])]
             for share in SHARES
         ],
         "languages": {name: foreign(pocket, texts) for name, texts in languages.items()},

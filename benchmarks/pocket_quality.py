@@ -53,7 +53,7 @@ RELATIONS = 200
 """Cases below which a relation is too rare to speak of."""
 
 
-def unseen(folder: Path, pairs: Path, sentences: Path) -> dict[str, Any]:
+def rate_unseen(folder: Path, pairs: Path, sentences: Path) -> dict[str, Any]:
     """Nats a token and chrF on pairs kept out of training."""
     from safetensors.torch import load_file
 
@@ -215,7 +215,7 @@ def main() -> None:
     asked = parser.parse_args()
     figures: dict[str, Any] = {}
     if asked.pairs and asked.unseen:
-        figures["unseen"] = unseen(asked.folder, asked.pairs, asked.unseen)
+        figures["unseen"] = rate_unseen(asked.folder, asked.pairs, asked.unseen)
     if asked.alignments:
         figures["alignment"] = alignments(asked.folder, asked.alignments)
     if asked.treebank:

@@ -33,7 +33,7 @@ def library() -> None:
     result.page()
 
 
-def timed(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
     """Milliseconds."""
     begun = perf_counter()
     work()
@@ -47,7 +47,7 @@ def main() -> None:
     with serving() as server:
         connection = server.connect()
 
-        def asked() -> None:
+        def ask() -> None:
             connection.request("POST", "/attend", body, server.own)
             found = connection.getresponse()
             assert found.status == 200
@@ -55,8 +55,8 @@ def main() -> None:
 
         for _ in range(5):
             library()
-            asked()
-        times = [(timed(library), timed(asked)) for _ in range(turns)]
+            ask()
+        times = [(seconds_of(library), seconds_of(ask)) for _ in range(turns)]
         connection.close()
     own, served = (statistics.median(column) for column in zip(*times, strict=True))
     more = statistics.median(later - first for first, later in times)

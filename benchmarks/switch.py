@@ -26,7 +26,7 @@ CASES = [(1, 1), (1, 38), (30, 1), (100, 1), (300, 1), (1000, 1)]
 TURNS = 3
 
 
-def measured(*words: str) -> tuple[float, float, str]:
+def measure(*words: str) -> tuple[float, float, str]:
     """Seconds of a run of attnviz, of the processor for it, and what it says on stderr."""
     start, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([*ATTNVIZ, *words], capture_output=True, text=True, check=True)
@@ -44,10 +44,10 @@ def main(folders: list[str]) -> None:
                 given = ["self", "--input", str(file), "-m", folder, "-f", "none"]
                 given += ["-o", f"{place}/out.npz"]
                 rounds = [
-                    [measured(*given, "--arithmetic", name)[:2] for name in ("light", "torch")]
+                    [measure(*given, "--arithmetic", name)[:2] for name in ("light", "torch")]
                     for _ in range(TURNS)
                 ]
-                chosen = "torch" if "torch calculates" in measured(*given, "-v")[2] else "numpy"
+                chosen = "torch" if "torch calculates" in measure(*given, "-v")[2] else "numpy"
                 (light, own), (torch, other) = np.median(rounds, axis=0)
                 print(
                     f"{Path(folder).name:12} {texts:5,} × {9 * sentences:3} words  numpy "

@@ -43,7 +43,7 @@ def main() -> None:
     model = Decoder().to(device)
     optimizer = torch.optim.AdamW(model.parameters())
     probe = torch.randint(TOKENS, (1, LENGTH))
-    writer = SimpleNamespace(add_scalar=lambda *_: None, add_figure=drawn)
+    writer = SimpleNamespace(add_scalar=lambda *_: None, add_figure=draw_figure)
     loggers = writer if "--logged" in sys.argv else []
 
     def steps(recorder: Any, first: int) -> float:
@@ -79,7 +79,7 @@ def main() -> None:
         print(f"median ratio {median(ratios):.4f} on {device}")
 
 
-def drawn(_: str, figure: Any, __: int) -> None:
+def draw_figure(_: str, figure: Any, __: int) -> None:
     figure.canvas.draw()
 
 

@@ -28,7 +28,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 
 from fuzz import world
-from fuzz.invariants import broken
+from fuzz.invariants import broken_invariants
 from fuzz.run import Case, Ran, run, tidy
 from fuzz.strategies import cases
 from tests.patience import HUNG
@@ -57,7 +57,7 @@ def class_of(ran: Ran, name: str, wrong: str) -> str:
 def failures(case: Case) -> tuple[Ran, dict[str, str]]:
     """A run, and the classes of what it breaks with what is wrong."""
     ran = run(case)
-    return ran, {class_of(ran, name, wrong): wrong for name, wrong in broken(ran)}
+    return ran, {class_of(ran, name, wrong): wrong for name, wrong in broken_invariants(ran)}
 
 
 def smaller(case: Case, kind: str) -> Case:
@@ -112,7 +112,7 @@ class Tally:
                 folders = (log.parent / f"{number:03}-{log.stem}" for number in count(1))
                 keep(least, next(one for one in folders if not one.exists()), kind)
 
-    def told(self) -> dict[str, object]:
+    def counts(self) -> dict[str, object]:
         """The counts as JSON."""
         return {
             name: dict(value) if isinstance(value, Counter) else value
@@ -160,7 +160,7 @@ def work(runs: int, first: int, log: Path) -> None:
             number += 1
             tidy()
             tally.seconds = time.process_time() - began
-            file.write(json.dumps(tally.told()) + "\n")
+            file.write(json.dumps(tally.counts()) + "\n")
             file.flush()
 
 
@@ -200,7 +200,7 @@ def watch(logs: list[Path], runs: int, first: int) -> list[str]:
             if process.poll() is None and not silent:
                 continue
             del running[log]
-            left = runs - sum(item["runs"] for item in ended(log))
+            left = runs - sum(item["runs"] for item in end_counts(log))
             if process.wait() == 0 and left > 0:
                 running[log] = again(log, left, starts)
             elif process.returncode != 0:
@@ -239,7 +239,7 @@ def start(log: Path, runs: int, first: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, stdin=subprocess.DEVNULL)
 
 
-def ended(log: Path) -> list[dict[str, object]]:
+def end_counts(log: Path) -> list[dict[str, object]]:
     """The last counts of each process that wrote a log; an empty line parts them."""
     if not log.exists():
         return []
@@ -251,7 +251,7 @@ def total(logs: Iterable[Path], name: str) -> Counter[str]:
     """The sum of a count over all processes."""
     found: Counter[str] = Counter()
     for log in logs:
-        for counts in ended(log):
+        for counts in end_counts(log):
             value = counts[name]
             found.update(value if isinstance(value, dict) else {"": value})
     return found
@@ -272,7 +272,7 @@ def report(logs: list[Path], lost: list[str], seconds: float) -> int:
     """Print the failures and return the exit status."""
     found: dict[str, dict[str, str]] = {}
     for log in logs:
-        for counts in ended(log):
+        for counts in end_counts(log):
             found |= counts["found"]  # type: ignore[operator]
     for kind, times in total(logs, "classes").most_common():
         print(f"\n{times} × {kind}\n  {found[kind]['wrong'][:300]}\n  {found[kind]['line'][:600]}")

@@ -44,7 +44,7 @@ def hostile(draw: st.DrawFn, kind: str, *, template: bool = False) -> dict[str, 
     elif draw(st.integers(0, 14)) == 0:
         del files[name]
     else:
-        files[name] = damage.damaged(draw, name, files[name])
+        files[name] = damage.damage_file(draw, name, files[name])
     if draw(st.integers(0, 29)) == 0:
         index = {"weight_map": {"x": draw(st.sampled_from(("../../t.txt", "/etc/hostname", "", "model.safetensors")))}}  # fmt: skip  # noqa: E501
         files["model.safetensors.index.json"] = json.dumps(index).encode()

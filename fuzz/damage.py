@@ -20,7 +20,7 @@ NASTY: tuple[Any, ...] = (
 """Values that a field may be given; the last is nested too deep for most."""
 
 
-def nested(depth: int) -> Any:
+def nest(depth: int) -> Any:
     """Lists in lists."""
     found: Any = []
     for _ in range(depth):
@@ -42,14 +42,14 @@ def fields_of(document: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-def changed(draw: st.DrawFn, document: Any) -> Any:
+def change_field(draw: st.DrawFn, document: Any) -> Any:
     """A document in which one field is replaced, removed, repeated or wrapped."""
     document = json.loads(json.dumps(document))
     for _ in range(draw(st.integers(1, 2))):
         ways = fields_of(document)
         way = ways[draw(st.integers(0, len(ways) - 1))]
         # A copy: later changes to it must not reach the object that Hypothesis draws from.
-        value = deepcopy(draw(st.sampled_from(NASTY))) if draw(st.integers(0, 19)) else nested(300)
+        value = deepcopy(draw(st.sampled_from(NASTY))) if draw(st.integers(0, 19)) else nest(300)
         if not way:
             if draw(st.integers(0, 4)):
                 continue
@@ -69,12 +69,12 @@ def changed(draw: st.DrawFn, document: Any) -> Any:
     return document
 
 
-def spelled(document: Any) -> bytes:
+def spell(document: Any) -> bytes:
     """JSON, with whatever Python can spell."""
     return json.dumps(document).encode()
 
 
-def damaged(draw: st.DrawFn, name: str, data: bytes) -> bytes:
+def damage_file(draw: st.DrawFn, name: str, data: bytes) -> bytes:
     """A file's bytes with a few of them, or of its fields, changed."""
     if draw(st.integers(0, 3)) == 0:
         return bytes_changed(draw, data)
@@ -122,13 +122,13 @@ PIECES = (
 
 
 def _json(draw: st.DrawFn, data: bytes) -> bytes:
-    return spelled(changed(draw, json.loads(data)))
+    return spell(change_field(draw, json.loads(data)))
 
 
 def _json_lines(draw: st.DrawFn, data: bytes) -> bytes:
     lines = data.splitlines()
     place = draw(st.integers(0, len(lines) - 1))
-    lines[place] = spelled(changed(draw, json.loads(lines[place])))
+    lines[place] = spell(change_field(draw, json.loads(lines[place])))
     return b"\n".join(lines) + b"\n"
 
 
@@ -157,7 +157,7 @@ def _archive(draw: st.DrawFn, data: bytes) -> bytes:
     name = draw(st.sampled_from(sorted(arrays)))
     index = arrays.get("attnviz")
     if index is not None and draw(st.integers(0, 2)):
-        arrays["attnviz"] = np.array(spelled(changed(draw, json.loads(str(index)))).decode())
+        arrays["attnviz"] = np.array(spell(change_field(draw, json.loads(str(index)))).decode())
     elif draw(st.integers(0, 5)) == 0:
         arrays[draw(st.sampled_from(("x", "a/b", "\x1b[31m", "é", "1")))] = arrays.pop(name)
     else:
@@ -169,7 +169,7 @@ def _archive(draw: st.DrawFn, data: bytes) -> bytes:
 
 def _tensors(draw: st.DrawFn, data: bytes) -> bytes:
     length = int.from_bytes(data[:8], "little")
-    header = spelled(changed(draw, json.loads(data[8 : 8 + length])))
+    header = spell(change_field(draw, json.loads(data[8 : 8 + length])))
     size = len(header) if draw(st.integers(0, 4)) else draw(st.sampled_from((0, 2**63, 2**64 - 1)))
     return size.to_bytes(8, "little") + header + data[8 + length :]
 

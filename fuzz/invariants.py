@@ -43,7 +43,7 @@ def invariant(check: Callable[[Ran], str | None]) -> Callable[[Ran], str | None]
     return check
 
 
-def broken(ran: Ran) -> list[tuple[str, str]]:
+def broken_invariants(ran: Ran) -> list[tuple[str, str]]:
     """The invariants that a run breaks, each with what is wrong."""
     return [
         (name, wrong) for name, check in INVARIANTS.items() if (wrong := check(ran)) is not None
@@ -75,7 +75,7 @@ def succeeds_where_it_must(ran: Ran) -> str | None:
     """A valid command line ends with status 0."""
     if not ran.case.valid or ran.error or ran.status == 0:
         return None
-    return f"status {ran.status}: {_told(ran)}"
+    return f"status {ran.status}: {_last_words(ran)}"
 
 
 @invariant
@@ -140,7 +140,7 @@ def writes_its_format(ran: Ran) -> str | None:
             if (
                 path.startswith(WORK)
                 and path[len(WORK) :] not in ran.case.files
-                and not _hidden(path)
+                and not _is_hidden(path)
             ):
                 FILES.get(suffix, bytes)(data)
     except Exception as error:
@@ -167,7 +167,7 @@ def writes_nowhere_else(ran: Ran) -> str | None:
     names = {(place.stem, place.suffix) for place in asked} | {(place.name, "") for place in asked}
     for path in ran.after:
         inside = path.removeprefix(WORK)
-        if inside in ran.case.files or _hidden(path) or path.startswith("tmp/"):
+        if inside in ran.case.files or _is_hidden(path) or path.startswith("tmp/"):
             continue
         new = PurePosixPath(path)
         whole = {new.stem, re.sub(r"-\d+$", "", new.stem)}
@@ -209,7 +209,7 @@ def leaves_nothing_behind(ran: Ran) -> str | None:
     left = [
         path
         for path in ran.after
-        if _hidden(path)
+        if _is_hidden(path)
         and path.removeprefix(WORK) not in ran.case.files
         and not (ran.status == 1 and path.endswith(".journal"))
     ]
@@ -248,11 +248,11 @@ TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers", "watch", "l
 pickles."""
 
 
-def _told(ran: Ran) -> str:
+def _last_words(ran: Ran) -> str:
     return ran.err.decode("utf-8", "replace").strip().split("\n")[-1][:200]
 
 
-def _hidden(path: str) -> bool:
+def _is_hidden(path: str) -> bool:
     # What is hidden because it was asked for is a result.
     return PurePosixPath(path).name.startswith(".") and PurePosixPath(path).name not in (".json",)
 

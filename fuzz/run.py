@@ -70,11 +70,11 @@ class Case:
     @property
     def line(self) -> str:
         """The command line for a shell."""
-        typed = " ".join(["attnviz", *map(quoted, self.argv)])
+        typed = " ".join(["attnviz", *map(quote, self.argv)])
         return f"printf %s {quoted_bytes(self.stdin[:200])} | {typed}" if self.stdin else typed
 
 
-def quoted(word: str) -> str:
+def quote(word: str) -> str:
     """A word as bash reads it."""
     return shlex.quote(word) if word.isprintable() else quoted_bytes(os.fsencode(word))
 
@@ -125,14 +125,18 @@ def run_in(top: Path, case: Case) -> Ran:
     argv = [*case.argv]
     if any(word in OPENING for word in argv):
         close_sources()  # of which a process keeps the last two
-    return observed(top, case, lambda: app.run(argv))
+    return observe(top, case, lambda: app.run(argv))
 
 
-def observed(top: Path, case: Case, work: Callable[[], int]) -> Ran:
+def observe(top: Path, case: Case, work: Callable[[], int]) -> Ran:
     """Run a case in its folder and record everything that happens."""
     error: BaseException | None = None
     frame, status = "", -1
-    with _streams(case.stdin) as (out, err), _surroundings(top, case.columns), _heard(top) as acts:
+    with (
+        _streams(case.stdin) as (out, err),
+        _surroundings(top, case.columns),
+        _record_acts(top) as acts,
+    ):
         filled = _peak_reset()
         began = time.process_time()
         try:
@@ -316,7 +320,7 @@ HEARD = {
 
 
 @contextmanager
-def _heard(top: Path) -> Iterator[list[str]]:
+def _record_acts(top: Path) -> Iterator[list[str]]:
     _listen()
     acts: list[str] = []
     _listening[:] = [(str(top), acts)]

@@ -124,7 +124,7 @@ class Draws:
         name = self.pick(sorted(world.files(kind)))
         data = world.files(kind)[name]
         if self.often(broken):
-            data = damage.damaged(self.draw, name, data)
+            data = damage.damage_file(self.draw, name, data)
         if self.often(0.03) and broken:
             name, data = f"{name}.gz", gzip.compress(data, mtime=0)
         if name in self.files and self.files[name] != data:
@@ -321,7 +321,7 @@ def argument(made: Draws, command: str, parameter: Any) -> list[str]:
         return [stdin(made, ("texts", "pairs"))]
     if command == "models":
         if made.models:
-            cached(made)
+            cache_model(made)
         return [made.pick(("pocket", "pocket-lm", "x", *HOSTILE[:3]))] if made.often(0.4) else []
     count = made.draw(st.integers(1, 2)) if parameter.nargs == -1 else 1
     return [made.draw(texts) for _ in range(count)]
@@ -336,7 +336,7 @@ for _ in range(3):
 """What is watched."""
 
 
-def cached(made: Draws) -> None:
+def cache_model(made: Draws) -> None:
     """Fill the cache of models, with a folder of any name."""
     name = made.draw(words)[:60].strip(".\n") or "x"
     files = dict(world.model_files("bert"))
@@ -345,7 +345,7 @@ def cached(made: Draws) -> None:
     for file in ("config.json", "model.safetensors"):
         data = files[file]
         if file == "config.json" and made.often(0.5):
-            data = damage.damaged(made.draw, file, data)
+            data = damage.damage_file(made.draw, file, data)
         made.files[f"{place}/snapshots/abc/{file}"] = data
 
 
@@ -397,7 +397,7 @@ ALREADY: Mapping[str, bytes | str | None] = {
 def safe(groups: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     """Make each word one that a shell can pass and that leads to no place outside the folder."""
 
-    def mended(word: str) -> str:
+    def mend(word: str) -> str:
         word = word.replace("\0", "0").encode("utf-8", "replace" if word.isprintable() else "surrogateescape").decode("utf-8", "surrogateescape")  # noqa: E501  # fmt: skip
         known = word.startswith(("/dev/", str(world.home())))
         return word if known or not word.startswith("/") else f".{word}"
@@ -405,7 +405,7 @@ def safe(groups: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     (command, *given), *options = groups or [("",)]
     if command == "watch" and given:  # what stands behind a program is the program's
         groups = [(command,), *options, ("--", *given)]
-    return tuple(tuple(map(mended, group)) for group in groups)
+    return tuple(tuple(map(mend, group)) for group in groups)
 
 
 def option_words(made: Draws, option: Any) -> list[tuple[str, ...]]:
@@ -619,7 +619,7 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
 
 
 @st.composite
-def bent(draw: st.DrawFn, models: bool = True) -> Case:
+def bend(draw: st.DrawFn, models: bool = True) -> Case:
     """A command line with one fault: in a file, an option, a text or a model."""
     made = Draws(draw, models)
     command = made.pick((*made.commands, "render", "render", "render", "compare", "self", "heads"))
@@ -669,7 +669,7 @@ def bent_file(made: Draws, command: str, given: list[str]) -> list[str]:
         name = made.file(("saved", "matrices"), broken=1)
         return [command, "--weights", name]
     for name in names[:1] if made.often(0.5) else names[-1:]:
-        made.files[name] = damage.damaged(made.draw, name, made.files[name] or b"")
+        made.files[name] = damage.damage_file(made.draw, name, made.files[name] or b"")
     if not names:
         return [*given, "-"] if command == "align" else given
     if len(names) == 1 and made.often(0.1) and command in ("render", "align", "corpus"):
@@ -683,6 +683,6 @@ def cases(*, models: bool = True) -> st.SearchStrategy[Case]:
 
     Without models none loads torch.
     """
-    kinds = [*[valid] * 3, *[bent] * 4, *[wild] * 3]
+    kinds = [*[valid] * 3, *[bend] * 4, *[wild] * 3]
     drawn = [kind(models) for kind in kinds]
     return st.integers(0, len(drawn) - 1).flatmap(drawn.__getitem__)

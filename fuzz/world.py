@@ -84,21 +84,21 @@ def pairs() -> dict[str, bytes]:
     }
 
 
-def _written(*arguments: object, stdin: bytes = b"") -> bytes:
+def _output_of(*arguments: object, stdin: bytes = b"") -> bytes:
     done = attnviz(*arguments, "-q", stdin=stdin)
     assert done.status == 0, done.err
     return done.out
 
 
 @cache
-def saved() -> dict[str, bytes]:
+def saved_maps() -> dict[str, bytes]:
     """Saved maps: of one text, of several, of a pair, in every format that can be read again."""
     few = ("--mechanism", "multi-head:heads=2,size=8")
     one = ("self", "the cat sat", *few)
-    found = {f"m.{name}": _written(*one, "-f", name) for name in ("json", "npz", "parquet")}
+    found = {f"m.{name}": _output_of(*one, "-f", name) for name in ("json", "npz", "parquet")}
     for name in ("jsonl", "npz", "parquet"):
-        found[f"many.{name}"] = _written("self", "-", *few, "-f", name, stdin=TEXTS.encode())
-    found["pair.json"] = _written("co", "the red car", "a car", "-f", "json")
+        found[f"many.{name}"] = _output_of("self", "-", *few, "-f", name, stdin=TEXTS.encode())
+    found["pair.json"] = _output_of("co", "the red car", "a car", "-f", "json")
     item = self_map(["the cat", "sat on", "the mat"], layers=2, heads=2)
     links = (Link("cat", "sat", 0.5, "0", "1", 1, 2), Link("mat", "the", 0.25, "1", "0", 5, 4))
     blocks = attention_of(replace(item, blocks=(2, 2), links=links), text="the cat sat on the mat")
@@ -110,10 +110,10 @@ def effects() -> dict[str, bytes]:
     """What ablations saved, of heads and of layers, of one pair and of several."""
     few = ("ablate", "the cat", "le chat")
     return {
-        "e.npz": _written(*few, "--each", "layers", "-f", "npz"),
-        "e.json": _written(*few, "--head", "0.0", "--token", "cat", "-f", "json"),
-        "f.json": _written("ablate", "-", "--each", "layers", "-f", "json", stdin=PAIRS.encode()),
-        "e.jsonl": _written("ablate", "-", "--head", "0.0", "-f", "jsonl", stdin=TEXTS.encode()),
+        "e.npz": _output_of(*few, "--each", "layers", "-f", "npz"),
+        "e.json": _output_of(*few, "--head", "0.0", "--token", "cat", "-f", "json"),
+        "f.json": _output_of("ablate", "-", "--each", "layers", "-f", "json", stdin=PAIRS.encode()),
+        "e.jsonl": _output_of("ablate", "-", "--head", "0.0", "-f", "jsonl", stdin=TEXTS.encode()),
     }
 
 
@@ -207,7 +207,7 @@ def bombs() -> dict[str, bytes]:
 KINDS = {
     "texts": texts,
     "pairs": pairs,
-    "saved": saved,
+    "saved": saved_maps,
     "effects": effects,
     "matrices": matrices,
     "pictures": pictures,

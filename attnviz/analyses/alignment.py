@@ -64,10 +64,7 @@ def mutual(shares: NDArray[np.floating]) -> Links:
 
 
 def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
-    """One set of links from two, both (source word, target word), by a name of SYMMETRIZATIONS.
-
-    "product" needs the weights, and is refused.
-    """
+    """One set of links from two, (source word, target word), by a name of SYMMETRIZATIONS."""
     choose(how, [name for name in SYMMETRIZATIONS if name != "product"], "symmetrization")
     if how.startswith("grow-diag-final"):
         return grow_diag_final(forward, reverse, both=how.endswith("-and"))

@@ -240,10 +240,7 @@ class HistoryStudy:
         self.called: dict[tuple[str, str], str] = {}
 
     def add(self, step: int, attention: Attention) -> None:
-        """Measure one sample, and the drift of its heads since the sample before.
-
-        In a map of blocks, a block counts as a token.
-        """
+        """Measure one sample, and the drift of its heads since the one before."""
         before, self.before = self.before, {}
         self.roles[step], self.values[step] = {}, {}
         for item in attention.maps:
@@ -266,9 +263,9 @@ class HistoryStudy:
         self.last = attention
 
     def _stream(self, step: int, stream: str, layer: str) -> str:
-        """What a layer's stream was called first: sharp weights may seem causal for a while.
+        """The name of a layer's stream in the first sample, since sharp weights may seem causal.
 
-        Maps of other sizes of one layer and stream are numbered.
+        Maps of one layer and stream that differ in size are numbered.
         """
         kind = re.sub(r"\bcausal$", "self", stream)
         name = self.called.setdefault((kind, layer), stream)

@@ -173,7 +173,7 @@ def _with_link(
 ) -> HeadClaim:
     """The claim with the head's link that has the largest effect.
 
-    Tried is the strongest link of each row that is read off, or that stands for a token of the set.
+    Only the strongest link of each predicting row, or of each token of the set, is measured.
     """
     at, attention = claim.at, trials.experiment.attention
     item = attention.map_of(at.stream)

@@ -72,10 +72,7 @@ class MeasuredMap:
 
     @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:
-        """Row entropies in nats of the heads and of uniform attention, shape (…, queries).
-
-        Those of rows that attend to nothing are NaN.
-        """
+        """Row entropies in nats, shape (…, queries); NaN where a row attends to nothing."""
         return row_entropy(self.item.weights), row_entropy(self.uniform)
 
     @cached_property
@@ -109,7 +106,7 @@ class MeasuredMap:
         formula: Callable[[NDArray[np.floating]], Numbers],
         top: float = 1.0,
     ) -> HeadMeasure:
-        """The same formula on the heads and on uniform attention.
+        """The measure that a formula gives for the heads and for uniform attention.
 
         It makes (layers, heads) of weights (layers, heads, queries, keys). `ends` say what its
         lowest and its highest value mean, `top` what the highest can be.

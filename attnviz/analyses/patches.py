@@ -68,7 +68,7 @@ def look_from_token(attention: Attention, which: str | None) -> Attention:
 
 
 def query_place(tokens: Sequence[Token], patch: str | None) -> int | None:
-    """Where the query stands that looks, a patch or else the class token; None: the average does.
+    """The patch whose attention is shown, or else the class token; None: the mean is shown.
 
     The tokens are special ones, if any, then the patches.
     """
@@ -144,10 +144,7 @@ def over_picture(item: AttentionMap, query: int = 0) -> NDArray[np.float32]:
 
 
 def spread_heads(maps: Sequence[AttentionMap]) -> dict[str, Any]:
-    """All layers of all maps as one array of the finest grid, with the names of its axes.
-
-    A patch of a coarser grid shares its weight out among the patches that it covers.
-    """
+    """All layers of all maps on the finest grid, a patch's weight shared out, with axis names."""
     grids = [over_picture(item) for item in maps]
     rows, columns = (max(grid.shape[axis] for grid in grids) for axis in (-2, -1))
     heads = max((item.heads for item in maps), key=len)

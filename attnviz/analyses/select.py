@@ -80,10 +80,7 @@ def _parts(selection: str) -> list[tuple[str, str]]:
 def select(
     attention: Attention, stream: str | None, layer: str | None, head: str | None
 ) -> Attention:
-    """The chosen stream, layers and heads; a UsageError where one exists nowhere.
-
-    A stream that has none of the chosen layers is left out.
-    """
+    """The chosen layers and heads in streams that have them; a UsageError if none has."""
     if head is not None and _HEADS.fullmatch(head):
         layer, head = _split_heads(head)
     maps = attention.maps

@@ -37,10 +37,7 @@ PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")  # which text of a pair 
 
 
 def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int | None:
-    """The first token of the second part of a text; None where the text is in one piece.
-
-    Special tokens between the parts belong to the first.
-    """
+    """The first token of a text's second part, behind special tokens; None: one piece."""
     if attention.parts is None or side != "text":
         return None
     start = attention.parts.start
@@ -61,10 +58,7 @@ def is_pair(attention: Attention) -> bool:
 
 
 def pair_stream(attention: Attention, stream: str) -> Attention:
-    """One quarter of a sentence pair's attention (`PAIR_STREAMS`), with offsets into its text.
-
-    Rows sum to what they give to that text.
-    """
+    """One quarter of a pair's attention (`PAIR_STREAMS`), with offsets into its text."""
     settings, text = attention.provenance.settings, attention.text or ""
     assert attention.parts is not None
     start = attention.parts.start

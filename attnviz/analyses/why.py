@@ -293,10 +293,7 @@ def unfold_link(
 
 
 def follow_circuit(text: WrittenText, first: LinkReport, most: int) -> list[LinkReport]:
-    """A link, the strongest links of the heads that wrote most at its two ends, and so on.
-
-    Breadth first, `most` reports in all.
-    """
+    """A link, the strongest links of the heads that wrote most at its ends, …: `most` in all."""
     roles, found = role_names(text.attention), [first]
     done = {(first.head, first.link)}
     for report in found:
@@ -353,7 +350,7 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
 def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
-    """The report fields on what links (query, key, weight) argue for, as a mean over queries."""
+    """The report's fields on what links (query, key, weight) argue for, a mean over queries."""
     found = dict[str, Any]()
     outputs: dict[int, Numbers] = {}
     for row, key, weight in cells:

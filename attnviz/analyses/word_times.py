@@ -108,10 +108,7 @@ class WordClock:
         return smooth_weights(weights / sums, self.width)[:, [rows[0] - 1, *rows]]
 
     def times(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Seconds, shape (paths, words, beginning and end), by scores (paths, rows, frames).
-
-        Punctuation before and behind a word takes no time.
-        """
+        """Seconds (paths, words, beginning and end) by scores; outer punctuation takes no time."""
         frames = first_frames(scores)
         if self.against == "input":
             frames = np.pad(frames, ((0, 0), (0, 1)), constant_values=scores.shape[-1])

@@ -133,10 +133,7 @@ def first_character(token: Token, text: str) -> int:
 def merge_words(
     item: AttentionMap, query_text: str, key_text: str, words: Sequence[Token] | None = None
 ) -> AttentionMap:
-    """The map over words; special tokens stay as they are, and rows keep their sums.
-
-    Punctuation is a word of its own unless words are given.
-    """
+    """The map over words; special tokens stay, rows keep their sums, punctuation is a word."""
     queries = _partition(item.query_tokens, query_text, words)
     return merge(item, queries, _partition(item.key_tokens, key_text, words))
 

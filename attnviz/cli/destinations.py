@@ -265,10 +265,7 @@ def command_line() -> str:
 def open_resumable(
     options: Options, *, many: bool, command: str, input_file: Path | None, width: int
 ) -> ResumableSink | None:
-    """The data file in shards, or one that --resume can continue.
-
-    None where neither can be: the file then appears whole or not at all.
-    """
+    """The data file in shards, or one that --resume can continue; None: neither is possible."""
     path, shard_size = options.output.output, options.many.shard_size
     resume, rejects = options.many.resume, options.many.rejects
     if path is None:

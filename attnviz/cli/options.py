@@ -149,10 +149,7 @@ def with_options(
     report: tuple[str, ...] = REPORT,
     rare: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Any]:
-    """A decorator that gives a command groups of the shared options.
-
-    `rare` are parameters that this command's --help only names, as those that are rare everywhere.
-    """
+    """A decorator that gives a command groups of shared options; --help only names `rare` ones."""
     kinds = (writes,) if isinstance(writes, str) else writes
     offered = {
         half: {

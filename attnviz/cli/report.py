@@ -250,10 +250,7 @@ class Report(AbstractContextManager["Report"]):
             self.good += 1
 
     def add_blank(self, result: Data) -> None:
-        """Write a blank for a failed record, so that line N stays that of record N.
-
-        Files are replaced only if another record succeeds.
-        """
+        """Write a blank for a failed record, so that line N stays that of record N."""
         with hold_interrupts():
             for output in self.outputs:
                 output.add(item_of(result, self.options))
@@ -273,10 +270,7 @@ class Report(AbstractContextManager["Report"]):
         self.reject(reject_of(record, error))
 
     def finish(self, done: str = "") -> None:
-        """Complete every output; if every record failed, only the file of rejects.
-
-        --verbose prints `done` and how long the run took.
-        """
+        """Complete every output, or only the file of rejects if every record failed."""
         with hold_interrupts():
             if self.good == 1 and not self.failed:
                 for output in self.outputs:

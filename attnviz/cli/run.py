@@ -16,10 +16,7 @@ from attnviz.storage.texts import chunks
 
 
 def run_texts(command: Command, texts: TextInput, options: Options) -> int:
-    """Compute the attention of texts, write what was asked for and return the exit status.
-
-    Usage errors are raised before a model loads.
-    """
+    """Compute the attention of texts, write what was asked for and return the exit status."""
     check_choice(options.choice)
     check_origin(options.origin, command)
     work = AttendChunk(options.origin, options.choice, command, options.many.batch_size)

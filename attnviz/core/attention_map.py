@@ -192,10 +192,7 @@ class AttentionMap:
         check_values(weights, self.values, self.stream)
 
     def with_weights(self, weights: NDArray[np.float32], **changes: Any) -> AttentionMap:
-        """The same map with other weights, and any other field given by name.
-
-        Links belong to the weights they were read with, and are left behind unless given.
-        """
+        """The map with other weights and fields; links go with the old weights unless given."""
         return replace(self, **{"links": (), **changes, "weights": weights})
 
     def part(
@@ -432,7 +429,7 @@ class Attention:
         return self.maps[0]
 
     def calls_of(self, item: AttentionMap) -> tuple[AttentionMap, ...]:
-        """The maps of all calls of the modules that a map is of; only itself if it was one."""
+        """The maps of every call of a map's module; only the map itself if there was one call."""
         call, stream = stream_of_call(item.stream)
         alike = (one for one in self.maps if stream_of_call(one.stream)[1] == stream)
         same = tuple(one for one in alike if one.weights.shape[1:] == item.weights.shape[1:])

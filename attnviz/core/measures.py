@@ -276,10 +276,7 @@ class History:
 
 
 def verdict_lines(found: History, layers: Mapping[str, str]) -> list[str]:
-    """What is happening, in a line a verdict: its heads with their steps, and its rule.
-
-    `layers` are their names as they are shown.
-    """
+    """A line for each verdict: its heads by their names in `layers`, their steps, and its rule."""
     lines = list[str]()
     for name, rule in RULES.items():
         own = [one for one in found.verdicts if one.name == name]

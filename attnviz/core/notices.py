@@ -75,10 +75,7 @@ def kind_of(text: str) -> str:
 
 
 def join_notices(text: str, other: str) -> str:
-    """Two notices of one kind as one: numbers that differ become a range ("31–40%").
-
-    Quoted names that differ are left out ('…').
-    """
+    """Two notices of one kind as one: numbers as ranges ("31–40%"), other names as '…'."""
     others = iter(_TOLD.findall(other))
     return _TOLD.sub(lambda match: _range(match[0], next(others, match[0])), text)
 

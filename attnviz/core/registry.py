@@ -214,10 +214,7 @@ LIMITS = {"heads": (1, LARGEST), "size": (1, LARGEST), "seed": (0, LARGEST_SEED)
 
 @dataclass(frozen=True, slots=True)
 class MechanismChoice:
-    """A mechanism with the size and seed of its untrained layer.
-
-    Numbers that are not given are None: each command has defaults of its own.
-    """
+    """A mechanism with the size and seed of its untrained layer; None: the command's default."""
 
     name: str
     heads: int | None = None

@@ -23,10 +23,7 @@ _END = re.compile(
 
 
 def continues_word(text: str, start: int) -> bool:
-    """Whether a piece that starts here continues a word, and is labelled "##ing".
-
-    Scripts without spaces have no such pieces.
-    """
+    """Whether a piece continues a word ("##ing"), which none does in scripts without spaces."""
     before, first = text[max(start - 1, 0) : start], text[start : start + 1]
     spaced = unicodedata.east_asian_width(first or " ") not in {"W", "F"}
     return before.isalnum() and first.isalnum() and spaced
@@ -99,10 +96,7 @@ def sink_place(item: AttentionMap) -> int | None:
 
 
 def word_cells(item: AttentionMap) -> NDArray[np.bool_]:
-    """True for cells from a word to a word, shape (queries, keys); all where there are none.
-
-    Special tokens are no words, and a sink counts as one only where it attends.
-    """
+    """True for cells (queries, keys) between words; special tokens and most sinks are no words."""
     words = [np.array([not token.special for token in tokens])
              for tokens in (item.query_tokens, item.key_tokens)]  # fmt: skip
     sink = sink_place(item)

@@ -41,7 +41,7 @@ class Writer:
 
     @property
     def name(self) -> str:
-        """Such as "1.1", "feed-forward 0" or "embedding"."""
+        """The writer's name, such as "1.1", "feed-forward 0" or "embedding"."""
         if self.head is not None:
             return f"{self.layer}.{self.head}"
         return f"{self.kind} {self.layer}".rstrip()
@@ -71,10 +71,7 @@ class WrittenText(Protocol):
         """The queries, keys and values of a head."""
 
     def read(self, at: HeadAt, side: Side, direction: NDArray[np.floating]) -> NDArray[np.float64]:
-        """The sum over positions of each writer's part of a side times a direction.
-
-        The direction has the shape (positions, head size), the answer (writers,).
-        """
+        """The sum of each writer's part (writers,) times a direction (positions, head size)."""
 
     def parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int]
@@ -91,10 +88,7 @@ class WrittenText(Protocol):
         """The name of a choice."""
 
     def argue(self, at: HeadAt, outputs: Mapping[int, NDArray[np.floating]]) -> NDArray[np.float64]:
-        """What a head's outputs (head size,) at some rows add to the logits there, (choices,).
-
-        The sum over the rows, above the mean of all choices.
-        """
+        """What a head's outputs at rows add to the logits (choices,), above the mean of choices."""
 
     def slopes(self, row: int, choice: int) -> Mapping[tuple[str, str], NDArray[np.float64]]:
         """By how much each head's output at a row raises a choice's logit over the mean of all.

@@ -157,10 +157,7 @@ class CrossAttention(ProjectedAttention):
         key_mask: Mask = None,
         need_weights: bool = False,
     ) -> Attended:
-        """The source (…, keys, source size) mixed for each target position (…, queries, size).
-
-        The output has the shape (…, queries, joined size).
-        """
+        """Mixes the source (…, keys, source size) for each query into (…, queries, joined size)."""
         output, weights = cross(
             *self.project(target, source, source),
             join_head_masks(target, mask, key_mask),

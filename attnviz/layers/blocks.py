@@ -76,10 +76,7 @@ class PatchEmbedding(nn.Module):
         nn.init.trunc_normal_(self.class_token, std=0.02)
 
     def patches(self, images: Tensor) -> Tensor:
-        """Images (…, channels, image size, image size) as (…, patches, channels × patch size²).
-
-        Patches run from left to right and top to bottom.
-        """
+        """Images as (…, patches, channels × patch size²), from left to right and top to bottom."""
         *batch, channels, _, _ = images.shape
         side, patch = self.side, self.patch_size
         tiles = images.reshape(*batch, channels, side, patch, side, patch)
@@ -195,9 +192,6 @@ class VisionTransformerBlock(nn.Module):
         self.block = EncoderBlock(size, heads, hidden_size, dropout=dropout)
 
     def forward(self, images: Tensor, *, need_weights: bool = False) -> Attended:
-        """The encoded class token and patches of images (…, channels, image size, image size).
-
-        The output is (…, 1 + patches, size): 197 positions for 224² pixels in patches of 16².
-        """
+        """The encoded class token and patches, (…, 1 + patches, size), of images."""
         output, weights = self.block(self.embedding(images), need_weights=need_weights)
         return output, weights

@@ -74,10 +74,7 @@ class _Classifier(nn.Module):
 
 
 class TokenClassifier(_Classifier):
-    """A text encoder with a linear map from each position to label logits.
-
-    All options but the number of labels are those of `TextEncoder`.
-    """
+    """A `TextEncoder` with a linear map from each position to label logits."""
 
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False
@@ -97,10 +94,7 @@ def mean_of_real(hidden: Tensor, real: Tensor) -> Tensor:
 
 
 class SequenceClassifier(_Classifier):
-    """A text encoder whose mean over the real positions becomes label logits.
-
-    All options but the number of labels are those of `TextEncoder`.
-    """
+    """A `TextEncoder` whose mean over the real positions becomes label logits."""
 
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False

@@ -139,10 +139,7 @@ class Predicting(ABC):
 
     @abstractmethod
     def experiment(self, query: Query, wanted: str | None = None) -> Any:
-        """The model with a query, to be run with parts of it switched off.
-
-        It explains the wanted output; None: the usual one.
-        """
+        """A query to run with parts off; it explains the wanted output, or the usual one."""
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
         found: AttentionGradients = self.experiment(query, wanted).explain_first()

@@ -83,10 +83,7 @@ def apply_lens(
 
 
 def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None) -> Attention:
-    """The main map through each lens that applies; each is a stream with the lens's name.
-
-    A note says why a lens does not apply.
-    """
+    """The main map through each lens, a stream each; a note says why a lens does not apply."""
     from attnviz.analyses.masks import refuse_implied
 
     refuse_implied(attention, "--lens all")

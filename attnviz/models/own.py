@@ -220,10 +220,7 @@ def check_mechanism(name: str, command: Command) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SeededEmbedding:
-    """A vector for every word, drawn from the seed and the word alone, plus its position.
-
-    Equal words get equal vectors in every text and on every machine.
-    """
+    """A vector for every word by the seed and the word alone, plus its position."""
 
     seed: int
     size: int

@@ -23,10 +23,7 @@ PROJECTIONS = ("w_query", "w_key")
 
 
 class MatrixSource(UnbatchedSource):
-    """A file's weights or projections; an empty text stands for the file's tokens.
-
-    Weights have 2 axes (queries, keys), 3 (heads first) or 4 (layers first).
-    """
+    """A file's weights with two to four axes (layers, heads, queries, keys), or projections."""
 
     def __init__(self, origin: Origin, path: Path) -> None:
         self.origin, self.path = origin, path

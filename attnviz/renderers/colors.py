@@ -169,10 +169,7 @@ def round_up(value: float, digits: int = 1) -> float:
 def colors_of(
     values: NDArray[np.float32], limits: Limits = (0.0, 1.0), table: NDArray[np.uint8] | None = None
 ) -> NDArray[np.uint8]:
-    """The colours of values, by the scale's table or a given one; grey for NaN.
-
-    Values beyond the limits have the colour of the nearer end.
-    """
+    """The colours of values, beyond the limits those of the ends; grey for NaN."""
     table = shades(limits) if table is None else table
     share = (np.asarray(values, dtype=np.float64) - limits[0]) / (limits[1] - limits[0])
     places = np.rint(np.clip(np.nan_to_num(share), 0, 1) * (len(table) - 1)).astype(int)

@@ -39,10 +39,7 @@ _drawing: ContextVar[Drawing] = ContextVar("drawing", default=_NO_DRAWING)
 
 @contextmanager
 def drawing(look: Look, notes: Iterable[str] = (), picture: str = "picture") -> Iterator[None]:
-    """Draw the picture of the block with this look, and the notes in it.
-
-    An option that the picture had no use for is noted.
-    """
+    """Draw the block's picture with this look and notes; an option without use is noted."""
     made = Drawing(look, tuple(notes))
     token = _drawing.set(made)
     try:

@@ -198,10 +198,7 @@ def six_digits(value: float) -> str:
 
 
 def nats(value: float) -> str:
-    """A change in nats: a sign and two decimals, or two digits if it is small; – for NaN.
-
-    In at most seven columns up to 100 nats, so below 0.001 one digit and its power: +4e−05.
-    """
+    """A change in nats, at most seven columns: a sign and two digits; – for NaN."""
     if math.isnan(value) or not value:
         return UNKNOWN if value else "0"
     size = abs(value)

@@ -145,10 +145,7 @@ def draw_by(name: str, *values: Any) -> Figure:
 def listing(
     columns: Sequence[str], values: Sequence[Sequence[Any]], *, titled: bool = False
 ) -> Data:
-    """Rows as data: an aligned table, tab-separated lines, JSON objects.
-
-    Shares stay numbers in JSON; elsewhere they have three digits.
-    """
+    """Rows as a table, as lines with tabs, and as JSON, where shares stay numbers."""
     import json
 
     from attnviz.renderers.printable import printable

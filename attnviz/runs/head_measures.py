@@ -395,10 +395,7 @@ def _measures_data(
 
 
 def report_relations(file: str, options: Options, report: RunReport) -> None:
-    """Score every head on every relation of a treebank; "-" reads it from stdin.
-
-    A sentence that the model cannot take is named and left out.
-    """
+    """Score heads on a treebank's relations ("-": stdin); bad sentences are named and left out."""
     # All sentences are read before a model loads.
     stdin = file == "-"
     lines = sys.stdin.buffer if stdin else io.BytesIO(read_bytes(Path(file)))

@@ -123,10 +123,7 @@ RECORDINGS = (".wav", ".flac", ".ogg", ".mp3", ".m4a", ".opus")
 
 
 def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
-    """The pictures among files and in folders, and how many other files the folders hold.
-
-    Without any picture the file is one of texts.
-    """
+    """The pictures among files and in folders, and the count of other files in the folders."""
     from attnviz.storage.matrices import open_file
 
     found, others, aside = list[Path](), list[str](), 0

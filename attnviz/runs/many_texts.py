@@ -73,10 +73,7 @@ def close_sources() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SourceWork:
-    """Work with a source: it can be pickled, and opens the source in the process where it runs.
-
-    From the first text to the last it reads the same files.
-    """
+    """Work that pickles, and opens its source in the process where it runs, once for all texts."""
 
     origin: Origin
     states: States = field(init=False)

@@ -156,10 +156,7 @@ def draw_item(item: Item, picture: str, look: Look) -> Figure:
 def draw(
     attention: Attention, picture: str, shown: Views | None = None, **above: NDArray[np.float32]
 ) -> Figure:
-    """A picture of the main map as a matplotlib figure, with the model and the head in its title.
-
-    A heat map may have a spectrogram `above` its columns.
-    """
+    """A picture of the main map; a heat map may have a spectrogram `above` its columns."""
     from attnviz.analyses.view import few_heads, orientation, picture_words, sides
     from attnviz.renderers.colors import picture_scale
     from attnviz.renderers.figures.figure import fit_width
@@ -247,10 +244,7 @@ def why_page(
     command: str,
     claims: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The page of a text that explains some of its links, and opens on the first.
-
-    The `claims` are those of an answer, as `AnswerSentence.document` has them.
-    """
+    """The page of a text that explains some links; the `claims` are those of an answer."""
     from attnviz.renderers.page import assemble
     from attnviz.renderers.text.why_table import shown_report
 

@@ -94,10 +94,7 @@ def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:
 
 
 def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
-    r"""One JSON line: {"line":2,"reason":"the text is empty","text":" "}.
-
-    `jq -r .text rejects.jsonl` prints the lines, to correct and run again.
-    """
+    """One JSON line, as {"line":2,"reason":"the text is empty","text":" "}."""
     from attnviz.storage.documents import dump_json
     from attnviz.storage.texts import is_utf8
 

@@ -418,7 +418,7 @@ class Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Ends at the first signal, even with open connections."""
+    """A server that ends at the first signal, even with open connections."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close all connections: since Python 3.12 closing a server waits for the last of them."""

@@ -263,10 +263,7 @@ def _align_all(
 
 
 def report_links(work: AlignChunk, texts: TextInput, options: Options, report: RunReport) -> None:
-    """Report the links of each pair.
-
-    A pair without links gets a blank, so that line N of the output belongs to line N of the input.
-    """
+    """Report the links of each pair; one without links gets a blank, so that lines stay in step."""
     done, doubtful = 0, list[Record]()
     with engine_for(options.many) as engine, report.progress(texts.total) as advance:
         for record, aligned in _align_all(work, texts, engine):

@@ -50,10 +50,7 @@ DAMAGE = (
 
 
 class ArchiveWriter:
-    """Writes an archive: its bytes are what `add` and `finish` return, one after the other.
-
-    The same maps give the same bytes. Only the documents are held until the end, compressed.
-    """
+    """Writes an archive piece by piece, the same bytes for the same maps."""
 
     def __init__(self) -> None:
         self.out = ByteBuffer()

@@ -83,10 +83,7 @@ def check_words(words: Any, name: str, where: str) -> None:
 def read_numbers(
     value: Any, what: str, dtype: Any = np.float32, *, absent: bool = False
 ) -> NDArray[Any]:
-    """Real numbers as an array; an InputError where `what` is anything else.
-
-    With `absent`, null stands for NaN.
-    """
+    """Real numbers, else an InputError about `what`; with `absent` null is NaN."""
     try:
         found = np.asarray(value)
         if absent and found.dtype.kind == "O":
@@ -194,10 +191,7 @@ def to_document(attention: Attention, digits: int | None = None) -> dict[str, An
 
 
 def to_dataset(attention: Attention) -> dict[str, Any]:
-    """One text as plain values in the layout that `xarray.Dataset.from_dict` reads.
-
-    A variable for each stream, (layer, head, query, key), and what else is known under "attrs".
-    """
+    """One text as plain values for `xarray.Dataset.from_dict`: a variable for each stream."""
     document = to_document(attention)
     coords, variables = dict[str, Any](), dict[str, Any]()
     streams = [item.stream for item in attention.maps]

@@ -116,10 +116,7 @@ def _npz_errors(path: Path | str) -> Iterator[None]:
 
 
 def read_matrices(path: Path, data: bytes | None = None) -> Matrices:
-    """Numbers and lists of words by name; an InputError where a file holds anything else.
-
-    The suffix tells the format, or the first bytes where `data` is given.
-    """
+    """Numbers and words by name, else an InputError; the suffix or first bytes tell the format."""
     suffix = path.suffix.lower()
     if data is not None:
         suffix = SUFFIXES[1] if data[:2] == b"PK" else SUFFIXES[2 if b"\0" in data[:8] else 0]
@@ -138,10 +135,7 @@ def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
 
 
 def read_examples(path: Path, data: bytes | None = None) -> dict[str, tuple[str, Matrices]]:
-    """The named examples in a JSON file, each with its "about" and its matrices.
-
-    There are none where the file has its matrices at the top level.
-    """
+    """A JSON file's named examples with "about" and matrices; none if these are on top."""
     if data is None and path.suffix.lower() == ".json":
         data = read_bytes(path)
     try:

@@ -105,10 +105,7 @@ READERS: dict[str, Callable[[str], Iterator[TimedWord]]] = {
 
 
 def as_textgrid(words: Sequence[TimedWord], end: float) -> str:
-    """A short TextGrid of one tier, "words", up to the recording's end; silence is blank.
-
-    Words without a length are left out, as Praat has no such intervals.
-    """
+    """A TextGrid of one tier, "words", to the recording's end, without words of no length."""
     edges = pairwise([TimedWord("", 0, 0), *words, TimedWord("", max(end, words[-1].end), end)])
     silent_or_said = (
         part for before, word in edges for part in (TimedWord("", before.end, word.start), word)

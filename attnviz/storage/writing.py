@@ -135,10 +135,7 @@ class PartialFile(AbstractContextManager["PartialFile"]):
 
 
 def open_alone(path: Path, mode: int = 0o666) -> int | None:
-    """A file that nobody else has open so; None where somebody has.
-
-    If there is none, it is made with that mode, minus the umask.
-    """
+    """A file that nobody else has open, made if it is missing; None: somebody has it open."""
     # No link is followed: in a folder that all may write to, somebody could have put one there.
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     while True:

@@ -39,7 +39,7 @@ def test_a_class_is_counted_kept_and_told_by_the_smallest_line(tmp_path, capsys)
     assert tally.classes == {kind: 2}
     assert tally.found[kind]["line"].endswith("attnviz -q")
     assert (tmp_path / "001-0/RUN").read_text().startswith(f"# {kind}\n")
-    (tmp_path / "0.log").write_text(json.dumps(tally.told()) + "\n")
+    (tmp_path / "0.log").write_text(json.dumps(tally.counts()) + "\n")
     assert report([tmp_path / "0.log"], [], 1.0) == 1
     assert f"2 × {kind}" in capsys.readouterr().out
 
@@ -50,7 +50,7 @@ def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(tmp_
         for number in range(3):
             must = number < valid
             tally.take(Case((("mechanisms",),), valid=must), tmp_path / "0.log")
-        (tmp_path / "0.log").write_text(json.dumps(tally.told()) + "\n")
+        (tmp_path / "0.log").write_text(json.dumps(tally.counts()) + "\n")
         assert report([tmp_path / "0.log"], [], 1.0) == status
     assert "only 0 of 3 runs were valid" in capsys.readouterr().out
     assert report([tmp_path / "0.log"], ["hung: attnviz x"], 1.0) == 1

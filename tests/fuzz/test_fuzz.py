@@ -7,7 +7,7 @@ from attnviz.cli.app import COMMANDS
 from attnviz.cli.options import OPTIONS
 from fuzz import world
 from fuzz.campaign import VALID_SHARE, failures
-from fuzz.invariants import broken
+from fuzz.invariants import broken_invariants
 from fuzz.run import Case, run
 from fuzz.strategies import cases, parameters
 
@@ -55,7 +55,7 @@ TOGETHER = (
 @pytest.mark.parametrize("words", TOGETHER, ids=[words[0] for words in TOGETHER])
 def test_two_workers_keep_every_invariant_and_write_what_one_does(words):
     ran = [run(Case((words, *more), {"t.jsonl": LINES})) for more in ((), (("--workers", "2"),))]
-    assert [broken(one) for one in ran] == [[], []]
+    assert [broken_invariants(one) for one in ran] == [[], []]
     assert (ran[0].status, ran[0].out) == (ran[1].status, ran[1].out)
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from attnviz.core.registry import FORMATS
 from fuzz import run as harness
-from fuzz.invariants import FILES, INVARIANTS, READERS, WORK, broken, page
-from fuzz.run import Case, Ran, TookTooLong, observed, prepare, run
+from fuzz.invariants import FILES, INVARIANTS, READERS, WORK, broken_invariants, page
+from fuzz.run import Case, Ran, TookTooLong, observe, prepare, run
 
 GOOD = Case((("self", "a b"), ("-o", "out.json")), {"t.txt": b"a"}, valid=True)
 
@@ -81,7 +81,7 @@ BREAKING: dict[str, tuple[Ran, ...]] = {
 
 
 def test_nothing_is_held_against_a_good_run():
-    assert broken(ran()) == []
+    assert broken_invariants(ran()) == []
 
 
 @pytest.mark.parametrize("name", INVARIANTS)
@@ -112,7 +112,7 @@ def seen(work: Callable[[], Any], tmp_path: Path, files: dict[str, bytes] | None
     """A run of something else than the program."""
     case = Case((("x",),), files or {})
     prepare(tmp_path, case.files)
-    return observed(tmp_path, case, lambda: work() or 0)
+    return observe(tmp_path, case, lambda: work() or 0)
 
 
 def test_what_is_printed_past_python_is_seen(tmp_path):
@@ -126,7 +126,7 @@ def test_a_warning_is_seen_each_time(tmp_path):
             lambda: warnings.warn("odd", RuntimeWarning, stacklevel=1), tmp_path / str(number)
         )
         assert b"RuntimeWarning: odd" in found.err
-        assert "says_it_plainly" in dict(broken(found))
+        assert "says_it_plainly" in dict(broken_invariants(found))
 
 
 def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path):
@@ -135,7 +135,7 @@ def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path):
         Path("../up.json").touch()
         Path(tempfile.mkstemp()[1]).touch()
 
-    wrong = dict(broken(seen(litter, tmp_path)))
+    wrong = dict(broken_invariants(seen(litter, tmp_path)))
     assert {"leaves_nothing_behind", "writes_nowhere_else"} <= set(wrong)
 
 
@@ -150,7 +150,7 @@ def test_sockets_pickles_programs_and_code_of_the_folder_are_seen(tmp_path):
 
     found = seen(act, tmp_path / "a")
     assert {"exec", "pickle.find_class", "subprocess.Popen", "socket.connect"} <= set(found.acts)
-    assert {"asks_no_network", "runs_nothing_foreign"} <= set(dict(broken(found)))
+    assert {"asks_no_network", "runs_nothing_foreign"} <= set(dict(broken_invariants(found)))
     assert seen(lambda: None, tmp_path / "b").acts == ()
 
 
@@ -161,7 +161,7 @@ def test_an_endless_run_is_ended(tmp_path, monkeypatch):
         while True:
             pass
 
-    assert "ends_by_itself" in dict(broken(seen(endless, tmp_path)))
+    assert "ends_by_itself" in dict(broken_invariants(seen(endless, tmp_path)))
 
 
 def test_a_run_that_fills_the_memory_is_seen_and_held_back(tmp_path):
@@ -169,10 +169,10 @@ def test_a_run_that_fills_the_memory_is_seen_and_held_back(tmp_path):
     code = f"""
 from pathlib import Path
 from fuzz import invariants
-from tests.fuzz.test_invariants import broken, harness, seen
+from tests.fuzz.test_invariants import broken_invariants, harness, seen
 invariants.MOST_RESIDENT = 32 << 20
 found = seen(lambda: bool(b"x" * (64 << 20)) and None, Path({str(tmp_path)!r}, "a"))
-assert "stays_small" in dict(broken(found))
+assert "stays_small" in dict(broken_invariants(found))
 found = seen(lambda: bytearray(2 * harness.ROOM) and None, Path({str(tmp_path)!r}, "b"))
 assert isinstance(found.error, MemoryError)
 """
@@ -195,9 +195,9 @@ def test_the_real_command_line_is_run():
     done = run(
         Case((("self", "the cat"), ("-f", "json"), ("-o", "out.tsv")), {"t.txt": b""}, valid=True)
     )
-    assert broken(done) == []
+    assert broken_invariants(done) == []
     assert done.out.startswith(b"{")
     assert WORK + "out.tsv" in done.after
     wrong = run(Case((("self", "the cat"), ("--sice", "3")), valid=True))
     assert wrong.status == 2
-    assert list(dict(broken(wrong))) == ["succeeds_where_it_must"]
+    assert list(dict(broken_invariants(wrong))) == ["succeeds_where_it_must"]

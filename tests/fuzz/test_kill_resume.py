@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from attnviz.cli import app
 from attnviz.cli.places import interrupt
 from fuzz import world
-from fuzz.invariants import broken
+from fuzz.invariants import broken_invariants
 from fuzz.run import Case, prepare, run_in
 
 LINES = '{"text": "the cat"}\n{bad\n{"text": "a dog ran"}\n{"words": 3}\n{"text": "the car"}\n'
@@ -100,7 +100,7 @@ class Resuming(RuleBasedStateMachine):
         whole = self.top / "whole"
         prepare(whole, self.case.files)
         done = run_in(whole, self.case)
-        assert broken(done) == []
+        assert broken_invariants(done) == []
         self.expected, self.status = dict(done.after), done.status
         prepare(self.top / "part", self.case.files)
         self.begun = False
@@ -136,7 +136,7 @@ class Resuming(RuleBasedStateMachine):
         """Resume; the files are then those of a run without a break."""
         case = Case(((*self.words, "--resume"),), {"t.jsonl": LINES.encode()})
         done = run_in(self.top / "part", case)
-        assert broken(done) == [], broken(done)
+        assert broken_invariants(done) == [], broken_invariants(done)
         assert done.status == self.status, done.err
         assert done.after == self.expected
 

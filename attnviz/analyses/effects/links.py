@@ -40,10 +40,7 @@ def with_links(estimated: Attention, experiment: Experiment, count: int) -> Atte
 
 
 def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
-    """Measure the largest estimates, and note how well both agree.
-
-    If the model cannot switch links off, the note gives the reason.
-    """
+    """Measure the largest estimates, and note how well both agree, or why none was measured."""
     measured, agreement = tuple[MeasuredLink, ...](), float("nan")
     try:
         measured = measure_links(experiment, estimated, count)
@@ -137,10 +134,7 @@ def _largest(
 
 
 def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
-    """Spearman's correlation, with shared ranks for ties.
-
-    NaN for fewer than three pairs, or for a constant list.
-    """
+    """Spearman's correlation with shared ranks; NaN for under three pairs or a constant list."""
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < 3:
         return float("nan")

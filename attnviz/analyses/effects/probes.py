@@ -46,10 +46,7 @@ def needles() -> Iterator[Needle]:
 
 
 def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
-    """The share of a needle's tokens whose head looks most at them as the model writes them again.
-
-    And the same share of heads that look at random.
-    """
+    """The share of a needle's tokens that each head looks at most, and the share by chance."""
     hits, chance, total = dict[HeadAt, int](), 0.0, 0
     for needle in needles():
         (item,) = (attention := read(needle.text)).maps

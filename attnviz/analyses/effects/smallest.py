@@ -141,10 +141,10 @@ def smallest_set(
     score: Callable[[Sequence[Sequence[Item]]], Numbers],
     enough: float,
 ) -> list[Item]:
-    """A small set of items whose score is enough, which no item can leave.
+    """A small set of items that scores enough, and from which no single item can be removed.
 
-    Of many items first the shortest list of the most needed, by what each costs alone. Then items
-    are taken away: of those that can go alone as many together as can, the least needed first.
+    From many items it first takes the fewest of the costliest that score enough. Then it removes
+    items, the least needed first, and as many together as possible.
     """
     kept = list(items)
     if len(items) > ONE_BY_ONE and costs is not None:
@@ -171,7 +171,7 @@ def smallest_set(
 
 
 def estimate_costs(trials: Trials) -> tuple[Numbers, Numbers] | None:
-    """First-order costs of heads and of tokens, by which many are ordered; None: measure them.
+    """First-order costs of heads and of tokens, which order long lists; None: measure them.
 
     The slope of log p by each weight times the weight, summed over a head, or over a key's columns.
     """

@@ -81,7 +81,8 @@ def measure_rules(
     item = _cached_stream(experiment, stream)
     queries, keys = item.weights.shape[2:]
     grows = item.query_side == item.key_side
-    start = _prompt_of(prompt or ("0.5" if grows else "1"), queries)
+    prompt = prompt or ("0.5" if grows else "1")
+    start = 0 if prompt == "0" else size_of(prompt, queries)
     if prompt is None:  # of a text of three tokens half would leave nothing to predict
         start = min(start, max(output.row for output in experiment.outputs))
     scorer = _Scorer(experiment, item, start)
@@ -223,10 +224,6 @@ def _cached_stream(experiment: Experiment, stream: str | None) -> AttentionMap:
     if not caches:
         raise UsageError("a cache is of a model that writes: give one that continues a text")
     return maps[stream or experiment.attention.main.stream]
-
-
-def _prompt_of(text: str, queries: int) -> int:
-    return 0 if text == "0" else size_of(text, queries)
 
 
 def _seen_shares(item: AttentionMap, run: CacheRun, rows: Sequence[int]) -> tuple[float, Numbers]:

@@ -87,8 +87,8 @@ class CacheRun:
     """A stream whose cache holds what rules keep; fulfils `attnviz.core.effects.Eviction`.
 
     At each step a query sees the keys that are held and its own, then the rules choose from them.
-    A budget of B means that a query sees B keys, its own among them; of `sinks`, and of a rule that
-    decides once, that B are kept. What any of the rules keeps is kept.
+    With a budget of B a query sees B keys, its own among them; `sinks`, and a rule that decides
+    once, keep B. A key stays if any of the rules keeps it.
 
     Attributes:
         keys: how many the stream has.

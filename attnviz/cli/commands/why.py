@@ -18,6 +18,11 @@ from attnviz.runs.questions.why import (
     report_wiring,
 )
 
+TextOrFile = Annotated[
+    str | None,
+    typer.Argument(help="Text, the source text of a pair, or a file: a picture or a recording."),
+]
+
 
 @with_options(
     *("model", "compute", "causal", "to", "chat", "show", "look", "page", "reading"),
@@ -25,12 +30,7 @@ from attnviz.runs.questions.why import (
     writes="why",
 )
 def why(
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            help="Text, the source text of a pair, or a file: a picture or a recording."
-        ),
-    ] = None,
+    text: TextOrFile = None,
     target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
     head: str | None = opt(
@@ -82,12 +82,7 @@ def why(
     *("model", "compute", "causal", "to", "chat", "show", "look", "reading"), writes="wiring"
 )
 def wiring(
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            help="Text, the source text of a pair, or a file: a picture or a recording."
-        ),
-    ] = None,
+    text: TextOrFile = None,
     target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
     weights_only: bool = opt(

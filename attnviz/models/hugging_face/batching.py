@@ -234,10 +234,7 @@ class BatchRunner:
 def pad_inputs(
     rows: Sequence[Mapping[str, Sequence[int]]], taken: set[str], padding: int, device: Any
 ) -> dict[str, Any]:
-    """The inputs of several texts as tensors, padded behind shorter texts.
-
-    A mask is added only if lengths differ: texts of equal length are read as each alone.
-    """
+    """The inputs of texts as tensors, padded behind; a mask only if the lengths differ."""
     import torch
 
     batch = {name: [row[name] for row in rows] for name in rows[0] if name in taken}

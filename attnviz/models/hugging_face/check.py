@@ -30,7 +30,7 @@ from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_of
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.experiment import ExperimentRequest, experiment_of
+from attnviz.models.hugging_face.experiment import experiment_of
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.light_opening import open_light
 from attnviz.models.hugging_face.light_vision import open_light_vision
@@ -42,6 +42,7 @@ from attnviz.models.hugging_face.load.loading import load_configuration, load_to
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
 from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.loaded_model import input_names
+from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures

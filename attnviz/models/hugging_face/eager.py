@@ -54,10 +54,7 @@ class EagerInputs:
 def eager_inputs(
     loaded: LoadedModel, encoded: EncodedQuery, *, is_copied: bool = False
 ) -> EagerInputs:
-    """A query for the model, or for the encoder of an encoder–decoder.
-
-    With `is_copied` the caller makes an eager copy, of whatever can switch.
-    """
+    """A query for the model or an encoder; `is_copied`: the caller makes an eager copy."""
     alone = list(encoded.axes) == ["encoder"]
     part = loaded.model.get_encoder() if alone else loaded.model
     inputs = loaded.tensors(encoded.inputs, part)

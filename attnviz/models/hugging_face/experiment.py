@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
 from itertools import cycle
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.core.effects import HeadOutputs, Intervention, PredictedToken, SinkShares, label_of
+from attnviz.core.effects import HeadOutputs, Intervention, SinkShares
 from attnviz.core.errors import AttentionError, ModelError
-from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.locks import thread_hook
 from attnviz.models.hugging_face.capture.capture import check_calls
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
@@ -40,7 +39,6 @@ from attnviz.models.hugging_face.eager import (
     run_eager,
     stack_like,
 )
-from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.interventions import (
     change_output,
     check_heads_apart,
@@ -57,8 +55,8 @@ from attnviz.models.hugging_face.layer_states import (
 )
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.model_errors import running_errors
-from attnviz.models.hugging_face.load.tasks import Task
 from attnviz.models.hugging_face.loaded_model import input_names
+from attnviz.models.hugging_face.outputs import ExperimentRequest, ExplainedOutputs, Score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,25 +64,10 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
 
-Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
 COPIES = 6  # copies of a matrix while gradients are taken: weights, scores, both gradients, maps
 TOKENS = 1024, 4096  # tokens in one pass of all runs together: on a processor, on a GPU
 SCORES = 1 << 26  # scores that exist at once, 256 MB of them
 SHARED = 4  # a run waits for one that shares at least this part of the layers left: a quarter
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExperimentRequest:
-    """A model, its inputs and what to explain."""
-
-    model: Any  # the model, with its head
-    inputs: Mapping[str, Any]  # tensors, a batch of one
-    encoded: EncodedQuery  # the query of these inputs; the maps are those of its part
-    outputs: Callable[[Any], tuple[PredictedToken, ...]]  # the outputs, from logits
-    spell: Callable[[int], str]  # from a number to the name of a choice
-    task: Task | None = None  # of its head
-    write: Callable[[], str] | None = None  # generates a text; None: the model writes nothing
-    what: str = "text"  # "text" or "picture"
 
 
 def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
@@ -96,60 +79,7 @@ def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
         return EagerExperiment(asked, str(error))
 
 
-class _ExplainedOutputs:
-    """The outputs of the unchanged model, and their gradients by each attention weight."""
-
-    attention: Attention
-    slopes: Callable[[Score], tuple[NDArray[np.floating], ...]]
-
-    def __init__(self, asked: ExperimentRequest, logits: Any) -> None:
-        self.asked = asked
-        self.outputs = asked.outputs(logits)
-        self.kind = getattr(asked.model.config, "problem_type", None)
-        self.rows = self.rows_of(logits.detach())
-        self.is_choice = self.rows.shape[2] > 1 and self.kind != "regression"
-
-    def rows_of(self, logits: Tensor, first: int = 0) -> Tensor:
-        """The logits of each output, (batch, outputs, choices); a classifier has one row.
-
-        The rows begin at a position, `first`, and outputs before it are left out.
-        """
-        rows = logits[:, None] if logits.ndim == 2 else logits
-        return upcast_half(
-            rows[:, [output.row - first for output in self.outputs if output.row >= first]]
-        )
-
-    def chances(self, rows: Tensor) -> Tensor:
-        """Log p of each output's choices, from their logits."""
-        from torch.nn import functional
-
-        if not self.is_choice:
-            raise ModelError("the model predicts a number, which has no probability to explain")
-        tags = self.kind == "multi_label_classification"
-        return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
-
-    def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        return self.slopes(self._log_p)
-
-    def _log_p(self, logits: Any) -> Any:
-        places = range(len(self.outputs)), [output.number for output in self.outputs]
-        return self.chances(self.rows_of(logits))[0][places].sum()
-
-    def explain_first(self) -> AttentionGradients:
-        output = self.outputs[0]
-        gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
-        rows = _rows_read(gradients[-1][-1]) if output.position is None else (output.row,)
-        chance = None
-        if self.is_choice:
-            chance = self.chances(self.rows)[0, 0, output.number].exp().item()
-        label = label_of(output, self.attention.main.query_tokens)
-        return AttentionGradients(self.attention, gradients, rows, label, chance)
-
-    def spell(self, number: int) -> str:
-        return self.asked.spell(number)
-
-
-class KernelExperiment(_ExplainedOutputs):
+class KernelExperiment(ExplainedOutputs):
     """A model whose attentions are kernel calls; fulfils `attnviz.core.effects.Experiment`.
 
     Raises:
@@ -568,10 +498,7 @@ class KernelExperiment(_ExplainedOutputs):
         done: Iterable[int] = (),
         row: int = 0,
     ) -> Callable[[Call], Any]:
-        """The watch that makes each change of a batch in a kernel call's output.
-
-        A pass skips the calls whose numbers are `done`, and begins at a row.
-        """
+        """The watch that changes the outputs of kernel calls for a batch, except `done` ones."""
         # A model that writes calls each module again and again.
         turns = {
             path: cycle([self.places[number] for number in own if number not in done])
@@ -588,7 +515,7 @@ class KernelExperiment(_ExplainedOutputs):
         return edit
 
 
-class EagerExperiment(_ExplainedOutputs):
+class EagerExperiment(ExplainedOutputs):
     """A model that gives gradients only; fulfils `attnviz.core.effects.Experiment`."""
 
     def __init__(self, asked: ExperimentRequest, reason: str) -> None:
@@ -622,10 +549,3 @@ def _values_of(call: Call) -> Tensor:
     """The values that each head of a call weighs, (heads, keys, size); grouped heads share them."""
     groups = call.output.shape[2] // call.value.shape[1]
     return upcast_half(call.value.detach()[0]).repeat_interleave(groups, 0)
-
-
-def _rows_read(last: NDArray[Any]) -> tuple[int, ...]:
-    """The positions that a classifier reads, by the gradients of its last layer."""
-    # So nobody has to know whether it reads [CLS], the last token or the mean.
-    rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
-    return tuple(rows.tolist()) or tuple(range(last.shape[1]))

@@ -321,7 +321,7 @@ class LightModel(LoadedModel, Predicting, Network):
     def embed_parts(
         self, inputs: Mapping[str, Sequence[int]]
     ) -> Iterator[dict[WriterKind, NDArray[np.float32]]]:
-        """The inputs of each stack by what they come from: they sum to the whole."""
+        """The inputs of each stack, split by where they come from; the parts sum to the inputs."""
         first = self.architecture.encoder or self.architecture
         yield self._embed(first, inputs["input_ids"], inputs.get("token_type_ids"))
         if "decoder_input_ids" in inputs:

@@ -45,7 +45,7 @@ MOST_NUMBERS = 400_000_000
 
 @dataclass(frozen=True, slots=True)
 class LightCheckpoint:
-    """A folder whose weights the network inside runs."""
+    """A checkpoint whose weights the numpy network runs."""
 
     folder: Path
     stored: Checkpoint

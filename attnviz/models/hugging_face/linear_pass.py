@@ -323,7 +323,7 @@ class Replay(LinearPass):
         at: tuple[int, int],
         needed: Tensor,
     ):
-        """`at` has the number of the attention, and the head of a writer that is one."""
+        """`at`: the number of the attention, and the writer's head if it is one."""
         super().__init__(model)
         self.first, self.off, self.at = first, off, at
         with torch.enable_grad():

@@ -1,21 +1,36 @@
-"""The outputs of a transformers model to explain: its prediction, or a named one."""
+"""The outputs of a transformers model to explain, its prediction or a named one, with gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.effects import PredictedToken
+import numpy as np
+
+from attnviz.core.effects import PredictedToken, label_of
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, is_number
-from attnviz.core.lens_inputs import NEXT, find_token, last_word, place_to_explain
+from attnviz.core.lens_inputs import (
+    NEXT,
+    AttentionGradients,
+    find_token,
+    last_word,
+    place_to_explain,
+)
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.tasks import SUFFIXES
+from attnviz.models.hugging_face.interventions import upcast_half
+from attnviz.models.hugging_face.load.tasks import SUFFIXES, Task
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnviz.core.attention_map import Attention
+
+Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
 MASK, LABEL = "mask:", "label:"  # a word for a mask; a label that is also a word
 
 
@@ -188,3 +203,77 @@ def _class_number(names: list[str], wanted: str) -> int:
         f"--target '{wanted}' is no class of this model: choose from {listed}"
         f"{', …' if len(names) > 20 else ''}.{did_you_mean(wanted, names)}"
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExperimentRequest:
+    """A model, its inputs and what to explain."""
+
+    model: Any  # the model, with its head
+    inputs: Mapping[str, Any]  # tensors, a batch of one
+    encoded: EncodedQuery  # the query of these inputs; the maps are those of its part
+    outputs: Callable[[Any], tuple[PredictedToken, ...]]  # the outputs, from logits
+    spell: Callable[[int], str]  # from a number to the name of a choice
+    task: Task | None = None  # of its head
+    write: Callable[[], str] | None = None  # generates a text; None: the model writes nothing
+    what: str = "text"  # "text" or "picture"
+
+
+class ExplainedOutputs:
+    """The outputs of the unchanged model, and their gradients by each attention weight."""
+
+    attention: Attention
+    slopes: Callable[[Score], tuple[NDArray[np.floating], ...]]
+
+    def __init__(self, asked: ExperimentRequest, logits: Any) -> None:
+        self.asked = asked
+        self.outputs = asked.outputs(logits)
+        self.kind = getattr(asked.model.config, "problem_type", None)
+        self.rows = self.rows_of(logits.detach())
+        self.is_choice = self.rows.shape[2] > 1 and self.kind != "regression"
+
+    def rows_of(self, logits: Tensor, first: int = 0) -> Tensor:
+        """The logits of each output, (batch, outputs, choices); a classifier has one row.
+
+        The rows begin at a position, `first`, and outputs before it are left out.
+        """
+        rows = logits[:, None] if logits.ndim == 2 else logits
+        return upcast_half(
+            rows[:, [output.row - first for output in self.outputs if output.row >= first]]
+        )
+
+    def chances(self, rows: Tensor) -> Tensor:
+        """Log p of each output's choices, from their logits."""
+        from torch.nn import functional
+
+        if not self.is_choice:
+            raise ModelError("the model predicts a number, which has no probability to explain")
+        tags = self.kind == "multi_label_classification"
+        return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
+
+    def gradients(self) -> tuple[NDArray[np.floating], ...]:
+        return self.slopes(self._log_p)
+
+    def _log_p(self, logits: Any) -> Any:
+        places = range(len(self.outputs)), [output.number for output in self.outputs]
+        return self.chances(self.rows_of(logits))[0][places].sum()
+
+    def explain_first(self) -> AttentionGradients:
+        output = self.outputs[0]
+        gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
+        rows = _rows_read(gradients[-1][-1]) if output.position is None else (output.row,)
+        chance = None
+        if self.is_choice:
+            chance = self.chances(self.rows)[0, 0, output.number].exp().item()
+        label = label_of(output, self.attention.main.query_tokens)
+        return AttentionGradients(self.attention, gradients, rows, label, chance)
+
+    def spell(self, number: int) -> str:
+        return self.asked.spell(number)
+
+
+def _rows_read(last: NDArray[Any]) -> tuple[int, ...]:
+    """The positions that a classifier reads, by the gradients of its last layer."""
+    # So nobody has to know whether it reads [CLS], the last token or the mean.
+    rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
+    return tuple(rows.tolist()) or tuple(range(last.shape[1]))

@@ -40,10 +40,7 @@ HIDDEN = -1e9  # a score below this hides a key
 
 
 class RecordedText:
-    """A text that a transformers model has read; fulfils `attnviz.core.writers.WrittenText`.
-
-    `spell` names what the logits choose from; None: they are of no trained head.
-    """
+    """A text as a transformers model has read it; `spell` names the choices of its logits."""
 
     def __init__(self, asked: EagerInputs, spell: Callable[[int], str] | None = str) -> None:
         self.asked = replace(asked, part=copy_modules(asked.part))

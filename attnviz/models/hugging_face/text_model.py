@@ -28,7 +28,6 @@ from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
 from attnviz.models.hugging_face.experiment import (
-    ExperimentRequest,
     KernelExperiment,
     ModelExperiment,
     experiment_of,
@@ -47,6 +46,7 @@ from attnviz.models.hugging_face.load.loading import (
 )
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.hugging_face.outputs import (
+    ExperimentRequest,
     check_head,
     choose_outputs,
     class_name,

@@ -84,10 +84,6 @@ def _complete_neox(shape: Shape, config: Config) -> Shape:
     return _with_turns(replace(shape, parallel=bool(parallel)), given)
 
 
-def _complete_gpt2(shape: Shape, config: Config) -> Shape:
-    return replace(shape, inner=config.get("n_inner") or 4 * shape.size)
-
-
 def _complete_opt(shape: Shape, config: Config) -> Shape:
     if config.get("word_embed_proj_dim", shape.size) != shape.size:
         raise UnknownArchitecture("its embeddings have another size")
@@ -363,7 +359,9 @@ ARCHITECTURES: dict[str, Architecture] = {
             "reorder_and_upcast_attn": (False, True),
         },
         unused="n_positions n_ctx n_inner",
-        complete=_complete_gpt2,
+        complete=lambda shape, config: replace(
+            shape, inner=config.get("n_inner") or 4 * shape.size
+        ),
         transposed=True,
         left_out=r"(lm_head\.|h\.\d+\.attn\.(masked_)?bias$)",
     ),

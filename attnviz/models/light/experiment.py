@@ -49,7 +49,7 @@ POSITIONS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What makes scores of tokens or of classes from the last states, and its weights' names."""
+    """An output head: how it scores tokens or classes by the last states, and its weights."""
 
     model: str  # the class of transformers that has it
     maps: str = "lm_head"  # the map to the scores; before it another and perhaps a norm
@@ -177,10 +177,7 @@ class NetworkExperiment:
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> Iterator[NDArray[np.floating]]:
-        """Log-probabilities of each output's choices, (outputs, choices), for each change.
-
-        Neighbouring changes that begin in one layer share passes.
-        """
+        """Log p of each output's choices for each change; neighbours of one layer share passes."""
         model, rows = self.model, [output.row for output in self.outputs]
         scores = max(1, model.sizes.vocabulary) * len(rows)
         together = max(1, min(POSITIONS // sum(map(len, self.inputs)), SCORES // scores))

@@ -144,10 +144,7 @@ class Cache:
 
 
 def linear_map(weights: Weights, name: str, inputs: Array, row: int | None = None) -> Array:
-    """Inputs (…, inputs) through a learned linear map as (…, outputs), plus its bias if any.
-
-    Of inputs that sum to one, only a `row` of the first axis takes the bias.
-    """
+    """Inputs (…, inputs) through a linear map; the bias goes to one `row` of parts, if given."""
     xp, weight = namespace(inputs), transpose(weights[f"{name}.weight"])
     # As one product of two matrices: numpy would multiply the texts of a batch one by one.
     outputs = xp.reshape(inputs, (-1, inputs.shape[-1])) @ weight
@@ -264,10 +261,7 @@ class Pass:
     def attend(
         self, number: int, block: LayerPart, inputs: Array, memory: Array | None, mask: Array | None
     ) -> tuple[Array, Array]:
-        """What an attention adds to its inputs, and its weights (…, heads, queries, keys).
-
-        Queries come from the inputs; keys and values from a memory, or None: from the inputs.
-        """
+        """What an attention adds, and its weights; keys are a memory's or, if None, the inputs'."""
         pause()
         weights, shape, own = self.weights, self.shape, memory is None
         layer = shape.layer.format(number)

@@ -207,7 +207,7 @@ class Stack:
         return stream
 
     def carry(self, update: int, row: int, fields: Numbers) -> Numbers:
-        """What fields (fields, size) that an update adds at a row become in its last state."""
+        """The part in a row's last state of fields (fields, size) that an update adds there."""
         for number, one in enumerate(self.run.updates[update:]):
             if not number:
                 like = one.added[row]

@@ -131,10 +131,7 @@ def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGES
 
 
 def token(text: str, piece: str, span: tuple[int, int], *, shares_character: bool = False) -> Token:
-    """A piece and its span of the text as a token: no space before it, ## inside a word.
-
-    Where one character became several pieces, each shows its own spelling.
-    """
+    """A piece as a token with its span: no space before it, ## inside a word."""
     start, end = span
     covered = text[start:end].strip()
     if covered:

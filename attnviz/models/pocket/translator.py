@@ -94,10 +94,7 @@ def attend_batches(
     batch_size: int | None,
     finish: Callable[[PocketInputs, Attention], Attention],
 ) -> Iterator[Attention | InputError]:
-    """The maps of each query in order, read in batches of similar length.
-
-    A pair without a target is read by itself: the model writes the target first.
-    """
+    """The maps of queries in order, by similar length; a pair without a target comes alone."""
     found: dict[int, Attention | InputError] = {}
     items: dict[int, Texts] = {}
     for number, query in enumerate(queries):

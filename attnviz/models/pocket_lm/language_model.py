@@ -175,10 +175,7 @@ class CausalPocket(StoredModel):
 
 
 class CausalExperiment(PieceExperiment):
-    """The causal pocket model and a text.
-
-    The wanted output is a piece by its text or position, or "all"; None: the next piece to write.
-    """
+    """The causal pocket model and a text; by default it explains the next piece."""
 
     model: CausalPocket
 

@@ -148,10 +148,7 @@ def _detach(tensor: Any, dtype: Any) -> Any:
 
 @contextmanager
 def replace_kernels(look: Callable[..., Any]) -> Iterator[None]:
-    """Send the calls of fused functions that torch does not dispatch to `look`.
-
-    A function is replaced in every module that holds it: most programs import it by name.
-    """
+    """Send calls of fused functions to `look`, from every module that has imported them."""
     places = []
     for (home, name), kernel in KERNELS.items():
         original = getattr(sys.modules.get(home), name, None)

@@ -34,10 +34,7 @@ COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The texts of the tokens; None: their numbers.
-
-    `split` is how many tokens of a joint sequence are text; negative: the last ones.
-    """
+    """The texts of the tokens, or None; `split`: how many are text, negative: the last ones."""
 
     queries: Sequence[str] | None = None
     keys: Sequence[str] | None = None

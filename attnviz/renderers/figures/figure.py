@@ -243,10 +243,7 @@ class ShownFigure(Figure):
 def figure_bytes(
     figure: Figure, suffix: str, provenance: str = "", dpi: float | None = None
 ) -> bytes:
-    """The figure as .png (by default at its own resolution), .svg, .pdf or .gif; the same bytes.
-
-    The provenance goes into the file's metadata; it may be empty.
-    """
+    """The figure as .png, .svg, .pdf or .gif, always the same bytes; provenance is metadata."""
     if suffix == ".gif":
         return _gif_bytes(getattr(figure, "frames", ()) or [figure])
     creator, about, date = _METADATA[suffix]

@@ -114,10 +114,7 @@ def can_embed(families: Iterable[str]) -> bool:
 
 
 def substitute(*characters: str) -> str:
-    """The code points of characters that no font draws: ‹0939 093F›.
-
-    For the picture of a control character it is the code of that character: ‹1B›.
-    """
+    """The code points of characters that no font draws, or of a control's picture: ‹1B›."""
     codes = (
         code_point(chr(ord(item) - 0x2400) if "\u2400" <= item <= "\u241f" else item)
         for item in characters

@@ -114,10 +114,7 @@ def overlay(
     how: Overlaying = PLAIN,
     fit: sheet.Fit = sheet.FREE,
 ) -> Figure:
-    """The picture, and beside it the picture under one head's weights, shape (rows, columns).
-
-    Each patch has the colour of its weight on the scale of `colors.limits_of`.
-    """
+    """The picture, and beside it the picture under a head's weights, shape (rows, columns)."""
     limits = _limits_of(weights, values)
     if look_option("scale") == "own":
         top = float(np.nanmax(np.abs(weights))) or 1.0

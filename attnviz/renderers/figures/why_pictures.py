@@ -1,7 +1,7 @@
 """Why a head looks there, which heads read which, and what restores an answer, as pictures."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -106,21 +106,22 @@ def _ribbons(
         sizes = [max(_WIDEST * abs(value) / most, 0.6) for _, value in own]
         end = node - sum(sizes) / 2
         for (_, value), wide in zip(own, sizes, strict=True):
-            _ribbon(canvas, (start, y), (left, end + wide / 2), wide, _COLORS[value > 0])
+            look = {"linewidth": wide * 0.72, "capstyle": "butt", "alpha": 0.55}
+            _curve(canvas, (start, y), (left, end + wide / 2), _COLORS[value > 0], **look)
             y, end = y + row, end + wide
         y += 2.2 * row
 
 
-def _ribbon(
-    canvas: Canvas, start: tuple[float, float], end: tuple[float, float], wide: float, color: Color
+def _curve(
+    canvas: Canvas, start: tuple[float, float], end: tuple[float, float], color: Color, **look: Any
 ) -> None:
+    """A line that leaves and arrives level."""
     middle = (start[0] + end[0]) / 2
     path = Path(
         [start, (middle, start[1]), (middle, end[1]), end],
         [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
     )
-    looks = {"linewidth": wide * 0.72, "capstyle": "butt", "alpha": 0.55}
-    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=sheet.ink(color), **looks))
+    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=sheet.ink(color), **look))
 
 
 def _link(
@@ -216,7 +217,9 @@ def wiring_picture(report: WiringReport) -> Figure:
     for one in reversed(wires):
         start, end = places[one.writer], places[one.head]
         lift = (tuple(COLORS).index(one.side) - 1) * 5
-        _line(canvas, start, (end[0], end[1] + lift), one.moved, COLORS[one.side])
+        wide = max(_WIDEST_LINE * one.moved, 0.5)
+        look = {"linewidth": wide, "capstyle": "round", "alpha": 0.62}
+        _curve(canvas, start, (end[0], end[1] + lift), COLORS[one.side], **look)
     _dots(canvas, report, places, wired, apart)
     return canvas.figure
 
@@ -236,18 +239,6 @@ def _columns(report: WiringReport) -> list[tuple[str, list[HeadAt]]]:
                 title = f"layer {layer}" if len(streams) == 1 else f"{name} {layer}"
                 found.append((title, heads))
     return found
-
-
-def _line(
-    canvas: Canvas, start: tuple[float, float], end: tuple[float, float], moved: float, color: Color
-) -> None:
-    middle = (start[0] + end[0]) / 2
-    path = Path(
-        [start, (middle, start[1]), (middle, end[1]), end],
-        [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
-    )
-    looks = {"linewidth": max(_WIDEST_LINE * moved, 0.5), "capstyle": "round", "alpha": 0.62}
-    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=sheet.ink(color), **looks))
 
 
 def _dots(

@@ -73,10 +73,7 @@ def deflate(data: bytes) -> str:
 
 
 def pack_base85(data: bytes) -> str:
-    """The bytes packed by zlib, in base 85: a sixteenth shorter than in base 64.
-
-    A comma stands for "<", so that no text within a script element means anything.
-    """
+    """The bytes packed by zlib, in base 85 with "," for "<", a sixteenth shorter than base 64."""
     packed = zlib.compress(data, 6)
     return base64.b85encode(packed).translate(bytes.maketrans(b"<", b",")).decode("ascii")
 
@@ -160,10 +157,7 @@ Tokens = tuple[Token, ...]
 
 
 def pool_to_fit(item: AttentionMap, room: int) -> AttentionMap:
-    """The map with at most `room` weights: itself, or in blocks of tokens.
-
-    An axis of 64 tokens or fewer stays whole.
-    """
+    """The map with at most `room` weights, in blocks on axes of more than 64 tokens."""
     layers, heads, queries, keys = item.weights.shape
     room = max(room // (layers * heads), 1)
     if queries * keys <= room:

@@ -161,10 +161,7 @@ def live_document(
     models: Sequence[str] = (),
     pictures: Mapping[str, bytes] | None = None,
 ) -> dict[str, Any]:
-    """The document of a page that asks a model for its maps: all but the maps.
-
-    `pictures` holds a file for each model that reads pictures alone, which the page begins with.
-    """
+    """The document of a live page, without maps; `pictures`: a first picture for some models."""
     samples = {name: base64.b64encode(file).decode() for name, file in (pictures or {}).items()}
     empty: dict[str, Any] = {name: [] for name in ("texts", "notes", "provenance", "maps")}
     named = {"title": printable(title), "id": "0", "command": ""}
@@ -174,10 +171,7 @@ def live_document(
 
 
 def iframe(page: str, height: int = 680) -> str:
-    """The page in an iframe, for a notebook's cell or another page.
-
-    The frame may run its scripts and save files, but cannot reach the page around it.
-    """
+    """The page in an iframe that runs scripts and saves files, apart from the page around it."""
     return (
         f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts allow-downloads" '
         f'title="attention" width="100%" height="{height}" '

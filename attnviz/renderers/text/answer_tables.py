@@ -410,10 +410,6 @@ BAR = 16
 DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _one_decimal(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:+.1f}".replace("-", "−")
-
-
 def agreement_line(report: SourcesReport) -> str:
     """How well cheap estimates rank the parts."""
     known = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
@@ -436,7 +432,8 @@ def sources_table(report: SourcesReport, show: Display) -> str:
     order = sorted(report.parts, key=lambda one: (math.isnan(one.effect), -one.effect))
     for one in order[: show.rows or None]:
         size = 0 if math.isnan(one.effect) else round(abs(one.effect) / (most or 1.0) * BAR)
-        line = Text(f"{one.number:>3}  {_one_decimal(one.effect):>6}  ", no_wrap=True)
+        value = "–" if math.isnan(one.effect) else f"{one.effect:+.1f}".replace("-", "−")
+        line = Text(f"{one.number:>3}  {value:>6}  ", no_wrap=True)
         line.append(set_cell_size("█" * size, BAR), "red" if one.effect < 0 else "blue")
         together = f"(with {one.group[0]}–{one.group[-1]}) " if one.group else ""
         words = printable(f"{together}{one.file}: {one.text}")

@@ -133,10 +133,7 @@ def head_grid(
     display: Display,
     first: Sequence[str] = (),
 ) -> tuple[list[Text], list[str]]:
-    """A line for each head under headings and uniform attention; and the columns left out.
-
-    Where room is short, the columns in `first` are kept first.
-    """
+    """A line for each head, and the columns left out; those in `first` are kept longest."""
     role = headings[-1] == "role"
     widths = column_widths([headings, *names])
     if role:
@@ -187,10 +184,7 @@ def _uniform_lines(
     columns: list[Column],
     widths: list[int],
 ) -> list[Text]:
-    """A line for each mask, since uniform attention depends on the visible keys.
-
-    Most models have one mask; windows and several streams add more.
-    """
+    """A line for each mask: uniform attention depends on the visible keys."""
     masks: dict[tuple[str, ...], list[Sequence[str]]] = {}
     for number, row in enumerate(names):
         cells = tuple(column.uniform[number].rjust(column.width) for column in columns)

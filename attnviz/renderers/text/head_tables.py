@@ -64,10 +64,7 @@ _FIRST = (EFFECT, COPYING, *PROBES, *_SCORES, "mass", "informative", *_ROLES, *_
 
 
 def measures_table(report: HeadReport, display: Display, keep: str | None = None) -> str:
-    """A line for each head under lines for uniform attention, in as many columns as fit.
-
-    The measure `keep` is kept before all others.
-    """
+    """A line for each head under uniform attention, in the columns that fit; `keep` comes first."""
     headings = ["stream", "layer", "head", "role"]
     names = [[row.stream, row.layer, row.head, _name_roles(row)] for row in report.rows]
     if len({row.stream for row in report.rows}) == 1:
@@ -136,10 +133,7 @@ def _name_roles(row: HeadRow) -> str:
 
 
 def measures_tsv(report: HeadReport) -> str:
-    """A line for each head; beside each measure stands that of uniform attention or an interval.
-
-    A field is empty where a measure is unknown.
-    """
+    """A line for each head; beside each measure its interval or uniform attention's value."""
     names = [meaning.name for meaning in report.measures]
     header = ["stream", "layer", "head", "role", "role_share"]
     for name in names:
@@ -227,10 +221,7 @@ FEWEST = 10  # relations with fewer cases are left out: some heads are right by 
 
 
 def treebank_table(report: TreebankReport, display: Display) -> str:
-    """For each relation the best fixed offset and the best head in each direction.
-
-    A head is bold where it is right more often than the offset.
-    """
+    """Each relation's best fixed offset and best heads, bold if they are right more often."""
     sentences = "1 sentence" if report.sentences == 1 else f"{report.sentences} sentences"
     heads = len({(finding.layer, finding.head) for finding in report.findings})
     reading = (
@@ -313,10 +304,7 @@ def _runs(found: History | tuple[History, ...]) -> tuple[History, ...]:
 
 
 def history_table(found: History | tuple[History, ...], show: Display) -> str:
-    """A line for each head: its role and measures in the first and last sample, and its drift.
-
-    Under the heads of each run stand the verdicts, with their rules.
-    """
+    """A line for each head: its role, measures and drift; below, the verdicts with their rules."""
     return "\n".join(_history_lines(one, show) for one in _runs(found))
 
 
@@ -376,10 +364,7 @@ def history_tsv(found: History | tuple[History, ...]) -> str:
 
 
 def history_json(found: History | tuple[History, ...]) -> str:
-    """One document: the steps, and for each head its roles, measures and verdicts.
-
-    Of two runs their documents are a list under "runs".
-    """
+    """One document: steps, and roles, measures and verdicts of heads; of two runs a list."""
     runs = [_history_document(one) for one in _runs(found)]
     own = {"runs": runs} if len(runs) > 1 else runs[0]
     return report_json("history", **own, rules=RULES)

@@ -324,10 +324,7 @@ def strongest_line(link: Link) -> Text:
 
 
 def head_table(heads: Sequence[HeadLine], width: int, *, signed: bool = False) -> Table:
-    """A line for each head: bars of what its keys receive, its pattern, and its entropy in nats.
-
-    For signed values: bars of sizes, the strongest link and the sum of all sizes.
-    """
+    """A line for each head: bars of what keys receive or of signed sizes, pattern, and entropy."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     bars = min(len(heads[0].profile), PROFILE_WIDTH, max(width // 5, 4))
     numbers = max(len(line.head) for line in heads)

@@ -48,10 +48,7 @@ _THREAD_LIMITS = (
 
 
 class Processes(Engine):
-    """Several processes, each with a copy of the work and a share of the cores.
-
-    If a worker dies, another one tries its shard again; the others continue meanwhile.
-    """
+    """Several processes with a share of the cores; a shard whose worker dies is tried again."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers

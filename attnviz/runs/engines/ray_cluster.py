@@ -35,10 +35,7 @@ TIMEOUT = 5.0  # seconds to wait for a cluster; Ray alone would wait two minutes
 
 
 class RayCluster(Engine):
-    """The workers of a Ray cluster, each with a copy of the work.
-
-    If a worker dies, Ray tries its shard on another one.
-    """
+    """The workers of a Ray cluster; a shard whose worker dies is tried on another."""
 
     def __init__(self, workers: int | None, address: str | None = None) -> None:
         if find_spec("ray") is None:
@@ -151,10 +148,7 @@ def check_reachable(address: str) -> None:
 def share(
     workers: int | None, machines: Sequence[dict[str, float]]
 ) -> tuple[int, dict[str, float]]:
-    """The number of workers, and the cores and GPUs of each, for about so many at once.
-
-    Ray itself limits a worker to the threads and GPUs of its share.
-    """
+    """The number of workers, and each one's cores and GPUs, to which Ray limits it."""
     cpus, gpus = ([int(has.get(kind, 0)) for has in machines] for kind in ("CPU", "GPU"))
     workers = workers or sum(gpus) or max(1, sum(cpus))
     # A worker that needs more than the largest machine has would wait for ever.

@@ -107,10 +107,7 @@ class Context:
 
 
 def read_parts(asked: SourcesRequest) -> tuple[list[tuple[str, str]], list[str]]:
-    """The context in parts, with their files, and the roles of messages.
-
-    Passages stand between blank lines; a message is a line of JSON with `role` and `content`.
-    """
+    """The context's passages (blank lines between) or messages (JSON), with files and roles."""
     parts, roles = list[tuple[str, str]](), list[str]()
     for path in asked.context:
         try:

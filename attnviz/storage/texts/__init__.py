@@ -68,10 +68,7 @@ def is_utf8(text: str) -> bool:
 def chunks(
     texts: Iterable[Text | BadText], size: int = CHUNK_SIZE, ready: Callable[[], bool] | None = None
 ) -> Iterator[list[Text | BadText]]:
-    """Consecutive records, at most `size` at a time, and fewer where they are long.
-
-    `ready`, called after each record, tells whether another is waiting; if not, the chunk ends.
-    """
+    """Runs of at most `size` records, fewer if they are long or `ready` says none is waiting."""
     chunk, lengths = list[Text | BadText](), 0
     for text in texts:
         chunk.append(text)

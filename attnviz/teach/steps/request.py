@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
 
 def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -> Steps:
-    """What a head did with the tokens of a map, every matrix by name.
-
-    They are computed here and compared with those of the model's own pass.
-    """
+    """A head's matrices by name; they are computed here and compared with the model's own pass."""
     item = next(item for item in attention.maps if item.stream == which.stream)
     queries, keys = (
         tuple(token.text for token in side) for side in (item.query_tokens, item.key_tokens)

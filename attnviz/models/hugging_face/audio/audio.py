@@ -100,10 +100,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return made.with_maps(made.maps, settings=settings, notes=notes)
 
     def trace_writers(self, query: Query) -> WrittenText:
-        """A recording, and its text if it has one, with what each part of the model writes.
-
-        Frames of padding behind the recording are read like all others.
-        """
+        """What each part writes for a recording, read with its padding, and its text if any."""
         from attnviz.models.hugging_face.recorded_text import RecordedText
 
         given = query.recording

@@ -345,10 +345,7 @@ def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
 
 
 def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
-    """Nyström attention (Xiong et al. 2021) mixes values by three matrices and a convolution.
-
-    The whole layer runs again with other values.
-    """
+    """Nyström attention (Xiong et al. 2021): the whole layer runs again with other values."""
     import torch
 
     def split(one: Any) -> Any:

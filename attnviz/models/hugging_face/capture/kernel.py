@@ -104,10 +104,7 @@ _INTERFACE = SharedSetting(_watched_interface)
 
 @contextmanager
 def eager_attention(model: Any) -> Iterator[None]:
-    """Run a model eagerly in a block of code, if it can switch.
-
-    Eager kernels return their weights. For short texts on a CPU that costs less than probing.
-    """
+    """Run a model eagerly in a block, if it can switch: cheaper than probing short texts."""
     if not can_be_eager(model):
         yield
         return
@@ -165,10 +162,7 @@ def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str
 
 
 def match_stream(stream: str, wanted: Collection[str]) -> str | None:
-    """The wanted stream that a module's stream belongs to, or None.
-
-    A model with one stack has one stream, whatever its parts are called, towers aside.
-    """
+    """The wanted stream of a module's stream, or None; a model with one stack has one stream."""
     if stream in wanted:
         return stream
     alone = [name for name in wanted if name != "cross"]
@@ -182,10 +176,7 @@ _EAGER_COPIES: WeakKeyDictionary[Any, tuple[ModelFingerprint, Any]] = WeakKeyDic
 
 
 def eager_copy(model: Any) -> Any:
-    """The model itself if it runs eagerly, else one that does and shares its weights.
-
-    The copy is kept until the model's parts change.
-    """
+    """The model itself if it runs eagerly, else an eager copy that shares its weights."""
     if model.config._attn_implementation == "eager":
         return model
     state = ModelFingerprint(model)

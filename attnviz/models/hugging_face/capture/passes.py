@@ -193,10 +193,7 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
 
 
 def check_mixture(path: str, call: Call, weights: Any, queries: int | None = None) -> None:
-    """Refuse weights that times the values are not the kernel's output.
-
-    One text of a batch is enough: whether a kernel is linear does not depend on the text.
-    """
+    """Refuse weights that times the values are not the kernel's output; one text is enough."""
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
     mixed = (weights[0, :, :queries].float().cpu() @ value).transpose(0, 1)

@@ -179,10 +179,7 @@ def recompute_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> A
 
 
 def selected_keys(call: Call) -> tuple[NDArray[np.bool_], NDArray[np.float32]] | None:
-    """The keys that a causal mask selects by content, and the weights over all earlier keys.
-
-    None where it shows all of them, or those within a distance.
-    """
+    """The keys that a causal mask selects by content, and all weights; None: it selects none."""
     import torch
 
     mask, (heads, queries) = call.mask, call.query.shape[1:3]

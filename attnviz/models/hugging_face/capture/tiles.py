@@ -40,10 +40,7 @@ AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to 
 def read_tiles(
     call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions, *, scores: bool = False
 ) -> tuple[Any, list[Strongest], CallScores] | None:
-    """One call's attention as from `read_grid`, each head's strongest links, and its `scores`.
-
-    None if the kernel does something else, or is cheaper to probe.
-    """
+    """Maps as of `read_grid`, strongest links and `scores`; None: probing is cheaper or needed."""
     import torch
 
     # Outputs in half precision are too coarse to tell a kernel's weights from similar ones.

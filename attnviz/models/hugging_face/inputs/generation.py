@@ -61,10 +61,7 @@ def shift_target(model: Any, tokenizer: Any, text: str) -> DecoderInput:
 
 
 def _shift(model: Any, ids: list[int]) -> list[int]:
-    """A start token, then all tokens but the last.
-
-    The model's own method comes first: mBART starts with the language, its last token.
-    """
+    """A start token, or what the model itself puts there, then all tokens but the last."""
     if hasattr(model, "prepare_decoder_input_ids_from_labels"):
         import torch
 
@@ -189,10 +186,7 @@ def continue_prompt(
 
 
 def continue_text(loaded: LoadedModel, inputs: Mapping[str, Any]) -> str:
-    """What a model writes greedily: a target, or at most `FEW` tokens after the text.
-
-    It uses no cache, so that an intervention acts on every step.
-    """
+    """A target, or up to `FEW` tokens after the text; without a cache every step is changed."""
     read = {name: row for name, row in inputs.items() if not name.startswith("decoder_")}
     given = loaded.tensors(read, loaded.model)
     if loaded.family == "encoder–decoder":

@@ -134,10 +134,7 @@ def tokenize(
 
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The pieces of ids; an id that the tokenizer does not know becomes its number, <12>.
-
-    A model may have more ids than its tokenizer, and a tokenizer may be damaged.
-    """
+    """The pieces of ids; an id that the tokenizer does not know becomes its number, <12>."""
     named = tokenizer.convert_ids_to_tokens(list(ids))
     return [
         f"<{number}>" if piece is None else piece for number, piece in zip(ids, named, strict=True)

@@ -89,10 +89,7 @@ def show_decision(
 
 
 def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
-    """A label for each token; all pieces of a word get the first one's.
-
-    Models are trained on first pieces only; their output for the others means nothing.
-    """
+    """A label for each token: that of its word's first piece, which models are trained on."""
     labels = list[str | None]()
     for place, (name, token) in enumerate(zip(found, tokens, strict=True)):
         before = tokens[place - 1] if place else token

@@ -151,10 +151,7 @@ def place_rows(read: PicturesRead) -> list[Sheet]:
 def place_tiles(
     read: PicturesRead, shape_of: Callable[[Any, int, int], tuple[int, int]]
 ) -> list[Sheet]:
-    """Tiles row by row as one grid, then the whole picture once more, smaller.
-
-    `shape_of` gives the rows and columns of a picture's tiles.
-    """
+    """Tiles (`shape_of`: rows and columns) as one grid, then the whole picture, smaller."""
     values = read.inputs["pixel_values"]
     count = int(np.prod(values.shape[:-3]))
     images = len(read.pictures)

@@ -19,7 +19,6 @@ from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 from attnviz.models.hugging_face.experiment import (
-    ExperimentRequest,
     ModelExperiment,
     experiment_of,
 )
@@ -32,6 +31,7 @@ from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.loaded_model import placed_inputs
+from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -325,10 +325,7 @@ def _patch_map(
 def load_picture_text_model(
     name: str | InMemoryModel, generate: int | None = None, **options: Any
 ) -> PictureTextModel:
-    """A pretrained model of pictures and text; options are the fields of `LoadOptions`.
-
-    It writes at most `generate` tokens; None: none.
-    """
+    """A pretrained model of pictures and text that writes at most `generate` tokens, or none."""
     parts = load_parts(
         name, LoadOptions(**options), _load_processor, partial(model_class, with_head=True)
     )

@@ -28,14 +28,20 @@ from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_k
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
+from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
-from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head, no_head_weights
+from attnviz.models.hugging_face.outputs import (
+    ExperimentRequest,
+    chosen_class,
+    class_name,
+    no_head,
+    no_head_weights,
+)
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
@@ -77,10 +83,7 @@ class VisionModel(UnbatchedSource, Predicting):
         return show_decision(found, self.task, logits[-1], ())
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
-        """The model with a picture before it, to be run with parts of it switched off.
-
-        `wanted` is a class by name or number; None: the likeliest.
-        """
+        """A picture to run with parts off; `wanted` is a class, None: the likeliest."""
         picture = self._picture(query)
         if self.task is None:
             raise no_head(self.name, type(self.model).__name__)

@@ -121,18 +121,17 @@ function tokenSwitches(map, store) {
   const special = [map.queries, map.keys].some(({ tokens }) =>
     tokens.some((token) => token.special) && !tokens.every((token) => token.special));
   const unpinned = { row: -1, column: -1, zoom: "" };
+  // As --special calls them; signed rows have no sum.
+  const treatments = map.values === "signed" ? ["keep", "drop"] : ["keep", "drop", "renormalise"];
   return [
     words
       ? select("by", [["tokens", "tokens"], ["words", "words"]], store.state.unit, (unit) => store.set({ unit, ...unpinned }), store.state.view === "query-key")
       : null,
     special
-      ? select("special tokens", treatments(map).map((name) => [name, name]), store.state.specials, (specials) => store.set({ specials, ...unpinned }), store.state.view === "query-key")
+      ? select("special tokens", treatments.map((name) => [name, name]), store.state.specials, (specials) => store.set({ specials, ...unpinned }), store.state.view === "query-key")
       : null,
   ];
 }
-
-/** What can be done with special tokens, as --special calls it; signed rows have no sum. @param {PageMap} map */
-export const treatments = (map) => (map.values === "signed" ? ["keep", "drop"] : ["keep", "drop", "renormalise"]);
 
 /**
  * @param {string} name

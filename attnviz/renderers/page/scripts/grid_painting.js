@@ -28,14 +28,9 @@ export function gridImage(shown, colors, { cellWidth, cellHeight }) {
   const steps = pixels(colors);
   for (let at = 0; at < data.length; at++) data[at] = steps[colorPlace(colors, pooled.values[at])];
   const canvas = document.createElement("canvas");
-  canvas.width = pooled.width;
-  canvas.height = pooled.height;
+  [canvas.width, canvas.height] = [pooled.width, pooled.height];
   /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).putImageData(image, 0, 0);
-  return {
-    canvas,
-    across: pooled.width * across,
-    down: pooled.height * down,
-  };
+  return { canvas, across: pooled.width * across, down: pooled.height * down };
 }
 
 /**
@@ -58,8 +53,7 @@ export function paintGrid(surface, geometry, shown, colors, theme, image) {
   if (cell >= GAPPED_CELL) paintGaps(surface, geometry, theme);
   if (cell >= NUMBERED_CELL) paintNumbers(surface, geometry, shown, colors);
   surface.restore();
-  surface.strokeStyle = theme.line;
-  surface.lineWidth = 1;
+  [surface.strokeStyle, surface.lineWidth] = [theme.line, 1];
   surface.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
   paintLabels(surface, geometry, shown, theme);
 }
@@ -92,9 +86,7 @@ function paintGaps(surface, geometry, theme) {
 function paintNumbers(surface, geometry, shown, colors) {
   const { cellWidth, cellHeight, x, y } = geometry;
   const view = inView(geometry, shown);
-  surface.font = font(Math.min(cellWidth * 0.32, 13));
-  surface.textAlign = "center";
-  surface.textBaseline = "middle";
+  [surface.font, surface.textAlign, surface.textBaseline] = [font(Math.min(cellWidth * 0.32, 13)), "center", "middle"];
   for (let row = view.firstRow; row <= view.lastRow; row++) {
     for (let column = view.firstColumn; column <= view.lastColumn; column++) {
       const value = shown.values[row * shown.keys.length + column];
@@ -148,7 +140,8 @@ export function paintLabel(surface, geometry, token, place, theme, axis, strong 
   else surface.translate(geometry.x + (place + 0.5) * cellWidth, top - (upright ? 10 : GAP));
   if (!level) surface.rotate(-Math.PI / 2);
   surface.font = strong ? font(12, "600") : LABEL_FONT;
-  const text = fitted(surface, token.text, isRow ? left - 26 : upright ? Math.max(cellWidth, 60) : top - 26);
+  const edge = strong ? 20 : 26; // bold letters are wider
+  const text = fitted(surface, token.text, isRow ? left - edge : upright ? Math.max(cellWidth, 60) : top - edge);
   if (strong) {
     const width = surface.measureText(text).width;
     surface.fillStyle = theme.paper;
@@ -200,8 +193,7 @@ export function paintBars(surface, geometry, below, behind, words, theme) {
 
 /** A cross over a link that is cut. @param {Surface} surface @param {number} x @param {number} y @param {number} size */
 export function paintCut(surface, x, y, size) {
-  surface.strokeStyle = NEGATIVE;
-  surface.lineWidth = 2;
+  [surface.strokeStyle, surface.lineWidth] = [NEGATIVE, 2];
   surface.beginPath();
   surface.moveTo(x - size, y - size);
   surface.lineTo(x + size, y + size);

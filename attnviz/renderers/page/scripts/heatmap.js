@@ -2,9 +2,7 @@
 
 import { scaleOf } from "./caption.js";
 import { theme } from "./colors.js";
-import {
-  cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
-} from "./grid_geometry.js";
+import { cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt } from "./grid_geometry.js";
 import { gridImage, paintBars, paintCut, paintGrid, paintLabel } from "./grid_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
 import { clamp } from "./numbers.js";
@@ -13,9 +11,7 @@ import { ARROWS, make, onceAFrame, sized } from "./surface.js";
 /** @typedef {{row: number, column: number}} Cell */
 
 const NOWHERE = { row: -1, column: -1 };
-const HINT =
-  "Point at a cell for its numbers; click keeps it. Drag pans, pinch or Ctrl + wheel zooms, " +
-  "as do + and −.";
+const HINT = "Point at a cell for its numbers; click keeps it. Drag pans, pinch or Ctrl + wheel zooms, as do + and −.";
 
 /**
  * @param {Store} store
@@ -32,7 +28,7 @@ export function createHeatmap(store, readout, toggleLink, linked) {
   let scene;
   /** @type {import("./grid_geometry.js").Geometry} */
   let geometry;
-  /** @type {ReturnType<typeof gridImage>} */
+  /** @type {ReturnType<typeof gridImage> | undefined} */
   let image;
   /** @type {Cell} */
   let hovered = NOWHERE;
@@ -169,14 +165,9 @@ export function createHeatmap(store, readout, toggleLink, linked) {
       const same = scene && scene.shown === next.shown && scene.palette === next.palette;
       scene = next;
       zoom = readZoom(scene.state.zoom);
-      if (!same) image = /** @type {any} */ (undefined);
-      margins = marginsOf(scene.shown);
-      hovered = NOWHERE;
-      over.setAttribute(
-        "aria-label",
-        `Heat map of ${scene.shown.queries.length} queries by ${scene.shown.keys.length} keys. ` +
-          "Arrow keys go from cell to cell; the table after it holds the numbers.",
-      );
+      if (!same) image = undefined;
+      [margins, hovered] = [marginsOf(scene.shown), NOWHERE];
+      over.ariaLabel = `Heat map of ${scene.shown.queries.length} queries by ${scene.shown.keys.length} keys. Arrow keys go from cell to cell; the table after it holds the numbers.`;
       paintBase();
     },
     figure(of, width) {
@@ -264,8 +255,7 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   surface.clip();
   const band = [Math.max(cellWidth, 2), Math.max(cellHeight, 2)];
   scene.cut.forEach(([at, to]) => paintCut(surface, x + (to + 0.5) * cellWidth, y + (at + 0.5) * cellHeight, Math.min(cellWidth, cellHeight) * 0.22));
-  surface.strokeStyle = colors.accent;
-  surface.lineWidth = 1;
+  [surface.strokeStyle, surface.lineWidth] = [colors.accent, 1];
   if (row >= 0) surface.strokeRect(left - 2, y + row * cellHeight - 0.5, width + 4, band[1]);
   if (column >= 0) surface.strokeRect(x + column * cellWidth - 0.5, top - 2, band[0], height + 4);
   surface.restore();

@@ -15,8 +15,7 @@ const covers = (share) => OPAQUE * share ** BEND;
 
 /** @param {Surface} surface @param {string} color @param {number[]} box */
 function outline(surface, color, ...[x, y, wide, high]) {
-  surface.strokeStyle = color;
-  surface.lineWidth = 3;
+  [surface.strokeStyle, surface.lineWidth] = [color, 3];
   surface.strokeRect(x + 1.5, y + 1.5, wide - 3, high - 3);
 }
 

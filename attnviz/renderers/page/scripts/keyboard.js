@@ -1,7 +1,7 @@
 /** Keys for everything, listed by ?. */
 
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
-import { offered, treatments } from "./controls.js";
+import { offered } from "./controls.js";
 import { headsOfLayer } from "./model.js";
 import { make } from "./surface.js";
 
@@ -65,11 +65,11 @@ export function fillHelp(dialog, live) {
   const rows = [...KEYS, ...(live ? LIVE_KEYS : [])].map(([key, words]) => make("tr", {}, [make("th", {}, [make("kbd", {}, [key])]), make("td", {}, [words])]));
   const box = make("input", { type: "checkbox", checked: letters, onchange: ({ target }) => switchLetters(target.checked) });
   dialog.replaceChildren(
+    make("button", { type: "button", onclick: () => dialog.close() }, ["Close"]), // first: a small screen begins where the focus is
     make("h2", {}, ["Keys"]),
     make("table", {}, [make("tbody", {}, rows)]),
     make("p", { class: "hint" }, ["Click a head to look at it; Shift or Ctrl + click adds it to the chosen ones: lines then show each in a colour, the other views their mean or maximum."]),
-    make("p", {}, [make("label", {}, [box, " Letters, digits and signs are keys"])]),
-    make("button", { type: "button", onclick: () => dialog.close() }, ["Close"]),
+    make("p", {}, [make("label", {}, [box, "Letters, digits and signs are keys"])]),
   );
 }
 
@@ -114,12 +114,14 @@ function nextTab(key, page, store) {
 function actions(page, store) {
   const { state } = store;
   const map = chosenMap(page.maps, state);
-  const unpinned = { row: -1, column: -1, zoom: "" };
-  const has = /** @param {string} name */ (name) => document.querySelector(`[data-switch="${name}"]:enabled`) !== null;
-  /** @param {string[]} values @param {string} value */
-  const after = (values, value) => values[(values.indexOf(value) + 1) % values.length];
-  const views = offered(map);
-  const numbered = views.map(([name], place) => [String(place + 1), () => store.set({ view: name })]);
+  /** Turn a switch of the page to its next choice, if it is there. @param {string} name */
+  const turn = (name) => {
+    const field = /** @type {HTMLSelectElement | null} */ (document.querySelector(`select[data-switch="${name}"]:enabled`));
+    if (!field) return;
+    field.selectedIndex = (field.selectedIndex + 1) % field.length;
+    field.dispatchEvent(new Event("change"));
+  };
+  const numbered = offered(map).map(([name], place) => [String(place + 1), () => store.set({ view: name })]);
   return {
     ...Object.fromEntries(numbered),
     "]": () => stepHead(map, store, 1),
@@ -131,12 +133,12 @@ function actions(page, store) {
       const layer = chosen[0][0];
       store.set({ heads: chosen.length > 1 ? `${layer}.0` : spellHeads(headsOfLayer(map, layer)) });
     },
-    x: () => store.set({ mix: after(["mean", "max"], state.mix) }),
-    w: has("by") ? () => store.set({ unit: after(["tokens", "words"], state.unit), ...unpinned }) : undefined,
-    s: has("special tokens") ? () => store.set({ specials: after(treatments(map), state.specials), ...unpinned }) : undefined,
-    t: page.maps.length > 1 ? () => store.set({ map: (page.maps.indexOf(map) + 1) % page.maps.length, heads: "", measure: "", filter: "", ...unpinned }) : undefined,
-    c: has("colours") ? () => store.set({ colors: after(Object.keys(page.schemes), state.colors) }) : undefined,
-    r: () => store.set({ range: after(["auto", "shared", "view"], state.range) }),
+    x: () => turn("several as"),
+    w: () => turn("by"),
+    s: () => turn("special tokens"),
+    t: page.maps.length > 1 ? () => store.set({ map: (page.maps.indexOf(map) + 1) % page.maps.length, heads: "", measure: "", filter: "", row: -1, column: -1, zoom: "" }) : undefined,
+    c: () => turn("colours"),
+    r: () => turn("scale"),
     u: store.undo,
     U: store.redo,
     Escape: () => store.set({ row: -1, column: -1 }),

@@ -31,15 +31,7 @@ export function linesLayout(shown, width, height) {
     const own = most > 3 * count ? (most / count) * step : step;
     return { step: own, top: 34 + (most * step - count * own) / 2 };
   });
-  return {
-    width,
-    height: 44 + most * step,
-    step,
-    left: label,
-    right: width - label,
-    rows,
-    columns,
-  };
+  return { width, height: 44 + most * step, step, left: label, right: width - label, rows, columns };
 }
 
 /** @param {LinesLayout} layout @param {number} row */

@@ -20,9 +20,6 @@ const tell = onceAFrame(() => {
 });
 
 export const look = {
-  get now() {
-    return now;
-  },
   /** Point at tokens, or let go: what was kept is lit again. @param {Spot[]} spots @param {[number, number] | null} [cell] */
   at(spots, cell = null) {
     now = spots.length ? { spots, cell } : kept;

@@ -19,9 +19,7 @@ export async function shownMatrix(map, heads, state) {
 
 /** @param {Axis} axis @param {number | null} [sink] place of the key that is one @returns {ShownToken[]} */
 function positions(axis, sink = null) {
-  return axis.tokens.map((token, place) => ({
-    ...token, at: place * axis.block, count: axis.block, sink: place === sink,
-  }));
+  return axis.tokens.map((token, place) => ({ ...token, at: place * axis.block, count: axis.block, sink: place === sink }));
 }
 
 /** The mean or the largest weight over heads, of those that have one. @param {PageMap} map @param {Head[]} heads @param {string} mix */
@@ -119,12 +117,7 @@ export function withoutSpecials(shown, renormalised) {
     removed += whole > 0 ? (whole - kept) / whole / rows.length : 0;
     if (renormalised && kept > 0) part.forEach((value, at) => (part[at] = value / kept));
   });
-  return {
-    queries: rows.map((place) => shown.queries[place]),
-    keys: columns.map((place) => shown.keys[place]),
-    values,
-    removed,
-  };
+  return { queries: rows.map((place) => shown.queries[place]), keys: columns.map((place) => shown.keys[place]), values, removed };
 }
 
 /** @param {ShownToken[]} tokens */
@@ -136,9 +129,7 @@ function ordinary(tokens) {
 
 /** @param {Float32Array} values */
 function sum(values) {
-  let total = 0;
-  for (const value of values) total += value;
-  return total;
+  return values.reduce((total, value) => total + value, 0);
 }
 
 /**

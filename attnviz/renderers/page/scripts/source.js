@@ -19,6 +19,11 @@ export function createSource() {
   let [background, pending] = [/** @type {Question | null} */ (null), /** @type {Question | null} */ (null)];
   let [number, busy, effects, link, word] = [0, -1, -1, -1, -1];
 
+  /** The number that a question is sent under. @param {string} kind @param {any} question */
+  const post = (kind, question) => {
+    worker.postMessage({ id: ++number, kind, ...question });
+    return number;
+  };
   const next = () => {
     if (busy >= 0) return;
     const [pane] = waiting.keys();
@@ -26,11 +31,9 @@ export function createSource() {
     if (question) {
       waiting.delete(pane);
       pending = question;
-      busy = ++number;
-      worker.postMessage({ id: busy, kind: "attend", ...question });
+      busy = post("attend", question);
     } else if (background) {
-      effects = ++number;
-      worker.postMessage({ id: effects, kind: "heads", ...background });
+      effects = post("heads", background);
       background = null;
     }
   };
@@ -72,14 +75,8 @@ export function createSource() {
       background = question;
       next();
     },
-    why(question) {
-      link = ++number;
-      worker.postMessage({ id: link, kind: "why", ...question });
-    },
-    explain(question) {
-      word = ++number;
-      worker.postMessage({ id: word, kind: "explain", ...question });
-    },
+    why: (question) => void (link = post("why", question)),
+    explain: (question) => void (word = post("explain", question)),
     cancel() {
       worker.terminate();
       listener({ id: 0, kind: "explain", dropped: true });

@@ -26,10 +26,8 @@ export function sized(canvas, width, height) {
   const [pixelWidth, pixelHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
   const surface = /** @type {Surface} */ (canvas.getContext("2d"));
   if (canvas.width !== pixelWidth || canvas.height !== pixelHeight) {
-    canvas.width = pixelWidth;
-    canvas.height = pixelHeight;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
+    [canvas.width, canvas.height] = [pixelWidth, pixelHeight];
+    [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
   }
   surface.setTransform(ratio, 0, 0, ratio, 0, 0);
   surface.clearRect(0, 0, width, height);

@@ -20,9 +20,7 @@ export class SvgSurface {
   font = "12px sans-serif";
   textAlign = "start";
   textBaseline = "alphabetic";
-  lineCap = "butt";
   imageSmoothingEnabled = false;
-  direction = "ltr";
   path = "";
   clips = 0;
   groups = 0;
@@ -128,8 +126,6 @@ export class SvgSurface {
     this.rect(x, y, width, height);
     this.stroke();
   }
-
-  clearRect() {}
 
   /** @param {string} text @param {number} x @param {number} y */
   fillText(text, x, y) {

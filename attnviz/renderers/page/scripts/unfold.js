@@ -42,15 +42,16 @@ function bars(values, marked) {
   return draw("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": label }, Object.entries(paths).map(([kind, d]) => draw("path", { class: kind, d })));
 }
 
-/** Tokens with a bar each, the largest first. @param {[string, number][]} listed */
-function tokenBars(listed) {
+/** Tokens with a bar each, the largest first; words where there is none. @param {[string, number][]} listed @param {string} none @param {string} small */
+function tokenBars(listed, none, small) {
+  if (!listed.length) return none;
   const most = Math.max(...listed.map(([, value]) => Math.abs(value)), 1e-9);
   const chosen = largest(listed.map(([, value]) => value), NAMED).map((place) => listed[place]).filter(([, value]) => Math.abs(value) >= NONE);
-  return make("ul", {}, chosen.map(([text, value]) => {
+  return chosen.length ? make("ul", {}, chosen.map(([text, value]) => {
     const item = make("li", {}, [word(text), signed(value)]);
     item.style.setProperty("--part", String(Math.abs(value) / most));
     return item;
-  }));
+  })) : small;
 }
 
 /** @param {number[]} vector */
@@ -104,6 +105,7 @@ export function unfolded(steps, query, key, writes) {
   const product = steps.query.reduce((sum, one, place) => sum + one * steps.key[place], 0);
   const [weight, rest] = [weights[at], 1 - weights.reduce((sum, one) => sum + one, 0)];
   const total = changes?.reduce((sum, [, change]) => sum + change, 0) ?? 0;
+  const small = "No output changes by .005 or more.";
   const needs = "Not in the page: attnviz serve shows it.";
   /** @type {[string, Node | string, (Node | string)[]][]} */
   const pictures = [
@@ -112,8 +114,8 @@ export function unfolded(steps, query, key, writes) {
     ["scale and mask", bars(scores, at), [...scaled(steps, product, scores[at] ?? NaN), hidden ? `; ${hidden} hidden of ${scores.length} keys` : `; ${scores.length} keys, none hidden`, besides ? `; ${besides} takes part too` : ""]],
     ["softmax over the row", bars(weights, at), ["a = eˢ / Σ eˢ = ", make("b", {}, [spell(weight)]), rest > 0.001 ? `; a sink takes ${spell(rest)}` : ""]],
     ["value", value ? bars(value) : needs, ["v = W", make("sub", {}, ["V"]), " · norm of ", word(key.text), ...(value ? ["; length of a · v ", make("b", {}, [(weight * lengthOf(value)).toFixed(2)])] : [])]],
-    ["what it writes", writes ? (writes.length ? tokenBars(writes) : "No logits are read from here: later layers read it.") : needs, ["a · v · W", make("sub", {}, ["O"]), " · norm · W", make("sub", {}, ["U"]), ": logits above their mean"]],
-    ["change of log p", changes ? (changes.some(([, change]) => Math.abs(change) >= NONE) ? tokenBars(changes) : "No output changes by .005 or more.") : needs, ["log p without the link − log p", ...(changes ? [" = ", signed(total), " nats"] : []), ...(steps.estimated ? [", first order"] : [])]],
+    ["what it writes", writes ? tokenBars(writes, "No logits are read from here: later layers read it.", "No logit moves by .005 or more.") : needs, ["a · v · W", make("sub", {}, ["O"]), " · norm · W", make("sub", {}, ["U"]), ": logits above their mean"]],
+    ["change of log p", changes ? tokenBars(changes, small, small) : needs, ["log p without the link − log p", ...(changes ? [" = ", signed(total), " nats"] : []), ...(steps.estimated ? [", first order"] : [])]],
   ];
   return make("ol", { class: "unfold", "aria-label": "This number, step by step" }, pictures.map(([name, picture, formula], place) =>
     make("li", {}, [make("h3", {}, [`${place + 1} ${name}`]), typeof picture === "string" ? make("p", { class: "hint" }, [picture]) : picture, make("p", { class: "formula" }, formula)])));

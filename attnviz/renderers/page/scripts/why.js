@@ -78,12 +78,11 @@ export function createWhy(store, maps, ask) {
   function partItem({ writer, value, role }, row, most) {
     const place = placeOf(writer, row);
     const words = [writer, ...(role ? [make("small", {}, [` ${role}`])] : [])];
-    const label = place ? make("button", { type: "button", title: "Where this head looks from here" }, words) : make("span", {}, words);
-    if (place) {
-      for (const event of ["mouseenter", "focus"]) label.addEventListener(event, () => point(place, label));
-      for (const event of ["mouseleave", "blur"]) label.addEventListener(event, leave);
-      label.addEventListener("click", () => go(place));
-    }
+    /** @param {Event} event */
+    const look = ({ target }) => place && point(place, /** @type {HTMLElement} */ (target));
+    const label = place ? make("button", {
+      type: "button", title: "Where this head looks from here", onmouseenter: look, onfocus: look, onmouseleave: leave, onblur: leave, onclick: () => go(place),
+    }, words) : make("span", {}, words);
     const bar = make("i", { class: value < 0 ? "bar below" : "bar", "aria-hidden": "true" });
     bar.style.setProperty("--part", String(Math.abs(value) / most));
     return make("li", {}, [label, signed(value), bar]);
