@@ -71,7 +71,7 @@ def pythons(session: nox.Session) -> None:
         ready[name] = place
     # They run beside each other: on two cores a second worker of each would collect and import
     # everything once more.
-    workers = min(4, (os.cpu_count() or 1) // max(1, len(ready)))
+    workers = min(4, max(1, (os.cpu_count() or 1) // max(1, len(ready))))
     running = {name: _start_fast_tier(place, name, workers) for name, place in ready.items()}
     for name, process in running.items():
         session.log(f"python {name}")
@@ -222,9 +222,7 @@ def _install_into(place: Path, name: str, program: str) -> str:
 
 def _start_fast_tier(place: Path, name: str, workers: int) -> subprocess.Popen[bytes]:
     """The fast tier in an environment, as a process whose output is read at its end."""
-    words = ["-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider"]
-    if workers > 1:
-        words += ["-n", str(workers)]
+    words = ["-m", "pytest", "-n", str(workers), "-m", "not slow", "-p", "no:cacheprovider"]
     if name == LOWEST:
         # Older fonts are a pixel higher than the gallery's; older rich spreads columns wider.
         for test in (
