@@ -53,7 +53,7 @@ def pythons(session: nox.Session) -> None:
     reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing.
     """
     chosen, failed = set(session.posargs) - {"install"}, list[str]()
-    running: dict[str, subprocess.Popen[bytes]] = {}
+    ready: dict[str, Path] = {}
     project = nox.project.load_toml("pyproject.toml")["project"]
     oldest = int(project["requires-python"].removeprefix(">=3."))
     for name, program in {LOWEST: sys.executable, **dict(_further_pythons(oldest))}.items():
@@ -68,8 +68,11 @@ def pythons(session: nox.Session) -> None:
             if name == LOWEST:  # this Python has every wheel, so the versions contradict each other
                 failed.append(name)
             continue
-        running[name] = _start_fast_tier(place, name)
-    # One process each, beside each other: a second worker would collect and import all once more.
+        ready[name] = place
+    # They run beside each other: on two cores a second worker of each would collect and import
+    # everything once more.
+    workers = min(4, max(1, (os.cpu_count() or 1) // max(1, len(ready))))
+    running = {name: _start_fast_tier(place, name, workers) for name, place in ready.items()}
     for name, process in running.items():
         session.log(f"python {name}")
         shown, _ = process.communicate()
@@ -217,9 +220,9 @@ def _install_into(place: Path, name: str, program: str) -> str:
     return ""
 
 
-def _start_fast_tier(place: Path, name: str) -> subprocess.Popen[bytes]:
+def _start_fast_tier(place: Path, name: str, workers: int) -> subprocess.Popen[bytes]:
     """The fast tier in an environment, as a process whose output is read at its end."""
-    words = ["-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider"]
+    words = ["-m", "pytest", "-n", str(workers), "-m", "not slow", "-p", "no:cacheprovider"]
     if name == LOWEST:
         # Older fonts are a pixel higher than the gallery's; older rich spreads columns wider.
         for test in (

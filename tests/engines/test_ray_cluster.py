@@ -71,9 +71,10 @@ def test_the_work_stays_in_its_worker_from_shard_to_shard(cluster):
         assert sorted(counts) == list(range(1, len(counts) + 1))
 
 
-def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster):
+def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster, monkeypatch):
+    monkeypatch.setattr(AttendChunk, "size", 64)
     texts = [
-        Text(str(n), f"the cat {'sat ' * (n % 3)}on mat {n}", where=f"{n}") for n in range(1100)
+        Text(str(n), f"the cat {'sat ' * (n % 3)}on mat {n}", where=f"{n}") for n in range(300)
     ]
     attend = AttendChunk(Origin(mechanism="multi-head:heads=2,size=8"), Choice(), "self")
     task = ShardTask(attend, vocabulary_of([("the", 2), ("cat", 1)]))
