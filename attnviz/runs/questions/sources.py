@@ -326,5 +326,8 @@ def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:
         slopes = experiment.gradients()[0]
     finally:
         experiment.outputs = every
-    columns = (item.weights * slopes).sum(axis=(0, 1, 2), dtype=np.float64)
+    heads = (one.reshape(-1, *one.shape[-2:]) for one in (item.weights, slopes))
+    # Head by head, so that no product of all maps is in memory.
+    parts = ((own * slope).sum(0, dtype=np.float64) for own, slope in zip(*heads, strict=True))
+    columns = np.sum([*parts], axis=0)
     return np.array([columns[list(own)].sum() for own in trial.places])
