@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import attnviz
+from attnviz.analyses.effects.smallest import Trials
 from attnviz.analyses.explain import REFERENCE, explain_answer, smallest_set
 from attnviz.core.answers import ENOUGH
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
@@ -92,6 +93,19 @@ def test_an_answer_of_all_heads_has_no_small_set():
     assert not found.is_small
     assert len(found.heads) > 6
     assert "No small set    of heads and tokens gives this answer" in answer_table(found, Display())
+
+
+def test_a_change_runs_once_for_each_replacement():
+    model = Planted(0)
+    trials = Trials(model, None, None)
+    off, cut = (Intervention(heads=(at,)) for at in model.heads[:2])
+    (first, second, again) = trials.score([off, cut, off])
+    assert first == again != second
+    assert trials.runs == 2
+    assert trials.score([cut, off]).tolist() == [second, first]
+    assert trials.runs == 2
+    trials.run([off], model.head_outputs())
+    assert trials.runs == 3
 
 
 def test_of_many_items_the_shortest_list_is_pruned():

@@ -157,7 +157,7 @@ def claim_heads(
     for seed in SEEDS:
         drawn = replacements("resample", banks, trials.experiment.attention, seed)
         off = [Intervention(heads=(at,)) for at in order[:RESAMPLED]]
-        again.append(trials.full - trials.score(off, drawn))
+        again.append(trials.full - np.array([*map(trials.total, trials.run(off, drawn))]))
     claims = []
     for number, at in enumerate(order):
         resampled = tuple(float(one[number]) for one in again if number < RESAMPLED)

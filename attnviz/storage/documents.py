@@ -156,14 +156,14 @@ def _spellings(digits: int) -> NDArray[np.bytes_]:
     shares = np.arange(10**digits + 1) / 10**digits
     texts = orjson.dumps(shares, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
     ends = [b"],[", b"]],[[", b"]]],[[["]
-    # of 8 bytes, since numpy gathers words of 7 ten times slower
+    # Of 8 bytes: numpy gathers words of 7 bytes ten times slower.
     return np.array([*(b"," + text for text in texts), *ends], "S8" if digits < 6 else "S16")
 
 
 def to_document(attention: Attention, digits: int | None = None) -> dict[str, Any]:
     """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys).
 
-    With `digits` they have that many decimals at most, in a form that only `dump_line` reads.
+    With `digits` they have that many decimals at most, already spelt for `dump_json`.
     """
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
     focus = {stream: asdict(head) for stream, head in attention.focus.items()}

@@ -91,10 +91,10 @@ class Forked:
 def test_a_short_campaign_is_clean_and_prints_its_seed(tmp_path, capsys, monkeypatch):
     world.make()
     monkeypatch.setattr(campaign, "start", Forked)
-    assert campaign.main(["4", "--seed", "8", "--processes", "1", "--into", str(tmp_path)]) == 0
+    assert campaign.main(["12", "--seed", "8", "--processes", "1", "--into", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert told.startswith("seed 8\n")
-    assert "4 runs" in told
+    assert "12 runs" in told
 
 
 def test_a_seed_draws_the_same_command_lines():

@@ -57,21 +57,20 @@ class Trials:
         self.labels = {change.tokens[0]: part for part, change in parts}
         self.drawn = DRAWN if len(self.heads) <= ONE_BY_ONE else DRAWN // 2
         self.runs = 0
-        self._found: dict[Intervention, NDArray[np.floating]] = {}
+        self._totals: dict[Intervention, float] = {}  # the log p of a vocabulary would be too much
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> list[NDArray[np.floating]]:
         """Log p of each choice of each output, (outputs, choices), after each change."""
-        found = {} if instead else self._found
-        new = [change for change in dict.fromkeys(changes) if change not in found]
-        self.runs += len(new)
-        for change, rows in zip(
-            new, self.experiment.run(new, instead or self.instead), strict=True
-        ):
+        self.runs += len(changes)
+        found, ran = [], self.experiment.run(changes, instead or self.instead)
+        for change, rows in zip(changes, ran, strict=True):
             pause()
-            found[change] = rows
-        return [found[change] for change in changes]
+            found.append(rows)
+            if instead is None:
+                self._totals[change] = self.total(rows)
+        return found
 
     def total(self, rows: NDArray[np.floating]) -> float:
         """Log p of the answer, above that of `against`; −∞: not known."""
@@ -86,9 +85,11 @@ class Trials:
         outputs = self.experiment.outputs
         return float(np.exp(sum(row[one.number] for row, one in zip(rows, outputs, strict=True))))
 
-    def score(self, changes: Sequence[Intervention], instead: HeadOutputs | None = None) -> Numbers:
-        """`total` after each change."""
-        return np.array([self.total(rows) for rows in self.run(changes, instead)], dtype=np.float64)
+    def score(self, changes: Sequence[Intervention]) -> Numbers:
+        """`total` after each change; what has run before does not run again."""
+        new = [change for change in dict.fromkeys(changes) if change not in self._totals]
+        self.run(new)
+        return np.array([self._totals[change] for change in changes], dtype=np.float64)
 
     @cached_property
     def unchanged_choices(self) -> NDArray[np.floating]:

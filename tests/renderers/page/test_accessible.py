@@ -20,19 +20,15 @@ from tests.samples import effects
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 AXE = Path(__file__).parents[3] / "node_modules" / "axe-core" / "axe.min.js"
 
-OF_LOOKS = {"runOnly": ["color-contrast", "target-size", "scrollable-region-focusable"]}
-"""The rules of axe whose answer depends on colours or on the width of the window."""
 
-
-def findings(tab: Any, look: str = "light") -> list[str]:
-    """What axe finds in the page as it stands: rules, elements, and why; all rules in light."""
+def findings(tab: Any) -> list[str]:
+    """What axe finds in the page as it stands: rules, elements, and why."""
     if not AXE.is_file():
         pytest.skip("no axe-core: npm install brings it")
     if not tab.evaluate("'axe' in window"):
         tab.evaluate(AXE.read_text(encoding="utf-8"))
     how = {"resultTypes": ["violations"], "preload": False}  # a quarter of the time, finds the same
-    every = {"rules": {"target-size": {"enabled": True}}}
-    how |= every if look == "light" else OF_LOOKS
+    how |= {"rules": {"target-size": {"enabled": True}}}
     found = tab.evaluate("async (how) => (await axe.run(how)).violations", how)
     return [
         f"{rule['id']}: {node['html'][:90]} {node['failureSummary'][:300]}"
@@ -84,17 +80,8 @@ SMALL = """() => [...document.querySelectorAll(
   .map(([what, box]) => `${what} ${box.width} × ${box.height}`)"""
 
 
-@pytest.mark.parametrize(
-    ("name", "look"),
-    [
-        ("pair", "light"),  # in other looks pocket's pair stands for it
-        *(
-            (name, look)
-            for name in ("text", "effects", "vectors", "picture", "pocket")
-            for look in LOOKS
-        ),
-    ],
-)
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("name", ["text", "pair", "effects", "vectors", "picture", "pocket"])
 def test_axe_finds_nothing_on_any_view(open_page: Open, name: str, look: str) -> None:
     opened = open_page(sample(name), "row=2", **LOOKS[look])
     tabs = opened.tab.locator("#views [role=tab]")
@@ -103,12 +90,12 @@ def test_axe_finds_nothing_on_any_view(open_page: Open, name: str, look: str) ->
         opened.settle()
         opened.settle("#table")
         narrowed(opened, look)
-        assert findings(opened.tab, look) == [], tabs.nth(place).inner_text()
+        assert findings(opened.tab) == [], tabs.nth(place).inner_text()
         assert opened.tab.evaluate(SMALL) == []
     for key in ("?", "p"):
         opened.key(key)
         opened.tab.wait_for_selector("dialog[open]")
-        assert findings(opened.tab, look) == []
+        assert findings(opened.tab) == []
         assert opened.tab.evaluate(SMALL) == []
         opened.key("Escape")
 
@@ -119,7 +106,7 @@ def test_axe_finds_nothing_in_steps(open_page: Open, tmp_path: Path, look: str) 
     attnviz("steps", "the cat sat", "--html", path, "-f", "none")
     opened = open_page(path.read_text("utf-8"), **LOOKS[look])
     narrowed(opened, look)
-    assert findings(opened.tab, look) == []
+    assert findings(opened.tab) == []
     assert opened.tab.evaluate(SMALL) == []
 
 
@@ -142,8 +129,7 @@ def test_bars_legends_and_frames_are_seen_in_forced_colours(
     assert seen == [True, True, True]
 
 
-@pytest.mark.parametrize("look", ["light", "320 pixels"])
-def test_what_axe_would_find_is_found(open_page: Open, look: str) -> None:
+def test_what_axe_would_find_is_found(open_page: Open) -> None:
     opened = open_page(encoder_page())
     opened.tab.evaluate("document.querySelector('.fact').style.color = '#bbb'")
-    assert any("color-contrast" in found for found in findings(opened.tab, look))
+    assert any("color-contrast" in found for found in findings(opened.tab))

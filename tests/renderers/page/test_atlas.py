@@ -98,7 +98,7 @@ def test_arrow_keys_go_from_head_to_head_and_all_is_shown(open_page: Open, atlas
 def test_axe_finds_nothing(open_page: Open, atlas: str, look: str) -> None:
     opened = open_page(atlas, "stream=1", **LOOKS[look])
     narrowed(opened, look)
-    assert findings(opened.tab, look) == []
+    assert findings(opened.tab) == []
     assert opened.tab.evaluate(SMALL) == []
 
 

@@ -500,7 +500,7 @@ def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str, lo
     state = {"off": "source:1,cross:0:2,cross:2:0:3:1", "row": "3", "column": "1", "tour": "2"}
     opened = measured(open_page(live_page, urlencode(state), **LOOKS[look]))
     narrowed(opened, look)
-    assert findings(opened.tab, look) == []
+    assert findings(opened.tab) == []
     opened.tab.locator("#tour").get_by_role("button", name="Skip").click()
     opened.key("b")
     for name in ("heads", "lines", "text", "table", "heatmap"):
@@ -508,7 +508,7 @@ def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str, lo
         answered(opened)
         opened.settle("#table")
         narrowed(opened, look)
-        assert findings(opened.tab, look) == [], name
+        assert findings(opened.tab) == [], name
         assert opened.tab.evaluate(SMALL) == []
 
 

@@ -94,7 +94,7 @@ export class SvgSurface {
     this.path += `M${short(x - radius)} ${short(y)}a${around} ${short(2 * radius)} 0a${around} ${short(-2 * radius)} 0z`;
   }
 
-  /** An element, as opaque as is said. @param {string} name @param {Record<string, string | number>} attributes @param {string} [contents] */
+  /** Add an element with the current opacity. @param {string} name @param {Record<string, string | number>} attributes @param {string} [contents] */
   put(name, attributes, contents) {
     const all = Object.entries(this.globalAlpha < 1 ? { ...attributes, opacity: this.globalAlpha } : attributes);
     const spelt = all.map(([key, value]) => `${key}="${typeof value === "number" ? short(value) : value}"`).join(" ");
