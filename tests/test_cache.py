@@ -159,7 +159,7 @@ def test_every_rule_costs_what_a_model_with_a_shorter_cache_loses(llama_lm, prom
     experiment = open_source(Origin(model="pocket-lm"), "self", with_head="exact").experiment(
         Query(TEXT), "all"
     )
-    ids = torch.tensor([experiment.given])
+    ids = torch.tensor([experiment.feed])
     rules = [rule for rule in RULES if prompt or "snapkv" not in rule]
     found = attnviz.cache(TEXT, model="pocket-lm", keep=rules, prompt=prompt).value
     assert [one.rule for one in found.rules] == rules

@@ -98,9 +98,9 @@ def causal(
     mask comes on top of the causal one. Weights above the diagonal are 0.
     """
     triangle = causal_mask(query, query.shape[-2], key.shape[-2])
-    given = "" if mask is None else ", and as given"
-    shown = f"{LOWER}{given}"
-    mask = yield Part("mask", combine_masks(mask, triangle), shown)
+    addition = "" if mask is None else ", and as given"
+    formula = f"{LOWER}{addition}"
+    mask = yield Part("mask", combine_masks(mask, triangle), formula)
     yield from scaled.calculation(query, key, value, mask, dropout=dropout)
 
 

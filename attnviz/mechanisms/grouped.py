@@ -26,7 +26,7 @@ def grouped_query(
     groups = key.shape[-1] * heads // query.shape[-1]
     query, key, value = yield from in_heads(query, key, value, heads, groups)
     if 1 < groups < heads:  # a single group is shared without being repeated
-        key, value = (xp.repeat(shared, heads // groups, axis=-3) for shared in (key, value))
+        key, value = (xp.repeat(side, heads // groups, axis=-3) for side in (key, value))
     scores = yield from scaled_scores(query, key)
     yield from weigh_values(scores, value, mask)
 
@@ -77,27 +77,27 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
         keys), rows summing to 1.
     """
     xp = namespace(query)
-    shown = "query @ w_turned_query"
-    asked_place = yield Part("position_query", query @ w_turned_query, shown, "qf")
+    formula = "query @ w_turned_query"
+    query_place = yield Part("position_query", query @ w_turned_query, formula, "qf")
     place = yield Part("position_key", key @ w_turned_key, "key @ w_turned_key", "kf")
-    folded, shown = key @ w_latent, "key @ w_latent"
-    of_value = folded if value is key else value @ w_latent
+    latents, formula = key @ w_latent, "key @ w_latent"
+    of_value = latents if value is key else value @ w_latent
     if latent_scale is not None:
-        folded, of_value = (_normalise(xp, one) * latent_scale for one in (folded, of_value))
-        shown += ", scaled to a mean square of 1"
-    folded = yield Part("latent", folded, shown, "kf")
-    of_value = folded if value is key else of_value
-    unfolded = yield Part("key", folded @ w_up_key, "latent @ w_up_key", "kf")
+        latents, of_value = (_normalise(xp, one) * latent_scale for one in (latents, of_value))
+        formula += ", scaled to a mean square of 1"
+    latents = yield Part("latent", latents, formula, "kf")
+    of_value = latents if value is key else of_value
+    keys = yield Part("key", latents @ w_up_key, "latent @ w_up_key", "kf")
     values = yield Part("value", of_value @ w_up_value, "latent @ w_up_value", "kf")
-    asked = yield Part("query", query @ w_query, "query @ w_query", "qf")
-    asked, unfolded, values = yield from in_heads(asked, unfolded, values, heads)
-    asked_place, place = split_heads(asked_place, heads), split_heads(place, 1)
+    queries = yield Part("query", query @ w_query, "query @ w_query", "qf")
+    queries, keys, values = yield from in_heads(queries, keys, values, heads)
+    query_place, place = split_heads(query_place, heads), split_heads(place, 1)
     names = f"position_query{f' in {heads} heads' if heads > 1 else ''}", "position_key"
-    asked_place, place = yield from turn_pairs(asked_place, place, 10000.0, pairs, names)
-    scores = yield Part("scores", asked @ transpose(unfolded), "query @ keyᵀ")
-    shown = "turned_query @ turned_keyᵀ"
-    more = yield Part("position_scores", asked_place @ transpose(place), shown)
-    size = asked.shape[-1] + place.shape[-1]
+    query_place, place = yield from turn_pairs(query_place, place, 10000.0, pairs, names)
+    scores = yield Part("scores", queries @ transpose(keys), "query @ keyᵀ")
+    formula = "turned_query @ turned_keyᵀ"
+    more = yield Part("position_scores", query_place @ transpose(place), formula)
+    size = queries.shape[-1] + place.shape[-1]
     scores = (scores + more) / size**0.5
     scores = yield Part("scaled_scores", scores, f"(scores + position_scores) / √{size}")
     yield from weigh_values(scores, values, mask)

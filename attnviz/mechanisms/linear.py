@@ -59,24 +59,24 @@ def linear(
     Raises:
         ValueError: a mask that differs from query to query; its sums cannot be shared.
     """
-    asked, seen, empty = yield from _map_features(query, key, mask)
-    summed = yield Part("state", transpose(seen) @ value, "mapped_keyᵀ @ value", "ff")
-    total = asked @ namespace(query).sum(seen, axis=-2)[..., None]
+    queries, keys, empty = yield from _map_features(query, key, mask)
+    state = yield Part("state", transpose(keys) @ value, "mapped_keyᵀ @ value", "ff")
+    total = queries @ namespace(query).sum(keys, axis=-2)[..., None]
     total = yield Part("total", total, "mapped_query @ the sum of mapped_key's rows", "qn")
     if need_weights:
         weights = implied_weights(query, key, mask)
-        shown = f"mapped_query @ mapped_keyᵀ / total{empty}, only for drawing"
-        yield Part("weights", weights, shown)
-    shown = f"mapped_query @ state / total{empty}"
-    yield Part("output", _shares(asked @ summed, total), shown, "qf")
+        formula = f"mapped_query @ mapped_keyᵀ / total{empty}, only for drawing"
+        yield Part("weights", weights, formula)
+    formula = f"mapped_query @ state / total{empty}"
+    yield Part("output", _shares(queries @ state, total), formula, "qf")
 
 
 def _map_features(query: Array, key: Array, mask: Mask) -> Generator[Part, Array, Any]:
-    asked = yield Part("mapped_query", feature_map(query), "elu(query) + 1", "qf")
-    hidden = "" if mask is None else ", 0 where mask hides it"
-    seen = hide_keys(feature_map(key), mask, "linear attention")
-    seen = yield Part("mapped_key", seen, f"elu(key) + 1{hidden}", "kf")
-    return asked, seen, "" if mask is None else " (0 where total is 0)"
+    queries = yield Part("mapped_query", feature_map(query), "elu(query) + 1", "qf")
+    condition = "" if mask is None else ", 0 where mask hides it"
+    keys = hide_keys(feature_map(key), mask, "linear attention")
+    keys = yield Part("mapped_key", keys, f"elu(key) + 1{condition}", "kf")
+    return queries, keys, "" if mask is None else " (0 where total is 0)"
 
 
 @Formula
@@ -102,18 +102,18 @@ def causal_linear(
     if query.shape[-2] != key.shape[-2]:
         raise ValueError("causal linear attention needs as many queries as keys")
     xp = namespace(query)
-    asked, seen, empty = yield from _map_features(query, key, mask)
-    sums = xp.cumulative_sum(seen[..., :, None] * value[..., None, :], axis=-3)
-    shown = "the running sum of mapped_key's row × value's row"
-    sums = yield Part("state", sums, shown, "qff")
-    total = xp.sum(asked * xp.cumulative_sum(seen, axis=-2), axis=-1)[..., None]
-    shown = "mapped_query · the running sum of mapped_key's rows"
-    total = yield Part("total", total, shown, "qn")
+    queries, keys, empty = yield from _map_features(query, key, mask)
+    sums = xp.cumulative_sum(keys[..., :, None] * value[..., None, :], axis=-3)
+    formula = "the running sum of mapped_key's row × value's row"
+    sums = yield Part("state", sums, formula, "qff")
+    total = xp.sum(queries * xp.cumulative_sum(keys, axis=-2), axis=-1)[..., None]
+    formula = "mapped_query · the running sum of mapped_key's rows"
+    total = yield Part("total", total, formula, "qn")
     if need_weights:
         triangle = combine_masks(mask, causal_mask(query, query.shape[-2], key.shape[-2]))
         weights = implied_weights(query, key, triangle)
-        shown = f"mapped_query @ mapped_keyᵀ / total{empty} up to the diagonal, only for drawing"
-        yield Part("weights", weights, shown)
-    output = (asked[..., None, :] @ sums)[..., 0, :]
-    shown = f"mapped_query's row @ its state / total{empty}"
-    yield Part("output", _shares(output, total), shown, "qf")
+        formula = f"mapped_query @ mapped_keyᵀ / total{empty} up to the diagonal, only for drawing"
+        yield Part("weights", weights, formula)
+    output = (queries[..., None, :] @ sums)[..., 0, :]
+    formula = f"mapped_query's row @ its state / total{empty}"
+    yield Part("output", _shares(output, total), formula, "qf")

@@ -48,21 +48,21 @@ def retention(
     """
     xp = namespace(query)
     query, key, value = yield from in_heads(query, key, value, heads)
-    shown = "query @ keyᵀ"
+    formula = "query @ keyᵀ"
     if base is not None:
         query, key = yield from turn_pairs(query, key, base, "neighbours")
-        shown = "turned_query @ turned_keyᵀ"
-    scores = yield Part("scores", query @ transpose(key), shown)
+        formula = "turned_query @ turned_keyᵀ"
+    scores = yield Part("scores", query @ transpose(key), formula)
     if keep is None:
         keep = array_like(query, 1 - 2.0 ** (-5 - np.arange(heads)))
     past = -distances(query.shape[-2], key.shape[-2])
     powers = array_like(query, np.maximum(past, 0).astype(np.float64))
     decay = xp.where(array_like(query, past >= 0), keep[:, None, None] ** powers, 0 * powers)
-    shown = f"{', '.join(f'{float(one):.9g}' for one in keep)} ^ distance, 0 for later keys"
-    decay = yield Part("decay", decay, shown)
-    hidden = "" if mask is None else ", 0 where mask hides it"
+    formula = f"{', '.join(f'{float(one):.9g}' for one in keep)} ^ distance, 0 for later keys"
+    decay = yield Part("decay", decay, formula)
+    condition = "" if mask is None else ", 0 where mask hides it"
     weights = transpose(hide_keys(transpose(scores * decay), mask, "retention"))
-    weights = yield Part("weights", weights, f"scores · decay{hidden}")
+    weights = yield Part("weights", weights, f"scores · decay{condition}")
     yield from join_outputs(weights @ value)
 
 
@@ -109,26 +109,26 @@ def gated_delta_rule(
     query = yield Part("unit_query", _unit(query), f"query{UNIT}", "qf")
     key = yield Part("unit_key", _unit(key), f"key{UNIT}", "kf")
     lower = causal_mask(query, query.shape[-2], key.shape[-2])
-    hidden = ("", "") if mask is None else (" (0 where mask hides it)", " (1 where mask hides it)")
+    where = ("", "") if mask is None else (" (0 where mask hides it)", " (1 where mask hides it)")
     beta = hide_keys(xp.matrix_transpose(beta)[..., None], mask, "the delta rule")
-    fade, shown = xp.astype(lower, query.dtype), LOWER
+    fade, formula = xp.astype(lower, query.dtype), LOWER
     if alpha is not None:
         alpha = hide_keys(xp.matrix_transpose(alpha)[..., None], mask, "the delta rule", 1.0)
         logs = xp.cumulative_sum(xp.log(alpha), axis=-2)
         fade = fade * xp.exp(xp.where(lower, logs - transpose(logs), 0 * transpose(logs)))
-        shown = (
-            f"alpha{hidden[1]} multiplied up, from behind the key position to the query position"
+        formula = (
+            f"alpha{where[1]} multiplied up, from behind the key position to the query position"
         )
-    fade = yield Part("decay", fade, shown)
+    fade = yield Part("decay", fade, formula)
     size = query.shape[-1]
     scores = query @ transpose(key) / size**0.5 * fade
     scores = yield Part("scores", scores, f"unit_query @ unit_keyᵀ / √{size} · decay")
     earlier = xp.tril(xp.ones_like(fade), k=-1)
-    known = beta * (key @ transpose(key)) * fade * earlier
-    shown = f"beta{hidden[0]} · (unit_key @ unit_keyᵀ) · decay, below the diagonal"
-    known = yield Part("known", known, shown, "kk")
-    writes = _solve_writes(known, beta)
-    writes = yield Part("writes", writes, f"(identity + known)⁻¹ · beta{hidden[0]}", "kk")
+    overlaps = beta * (key @ transpose(key)) * fade * earlier
+    formula = f"beta{where[0]} · (unit_key @ unit_keyᵀ) · decay, below the diagonal"
+    overlaps = yield Part("known", overlaps, formula, "kk")
+    writes = _solve_writes(overlaps, beta)
+    writes = yield Part("writes", writes, f"(identity + known)⁻¹ · beta{where[0]}", "kk")
     weights = yield Part("weights", scores @ writes, "scores @ writes")
     yield from join_outputs(weights @ value)
 
@@ -142,10 +142,10 @@ def _unit(vectors: Array) -> Array:
     return vectors / (squares + 1e-6) ** 0.5
 
 
-def _solve_writes(known: Array, beta: Array) -> Array:
+def _solve_writes(overlaps: Array, beta: Array) -> Array:
     """(I + known)⁻¹ diag(beta), for beta (…, positions, 1)."""
-    xp, dtype = namespace(known), known.dtype
+    xp, dtype = namespace(overlaps), overlaps.dtype
     if dtype.itemsize < 4:  # neither library solves in 16 bits
-        known, beta = (xp.astype(one, xp.float32) for one in (known, beta))
-    identity = array_like(known, np.eye(known.shape[-1]))
-    return xp.astype(xp.linalg.solve(identity + known, identity * beta), dtype)
+        overlaps, beta = (xp.astype(one, xp.float32) for one in (overlaps, beta))
+    identity = array_like(overlaps, np.eye(overlaps.shape[-1]))
+    return xp.astype(xp.linalg.solve(identity + overlaps, identity * beta), dtype)

@@ -458,7 +458,7 @@ def _choose_from(
     insisted: Needs | None = None if choice.explain is None else "gradients"
     if choice.explain == ALL_OUTPUTS:
         insisted = "effects"
-    attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=insisted)
+    attention = apply_lens(choice.lens, attend, ask_once, prepare, insist=insisted)
     if contacts is not None:
         attention = contacts.predict(attention)
     if choice.stream in PAIR_STREAMS and is_pair(attention):

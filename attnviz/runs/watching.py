@@ -49,7 +49,7 @@ class Watched:
 
     def records(self) -> list[Result]:
         """The maps of each item of the batch that was kept."""
-        numbers = sorted({kept.item for kept in self.seen.kept})
+        numbers = sorted({kept.item for kept in self.seen.captures})
         return [self._record(number) for number in numbers] or [self.attention()]
 
     def _record(self, item: int) -> Result:
@@ -152,7 +152,7 @@ class Watched:
         return f"<Watched {self._facts[0]} · {told}>"
 
     def _repr_html_(self) -> str | None:
-        return self.attention()._repr_html_() if self.seen.kept else None
+        return self.attention()._repr_html_() if self.seen.captures else None
 
 
 @contextmanager

@@ -157,7 +157,7 @@ def _write(watched: Watched, name: str, report: Report) -> None:
     shown = ", ".join(paths[:4]) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
     report.say(
         f"{calls} {'call' if calls == 1 else 'calls'} of attention by {shown}; "
-        f"{len(seen.kept)} kept: {written}"
+        f"{len(seen.captures)} kept: {written}"
     )
     report.say_done("program and maps")
 
