@@ -152,7 +152,7 @@ def test_gradients_are_those_of_small_changes(model: CausalPocket) -> None:
             return output
 
         own = experiment.model
-        states, _ = own.forward(own.weights, own.inputs(experiment.given), nudged)
+        states, _ = own.forward(own.weights, own.inputs(experiment.feed), nudged)
         scores = own.scores(own.weights, states[[o.row for o in experiment.outputs]])
         chances = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
         return float(chances[np.arange(len(numbers)), numbers].sum())
