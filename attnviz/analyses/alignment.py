@@ -112,13 +112,13 @@ class Score:
     possible links P, which include S.
     """
 
-    found: int = 0
+    links: int = 0
     right: int = 0
     sure: int = 0
     sure_found: int = 0
 
     def add(self, links: Links, sure: Links, possible: Links) -> None:
-        self.found += len(links)
+        self.links += len(links)
         self.right += len(links & (sure | possible))
         self.sure += len(sure)
         self.sure_found += len(links & sure)
@@ -126,7 +126,7 @@ class Score:
     @property
     def precision(self) -> float:
         """Share of predicted links that are possible; 1 without any."""
-        return self.right / self.found if self.found else 1.0
+        return self.right / self.links if self.links else 1.0
 
     @property
     def recall(self) -> float:
@@ -135,7 +135,7 @@ class Score:
 
     @property
     def error(self) -> float:
-        counted = self.found + self.sure
+        counted = self.links + self.sure
         return 1 - (self.right + self.sure_found) / counted if counted else 0.0
 
 

@@ -237,7 +237,7 @@ class HistoryStudy:
         self.notes: dict[str, None] = {}
         self.uniform: dict[Head, tuple[float, float]] = {}
         self.before: dict[tuple[str, str], AttentionMap] = {}
-        self.called: dict[tuple[str, str], str] = {}
+        self.stream_names: dict[tuple[str, str], str] = {}
 
     def add(self, step: int, attention: Attention) -> None:
         """Measure one sample, and the drift of its heads since the one before."""
@@ -268,7 +268,7 @@ class HistoryStudy:
         Maps of one layer and stream that differ in size are numbered.
         """
         kind = re.sub(r"\bcausal$", "self", stream)
-        name = self.called.setdefault((kind, layer), stream)
+        name = self.stream_names.setdefault((kind, layer), stream)
         taken = {(one, other) for one, other, _ in self.values[step]}
         number = next(at for at in itertools.count(1) if (_nth(name, at), layer) not in taken)
         return _nth(name, number)

@@ -64,7 +64,7 @@ class ScoreStudy:
         self.start = start  # the number of the first row in its text
         self.counts, self.highest, self.sharpest, self.entropies = np.zeros((4, heads, rows))
         self.sums = np.zeros((2, heads))
-        self.received = np.zeros((heads, keys))
+        self.key_sums = np.zeros((heads, keys))
 
     def add(self, heads: slice, first: int, scores: Array, shares: Array) -> None:
         """Add rows from number `first` on, scores and shares (heads, rows, keys).
@@ -77,7 +77,7 @@ class ScoreStudy:
         self.sums[:, heads] += known.sum((1, 2)), np.einsum("hij,hij->h", known, known)
         self.counts[own], self.highest[own] = seen.sum(-1), scores.max(-1)
         self.sharpest[own], self.entropies[own] = shares.max(-1), row_entropy(shares)
-        self.received[heads, : shares.shape[2]] += shares.sum(1, dtype=np.float64)
+        self.key_sums[heads, : shares.shape[2]] += shares.sum(1, dtype=np.float64)
 
     def values(self) -> dict[str, Rows]:
         """A number for each head and measure; rows that see no key do not count."""
@@ -100,7 +100,7 @@ class ScoreStudy:
         """Sizes of vectors (heads, tokens, size), where they are known."""
         sizes = np.linalg.norm(value.astype(np.float64), axis=-1)
         usual = np.median(sizes, axis=-1)
-        at_sink = np.take_along_axis(sizes, self.received.argmax(-1)[:, None], -1)[:, 0]
+        at_sink = np.take_along_axis(sizes, self.key_sums.argmax(-1)[:, None], -1)[:, 0]
         found = {"value-norm": usual}
         found["sink-value"] = np.divide(
             at_sink, usual, where=usual > 0, out=np.full(len(usual), np.nan)
@@ -112,7 +112,7 @@ class ScoreStudy:
 
 
 def projected_scores(
-    kept: Projections, item: AttentionMap, visible: NDArray[np.bool_]
+    projections: Projections, item: AttentionMap, visible: NDArray[np.bool_]
 ) -> dict[str, Rows]:
     """The measures of a map's scores by its queries and keys, (layers, heads).
 
@@ -120,10 +120,12 @@ def projected_scores(
     the map: more was done to the products.
     """
     layers = list[dict[str, Rows]]()
-    if kept.besides or item.values == "signed" or item.is_pooled:
+    if projections.besides or item.values == "signed" or item.is_pooled:
         return {}
     for place, weights in enumerate(item.weights):
-        scores = kept.scale * (kept.query[place] @ kept.key[place].swapaxes(-1, -2))
+        scores = projections.scale * (
+            projections.query[place] @ projections.key[place].swapaxes(-1, -2)
+        )
         scores = np.where(visible[place % len(visible)], scores, -np.inf)
         totals = np.log(np.exp(scores - (highest := scores.max(-1, keepdims=True))).sum(-1))
         # The larger the scores, the more of each weight is their rounding.
@@ -133,10 +135,12 @@ def projected_scores(
         study = ScoreStudy(*weights.shape)
         study.add(slice(None), 0, scores, weights)
         found = study.values()
-        if kept.value is not None:
-            found |= study.norms(kept.query[place], kept.key[place], kept.value[place])
-        if kept.peaks:
-            found["massive"] = np.full(len(weights), kept.peaks[place])
+        if projections.value is not None:
+            found |= study.norms(
+                projections.query[place], projections.key[place], projections.value[place]
+            )
+        if projections.peaks:
+            found["massive"] = np.full(len(weights), projections.peaks[place])
         layers.append(found)
     return {name: np.stack([of_layer[name] for of_layer in layers]) for name in layers[0]}
 

@@ -163,13 +163,13 @@ class HeadStudy:
         for place, item in enumerate(maps[: len(self._streams)]):
             self._add(place, item, measure_heads(item, repeated=True))
 
-    def add_values(self, name: str, found: Mapping[HeadAt, float], even: float = math.nan) -> None:
+    def add_values(self, name: str, scores: Mapping[HeadAt, float], even: float = math.nan) -> None:
         """Add a value that was measured on other texts; `even`: its value by chance."""
         for place, stream in enumerate(self._streams):
             values = np.full((len(stream.layers), len(stream.heads)), np.nan)
             for at in np.ndindex(values.shape):
                 head = HeadAt(stream.stream, stream.layers[at[0]], int(stream.heads[at[1]]))
-                values[at] = found.get(head, math.nan)
+                values[at] = scores.get(head, math.nan)
             if np.isfinite(values).any():
                 unit, *ends = MEANINGS[name]
                 uniform = np.full(values.shape, even)

@@ -37,10 +37,10 @@ def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
     return allowed if allowed.any() else None
 
 
-def _sizes(weights: NDArray[np.float32], allowed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
+def _sizes(weights: NDArray[np.float32], mask: NDArray[np.bool_] | None) -> NDArray[np.float32]:
     """Absolute weights; -1 for cells that are not allowed or NaN."""
     sizes: NDArray[np.float32] = np.nan_to_num(np.abs(weights), nan=-1)
-    return sizes if allowed is None else np.where(allowed, sizes, np.float32(-1))
+    return sizes if mask is None else np.where(mask, sizes, np.float32(-1))
 
 
 def sharpest(item: AttentionMap) -> Link | None:

@@ -44,7 +44,7 @@ class MeasuredMap:
         visible: True where a query may see a key, shape (layers or 1, queries, keys).
         uniform: uniform attention, shape (layers or 1, 1, queries, keys): one more head.
         rows: rows that see at least one key, shape (layers or 1, queries).
-        written: the position of the first token that the model wrote; None: it wrote none.
+        output_start: the position of the first token that the model wrote; None: it wrote none.
         scores: where they are known, measures of scores before the softmax by name ("score-max"),
             shape (layers, heads).
     """
@@ -53,10 +53,10 @@ class MeasuredMap:
         self,
         item: AttentionMap,
         texts: tuple[str, str] = ("", ""),
-        written: int | None = None,
+        output_start: int | None = None,
         scores: Mapping[str, Numbers] = NO_SCORES,
     ) -> None:
-        self.item, self.texts, self.written, self.scores = item, texts, written, scores
+        self.item, self.texts, self.output_start, self.scores = item, texts, output_start, scores
         self.visible = visible_keys(item)
         self.uniform = uniform_attention(self.visible)[:, None]
         self.rows: NDArray[np.bool_] = np.any(self.visible, axis=-1)
@@ -64,11 +64,11 @@ class MeasuredMap:
     @classmethod
     def of(cls, attention: Attention, item: AttentionMap) -> MeasuredMap:
         """A map with its attention's facts about the text."""
-        parts, written = attention.parts, None
+        parts, output_start = attention.parts, None
         if parts is not None and parts.kind == "prompt and output":
             starts = [token.start >= parts.start and not token.special for token in item.key_tokens]
-            written = starts.index(True) if any(starts) else None
-        return cls(item, attention.texts_of(item), written, known_scores(attention, item))
+            output_start = starts.index(True) if any(starts) else None
+        return cls(item, attention.texts_of(item), output_start, known_scores(attention, item))
 
     @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:
@@ -248,19 +248,19 @@ def padding(item: AttentionMap) -> NDArray[np.bool_]:
     return np.asarray(~(np.any(seen, axis=0) | np.any(seen, axis=1)))
 
 
-def _triangle(item: AttentionMap, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    lower = np.tri(len(seen), dtype=bool)
-    rows = seen.any(axis=-1)
+def _triangle(item: AttentionMap, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    lower = np.tri(len(cells), dtype=bool)
+    rows = cells.any(axis=-1)
     said = stream_of_call(item.stream)[1] in CAUSAL_STREAMS
-    causal = not (seen & ~lower).any() and (said or (seen | ~lower)[rows][:, rows].all())
-    return lower if causal else np.ones_like(seen)
+    causal = not (cells & ~lower).any() and (said or (cells | ~lower)[rows][:, rows].all())
+    return lower if causal else np.ones_like(cells)
 
 
-def _window(seen: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _window(cells: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """A mask for the band of keys that the rows see; a full mask if some row sees all keys."""
-    positions = np.arange(len(seen))
+    positions = np.arange(len(cells))
     apart = np.abs(np.subtract.outer(positions, positions))
-    band = apart <= apart[seen].max(initial=0)
+    band = apart <= apart[cells].max(initial=0)
     # Bands narrower than 3 are what sharp heads look like, not what models are built with.
-    fills = bool((seen == (band & visible)).all()) and band[0].sum() >= 3
-    return band if fills else np.ones_like(seen)
+    fills = bool((cells == (band & visible)).all()) and band[0].sum() >= 3
+    return band if fills else np.ones_like(cells)

@@ -60,10 +60,10 @@ def positions(selection: str, names: Sequence[str]) -> list[int]:
     return [place for place, name in enumerate(names) if name in wanted]
 
 
-def missing(selection: str, known: set[str]) -> list[str]:
+def missing(selection: str, names: set[str]) -> list[str]:
     """The names that a selection spells out and that do not exist."""
     spelt = dict.fromkeys(name for part in _parts(selection) for name in part)
-    return [name for name in spelt if name not in known and name not in ("all", "last")]
+    return [name for name in spelt if name not in names and name not in ("all", "last")]
 
 
 def _parts(selection: str) -> list[tuple[str, str]]:

@@ -110,10 +110,10 @@ class WireSums:
         self.pairs: dict[Pair, int] = {}
         self.sums: Moments = moments_of(np.empty((0, 0)))
 
-    def add(self, moved: Mapping[Pair, float]) -> None:
+    def add(self, shares: Mapping[Pair, float]) -> None:
         one = WireSums()
-        one.pairs = {pair: place for place, pair in enumerate(moved)}
-        one.sums = moments_of(np.array([list(moved.values())]))
+        one.pairs = {pair: place for place, pair in enumerate(shares)}
+        one.sums = moments_of(np.array([list(shares.values())]))
         self.merge(one)
 
     def merge(self, other: WireSums) -> None:

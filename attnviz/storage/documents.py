@@ -99,16 +99,16 @@ def read_numbers(
         return found.astype(dtype, copy=False)
 
 
-def check_room(needed: int, what: str) -> None:
+def check_room(size: int, what: str) -> None:
     """Refuse to read this many bytes of numbers if they would fill the memory."""
-    if needed < SMALL:
+    if size < SMALL:
         return
     import psutil
 
     free = psutil.virtual_memory().available
-    if needed > free / 2:
+    if size > free / 2:
         raise InputError(
-            f"{what} holds {needed / 2**30:,.1f} GiB of numbers, more than half of the "
+            f"{what} holds {size / 2**30:,.1f} GiB of numbers, more than half of the "
             f"{free / 2**30:,.1f} GiB of memory that are free"
         )
 

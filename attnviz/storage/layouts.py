@@ -244,7 +244,7 @@ PLAIN = ("alignment", "times", "time-errors", "card", "facts")
 """Documents that do not say their kind."""
 
 
-def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
+def _object(name: str, words: Iterator[str], members: dict[str, Any]) -> Any:
     """The object whose fields are described up to the bracket that closes it."""
     names: list[str] = []
     last: list[str] = []
@@ -257,10 +257,10 @@ def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
             last, names, kind = names, [], next(words)
             made = TYPES.get(kind) or _object(f"{name}{last[-1].title()}", words, {})
             many: Any = list[made]  # type: ignore[valid-type]
-            found |= dict.fromkeys(last, many if kind == "[" else made)
+            members |= dict.fromkeys(last, many if kind == "[" else made)
         elif word in "?|":
             more = UnsetType if word == "?" else None
-            found |= {one: found[one] | more for one in last}
+            members |= {one: members[one] | more for one in last}
         elif word in REPORTS:
             reports.append(REPORTS[word])
         elif word.startswith("-"):
@@ -268,13 +268,13 @@ def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
         else:
             names.append(word)
     for report in reports:
-        own = [one.name for one in fields(report) if one.name not in less | found.keys()]
+        own = [one.name for one in fields(report) if one.name not in less | members.keys()]
         kept = {one: report.__annotations__[one] for one in own}
         typed = type(name, (), {"__annotations__": kept, "__module__": report.__module__})
-        found |= get_type_hints(typed, None, SEEN)
+        members |= get_type_hints(typed, None, SEEN)
     rows: list[Any] = [
         (f"{key}_", kind, *([UNSET] if UnsetType in get_args(kind) else []))
-        for key, kind in found.items()
+        for key, kind in members.items()
     ]  # with a dash behind, since a field may be called "from"
     return defstruct(name, rows, kw_only=True, rename=lambda key: key[:-1])
 

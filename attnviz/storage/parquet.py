@@ -100,14 +100,14 @@ class ParquetReader:
             for row in self._group(number):
                 yield self._read(next(place), row)
 
-    def at(self, wanted: int) -> Attention:
-        left = wanted
-        for number in range(self.file.num_row_groups):
-            count = self.file.metadata.row_group(number).num_rows
-            if left < count:
-                return self._read(wanted, next(self._group(number, first=left)))
-            left -= count
-        raise IndexError(wanted)
+    def at(self, number: int) -> Attention:
+        place = number
+        for group in range(self.file.num_row_groups):
+            count = self.file.metadata.row_group(group).num_rows
+            if place < count:
+                return self._read(number, next(self._group(group, first=place)))
+            place -= count
+        raise IndexError(number)
 
     def _read(self, place: int, row: dict[str, Any]) -> Attention:
         where, provenance = f"text {place} of {self.where}", row.get("provenance")

@@ -36,8 +36,8 @@ class SavedFile(Protocol):
 
     def __iter__(self) -> Iterator[Attention]: ...
 
-    def at(self, wanted: int) -> Attention:
-        return next(itertools.islice(self, wanted, None))
+    def at(self, number: int) -> Attention:
+        return next(itertools.islice(self, number, None))
 
 
 Opener = Callable[[], AbstractContextManager[SavedFile]]
@@ -56,8 +56,8 @@ class SavedLines:
     def __iter__(self) -> Iterator[Attention]:
         return itertools.starmap(self._read, self._lines())
 
-    def at(self, wanted: int) -> Attention:
-        return self._read(*next(itertools.islice(self._lines(), wanted, None)))
+    def at(self, number: int) -> Attention:
+        return self._read(*next(itertools.islice(self._lines(), number, None)))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         try:
@@ -75,10 +75,10 @@ class SavedLines:
 class LoadedMaps(SavedFile):
     """The texts of a file that is read at once."""
 
-    found: Sequence[Attention]
+    attentions: Sequence[Attention]
 
     def __iter__(self) -> Iterator[Attention]:
-        return iter(self.found)
+        return iter(self.attentions)
 
 
 def open_saved(file: IO[bytes], where: str) -> SavedFile:
@@ -88,7 +88,7 @@ def open_saved(file: IO[bytes], where: str) -> SavedFile:
     if beginning == MAGIC:
         return ParquetReader(file, where)
     if beginning == ZIP:
-        if _is_archive(file, damaged=True):  # so that the error says what is damaged
+        if _is_archive(file, if_damaged=True):  # so that the error says what is damaged
             return ArchiveReader(file, where)
     elif beginning.startswith(b"{"):
         first = file.readline()
@@ -220,7 +220,7 @@ def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
 def holds_attention(data: bytes) -> bool:
     """Whether the bytes look like saved attention, and not like other matrices."""
     if data.startswith(ZIP):
-        return _is_archive(io.BytesIO(data), damaged=False)
+        return _is_archive(io.BytesIO(data), if_damaged=False)
     if data.startswith(MAGIC):
         return True
     try:
@@ -230,12 +230,12 @@ def holds_attention(data: bytes) -> bool:
     return isinstance(first, Mapping) and "maps" in first
 
 
-def _is_archive(file: IO[bytes], *, damaged: bool) -> bool:
-    """Whether this package wrote the archive; `damaged` if that cannot be read."""
+def _is_archive(file: IO[bytes], *, if_damaged: bool) -> bool:
+    """Whether this package wrote the archive; `if_damaged` where that cannot be read."""
     try:
         return f"{INDEX}.npy" in zipfile.ZipFile(file).namelist()
     except DAMAGE:
-        return damaged
+        return if_damaged
     finally:
         file.seek(0)
 

@@ -123,35 +123,35 @@ def fit(value: Any, kind: type[Made], where: str, under: str = "") -> Made:
         raise InputError(": ".join(filter(None, (where, path, reason)))) from error
 
 
-def fit_provenance(found: Any, where: str) -> Provenance:
+def fit_provenance(value: Any, where: str) -> Provenance:
     """The provenance in a document; what is missing stays unknown."""
-    known = {"source": "file", "model": "unknown", **fit(found, dict[str, Any], where)}
+    known = {"source": "file", "model": "unknown", **fit(value, dict[str, Any], where)}
     place = "provenance"
     # Deeply nested values could be neither written again nor shown.
     fit(known.get("settings", {}), Facts, where, f"{place}.settings")
     return fit(known, Provenance, where, place)
 
 
-def tokens_of(found: list[TokenDocument | str]) -> tuple[Token, ...]:
+def tokens_of(tokens: list[TokenDocument | str]) -> tuple[Token, ...]:
     """Tokens as maps have them."""
     return tuple(
         Token(item)
         if isinstance(item, str)
         else Token(item.text, item.start, item.end, item.special, item.label)
-        for item in found
+        for item in tokens
     )
 
 
-def links_of(found: list[LinkDocument]) -> tuple[Link, ...]:
+def links_of(links: list[LinkDocument]) -> tuple[Link, ...]:
     """Links as maps have them."""
-    return tuple(Link(**structs.asdict(item)) for item in found)
+    return tuple(Link(**structs.asdict(item)) for item in links)
 
 
-def measured_of(found: list[MeasuredDocument]) -> tuple[MeasuredLink, ...]:
+def measured_of(links: list[MeasuredDocument]) -> tuple[MeasuredLink, ...]:
     """Links with their effects as an `Attention` has them."""
     return tuple(
         MeasuredLink(item.stream, links_of([item.link])[0], item.estimated, item.measured)
-        for item in found
+        for item in links
     )
 
 

@@ -42,7 +42,7 @@ class Samples:
     """Example texts of one stream, and the words that their strongest links join.
 
     Attributes:
-        counts, drawn, ends: as in `Atlas`.
+        counts, ends: as in `Atlas`; examples: what it calls `drawn`.
     """
 
     def __init__(self, words: Sequence[str], heads: int) -> None:
@@ -50,7 +50,7 @@ class Samples:
         self._places = {word: place for place, word in enumerate(words)}
         self.counts = np.zeros((heads, BUCKETS + 1), dtype=np.int64)
         self.ends = np.zeros((heads, 2, len(words) + 1), dtype=np.int64)
-        self.drawn = np.full((heads, BUCKETS + 1, KEPT, NUMBERS), -1.0)
+        self.examples = np.full((heads, BUCKETS + 1, KEPT, NUMBERS), -1.0)
         self.texts: dict[int, SourceText] = {}
         self._waiting: list[NDArray[np.float64]] = []
 
@@ -90,11 +90,11 @@ class Samples:
         """Draw a sample of the texts that were added since the last draw."""
         if not self._waiting:
             return
-        mine = self.drawn.reshape(len(self.drawn), -1, NUMBERS)
+        mine = self.examples.reshape(len(self.examples), -1, NUMBERS)
         links = np.concatenate([mine, *self._waiting], axis=1)
         self._waiting.clear()
         hashes = self._hashes_of(links[..., 1].astype(np.int64))
-        self.drawn = np.full_like(self.drawn, -1.0)
+        self.examples = np.full_like(self.examples, -1.0)
         slots = np.where(links[..., 1] < 0, BUCKETS, _buckets(links[..., 0]))
         # Equal texts have equal hashes, so they stand side by side: keep the strongest.
         order = np.lexsort((links[..., 1], -links[..., 0], hashes), axis=-1)
@@ -106,7 +106,7 @@ class Samples:
         slots = np.where(slots < BUCKETS, BUCKETS, BUCKETS + 1)
         order = np.lexsort((links[..., 1], -links[..., 0], slots), axis=-1)
         self._keep(links, order, slots, BUCKETS + 1)
-        used = np.unique(self.drawn[..., 1]).astype(int).tolist()
+        used = np.unique(self.examples[..., 1]).astype(int).tolist()
         self.texts = {number: self.texts[number] for number in used if number >= 0}
 
     def _keep(
@@ -122,7 +122,7 @@ class Samples:
         starts = np.diff(slots, axis=-1, prepend=-1) != 0
         ranks = places - np.maximum.accumulate(np.where(starts, places, 0), axis=-1)
         heads, at = np.nonzero((slots < none) & (ranks < KEPT))
-        self.drawn[heads, slots[heads, at], ranks[heads, at]] = links[heads, order[heads, at]]
+        self.examples[heads, slots[heads, at], ranks[heads, at]] = links[heads, order[heads, at]]
 
     def _hashes_of(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
         """The hash of each head and text, shape (heads, texts); the highest one for no text."""
@@ -141,7 +141,7 @@ class Samples:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         self.settle()
-        return {"drawn": self.drawn, "drawn counts": self.counts, "drawn ends": self.ends}
+        return {"drawn": self.examples, "drawn counts": self.counts, "drawn ends": self.ends}
 
 
 def _buckets(weights: NDArray[np.float64]) -> NDArray[np.intp]:

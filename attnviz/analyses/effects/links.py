@@ -33,17 +33,17 @@ def effects_of(
     return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
 
 
-def with_links(estimated: Attention, experiment: Experiment, count: int) -> Attention:
+def with_links(estimates: Attention, experiment: Experiment, count: int) -> Attention:
     """Estimated effects beside the weights; the `count` largest are measured too."""
-    contrasted = with_contrasts(estimated, experiment.attention)
+    contrasted = with_contrasts(estimates, experiment.attention)
     return with_measured(contrasted, experiment, count) if count else contrasted
 
 
-def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
+def with_measured(estimates: Attention, experiment: Experiment, count: int) -> Attention:
     """Measure the largest estimates, and note how well both agree, or why none was measured."""
     measured, agreement = tuple[MeasuredLink, ...](), float("nan")
     try:
-        measured = measure_links(experiment, estimated, count)
+        measured = measure_links(experiment, estimates, count)
         pairs = np.array([(one.estimated, one.measured) for one in measured], np.float64)
         agreement = rank_correlation(pairs[:, 0], pairs[:, 1])
         note = f"effects are first-order estimates; the {len(measured)} largest were measured too"
@@ -53,17 +53,17 @@ def with_measured(estimated: Attention, experiment: Experiment, count: int) -> A
     if np.isfinite(agreement):
         note += f": their rank correlation with the estimates is {agreement:.2f}"
         facts["rank correlation"] = round(agreement, 6)
-    noted = estimated.with_maps(estimated.maps, notes=[note], settings=facts)
+    noted = estimates.with_maps(estimates.maps, notes=[note], settings=facts)
     return replace(noted, measured=measured)
 
 
 def measure_links(
-    experiment: Experiment, estimated: Attention, count: int
+    experiment: Experiment, estimates: Attention, count: int
 ) -> tuple[MeasuredLink, ...]:
     """Cut each of the links with the largest estimates alone, largest first."""
     raw = {(item.stream, name): item for item in experiment.attention.maps for name in item.layers}
     found = []
-    for item in estimated.maps:
+    for item in estimates.maps:
         sizes = np.abs(np.nan_to_num(item.weights)).ravel()
         for place in np.argpartition(-sizes, min(count, sizes.size) - 1)[:count]:
             cell = tuple(map(int, np.unravel_index(place, item.weights.shape)))
@@ -86,7 +86,7 @@ def measure_links(
     )
 
 
-def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
+def with_contrasts(estimates: Attention, raw: Attention) -> Attention:
     """List the links between words whose weight and estimated effect disagree.
 
     `raw` holds the maps of every layer. A note counts the heavy links without an effect.
@@ -97,7 +97,7 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
         for layer, weights in zip(item.layers, item.weights, strict=True)
     }
     idle, decisive, heavy, without = [], [], 0, 0
-    for item in estimated.maps:
+    for item in estimates.maps:
         weights = np.array(
             [[plain[item.stream, layer][head] for head in item.heads] for layer in item.layers]
         )
@@ -112,10 +112,10 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
         decisive += _largest(item, weights, np.where(weak, sizes, 0))
     idle.sort(key=lambda one: -one.link.weight)
     decisive.sort(key=lambda one: -abs(one.estimated))
-    ends = "patches" if estimated.main.key_side == "picture" else "words"
+    ends = "patches" if estimates.main.key_side == "picture" else "words"
     note = f"{without} of {heavy} links between {ends} with a weight above {MUCH_WEIGHT} change "
     note += f"log p by less than {LITTLE_EFFECT} nats (estimated)"
-    noted = estimated.with_maps(estimated.maps, notes=[note] if heavy else [])
+    noted = estimates.with_maps(estimates.maps, notes=[note] if heavy else [])
     return replace(noted, idle=tuple(idle[:LISTED]), decisive=tuple(decisive[:LISTED]))
 
 

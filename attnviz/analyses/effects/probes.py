@@ -73,14 +73,14 @@ def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
     return {at: count / total for at, count in hits.items()}, chance / total
 
 
-def prompts(*, shuffled: bool = False) -> Iterator[tuple[str, str]]:
-    """Few-shot prompts with the right answer; if shuffled, their examples have wrong answers."""
+def prompts(*, wrong_answers: bool = False) -> Iterator[tuple[str, str]]:
+    """Few-shot prompts with the right answer; the examples may have `wrong_answers`."""
     for task in TASKS:
         pairs = [pair.split(" ") for pair in task.split(", ")]
         for seed in range(PROMPTS):
             drawn = random.Random(seed).sample(pairs, SHOTS + 1)
             answers = [answer for _, answer in drawn]
-            if shuffled:
+            if wrong_answers:
                 answers = [*answers[1:SHOTS], answers[0], answers[SHOTS]]
             shots = [f"{word} {answer}" for (word, _), answer in zip(drawn, answers, strict=True)]
             yield f"{', '.join(shots[:SHOTS])}, {drawn[SHOTS][0]}", answers[SHOTS]
@@ -92,7 +92,7 @@ def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
     A head that is off puts out its mean over the prompts with shuffled answers, which tell of no
     task.
     """
-    banks = [open_text(prompt).head_outputs() for prompt, _ in prompts(shuffled=True)]
+    banks = [open_text(prompt).head_outputs() for prompt, _ in prompts(wrong_answers=True)]
     totals = dict[HeadAt, float]()
     for count, (prompt, answer) in enumerate(prompts(), 1):
         experiment = open_text(f"{prompt} {answer}")

@@ -55,7 +55,7 @@ class Trials:
         parts = each_part(attention, "tokens")
         self.tokens = [change.tokens[0] for _, change in parts]
         self.labels = {change.tokens[0]: part for part, change in parts}
-        self.drawn = DRAWN if len(self.heads) <= ONE_BY_ONE else DRAWN // 2
+        self.draws = DRAWN if len(self.heads) <= ONE_BY_ONE else DRAWN // 2
         self.runs = 0
         self._totals: dict[Intervention, float] = {}  # the log p of a vocabulary would be too much
 
@@ -133,7 +133,7 @@ class Trials:
     ) -> int:
         """How many random changes leave such a score."""
         generator = np.random.default_rng(0)
-        return int((self.score([draw(generator) for _ in range(self.drawn)]) >= score).sum())
+        return int((self.score([draw(generator) for _ in range(self.draws)]) >= score).sum())
 
 
 def smallest_set(
@@ -282,7 +282,7 @@ def smallest_links(
         kept=float(alone - none) / span,
         removed=float(without - none) / span,
         as_good=trials.count_as_good(draw, float(alone)),
-        drawn=trials.drawn,
+        drawn=trials.draws,
     )
 
 

@@ -20,7 +20,7 @@ UNIT = "share of the attribution to the output (gradient)"
 Matrix = NDArray[np.float64]  # relevance, (positions, positions or keys), maybe by layer
 
 
-def gradient(explained: AttentionGradients) -> Attention:
+def gradient(inputs: AttentionGradients) -> Attention:
     """Attribution of one output to each input token, by gradient-weighted attention.
 
     Each map has one row, for the output: R − I at the position that it is read from (or the mean
@@ -30,9 +30,9 @@ def gradient(explained: AttentionGradients) -> Attention:
     Raises:
         UsageError: a stream that the rules need is missing.
     """
-    attention = explained.attention
-    main, rows = attention.main, list(explained.positions)
-    steps = _steps(explained)
+    attention = inputs.attention
+    main, rows = attention.main, list(inputs.positions)
+    steps = _steps(inputs)
     last = max(rows) + 1
     if main.stream == "cross":
         own, source = relevance_across(steps["encoder"], steps["decoder"], steps["cross"])
@@ -44,13 +44,13 @@ def gradient(explained: AttentionGradients) -> Attention:
         own = _without_self(relevance(steps[main.stream]))[rows]
         found = [(main, own[:, :last] if main.stream == "causal" else own)]
     totals = {item.stream: round(float(row.sum(axis=-1).mean()), 6) for item, row in found}
-    token = Token(_name(explained), special=True)
+    token = Token(_name(inputs), special=True)
     maps = tuple(_as_map(item, token, row.mean(axis=0)) for item, row in found)
-    facts: dict[str, Any] = {"output": explained.output, "read from": rows, "relevance": totals}
-    if explained.probability is not None:
-        facts["probability"] = round(explained.probability, 6)
+    facts: dict[str, Any] = {"output": inputs.output, "read from": rows, "relevance": totals}
+    if inputs.probability is not None:
+        facts["probability"] = round(inputs.probability, 6)
     silent = " or ".join(stream for stream, total in totals.items() if total == 0)
-    note = f"no weight of stream {silent} contributes to '{explained.output}'"
+    note = f"no weight of stream {silent} contributes to '{inputs.output}'"
     return through_lens("gradient", attention, maps, (note,) if silent else (), facts)
 
 
@@ -87,21 +87,21 @@ def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[M
     return own, source
 
 
-def normalise_relevance(found: Matrix) -> Matrix:
+def normalise_relevance(matrix: Matrix) -> Matrix:
     """R̄ of rules 8 and 9: the rows of R − I scaled to sum to 1, plus I."""
     # Where the paper divides 0 by 0, the row stays that of I.
-    return row_shares(_without_self(found)) + np.eye(len(found))
+    return row_shares(_without_self(matrix)) + np.eye(len(matrix))
 
 
-def _without_self(found: Matrix) -> Matrix:
-    return found - np.eye(len(found))
+def _without_self(matrix: Matrix) -> Matrix:
+    return matrix - np.eye(len(matrix))
 
 
-def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
+def _steps(inputs: AttentionGradients) -> dict[str, Matrix]:
     parts: dict[str, list[Matrix]] = {}
-    for item, gradients in zip(explained.attention.maps, explained.gradients, strict=True):
+    for item, gradients in zip(inputs.attention.maps, inputs.gradients, strict=True):
         parts.setdefault(item.stream, []).append(weigh_by_gradients(item.weights, gradients))
-    main = explained.attention.main.stream
+    main = inputs.attention.main.stream
     needed: Sequence[str] = ("encoder", "decoder", "cross") if main == "cross" else (main,)
     absent = [name for name in needed if name not in parts]
     if absent:
@@ -109,12 +109,12 @@ def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
     return {name: np.concatenate(parts[name]) for name in needed}
 
 
-def _name(explained: AttentionGradients) -> str:
+def _name(inputs: AttentionGradients) -> str:
     """The label of the explained output: "→ POSITIVE .98", or "→ rouge[3] .92" for a token."""
-    output = re.sub(r" \(token (\d+)\)$", r"[\1]", explained.output)
-    if explained.probability is None:
+    output = re.sub(r" \(token (\d+)\)$", r"[\1]", inputs.output)
+    if inputs.probability is None:
         return f"→ {output}"
-    rounded = f"{explained.probability:.2f}".removeprefix("0")
+    rounded = f"{inputs.probability:.2f}".removeprefix("0")
     return f"→ {output} {'<.01' if rounded == '.00' else rounded}"
 
 

@@ -32,17 +32,17 @@ BAD = ("collapsed", "saturating", "oscillating", "uniform")
 Series = NDArray[np.float64]
 
 
-def judge(found: History) -> tuple[Verdict, ...]:
+def judge(history: History) -> tuple[Verdict, ...]:
     """The verdicts on each head at the last sample, in the order of the heads, then of `RULES`."""
     judged = list[Verdict]()
-    for number, head in enumerate(found.heads):
-        values = {name: of[:, number] for name, of in found.values.items()}
-        sharp = np.array([of_step[number] in SHARP for of_step in found.roles])
-        own = dict(_judge_head(found.steps, values, found.even[number], sharp))
+    for number, head in enumerate(history.heads):
+        values = {name: of[:, number] for name, of in history.values.items()}
+        sharp = np.array([of_step[number] in SHARP for of_step in history.roles])
+        own = dict(_judge_head(history.steps, values, history.even[number], sharp))
         if not {*own} & {*BAD} and (last := values[DRIFT][-2:]).size == 2 and max(last) <= SETTLED:
             own["settled"] = _since(values[DRIFT] <= SETTLED), f"drift {last[-1]:.4f} nats"
         judged += (
-            Verdict(name, head, found.steps[own[name][0]], own[name][1])
+            Verdict(name, head, history.steps[own[name][0]], own[name][1])
             for name in RULES
             if name in own
         )
@@ -108,13 +108,13 @@ def verdict_line(one: Verdict, *, several: bool = False) -> str:
     return f"{place}: {one.name} since step {one.step:,} ({one.detail})"
 
 
-def check_health(found: Iterable[Verdict], wanted: Sequence[str]) -> None:
+def check_health(verdicts: Iterable[Verdict], names: Sequence[str]) -> None:
     """Fail where a head has one of these verdicts, with a line for each.
 
     Raises:
         HealthError: there is one.
     """
-    bad = [verdict_line(one) for one in found if one.name in wanted]
+    bad = [verdict_line(one) for one in verdicts if one.name in names]
     if bad:
         raise HealthError("\n".join(bad))
 

@@ -81,18 +81,18 @@ def means_of(
     return count, mean, *intervals(count, mean, sums["spread"], sums["skew"])
 
 
-def moments_of(values: Numbers, measured: slice | EllipsisType = ...) -> Moments:
+def moments_of(values: Numbers, rows: slice | EllipsisType = ...) -> Moments:
     """The moments of the finite values on the first axis; spreads of some of the rows only."""
     known = np.isfinite(values)
     count, total = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
-    apart = values[:, measured] - (total / np.maximum(count, 1))[measured]
-    apart = np.where(known[:, measured], apart, 0.0)
+    apart = values[:, rows] - (total / np.maximum(count, 1))[rows]
+    apart = np.where(known[:, rows], apart, 0.0)
     powers = {"spread": (apart**2).sum(axis=0), "skew": (apart**3).sum(axis=0)}
     return {"count": count, "total": total, **powers}
 
 
 def merge_moments(
-    sums: Moments, others: Mapping[str, NDArray[Any]], measured: slice | EllipsisType = ...
+    sums: Moments, others: Mapping[str, NDArray[Any]], rows: slice | EllipsisType = ...
 ) -> None:
     """Add the moments of other texts to `sums`.
 
@@ -102,9 +102,9 @@ def merge_moments(
     """
     # Sums of plain squares would be shorter, but lose digits when they are subtracted.
     parts = (sums, others)
-    here, there = (one["count"][measured].astype(np.float64) for one in parts)
+    here, there = (one["count"][rows].astype(np.float64) for one in parts)
     means = [
-        one["total"][measured] / np.maximum(count, 1)
+        one["total"][rows] / np.maximum(count, 1)
         for one, count in zip(parts, (here, there), strict=True)
     ]
     apart, both = means[1] - means[0], np.maximum(here + there, 1)

@@ -57,7 +57,7 @@ def lookback(subject: MeasuredMap) -> HeadMeasure | None:
     Mean over the written tokens of p / (p + o), where p is the mean weight on the prompt's tokens
     and o on those written so far. None where the model wrote nothing.
     """
-    first = subject.written
+    first = subject.output_start
     if first is None or not within_one_text(subject.item):
         return None
     length = len(subject.item.key_tokens)

@@ -97,7 +97,7 @@ def measure_rules(
             runs += [replace(runs[0], rules=one, label=str(runs[0])) for one in _others(rule)]
         found = min((scorer.cost(run) for run in runs), key=lambda one: one.cost)
         costs.append(scorer.in_each_head(found) if per_head else found)
-    return CachedText(item, start, scorer.loss, len(scorer.counted), tuple(costs))
+    return CachedText(item, start, scorer.loss, len(scorer.places), tuple(costs))
 
 
 def _others(rule: tuple[Budget, ...]) -> Iterator[tuple[Budget, ...]]:
@@ -121,8 +121,8 @@ class _Scorer:
         )
         self.selections = select()  # before other runs, which forget the unchanged model's
         self.rows = np.array([output.row for output in experiment.outputs])
-        self.counted = np.flatnonzero(self.rows >= start)
-        if not len(self.counted):
+        self.places = np.flatnonzero(self.rows >= start)
+        if not len(self.places):
             raise InputError(f"no token is predicted after the prompt of {start} tokens")
         (plain,) = experiment.run([Intervention()])
         self.full, self.choices = self._log_p(plain), plain.argmax(axis=-1)
@@ -131,7 +131,7 @@ class _Scorer:
     @property
     def loss(self) -> float:
         """The loss with all keys, nats a token."""
-        return -float(self.full[self.counted].mean())
+        return -float(self.full[self.places].mean())
 
     def _log_p(self, scores: NDArray[np.floating]) -> Numbers:
         numbers = [output.number for output in self.experiment.outputs]
@@ -150,26 +150,26 @@ class _Scorer:
                 chosen[at][1] if at in chosen else w
                 for at, w in zip(item.layers, item.weights, strict=True)
             ]
-            rows = sorted({*self.rows[self.counted].tolist()})
+            rows = sorted({*self.rows[self.places].tolist()})
             held, mass = _seen_shares(item.with_weights(np.stack(dense)), run, rows)
             yield TextCost(run, np.nan, np.nan, held, mass, np.full(mass.shape, np.nan))
 
     def cost(self, run: CacheRun) -> TextCost:
         """What a rule costs, measured in one run."""
         (found,) = self.experiment.run([Intervention(evictions=(run,))])
-        cost = float((self.full - self._log_p(found))[self.counted].mean())
-        moved = (found.argmax(axis=-1) != self.choices)[self.counted]
-        held, mass = _seen_shares(self.item, run, sorted({*self.rows[self.counted].tolist()}))
+        cost = float((self.full - self._log_p(found))[self.places].mean())
+        moved = (found.argmax(axis=-1) != self.choices)[self.places]
+        held, mass = _seen_shares(self.item, run, sorted({*self.rows[self.places].tolist()}))
         return TextCost(run, cost, float(moved.mean()), held, mass, np.full(mass.shape, np.nan))
 
-    def in_each_head(self, found: TextCost) -> TextCost:
+    def in_each_head(self, whole: TextCost) -> TextCost:
         """The same with the cost of the rule in each head alone, a run each."""
-        alone = found.alone.copy()
+        alone = whole.alone.copy()
         for layer, head in np.ndindex(*alone.shape):
-            run = found.run.only(self.item.layers[layer], head)
+            run = whole.run.only(self.item.layers[layer], head)
             (scores,) = self.experiment.run([Intervention(evictions=(run,))])
-            alone[layer, head] = (self.full - self._log_p(scores))[self.counted].mean()
-        return replace(found, alone=alone)
+            alone[layer, head] = (self.full - self._log_p(scores))[self.places].mean()
+        return replace(whole, alone=alone)
 
     def measure_keys(self) -> list[Worth]:
         """What later predictions lose without each key: measured, and to first order in each head.
@@ -184,18 +184,18 @@ class _Scorer:
     def _measured_worth(self) -> Numbers:
         queries, keys = self.item.weights.shape[2:]
         found = np.zeros((queries, keys))
-        rows = self.rows[self.counted, None]
+        rows = self.rows[self.places, None]
         for first in range(0, keys, self.together):
             some = range(first, min(first + self.together, keys))
             changes = [Intervention(tokens=(TokenAt(self.item.key_side, key),)) for key in some]
             for key, scores in zip(some, self.experiment.run(changes), strict=True):
-                lost = np.nan_to_num(self.full - self._log_p(scores), nan=np.inf)[self.counted]
+                lost = np.nan_to_num(self.full - self._log_p(scores), nan=np.inf)[self.places]
                 found[:, key] = np.where(rows > np.arange(queries), lost[:, None], 0).sum(axis=0)
         return found
 
     def _first_order_worth(self) -> Worth:
         every = self.experiment.outputs
-        self.experiment.outputs = tuple(every[number] for number in self.counted)
+        self.experiment.outputs = tuple(every[number] for number in self.places)
         try:
             slopes = self.experiment.gradients()
         finally:
@@ -238,27 +238,27 @@ def _seen_shares(item: AttentionMap, run: CacheRun, rows: Sequence[int]) -> tupl
     return float(held), mass.mean(axis=-1)
 
 
-def mean_cost(kind: str, item: AttentionMap, found: Sequence[TextCost]) -> RuleCost:
+def mean_cost(kind: str, item: AttentionMap, costs: Sequence[TextCost]) -> RuleCost:
     """The means over texts of what one rule costs."""
-    cost, low, high = map(float, means_over(np.array([one.cost for one in found]))[1:])
-    mass = np.mean([one.mass for one in found], axis=0)
-    alone = np.mean([one.alone for one in found], axis=0)
+    cost, low, high = map(float, means_over(np.array([one.cost for one in costs]))[1:])
+    mass = np.mean([one.mass for one in costs], axis=0)
+    alone = np.mean([one.alone for one in costs], axis=0)
     heads = [
         HeadCost(name, head, float(mass[layer, head]), float(alone[layer, head]))
         for layer, name in enumerate(item.layers)
         for head in range(mass.shape[1])
     ]
     measured = bool(np.isfinite(alone).any())
-    run = found[0].run
+    run = costs[0].run
     return RuleCost(
         rule=str(run),
         name=run.name,
         kind=kind,
-        texts=len(found),
-        held=float(np.mean([one.held for one in found])),
+        texts=len(costs),
+        held=float(np.mean([one.held for one in costs])),
         cost=cost,
-        interval=(low, high) if len(found) > 1 else None,
-        changed=float(np.mean([one.changed for one in found])),
+        interval=(low, high) if len(costs) > 1 else None,
+        changed=float(np.mean([one.changed for one in costs])),
         mass=float(mass.mean()),
         heads=tuple(sorted(heads, key=lambda one: -one.cost if measured else one.mass)),
     )

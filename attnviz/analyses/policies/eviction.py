@@ -119,14 +119,14 @@ class CacheRun:
         """The rules without their budgets."""
         return re.sub(r":[^+]*", "", str(self))
 
-    def hide(self, layer: str, seen: LayerWeights) -> Cells:
+    def hide(self, layer: str, dense: LayerWeights) -> Cells:
         """The cells whose key the rules drop, from the layer's weights with all keys."""
-        cells = np.zeros(seen.weights.shape, dtype=np.bool_)
+        cells = np.zeros(dense.weights.shape, dtype=np.bool_)
         if self.alone is None:
-            cells = self._dropped_cells(layer, seen)
+            cells = self._dropped_cells(layer, dense)
         elif self.alone[0] == layer:
             head = self.alone[1]
-            cells[head] = self._dropped_cells(layer, seen)[head]
+            cells[head] = self._dropped_cells(layer, dense)[head]
         self.hidden_cells[layer] = cells
         return cells
 
@@ -134,19 +134,19 @@ class CacheRun:
         """The same rules in one head alone."""
         return replace(self, alone=(layer, head), hidden_cells={})
 
-    def _dropped_cells(self, layer: str, seen: LayerWeights) -> Cells:
-        heads, queries, keys = seen.weights.shape
-        members, start = heads // seen.caches, max(self.prompt, 1)
-        worth = np.zeros((seen.caches, queries, keys))
+    def _dropped_cells(self, layer: str, dense: LayerWeights) -> Cells:
+        heads, queries, keys = dense.weights.shape
+        members, start = heads // dense.caches, max(self.prompt, 1)
+        worth = np.zeros((dense.caches, queries, keys))
         if self.worth is not None:
-            each = np.broadcast_to(self.worth[layer], seen.weights.shape)
-            worth = each.reshape(seen.caches, members, queries, keys).sum(axis=1)
+            each = np.broadcast_to(self.worth[layer], dense.weights.shape)
+            worth = each.reshape(dense.caches, members, queries, keys).sum(axis=1)
         # A name is no number in a model with stages: its letters seed as well.
-        drawn = np.random.default_rng([self.seed, *layer.encode()]).random((seen.caches, keys))
-        weights = np.zeros((seen.caches, queries, keys))
+        drawn = np.random.default_rng([self.seed, *layer.encode()]).random((dense.caches, keys))
+        weights = np.zeros((dense.caches, queries, keys))
         gone = np.zeros(weights.shape, dtype=np.bool_)
-        held = np.tile(np.arange(keys) < (start if self.grows else keys), (seen.caches, 1))
-        whole = seen.weights[:, :start].reshape(seen.caches, members, -1, keys)
+        held = np.tile(np.arange(keys) < (start if self.grows else keys), (dense.caches, 1))
+        whole = dense.weights[:, :start].reshape(dense.caches, members, -1, keys)
         weights[:, :start] = whole.mean(axis=1)
         received, chosen = weights.sum(axis=1), dict[int, Cells]()
         for step in range(start - 1, queries):
@@ -155,10 +155,10 @@ class CacheRun:
                 if self.grows:
                     held[:, step] = True
                 gone[:, step, :last] = ~held[:, :last]
-                own = seen.weights[:, step] * np.repeat(held, members, axis=0)
-                total = own.sum(axis=-1, keepdims=True) + seen.sinks[:, step, None]
+                own = dense.weights[:, step] * np.repeat(held, members, axis=0)
+                total = own.sum(axis=-1, keepdims=True) + dense.sinks[:, step, None]
                 own = np.divide(own, total, out=np.zeros(own.shape), where=total > 0)
-                weights[:, step] = own.reshape(seen.caches, members, keys).mean(axis=1)
+                weights[:, step] = own.reshape(dense.caches, members, keys).mean(axis=1)
                 received += weights[:, step]
             kept = np.zeros_like(held)
             for number, rule in enumerate(self.rules):

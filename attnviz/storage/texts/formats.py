@@ -141,7 +141,7 @@ def _problem(error: csv.Error, lines: int) -> str:
     return str(error)
 
 
-def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
+def parse_columns(text: str, *, pairs: bool) -> dict[str, str]:
     """The column of each role in `text=sentence,id=key`: a name, or a number from 1.
 
     With `pairs` the roles are source, target, id and labels, else text, id and labels.
@@ -151,10 +151,10 @@ def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
     """
     roles = ("source", "target", "id", "labels") if pairs else ("text", "id", "labels")
     found: dict[str, str] = {}
-    for part in asked.split(","):
+    for part in text.split(","):
         role, equals, column = (piece.strip() for piece in part.partition("="))
         if not (equals and column):
-            raise UsageError(f"--columns '{asked}' is not like {roles[0]}=NAME,id=NAME")
+            raise UsageError(f"--columns '{text}' is not like {roles[0]}=NAME,id=NAME")
         choose(role, roles, "role in --columns")
         if role in found:
             raise UsageError(f"--columns names a column for '{role}' twice: give one")
@@ -223,15 +223,15 @@ def _row_text(row: Row, first: Row, places: Mapping[str, int], before: int, main
 
 
 def _find_places(
-    first: Row, asked: Mapping[str, str], main: str, name: str
+    first: Row, columns: Mapping[str, str], main: str, name: str
 ) -> tuple[bool, dict[str, int]]:
     """Whether the first row is a header and no record, and where each role stands, from 0."""
     fields, pairs = first.fields, main == "source"
-    header = not asked or not all(is_number(column) for column in asked.values())
+    header = not columns or not all(is_number(column) for column in columns.values())
     if header:
-        places = _by_name([field.strip() for field in fields], asked, main, name)
+        places = _by_name([field.strip() for field in fields], columns, main, name)
     else:
-        places = {role: int(number) - 1 for role, number in asked.items()}
+        places = {role: int(number) - 1 for role, number in columns.items()}
         if max(places.values()) >= len(fields):
             raise UsageError(
                 f"--columns asks for column {max(places.values()) + 1}: "
@@ -249,17 +249,17 @@ def _find_places(
 
 
 def _by_name(
-    names: Sequence[str], asked: Mapping[str, str], main: str, name: str
+    names: Sequence[str], columns: Mapping[str, str], main: str, name: str
 ) -> dict[str, int]:
     """The place of each role in the header; those that were asked for must be there."""
     places = {}
     for role in (main, "target", "id", "labels"):
-        wanted = asked.get(role, role)
+        wanted = columns.get(role, role)
         if names.count(wanted) > 1:
             raise InputError(f"{name} has {names.count(wanted)} columns '{wanted}'")
         if wanted in names:
             places[role] = names.index(wanted)
-        elif role in asked:
+        elif role in columns:
             raise UsageError(
                 f"--columns {role}={wanted}: {name} has no column '{wanted}', only "
                 f"{_list_names(names)}.{did_you_mean(wanted, names[:SHOWN])}"

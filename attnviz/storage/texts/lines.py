@@ -60,9 +60,9 @@ class LineReader:
     """
 
     def __init__(
-        self, stream: Readable, start: bytes = b"", longest: int = LONGEST, *, packed: bool = False
+        self, stream: Readable, start: bytes = b"", longest: int = LONGEST, *, is_gzip: bool = False
     ) -> None:
-        self.stream, self.start, self.longest, self.packed = stream, start, longest, packed
+        self.stream, self.start, self.longest, self.is_gzip = stream, start, longest, is_gzip
         self.complete: deque[bytes] = deque()
 
     @property
@@ -116,12 +116,12 @@ class _RejoinedStream(io.RawIOBase):
 
 
 def open_lines(
-    stream: Readable, name: str, *, packed: bool = False, longest: int = LONGEST
+    stream: Readable, name: str, *, is_gzip: bool = False, longest: int = LONGEST
 ) -> LineReader:
     """The lines of a stream, unpacked where it is gzip.
 
     Raises:
-        BrokenFileError: it should be `packed`, and is no gzip.
+        BrokenFileError: `is_gzip` asks for gzip, and is no gzip.
     """
     start = b""
     while len(start) < len(MAGIC) and (more := _read(stream)):
@@ -129,8 +129,8 @@ def open_lines(
     if start.startswith(MAGIC):
         file = io.BufferedReader(_RejoinedStream(start, stream), CHUNK)
         unpacked: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
-        return LineReader(unpacked, b"", longest, packed=True)
-    if packed:
+        return LineReader(unpacked, b"", longest, is_gzip=True)
+    if is_gzip:
         raise BrokenFileError.after(name, 0, "it is not gzip")
     return LineReader(stream, start, longest)
 
@@ -156,11 +156,11 @@ def whole_lines(lines: LineReader, name: str) -> Iterator[bytes]:
 
 
 def read_file(
-    file: BinaryIO, name: str, *, packed: bool = False, longest: int = LONGEST
+    file: BinaryIO, name: str, *, is_gzip: bool = False, longest: int = LONGEST
 ) -> Iterator[bytes]:
     """The lines of an open file, plain or gzip, which is closed at their end."""
     with file:
-        yield from whole_lines(open_lines(file, name, packed=packed, longest=longest), name)
+        yield from whole_lines(open_lines(file, name, is_gzip=is_gzip, longest=longest), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +252,15 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     )
 
 
-def _string(found: dict[str, Any], name: str, where: str) -> str | None:
-    value = found.get(name)
+def _string(row: dict[str, Any], name: str, where: str) -> str | None:
+    value = row.get(name)
     if value is None or isinstance(value, str):
         return value
     raise InputError(f'{where} has a "{name}" that is no text')
 
 
-def _labels(found: dict[str, Any], name: str, where: str) -> tuple[str, ...] | None:
-    labels = found.get(name)
+def _labels(row: dict[str, Any], name: str, where: str) -> tuple[str, ...] | None:
+    labels = row.get(name)
     if labels is None:
         return None
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
