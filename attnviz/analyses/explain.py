@@ -129,7 +129,7 @@ def explain_answer(
         chance_kept=trials.chance(alone),
         chance_removed=trials.chance(without),
         as_good=trials.count_as_good(draw, trials.total(alone)) if heads else 0,
-        drawn=trials.drawn if heads else 0,
+        drawn=trials.draws if heads else 0,
         links=smallest_links(trials, heads, tokens, none, enough) if heads else None,
         idle=find_idle(trials, idle),
         reference=reference,

@@ -162,7 +162,7 @@ def atlas_of(samples: Samples, report: StreamReport, *, pictures: bool = False) 
     nearest, distances = nearest_heads(report)
     return Atlas(
         counts=samples.counts,
-        drawn=samples.drawn,
+        drawn=samples.examples,
         words=samples.words,
         ends=samples.ends,
         nearest=nearest,
