@@ -42,8 +42,8 @@ def align(
         return frozenset()
     # A word without a partner attends to the end of the sentence.
     resting = weights.sum(axis=-1)[text_places(query_tokens)] - shares.sum(axis=-1)
-    linked = np.flatnonzero(resting <= shares.sum(axis=-1))
-    return frozenset((int(shares[row].argmax()), int(row)) for row in linked)
+    rows = np.flatnonzero(resting <= shares.sum(axis=-1))
+    return frozenset((int(shares[row].argmax()), int(row)) for row in rows)
 
 
 def words_only(
@@ -135,13 +135,13 @@ class Score:
 
     @property
     def error(self) -> float:
-        counted = self.links + self.sure
-        return 1 - (self.right + self.sure_found) / counted if counted else 0.0
+        total = self.links + self.sure
+        return 1 - (self.right + self.sure_found) / total if total else 0.0
 
 
 def pharaoh(links: Links) -> str:
-    ordered = sorted(links, key=lambda link: (link[1], link[0]))
-    return " ".join(f"{source}-{target}" for source, target in ordered)
+    pairs = sorted(links, key=lambda link: (link[1], link[0]))
+    return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
 def read_pharaoh(line: str) -> Links:

@@ -72,27 +72,27 @@ class ScoreStudy:
         Scores of hidden keys are −∞; keys at the end that no row sees may be missing.
         """
         own = heads, slice(first, first + scores.shape[1])
-        seen = scores > -np.inf
-        known = np.where(seen, scores, 0).astype(np.float64)
-        self.sums[:, heads] += known.sum((1, 2)), np.einsum("hij,hij->h", known, known)
-        self.counts[own], self.highest[own] = seen.sum(-1), scores.max(-1)
+        visible = scores > -np.inf
+        finite = np.where(visible, scores, 0).astype(np.float64)
+        self.sums[:, heads] += finite.sum((1, 2)), np.einsum("hij,hij->h", finite, finite)
+        self.counts[own], self.highest[own] = visible.sum(-1), scores.max(-1)
         self.sharpest[own], self.entropies[own] = shares.max(-1), row_entropy(shares)
         self.key_sums[heads, : shares.shape[2]] += shares.sum(1, dtype=np.float64)
 
     def values(self) -> dict[str, Rows]:
         """A number for each head and measure; rows that see no key do not count."""
-        shown, several = self.counts > 0, self.counts > 1
+        some, several = self.counts > 0, self.counts > 1
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, square = self.sums / self.counts.sum(-1)
-            totals = np.where(shown, self.highest - np.log(self.sharpest), np.nan)
+            totals = np.where(some, self.highest - np.log(self.sharpest), np.nan)
             possible = np.where(several, self.entropies / np.log(self.counts), np.nan)
-            saturated = np.where(several, self.sharpest > SATURATED, np.nan)
+            full = np.where(several, self.sharpest > SATURATED, np.nan)
         return {
-            "score-max": np.where(shown, self.highest, -np.inf).max(-1),
+            "score-max": np.where(some, self.highest, -np.inf).max(-1),
             "score-mean": mean,
             "score-std": np.sqrt(np.maximum(square - mean**2, 0)),
             "log-sum-exp": known_mean(np.where(np.isfinite(totals), totals, np.nan)),
-            "saturated": known_mean(saturated),
+            "saturated": known_mean(full),
             ENTROPY: middle(possible),
         }
 
@@ -101,14 +101,14 @@ class ScoreStudy:
         sizes = np.linalg.norm(value.astype(np.float64), axis=-1)
         usual = np.median(sizes, axis=-1)
         at_sink = np.take_along_axis(sizes, self.key_sums.argmax(-1)[:, None], -1)[:, 0]
-        found = {"value-norm": usual}
-        found["sink-value"] = np.divide(
+        norms = {"value-norm": usual}
+        norms["sink-value"] = np.divide(
             at_sink, usual, where=usual > 0, out=np.full(len(usual), np.nan)
         )
         for name, side in (("query-norm", query), ("key-norm", key)):
             if side is not None:
-                found[name] = np.linalg.norm(side.astype(np.float64), axis=-1).max(-1)
-        return found
+                norms[name] = np.linalg.norm(side.astype(np.float64), axis=-1).max(-1)
+        return norms
 
 
 def projected_scores(
@@ -134,21 +134,21 @@ def projected_scores(
             return {}
         study = ScoreStudy(*weights.shape)
         study.add(slice(None), 0, scores, weights)
-        found = study.values()
+        own = study.values()
         if projections.value is not None:
-            found |= study.norms(
+            own |= study.norms(
                 projections.query[place], projections.key[place], projections.value[place]
             )
         if projections.peaks:
-            found["massive"] = np.full(len(weights), projections.peaks[place])
-        layers.append(found)
+            own["massive"] = np.full(len(weights), projections.peaks[place])
+        layers.append(own)
     return {name: np.stack([of_layer[name] for of_layer in layers]) for name in layers[0]}
 
 
 def middle(values: Rows) -> Rows:
     """The median over the last axis of the values that are there; NaN where there is none."""
-    kept = np.where(np.isnan(values).all(-1, keepdims=True), 0, values)
-    return np.where(np.isnan(values).all(-1), np.nan, np.nanmedian(kept, axis=-1))
+    numbers = np.where(np.isnan(values).all(-1, keepdims=True), 0, values)
+    return np.where(np.isnan(values).all(-1), np.nan, np.nanmedian(numbers, axis=-1))
 
 
 def peak(residual: Array) -> float:

@@ -150,9 +150,9 @@ def member_shape(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
     """The shape of an array from its header; a ValueError where the member holds less than that."""
     with archive.open(name) as member:
         shape, kind = _header(member)
-    needed, held = math.prod(shape) * kind.itemsize, archive.getinfo(name).file_size
-    if needed > held:
-        raise ValueError(f"member '{name}' says {needed} bytes and has {held}")
+    least, size = math.prod(shape) * kind.itemsize, archive.getinfo(name).file_size
+    if least > size:
+        raise ValueError(f"member '{name}' says {least} bytes and has {size}")
     return shape
 
 
@@ -160,8 +160,8 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """The array of a member, if it fits into memory; pickled objects are refused."""
     check_room(archive.getinfo(name).file_size, f"member '{name}'")
     with archive.open(name) as member, warnings.catch_warnings(action="ignore"):
-        found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
-        return found
+        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+        return array
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -254,9 +254,9 @@ class ByteBuffer(io.RawIOBase):
 
     def take(self) -> bytes:
         """The bytes written since the last time."""
-        taken = b"".join(self.parts)
+        data = b"".join(self.parts)
         self.parts.clear()
-        return taken
+        return data
 
 
 def _member(number: int, position: int, stream: str) -> str:

@@ -226,7 +226,7 @@ def number_tokens(count: int) -> tuple[Token, ...]:
 
 
 def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Dump:
-    notes = () if all(named for _, named in views) else (f"the file names no tokens: {NUMBERED}",)
+    notes = () if all(own for _, own in views) else (f"the file names no tokens: {NUMBERED}",)
     maps = tuple(item for item, _ in views)
     return Dump(maps, file_provenance(where, notes), id=identity, token_notes=notes)
 

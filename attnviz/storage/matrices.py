@@ -160,8 +160,8 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        found: Any = deserialize(data)  # type: ignore[no-untyped-call]
-        tensors = {name: read_tensor(item) for name, item in found}
+        items: Any = deserialize(data)  # type: ignore[no-untyped-call]
+        tensors = {name: read_tensor(item) for name, item in items}
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"'{path}' cannot be read as .safetensors: {error}") from error
     # The format keeps text in its header only: its first 8 bytes give the header's length.

@@ -113,9 +113,9 @@ def openers(path: Path) -> list[Opener]:
 
 def read_all(files: Iterable[Opener]) -> Iterator[Attention]:
     """Every text of every file, one by one."""
-    for opened in files:
-        with opened() as saved:
-            yield from saved
+    for opener in files:
+        with opener() as texts:
+            yield from texts
 
 
 def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
@@ -124,29 +124,29 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
     Raises:
         InputError: there is neither.
     """
-    for opened in _likely_first(files, record):
-        with opened() as saved:
-            places = [place for place, found in enumerate(saved.ids()) if found == record]
+    for opener in _likely_first(files, record):
+        with opener() as texts:
+            places = [place for place, identity in enumerate(texts.ids()) if identity == record]
             if places:
-                return [saved.at(place) for place in places]
-    left = int(record) if is_number(record) else -1
-    listed: list[str] = []
-    for opened in files:
-        with opened() as saved:
-            ids = list(saved.ids())
-            if 0 <= left < len(ids):
-                return [saved.at(left)]
-            left -= len(ids)
-            listed += ids[:LISTED]
-    raise InputError(f"{where} holds no text '{record}': it holds {', '.join(listed)[:LISTED]}")
+                return [texts.at(place) for place in places]
+    number = int(record) if is_number(record) else -1
+    known_ids: list[str] = []
+    for opener in files:
+        with opener() as texts:
+            ids = list(texts.ids())
+            if 0 <= number < len(ids):
+                return [texts.at(number)]
+            number -= len(ids)
+            known_ids += ids[:LISTED]
+    raise InputError(f"{where} holds no text '{record}': it holds {', '.join(known_ids)[:LISTED]}")
 
 
 def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
     """The shards, first the one that should hold this text if ids are numbers from 0."""
     if len(files) < 2 or not is_number(record):
         return files
-    with files[0]() as saved:
-        guess = int(record) // max(sum(1 for _ in saved.ids()), 1)
+    with files[0]() as texts:
+        guess = int(record) // max(sum(1 for _ in texts.ids()), 1)
     near = sorted(range(len(files)), key=lambda number: abs(number - guess))
     return [files[number] for number in near]
 
@@ -179,20 +179,20 @@ def read_effects(data: bytes, where: str) -> SavedEffects | None:
     try:
         if data.startswith(ZIP):
             reader = ArchiveReader(io.BytesIO(data), where)
-            found = [parse_json(one, where) for one in itertools.islice(reader.documents(), 1)]
+            texts = [parse_json(one, where) for one in itertools.islice(reader.documents(), 1)]
         else:
-            found = [one for _, one in _documents(data, where)] if b'"ablation"' in data else []
+            texts = [one for _, one in _documents(data, where)] if b'"ablation"' in data else []
     except InputError:
         return None
-    if not found or not isinstance(found[0], Mapping) or found[0].get("kind") != "ablation":
+    if not texts or not isinstance(texts[0], Mapping) or texts[0].get("kind") != "ablation":
         return None
-    if len(found) > 1:
+    if len(texts) > 1:
         raise InputError(
-            f"{where} holds the effects of {len(found)} texts: save their means with -f json"
+            f"{where} holds the effects of {len(texts)} texts: save their means with -f json"
         )
     from attnviz.storage.schema import fit_effects
 
-    return fit_effects(found[0], where)
+    return fit_effects(texts[0], where)
 
 
 def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
@@ -209,11 +209,11 @@ def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
                 place = f"line {number} of {where}"
                 yield place, parse_json(line, place)
         return
-    found = parse_json(data, where)
-    if not isinstance(found, list):
-        yield where, found
+    whole = parse_json(data, where)
+    if not isinstance(whole, list):
+        yield where, whole
         return
-    for number, document in enumerate(found):
+    for number, document in enumerate(whole):
         yield f"text {number} of {where}", document
 
 
@@ -249,5 +249,5 @@ def shards_of(path: Path) -> list[Path]:
     """The shards that exist, by number."""
     name = re.compile(rf"{re.escape(path.stem)}-(\d{{5,}}){re.escape(path.suffix)}")
     siblings = path.parent.iterdir() if path.parent.is_dir() else ()
-    found = [match for item in siblings if (match := name.fullmatch(item.name))]
-    return [shard_path(path, number) for number in sorted(int(match[1]) for match in found)]
+    matches = [match for item in siblings if (match := name.fullmatch(item.name))]
+    return [shard_path(path, number) for number in sorted(int(match[1]) for match in matches)]

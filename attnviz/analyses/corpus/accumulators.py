@@ -111,14 +111,14 @@ class Aggregates:
         document = parse_json(str(arrays[INDEX]), f"member '{INDEX}'")
         if document["schema"] != SCHEMA:
             raise ValueError(f"aggregates of schema {document['schema']}, not {SCHEMA}")
-        found = cls(vocabulary, samples=document["samples"])
-        found.texts, found.failures = document["texts"], document["failed"]
-        found.first = document["first"]
-        found.wires = WireSums.from_names(document["wires"], _members(arrays, "wires/"))
+        aggregates = cls(vocabulary, samples=document["samples"])
+        aggregates.texts, aggregates.failures = document["texts"], document["failed"]
+        aggregates.first = document["first"]
+        aggregates.wires = WireSums.from_names(document["wires"], _members(arrays, "wires/"))
         for place, stream in enumerate(document["streams"]):
             name = stream["stream"], tuple(stream["layers"]), tuple(stream["heads"])
-            found._stream(name).restore(stream, _members(arrays, f"{place}/"))
-        return found
+            aggregates._stream(name).restore(stream, _members(arrays, f"{place}/"))
+        return aggregates
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Aggregates.from_arrays, (self.to_arrays(), self.vocabulary)
@@ -224,12 +224,12 @@ class StreamSums:
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
-        measured = (len(MEASURED), *shape)
+        of_values = (len(MEASURED), *shape)
         self.sums: dict[str, NDArray[Any]] = {
             "count": np.zeros((COUNT, *shape), dtype=np.int64),
             "total": np.zeros((COUNT, *shape)),
-            "spread": np.zeros(measured),
-            "skew": np.zeros(measured),
+            "spread": np.zeros(of_values),
+            "skew": np.zeros(of_values),
         }
         self._waiting: list[NDArray[np.float64]] = []
 

@@ -66,7 +66,7 @@ class Vocabulary:
         """The class of a word or mark, as its place in `CLASSES`."""
         if is_word(word):
             rank = self.ranks.get(word, RANKED)
-            return _FIRST_RANK + sum(rank >= bound for bound in _RANKS)
+            return _FIRST_RANK + sum(rank >= limit for limit in _RANKS)
         return CLASSES.index("punctuation" if is_mark(Token(word)) else "other")
 
 
@@ -86,10 +86,10 @@ class WordCounts:
 
     def add(self, text: str) -> None:
         """Count the words of one text."""
-        found = [match[0].lower() for match in split(text)]
-        self._new.update(found)
-        self.words += len(found)
-        self._in_bucket += len(found)
+        words = [match[0].lower() for match in split(text)]
+        self._new.update(words)
+        self.words += len(words)
+        self._in_bucket += len(words)
         if self._in_bucket >= self.bucket:
             self._close_bucket()
 
@@ -133,7 +133,7 @@ class WordAxis:
 def read_axis(tokens: Sequence[Token], text: str) -> WordAxis:
     """Group tokens into the words of their text; without a text each token is a word."""
     if text:
-        units = tuple(Token(found[0], found.start(), found.end()) for found in split(text))
+        units = tuple(Token(match[0], match.start(), match.end()) for match in split(text))
         numbers = word_numbers(tokens, text, units)
     else:
         units = tuple(tokens)

@@ -28,8 +28,8 @@ def effect(inputs: AttentionGradients) -> Attention:
     """
     attention = inputs.attention
     maps = tuple(
-        item.with_weights(found.astype(np.float32), values="signed", unit=UNIT)
-        for item, found in zip(attention.maps, effects_of_maps(inputs), strict=True)
+        item.with_weights(sizes.astype(np.float32), values="signed", unit=UNIT)
+        for item, sizes in zip(attention.maps, effects_of_maps(inputs), strict=True)
     )
     facts: dict[str, Any] = {"output": inputs.output, "read from": [*inputs.positions]}
     if inputs.probability is not None:
@@ -63,13 +63,13 @@ def effects(
     pulls = weights * slopes
     # 1 − w loses all digits where w is close to 1: add the other weights up instead.
     top = weights.argmax(axis=-1)[..., None]
-    others, pulled = weights.copy(), pulls.copy()
+    others, other_pulls = weights.copy(), pulls.copy()
     np.put_along_axis(others, top, 0, axis=-1)
-    np.put_along_axis(pulled, top, 0, axis=-1)
+    np.put_along_axis(other_pulls, top, 0, axis=-1)
     rest = totals + sink - weights
     np.put_along_axis(rest, top, others.sum(axis=-1, keepdims=True) + sink, axis=-1)
     mean = pulls.sum(axis=-1, keepdims=True) - pulls
-    np.put_along_axis(mean, top, pulled.sum(axis=-1, keepdims=True), axis=-1)
-    found: NDArray[np.float64] = np.full(weights.shape, np.nan)
-    np.divide(mean, rest, out=found, where=rest > 0)
-    return weights * (slopes - found)
+    np.put_along_axis(mean, top, other_pulls.sum(axis=-1, keepdims=True), axis=-1)
+    means: NDArray[np.float64] = np.full(weights.shape, np.nan)
+    np.divide(mean, rest, out=means, where=rest > 0)
+    return weights * (slopes - means)

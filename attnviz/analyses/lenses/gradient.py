@@ -36,16 +36,16 @@ def gradient(inputs: AttentionGradients) -> Attention:
     last = max(rows) + 1
     if main.stream == "cross":
         own, source = relevance_across(steps["encoder"], steps["decoder"], steps["cross"])
-        found = [
+        rows_of_maps = [
             (main, source[rows]),
             (attention.map_of("decoder"), _without_self(own)[rows, :last]),
         ]
     else:
         own = _without_self(relevance(steps[main.stream]))[rows]
-        found = [(main, own[:, :last] if main.stream == "causal" else own)]
-    totals = {item.stream: round(float(row.sum(axis=-1).mean()), 6) for item, row in found}
+        rows_of_maps = [(main, own[:, :last] if main.stream == "causal" else own)]
+    totals = {item.stream: round(float(row.sum(axis=-1).mean()), 6) for item, row in rows_of_maps}
     token = Token(_name(inputs), special=True)
-    maps = tuple(_as_map(item, token, row.mean(axis=0)) for item, row in found)
+    maps = tuple(_as_map(item, token, row.mean(axis=0)) for item, row in rows_of_maps)
     facts: dict[str, Any] = {"output": inputs.output, "read from": rows, "relevance": totals}
     if inputs.probability is not None:
         facts["probability"] = round(inputs.probability, 6)
@@ -66,10 +66,10 @@ def weigh_by_gradients(weights: NDArray[np.floating], gradients: NDArray[np.floa
 
 def relevance(within: Matrix) -> Matrix:
     """R after the last layer by rule 6, R ← R + Ā R from R = I; a triangle stays a triangle."""
-    found = np.eye(within.shape[-1])
+    product = np.eye(within.shape[-1])
     for step in within:
-        found = found + step @ found
-    return found
+        product = product + step @ product
+    return product
 
 
 def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[Matrix, Matrix]:
@@ -102,11 +102,11 @@ def _steps(inputs: AttentionGradients) -> dict[str, Matrix]:
     for item, gradients in zip(inputs.attention.maps, inputs.gradients, strict=True):
         parts.setdefault(item.stream, []).append(weigh_by_gradients(item.weights, gradients))
     main = inputs.attention.main.stream
-    needed: Sequence[str] = ("encoder", "decoder", "cross") if main == "cross" else (main,)
-    absent = [name for name in needed if name not in parts]
+    streams: Sequence[str] = ("encoder", "decoder", "cross") if main == "cross" else (main,)
+    absent = [name for name in streams if name not in parts]
     if absent:
         raise UsageError(f"the gradient lens needs stream '{absent[0]}', which this model lacks")
-    return {name: np.concatenate(parts[name]) for name in needed}
+    return {name: np.concatenate(parts[name]) for name in streams}
 
 
 def _name(inputs: AttentionGradients) -> str:
@@ -114,8 +114,8 @@ def _name(inputs: AttentionGradients) -> str:
     output = re.sub(r" \(token (\d+)\)$", r"[\1]", inputs.output)
     if inputs.probability is None:
         return f"→ {output}"
-    rounded = f"{inputs.probability:.2f}".removeprefix("0")
-    return f"→ {output} {'<.01' if rounded == '.00' else rounded}"
+    digits = f"{inputs.probability:.2f}".removeprefix("0")
+    return f"→ {output} {'<.01' if digits == '.00' else digits}"
 
 
 def _as_map(item: AttentionMap, token: Token, row: Matrix) -> AttentionMap:

@@ -21,23 +21,23 @@ def logits(inputs: AskedLogits) -> Attention:
     slopes = {row: text.slopes(row, choice) for row, choice in inputs.choices.items()}
     maps = []
     for item in attention.maps:
-        found = np.zeros(item.weights.shape, dtype=np.float64)
+        cells = np.zeros(item.weights.shape, dtype=np.float64)
         for place, layer in enumerate(item.layers):
             for head in range(len(item.heads)):
                 value = text.sides(HeadAt(item.stream, layer, head)).value.astype(np.float64)
                 for row, own in slopes.items():
                     if (item.stream, layer) in own and row < len(item.query_tokens):
-                        raised = value @ own[item.stream, layer][head]
-                        found[place, head, row] = item.weights[place, head, row] * raised
-        maps.append(item.with_weights(found.astype(np.float32), values="signed", unit=UNIT))
+                        per_key = value @ own[item.stream, layer][head]
+                        cells[place, head, row] = item.weights[place, head, row] * per_key
+        maps.append(item.with_weights(cells.astype(np.float32), values="signed", unit=UNIT))
     last = max(inputs.choices)
     whole = text.logits(last)
     total = float(whole[inputs.choices[last]] - whole.mean())
     rows = (item.weights[:, :, last] for item in maps if last < len(item.query_tokens))
-    held = float(sum(row.sum() for row in rows))
+    of_heads = float(sum(row.sum() for row in rows))
     name = text.spell(inputs.choices[last])
     parts = float(text.logit_parts(last, inputs.choices[last]).sum())
-    note = f"heads add {held:+.2f} to the logit of '{name}', {total:+.2f} above the mean of all"
+    note = f"heads add {of_heads:+.2f} to the logit of '{name}', {total:+.2f} above the mean of all"
     notes = [note]
     if abs(parts - total) > NEAR * max(abs(total), 1.0):
         notes.append(

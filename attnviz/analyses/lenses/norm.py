@@ -44,12 +44,12 @@ def norms(weights: NDArray[np.floating], products: NDArray[np.float64]) -> NDArr
     queries, keys). No vector for each pair of positions is made.
     """
     layers, _, queries, keys = weights.shape
-    found = np.empty((layers, queries, keys))
+    lengths = np.empty((layers, queries, keys))
     for layer in range(layers):
         by_key = weights[layer].astype(np.float64).transpose(2, 1, 0)
         squares = ((by_key @ products[layer]) * by_key).sum(axis=-1)
-        found[layer] = np.sqrt(np.maximum(squares, 0)).T
-    return found
+        lengths[layer] = np.sqrt(np.maximum(squares, 0)).T
+    return lengths
 
 
 def norms_by_head(

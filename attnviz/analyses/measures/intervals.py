@@ -50,19 +50,19 @@ def intervals(
     """
     texts = np.maximum(count, 2)
     deviation = np.sqrt(spread / texts)
-    known = deviation > 0
+    varies = deviation > 0
     skewness = np.divide(
-        skew / texts, deviation**3, out=np.zeros(mean.shape), where=known & (deviation**3 > 0)
+        skew / texts, deviation**3, out=np.zeros(mean.shape), where=varies & (deviation**3 > 0)
     )
     bend = skewness / np.sqrt(texts)
     quantile = student(texts - 1)
     ends = []
     for limit in (quantile, -quantile):
         # Solve t + bend t² / 3 + bend² t³ / 27 + bend / 6 = limit for t.
-        moved = limit - bend / 6
+        goal = limit - bend / 6
         some = np.abs(bend) > 1e-6  # without skew the cube root would be divided by 0
-        bent = 3 * (np.cbrt(1 + bend * moved) - 1) / np.where(some, bend, 1.0)
-        t = np.where(some, bent, moved)
+        bent = 3 * (np.cbrt(1 + bend * goal) - 1) / np.where(some, bend, 1.0)
+        t = np.where(some, bent, goal)
         ends.append(np.where(count > 1, mean - t * np.sqrt(spread / (texts - 1) / texts), np.nan))
     return ends[0], ends[1]
 
@@ -83,10 +83,10 @@ def means_of(
 
 def moments_of(values: Numbers, rows: slice | EllipsisType = ...) -> Moments:
     """The moments of the finite values on the first axis; spreads of some of the rows only."""
-    known = np.isfinite(values)
-    count, total = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
+    finite = np.isfinite(values)
+    count, total = finite.sum(axis=0), np.where(finite, values, 0.0).sum(axis=0)
     apart = values[:, rows] - (total / np.maximum(count, 1))[rows]
-    apart = np.where(known[:, rows], apart, 0.0)
+    apart = np.where(finite[:, rows], apart, 0.0)
     powers = {"spread": (apart**2).sum(axis=0), "skew": (apart**3).sum(axis=0)}
     return {"count": count, "total": total, **powers}
 

@@ -72,17 +72,17 @@ class LineReader:
 
     def __iter__(self) -> Iterator[bytes]:
         pieces: list[bytes] = []
-        held = 0
+        length = 0
         while chunk := self.start or _read(self.stream):
             self.start = b""
-            *ended, last = chunk.split(b"\n")
-            for line in ended:
+            *complete, last = chunk.split(b"\n")
+            for line in complete:
                 self.complete.append(b"".join((*pieces, line, b"\n")))
                 pieces.clear()
             if last:
                 pieces.append(last)
-                held = len(last) if len(pieces) == 1 else held + len(last)
-                if held > self.longest:
+                length = len(last) if len(pieces) == 1 else length + len(last)
+                if length > self.longest:
                     raise OverflowError(
                         f"the next one is longer than {self.longest >> 20} MiB: "
                         "--max-line reads longer ones"
@@ -128,8 +128,8 @@ def open_lines(
         start += more
     if start.startswith(MAGIC):
         file = io.BufferedReader(_RejoinedStream(start, stream), CHUNK)
-        unpacked: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
-        return LineReader(unpacked, b"", longest, is_gzip=True)
+        content: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
+        return LineReader(content, b"", longest, is_gzip=True)
     if is_gzip:
         raise BrokenFileError.after(name, 0, "it is not gzip")
     return LineReader(stream, start, longest)
@@ -234,21 +234,21 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels"."""
     from attnviz.storage.documents import parse_json
 
-    found = parse_json(line.raw, line.where)
-    if not isinstance(found, dict):
+    row = parse_json(line.raw, line.where)
+    if not isinstance(row, dict):
         raise InputError(f"{line.where} is no JSON object")
     main = names.get("source", "source") if pairs else names.get("text", "text")
-    text = _string(found, main, line.where)
+    text = _string(row, main, line.where)
     if text is None:
         raise InputError(f'{line.where} has no "{main}"')
     other = names.get("target", "target")
-    target = _string(found, other, line.where) if pairs else None
-    identity = found.get(names.get("id", "id"))
+    target = _string(row, other, line.where) if pairs else None
+    identity = row.get(names.get("id", "id"))
     return line.text(
         line.number if identity is None else identity,
         check_text(text, f"{main} in {line.where}"),
         target=None if target is None else check_text(target, f"{other} in {line.where}"),
-        labels=_labels(found, names.get("labels", "labels"), line.where),
+        labels=_labels(row, names.get("labels", "labels"), line.where),
     )
 
 
