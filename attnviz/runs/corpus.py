@@ -114,7 +114,7 @@ class ShardTask:
                 notes.update(shares.provenance.notes)
             except InputError as error:
                 failures.append((record, type(error)(f"{record.where}: {error}")))
-        aggregates.failed = len(failures)
+        aggregates.failures = len(failures)
         return ShardResult(aggregates, failures, notes)
 
     def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
@@ -140,7 +140,7 @@ class CorpusState:
         """Add the next shard's records."""
         if isinstance(found, AttnvizError):
             failures: Sequence[tuple[Record, AttnvizError]] = [(item, found) for item in chunk]
-            self.aggregates.failed += len(chunk)
+            self.aggregates.failures += len(chunk)
         else:
             failures = found.failures
             self.aggregates.merge(found.aggregates)

@@ -171,7 +171,7 @@ def test_shards_give_the_same_bytes_wherever_they_are_worked_on() -> None:
 def test_a_shard_says_which_records_failed() -> None:
     (shard,) = shards(many(60))
     outcome = study()(shard)
-    assert (len(shard[1]), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
+    assert (len(shard[1]), outcome.aggregates.texts, outcome.aggregates.failures) == (60, 58, 2)
     assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
 
 

@@ -40,7 +40,7 @@ def aggregates(numbers, failed: int = 0) -> Aggregates:
     found = Aggregates(VOCABULARY, samples=True)
     for number in numbers:
         found.add(attention_of(number), number)
-    found.failed = failed
+    found.failures = failed
     return found
 
 
@@ -85,7 +85,7 @@ def test_aggregates_travel_as_a_pickle_and_as_arrays() -> None:
     assert contents(again) == contents(found)
     for item in (found, again):
         item.add(attention_of(7), 7)
-    assert (again.texts, again.failed) == (8, 2)
+    assert (again.texts, again.failures) == (8, 2)
     assert contents(again) == contents(found)
 
 
@@ -143,7 +143,7 @@ def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
 def test_failures_add_up() -> None:
     found = aggregates([0], failed=1)
     found.merge(aggregates([], failed=2))
-    assert (found.texts, found.failed) == (1, 3)
+    assert (found.texts, found.failures) == (1, 3)
 
 
 def test_blocks_and_signed_values_are_refused() -> None:
