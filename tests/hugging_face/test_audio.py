@@ -92,7 +92,7 @@ def test_the_documentation_tells_what_is_found(kind, speech):
 def test_a_recording_over_itself_equals_what_transformers_hands_over(kind, speech):
     found = attend_query(speech(kind), about(encoder=kind in WRITERS))
     model, features = eager(speech, kind)
-    kept = heard(speech(kind)).kept
+    kept = heard(speech(kind)).places
 
     def read(model):
         part = model.get_encoder() if kind in WRITERS else model

@@ -143,5 +143,5 @@ def test_weights_equal_those_of_transformers(loaded, heard):
         made = model(
             **encoded.features, decoder_input_ids=torch.tensor([ids]), output_attentions=True
         )
-    expected = torch.cat(made.cross_attentions)[..., : len(encoded.kept)]
+    expected = torch.cat(made.cross_attentions)[..., : len(encoded.places)]
     np.testing.assert_allclose(found.main.weights, expected, atol=2e-5)

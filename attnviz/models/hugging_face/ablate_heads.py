@@ -64,9 +64,9 @@ def ablate_heads(
         unseen.discard(call.module)
         check_heads_apart(call, part.config.model_type)
         _check_head(max(own), call.query.shape[1])
-        found = call.output.clone()
-        found[:, :, own] = 0 if positions is None else _mean(found[:, :, own], positions)
-        return found
+        output = call.output.clone()
+        output[:, :, own] = 0 if positions is None else _mean(output[:, :, own], positions)
+        return output
 
     def end(module: Any, *_: Any) -> None:
         if module in unseen:
@@ -91,47 +91,47 @@ def _transformer(model: nn.Module) -> Any:
     from transformers import PreTrainedModel
 
     parts = model.modules() if isinstance(model, Module) else ()
-    found = [part for part in parts if isinstance(part, PreTrainedModel)]
-    if not found or set(map(id, found)) - set(map(id, found[0].modules())):
+    models = [part for part in parts if isinstance(part, PreTrainedModel)]
+    if not models or set(map(id, models)) - set(map(id, models[0].modules())):
         raise UsageError(
             f"ablate_heads() takes one transformers model, and {type(model).__name__} holds "
-            f"{'several' if found else 'none'}"
+            f"{'several' if models else 'none'}"
         )
     if any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in model.modules()):
         raise UsageError(
             "a compiled model does not ask for its attention kernels again: give the model as it "
             "was before torch.compile"
         )
-    check_family(found[0].config, 1)
-    return found[0]
+    check_family(models[0].config, 1)
+    return models[0]
 
 
 def _attentions(part: Any) -> dict[str, dict[str, Any]]:
     """The modules that call an attention kernel, by stream and layer; "" is the only stack."""
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    streams: dict[str, dict[str, Any]] = defaultdict(dict)
     for path, module in part.named_modules():
         code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
         if code is not None and "get_interface" in code.co_names:
-            found[stream_of(path)][path] = module
+            streams[stream_of(path)][path] = module
     kind = part.config.model_type
-    if not found:
+    if not streams:
         raise AttentionError(
             f"architecture '{kind}' calls no attention kernel, so its heads cannot be switched off "
             "one by one"
         )
-    if not {"encoder", "decoder"} <= set(found):
-        stack = [name for name in found if name in ("self", "encoder", "decoder", "text")]
-        found[""] = {path: one for name in stack for path, one in found.pop(name).items()}
+    if not {"encoder", "decoder"} <= set(streams):
+        stack = [name for name in streams if name in ("self", "encoder", "decoder", "text")]
+        streams[""] = {path: one for name in stack for path, one in streams.pop(name).items()}
     attending = attending_layers(part.config)
     layers = getattr(part.config.get_text_config(), "num_hidden_layers", 0)
-    if 0 < len(found.get("", ())) < layers and not attending:
+    if 0 < len(streams.get("", ())) < layers and not attending:
         raise AttentionError(
-            f"architecture '{kind}' has {len(found[''])} attention modules for {layers} layers, "
+            f"architecture '{kind}' has {len(streams[''])} attention modules for {layers} layers, "
             "which share them: a head of one layer cannot be switched off"
         )
     return {
         name: dict(zip(layer_names([*own], attending), own.values(), strict=True))
-        for name, own in found.items()
+        for name, own in streams.items()
     }
 
 
@@ -200,8 +200,8 @@ class _Positions:
                     "by='mean' cannot tell padding from text in this attention implementation's "
                     "masks: use attn_implementation 'sdpa' or 'eager', or by='zero'"
                 )
-            shown = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min
-            every = every * shown.any(2).any(1)[:, :queries, None, None]  # keys that anyone sees
+            shows = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min
+            every = every * shows.any(2).any(1)[:, :queries, None, None]  # keys that anyone sees
         if stream == "decoder":
             self.of_target = every
         return every

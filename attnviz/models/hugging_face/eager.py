@@ -43,7 +43,7 @@ class EagerInputs:
 
     part: Any  # the model, or its encoder alone, attending eagerly
     inputs: Mapping[str, Any]  # tensors, a batch of one
-    encoded: EncodedQuery
+    encoding: EncodedQuery
     what: str = "text"  # or "picture"
 
     @property
@@ -52,19 +52,19 @@ class EagerInputs:
 
 
 def eager_inputs(
-    loaded: LoadedModel, encoded: EncodedQuery, *, is_copied: bool = False
+    source: LoadedModel, encoding: EncodedQuery, *, is_copied: bool = False
 ) -> EagerInputs:
     """A query for the model or an encoder; `is_copied`: the caller makes an eager copy."""
-    alone = list(encoded.axes) == ["encoder"]
-    part = loaded.model.get_encoder() if alone else loaded.model
-    inputs = loaded.tensors(encoded.inputs, part)
+    alone = list(encoding.axes) == ["encoder"]
+    part = source.model.get_encoder() if alone else source.model
+    inputs = source.tensors(encoding.inputs, part)
     own = is_copied and can_be_eager(part)
-    return EagerInputs(part if own else eager_copy(part), inputs, encoded)
+    return EagerInputs(part if own else eager_copy(part), inputs, encoding)
 
 
 def check_eager(eager: EagerInputs, copies: int) -> None:
     """Refuse inputs whose matrices would not fit, or that no attention weights relate."""
-    sides = eager.encoded.sides.values()
+    sides = eager.encoding.sides.values()
     longest = max(map(max, sides))
     check_family(eager.part.config, longest)
     config = eager.part.config.get_text_config()
@@ -85,18 +85,18 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
 
     Layers have shape (1, heads, queries, keys) and are checked to be weights of these tokens.
     """
-    encoded, inputs = eager.encoded, {**eager.inputs, "use_cache": False}
-    output, given = output_attentions(eager.part, inputs, list(encoded.axes))
+    encoding, inputs = eager.encoding, {**eager.inputs, "use_cache": False}
+    output, tensors = output_attentions(eager.part, inputs, list(encoding.axes))
     maps: list[AttentionMap] = []
     attending: list[tuple[str, Tensor]] = []
-    for stream, axes in encoded.axes.items():
-        layers = list(given[stream] or ())
+    for stream, axes in encoding.axes.items():
+        layers = list(tensors[stream] or ())
         plain = [None if layer is None else layer.detach() for layer in layers]
-        arrays = read_layers(plain, eager.part, encoded.sides[stream], stream)
-        maps += [as_map(item, encoded.tokens, *axes) for item in group_layers(stream, arrays)]
+        arrays = read_layers(plain, eager.part, encoding.sides[stream], stream)
+        maps += [as_map(item, encoding.tokens, *axes) for item in group_layers(stream, arrays)]
         attending += [(stream, layer) for layer in layers if layer is not None]
-    provenance = with_routes(encoded.attention.provenance, [EAGER_ROUTE])
-    return output, replace(encoded.attention, maps=tuple(maps), provenance=provenance), attending
+    provenance = with_routes(encoding.attention.provenance, [EAGER_ROUTE])
+    return output, replace(encoding.attention, maps=tuple(maps), provenance=provenance), attending
 
 
 def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], ...]:

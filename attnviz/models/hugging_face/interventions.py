@@ -54,30 +54,30 @@ def change_output(
     # Hidden tokens are the same cells for every head: a long text's are stored once.
     apart = any(link.head is not None for change in changes for link in change.links)
     shape = (heads if apart else 1, start + queries, call.key.shape[2])
-    found, hidden, whole = call.output.clone(), {}, cache(partial(read_weights, call))
+    output, masks, whole = call.output.clone(), {}, cache(partial(read_weights, call))
     off = [change.outputs_off(*place) for change in changes]
     for number, change in enumerate(changes):
         silent = [head for head, query in off[number] if query is None]
         if any(one.stream == place[0] for one in change.evictions):
-            found[number] = _mix_held(call, whole(), number, change, place, sides)
+            output[number] = _mix_held(call, whole(), number, change, place, sides)
         elif len({*silent}) < heads:
             cells = change.hidden_cells(*place, sides, shape)
             if cells is not None:
-                hidden[number] = cells[:, start:]
-    if any(cells.any() for cells in hidden.values()):
-        rows, kept = masked_output(call, hidden) or without_keys(call, hidden)
-        found[rows] = kept[rows]
+                masks[number] = cells[:, start:]
+    if any(cells.any() for cells in masks.values()):
+        rows, others = masked_output(call, masks) or without_keys(call, masks)
+        output[rows] = others[rows]
     # Last: a head that is off puts out nothing of the keys that are left.
     if any(off):
         rows = replacement_outputs(instead, place, (heads, queries, size), start)
-        put = torch.as_tensor(rows.swapaxes(0, 1)).to(found)
+        put = torch.as_tensor(rows.swapaxes(0, 1)).to(output)
         for number, own in enumerate(off):
             silent = [head for head, query in own if query is None]
-            found[number, :, silent] = put[:, silent]
+            output[number, :, silent] = put[:, silent]
             for head, query in own:
                 if query is not None:
-                    found[number, query, head] = put[query, head]
-    return found
+                    output[number, query, head] = put[query, head]
+    return output
 
 
 def read_weights(call: Call) -> tuple[Any, Any]:
@@ -85,11 +85,11 @@ def read_weights(call: Call) -> tuple[Any, Any]:
     import torch
 
     grid = PooledGrid(each_token(call.query.shape[2]), each_token(call.key.shape[2]))
-    found = read_call(type(call.module).__name__, call, CaptureSpec(grid, given=True))
-    if found.broken is not None:  # a row before it had no key left
+    reading = read_call(type(call.module).__name__, call, CaptureSpec(grid, from_kernel=True))
+    if reading.faulty_head is not None:  # a row before it had no key left
         nothing = torch.full((*call.query.shape[:3], call.key.shape[2]), torch.nan)
         return nothing.to(call.query.device), nothing[..., 0].to(call.query.device)
-    weights = torch.as_tensor(found.weights, device=call.query.device)
+    weights = torch.as_tensor(reading.weights, device=call.query.device)
     if sink_logits(call) is not None:
         return weights, sink_shares(call)[..., 0].transpose(1, 2).to(weights)
     lost = 1 - weights.sum(-1)
@@ -109,16 +109,16 @@ def _mix_held(
 
     weights, sinks = (one[number] for one in whole)
     caches = call.value.shape[1]
-    seen = LayerWeights(weights.cpu().numpy(), sinks.cpu().numpy(), caches)
-    cells = change.hidden_cells(*place, sides, weights.shape, lambda: seen)
-    kept = weights.masked_fill(torch.as_tensor(cells, device=weights.device), 0)
-    kept = kept / (kept.sum(-1, keepdim=True) + sinks[..., None])
+    layer = LayerWeights(weights.cpu().numpy(), sinks.cpu().numpy(), caches)
+    cells = change.hidden_cells(*place, sides, weights.shape, lambda: layer)
+    shares = weights.masked_fill(torch.as_tensor(cells, device=weights.device), 0)
+    shares = shares / (shares.sum(-1, keepdim=True) + sinks[..., None])
     value = upcast_half(call.value[number]).repeat_interleave(len(weights) // caches, 0)
-    return (kept.to(value) @ value).transpose(0, 1)
+    return (shares.to(value) @ value).transpose(0, 1)
 
 
 def masked_output(
-    call: Call, hidden: Mapping[int, NDArray[np.bool_]]
+    call: Call, masks: Mapping[int, NDArray[np.bool_]]
 ) -> tuple[Tensor, Tensor] | None:
     """As `without_keys`, by the kernel itself with another mask; None if it may not take one."""
     import torch
@@ -129,9 +129,9 @@ def masked_output(
     is_known = call.kernel is sdpa_attention_forward and sink_logits(call) is None
     if not is_known or (follows and queries != keys) or (mask is not None and mask.ndim != 4):
         return None
-    count = max(len(cells) for cells in hidden.values())
+    count = max(len(cells) for cells in masks.values())
     cells = np.zeros((batch, count, queries, keys), dtype=np.bool_)
-    for number, own in hidden.items():
+    for number, own in masks.items():
         cells[number] = own
     off = torch.as_tensor(cells, device=call.query.device)
     nothing = torch.finfo(call.query.dtype).min
@@ -140,22 +140,22 @@ def masked_output(
         new = new.masked_fill(torch.ones_like(new, dtype=torch.bool).triu(1), -torch.inf)
     elif mask is not None:
         new = new.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else mask
-    left = (new > nothing) & ~off  # transformers' masks hide by this number
+    visible = (new > nothing) & ~off  # transformers' masks hide by this number
     new = new.masked_fill(off, -torch.inf)
-    kept = call.kernel(
+    output = call.kernel(
         *(call.module, call.query, call.key, call.value, new),
         **{**call.options, "is_causal": False},
     )[0]
     rows, empty = (
-        one.expand(-1, heads, -1).transpose(1, 2) for one in (off.any(-1), ~left.any(-1))
+        one.expand(-1, heads, -1).transpose(1, 2) for one in (off.any(-1), ~visible.any(-1))
     )
-    return rows, kept.masked_fill(empty[..., None], torch.nan)
+    return rows, output.masked_fill(empty[..., None], torch.nan)
 
 
-def without_keys(call: Call, hidden: Mapping[int, NDArray[np.bool_]]) -> tuple[Any, Any]:
+def without_keys(call: Call, masks: Mapping[int, NDArray[np.bool_]]) -> tuple[Any, Any]:
     """The rows (batch, queries, heads) that hide keys, and the kernel's outputs without these.
 
-    `hidden` has the hidden cells (heads, queries, keys) of items of the batch. Every key that some
+    `masks` has the hidden cells (heads, queries, keys) of items of the batch. Every key that some
     row of an item hides is left out of all its rows, and put back by its weight where a row does
     not hide it.
     """
@@ -163,50 +163,50 @@ def without_keys(call: Call, hidden: Mapping[int, NDArray[np.bool_]]) -> tuple[A
 
     value, (batch, queries, heads, _) = call.value, call.output.shape
     keys, size = value.shape[2:]
-    hidden = {
-        number: np.broadcast_to(cells, (heads, queries, keys)) for number, cells in hidden.items()
+    masks = {
+        number: np.broadcast_to(cells, (heads, queries, keys)) for number, cells in masks.items()
     }
     off = np.zeros((batch, keys), dtype=np.bool_)
-    for number, cells in hidden.items():
+    for number, cells in masks.items():
         off[number] = cells.any(axis=(0, 1))
     width = int(off.sum(1).max())
     order = np.argsort(~off, axis=1, kind="stable")[:, :width]
     back = np.zeros((batch, queries, heads, width), dtype=np.bool_)
     rows = np.zeros((batch, queries, heads), dtype=np.bool_)
-    for number, cells in hidden.items():
+    for number, cells in masks.items():
         rows[number] = cells.any(-1).T
-        shown = ~cells[..., order[number]] & off[number, order[number]]
-        back[number] = shown.swapaxes(0, 1) & rows[number][..., None]
-    seen = torch.as_tensor(~off, device=value.device)
-    kept, left, lost = call.mix(value * seen[:, None, :, None]), 0, 0
+        puts_back = ~cells[..., order[number]] & off[number, order[number]]
+        back[number] = puts_back.swapaxes(0, 1) & rows[number][..., None]
+    visible = torch.as_tensor(~off, device=value.device)
+    output, rest, lost = call.mix(value * visible[:, None, :, None]), 0, 0
     for first in range(0, width + 1, size):
         some = torch.as_tensor(order[:, first : first + size], device=value.device)
         one_hot = value.new_zeros((batch, keys, size)).scatter_(1, some[:, None], 1)
         is_last = width < first + size
         if is_last:  # the column after the hidden keys is for all others together
-            one_hot[..., width - first] = seen.to(value.dtype)
+            one_hot[..., width - first] = visible.to(value.dtype)
         shares = call.mix(one_hot[:, None].expand(value.shape))
         if is_last:
-            left = left + shares[..., width - first, None]
-        shares = shares[..., : some.shape[1]] * ~seen.gather(1, some)[:, None, None]
+            rest = rest + shares[..., width - first, None]
+        shares = shares[..., : some.shape[1]] * ~visible.gather(1, some)[:, None, None]
         mask = torch.as_tensor(back[..., first : first + size], device=value.device)
-        added = shares.masked_fill(~mask, 0)
-        left = left + added.sum(-1, keepdim=True)
-        lost = lost + (shares - added).sum(-1, keepdim=True)
+        shares_back = shares.masked_fill(~mask, 0)
+        rest = rest + shares_back.sum(-1, keepdim=True)
+        lost = lost + (shares - shares_back).sum(-1, keepdim=True)
         if mask.any():
             values = torch.stack([own[:, at] for own, at in zip(value, some, strict=True)])
             values = values.repeat_interleave(heads // value.shape[1], 1)
-            kept = kept + (added.to(value.dtype).transpose(1, 2) @ values).transpose(1, 2)
+            output = output + (shares_back.to(value.dtype).transpose(1, 2) @ values).transpose(1, 2)
     sink = sink_shares(call)
-    share = _known_share(left + sink, left + lost + sink)
-    return torch.as_tensor(rows, device=value.device), (kept / share).to(value.dtype)
+    share = _known_share(rest + sink, rest + lost + sink)
+    return torch.as_tensor(rows, device=value.device), (output / share).to(value.dtype)
 
 
-def _known_share(left: Any, whole: Any) -> Any:
+def _known_share(rest: Any, whole: Any) -> Any:
     """The share of rows that is left; NaN for nothing."""
     import torch
 
-    share = left / whole
+    share = rest / whole
     # Below its smallest normal number a type has few digits left: count that as nothing.
     return share.where(share >= torch.finfo(share.dtype).tiny, torch.nan)
 

@@ -45,30 +45,30 @@ def value_vectors(eager: EagerInputs) -> ValueVectors:
     import torch
 
     check_eager(eager, COPIES)
-    with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as seen:
+    with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as values:
         _, attention, layers = run_eager(eager)
     # Calls are in the model's order, layers in the order of streams.
-    seen.sort(key=lambda item: list(eager.encoded.axes).index(item.stream))
-    if [item.stream for item in seen] != [stream for stream, _ in layers]:
+    values.sort(key=lambda item: list(eager.encoding.axes).index(item.stream))
+    if [item.stream for item in values] != [stream for stream, _ in layers]:
         raise AttentionError(
             f"architecture '{eager.kind}' keeps its values to itself, and norms need them: use "
             "--lens rollout or flow"
         )
-    for item, (_, layer) in zip(seen, layers, strict=True):
+    for item, (_, layer) in zip(values, layers, strict=True):
         _check_linear(item, layer, eager.kind)
-    projected = all(item.projection is not None for item in seen)
+    with_projection = all(item.projection is not None for item in values)
     products = [
-        _products_of(item, layer.shape[1], projected=projected)
-        for item, (_, layer) in zip(seen, layers, strict=True)
+        _products_of(item, layer.shape[1], with_projection=with_projection)
+        for item, (_, layer) in zip(values, layers, strict=True)
     ]
-    return ValueVectors(attention, stack_like(attention, products), projected)
+    return ValueVectors(attention, stack_like(attention, products), with_projection)
 
 
-def _products_of(item: _Values, heads: int, *, projected: bool) -> NDArray[np.float64]:
+def _products_of(item: _Values, heads: int, *, with_projection: bool) -> NDArray[np.float64]:
     """One layer's inner products; heads that share values each get a copy."""
     value = item.value[0].double().cpu().numpy()
     value = value.repeat(heads // len(value), axis=0)
-    matrix = item.projection if projected else None
+    matrix = item.projection if with_projection else None
     return inner_products(value, None if matrix is None else matrix.double().cpu().numpy())
 
 
@@ -78,23 +78,23 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     paths = {id(module): name for name, module in eager.part.named_modules()}
-    seen: list[_Values] = []
+    values: list[_Values] = []
 
     def look(call: Call) -> None:
         path = paths.get(id(call.module))
-        stream = None if path is None else match_stream(stream_of(path), eager.encoded.axes)
+        stream = None if path is None else match_stream(stream_of(path), eager.encoding.axes)
         if stream is not None:
             scale = _layer_scale(eager.part, path or "")
-            seen.append(_Values(stream, call.value, call.output.flatten(2), scale))
+            values.append(_Values(stream, call.value, call.output.flatten(2), scale))
 
     def project(module: Any, inputs: tuple[Any, ...]) -> None:
-        if seen and seen[-1].projection is None and inputs:
-            found = projection_of(module, inputs[0], seen[-1].output)
-            scale = 1 if found is None or seen[-1].scale is None else seen[-1].scale
-            seen[-1].projection = None if found is None else found * scale
+        if values and values[-1].projection is None and inputs:
+            matrix = projection_of(module, inputs[0], values[-1].output)
+            scale = 1 if matrix is None or values[-1].scale is None else values[-1].scale
+            values[-1].projection = None if matrix is None else matrix * scale
 
     with register_module_forward_pre_hook(thread_hook(project)), watch_kernels(look):
-        yield seen
+        yield values
 
 
 def _layer_scale(model: Any, path: str) -> Tensor | None:
@@ -105,16 +105,16 @@ def _layer_scale(model: Any, path: str) -> Tensor | None:
         path = path.rpartition(".")[0]
         for name in LAYER_SCALES:
             with suppress(AttributeError):
-                found = attrgetter(name)(model.get_submodule(path))
-                if isinstance(found, torch.Tensor):
-                    return found.detach()
+                factors = attrgetter(name)(model.get_submodule(path))
+                if isinstance(factors, torch.Tensor):
+                    return factors.detach()
     return None
 
 
 def _check_linear(item: _Values, weights: Tensor, kind: str) -> None:
-    shared = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
-    expected = (weights @ shared).transpose(1, 2).flatten(2)
-    off = float((expected - item.output).abs().max())
+    values = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
+    output = (weights @ values).transpose(1, 2).flatten(2)
+    off = float((output - item.output).abs().max())
     if not off <= 0.05 * float(item.output.abs().max()):
         raise AttentionError(
             f"architecture '{kind}' does more than add up values by its weights: use --lens "
@@ -127,8 +127,8 @@ def projection_of(module: Any, inputs: Any, output: Tensor) -> Tensor | None:
     import torch
     from transformers.pytorch_utils import Conv1D
 
-    adapted = hasattr(module, "base_layer")  # peft adds its weights to this layer's
-    linear = adapted or isinstance(module, torch.nn.Linear | Conv1D)
+    has_adapter = hasattr(module, "base_layer")  # peft adds its weights to this layer's
+    linear = has_adapter or isinstance(module, torch.nn.Linear | Conv1D)
     if not linear or not isinstance(inputs, torch.Tensor):
         return None
     if inputs.shape != output.shape or not torch.equal(inputs, output):
@@ -140,11 +140,11 @@ def map_of(module: Any, inputs: Tensor) -> Tensor:
     """The matrix (inputs, outputs) of a linear module, measured if it is adapted or quantised."""
     import torch
 
-    adapted = hasattr(module, "base_layer")
-    if not adapted and type(module.weight) is torch.nn.Parameter:
+    has_adapter = hasattr(module, "base_layer")
+    if not has_adapter and type(module.weight) is torch.nn.Parameter:
         weight: Tensor = module.weight.detach()
         return weight if hasattr(module, "nf") else weight.T  # Conv1D has nf
     with torch.no_grad():
         ones = torch.eye(inputs.shape[-1], dtype=inputs.dtype, device=inputs.device)
-        mapped: Tensor = module(ones[None]) - module(torch.zeros_like(ones)[None])
-    return mapped[0]
+        images: Tensor = module(ones[None]) - module(torch.zeros_like(ones)[None])
+    return images[0]

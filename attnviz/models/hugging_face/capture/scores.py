@@ -52,7 +52,7 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
     whole = not grid.is_pooled and grid.keys.blocks == keys
     most = max(CELLS // keys, 1)
     together = max(most // rows, 1)
-    allowed = DRIFT.get(dtype_of(call.value), 1e-4)
+    tolerance = DRIFT.get(dtype_of(call.value), 1e-4)
     with torch.no_grad():
         for first in range(0, heads, together):
             own = range(heads)[first : first + together]
@@ -64,13 +64,13 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
                     return {}
                 shares = torch.softmax(scores, -1)[..., : part.key.shape[2]]
                 if whole:
-                    given = torch.as_tensor(weights[0, own.start : own.stop, row : row + most])
-                    off = float((shares.float().cpu() - given[..., : shares.shape[2]]).abs().max())
+                    truth = torch.as_tensor(weights[0, own.start : own.stop, row : row + most])
+                    off = float((shares.float().cpu() - truth[..., : shares.shape[2]]).abs().max())
                 else:
                     off = disagreement(shares.float(), part.value[0], part.output[:, span].float())
                 # The larger the scores, the more of each weight is their rounding.
                 largest = scores.where(scores > FILLED, 0).abs().max()
-                slack = allowed + ROUNDING * torch.finfo(call.query.dtype).eps * float(largest)
+                slack = tolerance + ROUNDING * torch.finfo(call.query.dtype).eps * float(largest)
                 if not off <= (slack if whole else largest_disagreement(call.value, slack)):
                     return {}
                 add_tile(study, slice(own.start, own.stop), part, span, (scores, shares))
@@ -98,8 +98,8 @@ def vector_norms(study: ScoreStudy, call: Call) -> CallScores:
         array = side[0].detach().float().cpu().numpy()
         return array.repeat(heads // len(array), axis=0)
 
-    known = call.scores is None  # else of queries and keys only their number is
-    query, key = (spread(side) if known else None for side in (call.query, call.key))
+    are_known = call.scores is None  # else of queries and keys only their number is
+    query, key = (spread(side) if are_known else None for side in (call.query, call.key))
     return study.norms(query, key, spread(call.value))
 
 
@@ -109,14 +109,14 @@ def watch_peaks(model: Any) -> Iterator[Callable[[str], float]]:
 
     The layer of a module is the innermost item of a list of modules around it.
     """
-    found = dict[str, float]()
+    peaks = dict[str, float]()
 
-    def look(path: str, given: Any) -> None:
-        if given and getattr(given[0], "ndim", 0) >= 3:
-            found[path] = peak(given[0].detach().float().cpu().numpy())
+    def look(path: str, inputs: Any) -> None:
+        if inputs and getattr(inputs[0], "ndim", 0) >= 3:
+            peaks[path] = peak(inputs[0].detach().float().cpu().numpy())
 
     def hook(path: str) -> Any:
-        return lambda _module, args, named: look(path, args or (named.get("hidden_states"),))
+        return lambda _module, args, kwargs: look(path, args or (kwargs.get("hidden_states"),))
 
     handles = [
         part.register_forward_pre_hook(hook(path), with_kwargs=True)
@@ -124,15 +124,15 @@ def watch_peaks(model: Any) -> Iterator[Callable[[str], float]]:
         if path.rpartition(".")[2].isdigit()
     ]
     try:
-        yield lambda path: found.get(layer_of(path, found), np.nan)
+        yield lambda path: peaks.get(layer_of(path, peaks), np.nan)
     finally:
         for handle in handles:
             handle.remove()
 
 
-def layer_of(path: str, known: Any) -> str:
+def layer_of(path: str, paths: Any) -> str:
     """The innermost of the known paths around a module; empty where there is none."""
-    while path and path not in known:
+    while path and path not in paths:
         path = path.rpartition(".")[0]
     return path
 
@@ -178,8 +178,8 @@ def extra_terms(call: Call) -> Iterator[str]:
     mask, bias = call.mask, call.options.get("position_bias")
     if mask is not None and mask.dtype != torch.bool:
         # A mask hides by adding the smallest number, sometimes twice.
-        seen = mask[mask > torch.finfo(mask.dtype).min / 2]
-        if seen.any():
+        visible = mask[mask > torch.finfo(mask.dtype).min / 2]
+        if visible.any():
             yield "a bias in the mask"
     if bias is not None and bias.any():
         yield "a position bias"
@@ -191,14 +191,14 @@ def extra_terms(call: Call) -> Iterator[str]:
 
 def stack_projections(layers: Mapping[str, CapturedProjections], kind: str) -> Projections:
     """A stream's queries and keys, layer by layer."""
-    found = list(layers.values())
-    if len({(item.query.shape, item.key.shape, item.scale) for item in found}) > 1:
+    items = list(layers.values())
+    if len({(item.query.shape, item.key.shape, item.scale) for item in items}) > 1:
         raise AttentionError(
             f"the layers of architecture '{kind}' differ in heads, head size or scale, and "
             "--keep-qk shows one of each: leave it out"
         )
-    query = np.stack([item.query for item in found])
-    key = np.stack([item.key for item in found])
+    query = np.stack([item.query for item in items])
+    key = np.stack([item.key for item in items])
     heads = tuple(map(str, range(query.shape[1])))
-    more = " and ".join(dict.fromkeys(name for item in found for name in item.extra_terms))
-    return Projections(query, key, found[0].scale, tuple(layers), heads, more)
+    more = " and ".join(dict.fromkeys(name for item in items for name in item.extra_terms))
+    return Projections(query, key, items[0].scale, tuple(layers), heads, more)

@@ -38,7 +38,7 @@ AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to 
 
 
 def read_tiles(
-    call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions, *, scores: bool = False
+    call: Call, grid: PooledGrid, links: int, exclusions: IgnoredPositions, *, scores: bool = False
 ) -> tuple[Any, list[Strongest], CallScores] | None:
     """Maps as of `read_grid`, strongest links and `scores`; None: probing is cheaper or needed."""
     import torch
@@ -47,11 +47,11 @@ def read_tiles(
     if call.query.device.type != "cpu" or call.query.dtype != torch.float32:
         return None
     # Queries of zeros stand for unknown ones.
-    pooled = scores and grid.is_pooled
-    if not (links or pooled or grid.keys.blocks > call.value.shape[-1]) or not call.query.any():
+    coarse = scores and grid.is_pooled
+    if not (links or coarse or grid.keys.blocks > call.value.shape[-1]) or not call.query.any():
         return None
     batch, heads, length, _ = call.query.shape
-    reader = _Reader(call, grid, links, ignored)
+    reader = _Reader(call, grid, links, exclusions)
     if scores and batch == 1:
         rows = grid.queries.stop - grid.queries.start
         reader.study = ScoreStudy(heads, rows, call.key.shape[2], grid.queries.start)
@@ -63,39 +63,41 @@ def read_tiles(
     ]
     threads = torch.get_num_threads()
     if min(threads, len(tasks)) == 1:
-        found = list(map(reader.read, tasks))
+        strongest = list(map(reader.read, tasks))
     else:
         # Each thread has its own heads, so no step waits for another thread.
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             try:
-                found = list(pool.map(reader.read, tasks))
+                strongest = list(pool.map(reader.read, tasks))
             except BaseException:
-                reader.stopped.set()
+                reader.stop_event.set()
                 raise
             finally:
                 torch.set_num_threads(threads)
-    if reader.stopped.is_set():
+    if reader.stop_event.is_set():
         return None
     study = reader.study
-    told = study.values() | vector_norms(study, call) if study is not None else {}
-    return reader.weights, [head for part in found for head in part], told
+    measures = study.values() | vector_norms(study, call) if study is not None else {}
+    return reader.weights, [head for part in strongest for head in part], measures
 
 
 class _Reader:
     """Reads a call in tiles, some heads of a text at a time."""
 
-    def __init__(self, call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions) -> None:
+    def __init__(
+        self, call: Call, grid: PooledGrid, links: int, exclusions: IgnoredPositions
+    ) -> None:
         import torch
 
-        self.call, self.grid, self.links, self.ignored = call, grid, links, ignored
+        self.call, self.grid, self.links, self.exclusions = call, grid, links, exclusions
         batch, heads, _, _ = call.query.shape
         self.weights = torch.zeros(
             (batch, heads, grid.queries.blocks, grid.keys.blocks), dtype=torch.float32
         )
-        self.allowed = largest_disagreement(call.value, AGREEMENT)
+        self.tolerance = largest_disagreement(call.value, AGREEMENT)
         keys = call.key.shape[2]
         self.rows = max(TILE // keys, min(ROWS, MOST // keys), 1)  # of a tile
-        self.stopped = Event()
+        self.stop_event = Event()
         self.study: ScoreStudy | None = None
 
     def read(self, task: tuple[int, range]) -> list[Strongest]:
@@ -103,25 +105,25 @@ class _Reader:
         import torch
 
         text, heads = task
-        found = StrongestCells(len(heads), self.links, self.call.key.shape[2])
+        strongest = StrongestCells(len(heads), self.links, self.call.key.shape[2])
         every = torch.arange(len(heads))
         with torch.no_grad():
             space = torch.empty(self.rows * self.call.key.shape[2], dtype=torch.float32)
             call = select_heads(self.call, text, heads)
             for first, stop in self._tiles():
-                if self.stopped.is_set():
+                if self.stop_event.is_set():
                     break
                 tile = self._tile(call, heads, slice(first, stop), space)
                 weights = self.weights[text, heads.start : heads.stop]
                 if tile is None or not self._pool(call, tile, first, weights):
-                    self.stopped.set()
+                    self.stop_event.set()
                 elif self.links:
                     queries = torch.arange(first, stop).expand(len(heads), -1)
-                    drop_ignored(tile, queries, self.grid, self.ignored)
-                    strong = (tile.amax(2) > found.weights[:, -1:]).any(0).nonzero()[:, 0]
+                    drop_ignored(tile, queries, self.grid, self.exclusions)
+                    strong = (tile.amax(2) > strongest.weights[:, -1:]).any(0).nonzero()[:, 0]
                     if len(strong):
-                        found.add(every, queries[:, strong], tile[:, strong])
-        return found.cells()
+                        strongest.add(every, queries[:, strong], tile[:, strong])
+        return strongest.cells()
 
     def _tile(self, call: Call, heads: range, rows: slice, space: Any) -> Any:
         """The weights of some rows, (heads, rows, keys), whose scores are measured on the way."""
@@ -151,8 +153,8 @@ class _Reader:
         rows = tile.shape[1]
         axis = TokenBlocks(0, rows, min(queries.length, rows))
         means = mean_queries(tile, axis)
-        given = mean_queries(call.output[:, first : first + rows], axis)
-        if not disagreement(means, call.value[0], given) <= self.allowed:
+        output = mean_queries(call.output[:, first : first + rows], axis)
+        if not disagreement(means, call.value[0], output) <= self.tolerance:
             return False
         sums = means[..., keys.start : keys.stop]
         if keys.length > 1:

@@ -52,7 +52,7 @@ def has_accelerate() -> bool:
     return find_spec("accelerate") is not None
 
 
-def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) -> str:
+def choose_dtype(name: str | None, device: str, dtypes: tuple[str, ...] = ()) -> str:
     """The precision to compute in: by default float32 on a CPU, elsewhere as it is stored.
 
     On a CPU half precision is slow and makes errors of weights up to 0.03.
@@ -63,7 +63,7 @@ def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) ->
             raise UsageError("device 'mps' has no float64: choose float32, float16 or bfloat16")
         return name
     half = {"F16": "float16", "BF16": "bfloat16"}
-    return "float32" if device == "cpu" else half.get(", ".join(stored), "float32")
+    return "float32" if device == "cpu" else half.get(", ".join(dtypes), "float32")
 
 
 def free_bytes(device: torch.device) -> int:
@@ -76,11 +76,11 @@ def free_bytes(device: torch.device) -> int:
     return int(psutil.virtual_memory().available)
 
 
-def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None:
+def check_fit(bytes_needed: int, device: torch.device, what: str, remedy: str) -> None:
     free = free_bytes(device)
-    if needed > free:
+    if bytes_needed > free:
         raise NotEnoughMemoryError(
-            f"{what} would take about {format_bytes(needed)}, and {format_bytes(free)} is "
+            f"{what} would take about {format_bytes(bytes_needed)}, and {format_bytes(free)} is "
             f"free on '{device.type}': {remedy}"
         )
 
@@ -101,7 +101,7 @@ def memory_errors(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not known and "allocate memory" not in str(error):
+        is_typed = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not is_typed and "allocate memory" not in str(error):
             raise
         raise NotEnoughMemoryError(f"the memory ran out: {what}: {remedy}") from error
