@@ -12,7 +12,7 @@ from attnviz.analyses.word_times import WordClock, first_frames
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.query import Query, Recording
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.audio.audio import load_audio_model
+from attnviz.models.hugging_face.audio_model import load_audio_model
 from attnviz.models.hugging_face.inputs.generation import generate_ids
 from tests.hugging_face import whisper_timing
 from tests.hugging_face.families import WRITE, documented, heard_maps, read_line

@@ -23,28 +23,26 @@ from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_
 from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import WrittenText
-from attnviz.models.hugging_face.audio.recordings import load_extractor
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_of
-from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
 from attnviz.models.hugging_face.experiment import experiment_of
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
+from attnviz.models.hugging_face.inputs.recordings import load_extractor
 from attnviz.models.hugging_face.light_opening import open_light
 from attnviz.models.hugging_face.light_vision import open_light_vision
 from attnviz.models.hugging_face.load.checkpoint import check_folder
-from attnviz.models.hugging_face.load.devices import BYTES
+from attnviz.models.hugging_face.load.devices import BYTES, library_errors
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import load_configuration, load_tokenizer, model_class
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
-from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
 from attnviz.models.hugging_face.vision.vision import load_vision_model, window_layers, window_maps

@@ -53,8 +53,8 @@ from attnviz.models.hugging_face.layer_states import (
     skip_module,
     unchanged_layers,
 )
+from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import ExperimentRequest, ExplainedOutputs, Score
 

@@ -33,9 +33,8 @@ from attnviz.models.hugging_face.capture.passes import (
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.capture.scores import extra_terms
-from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.load.model_errors import running_errors
-from attnviz.models.hugging_face.value_vectors import map_of, projection_of
+from attnviz.models.hugging_face.eager import EagerInputs, map_of, projection_of
+from attnviz.models.hugging_face.load.devices import running_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ from attnviz.core.locks import thread_hook
 from attnviz.core.writers import WriterKind
 from attnviz.models.hugging_face.capture.passes import StopForward
 from attnviz.models.hugging_face.layer_states import layers_of, map_tensors
-from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.devices import running_errors
 
 STATISTICS = {
     *("rsqrt", "sqrt", "var", "std", "norm", "max", "amax", "reciprocal", "var_mean"),

@@ -35,7 +35,7 @@ from attnviz.models.hugging_face.linear_pass import (
     Replay,
     flatten_heads,
 )
-from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.devices import running_errors
 
 HIDDEN = -1e9  # a score below this hides a key
 

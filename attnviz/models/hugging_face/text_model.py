@@ -26,7 +26,7 @@ from attnviz.models.hugging_face.batching import (
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
-from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
+from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, value_vectors
 from attnviz.models.hugging_face.experiment import (
     KernelExperiment,
     ModelExperiment,
@@ -53,7 +53,6 @@ from attnviz.models.hugging_face.outputs import (
     no_head_weights,
     spell_piece,
 )
-from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.storage.texts import chunks_by_memory
 
 

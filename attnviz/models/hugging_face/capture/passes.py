@@ -42,11 +42,10 @@ from attnviz.models.hugging_face.capture.scores import (
     CapturedProjections,
     project_call,
     read_scores,
+    read_tiles,
     watch_peaks,
 )
-from attnviz.models.hugging_face.capture.tiles import read_tiles
-from attnviz.models.hugging_face.load.devices import BYTES, check_fit
-from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.devices import BYTES, check_fit, running_errors
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}  # how far above 1 rows may sum; else 1e-3
 NOTHING = IgnoredPositions()

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from attnviz.core.errors import ModelError, first_line
-from attnviz.models.hugging_face.load.model_errors import library_errors
+from attnviz.models.hugging_face.load.devices import library_errors
 
 
 def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:

@@ -22,7 +22,7 @@ from attnviz.models.hugging_face.inputs.tokenization import (
     tokenizer_errors,
 )
 from attnviz.models.hugging_face.load.checkpoint import read_json
-from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.light.network import UnknownArchitecture
 

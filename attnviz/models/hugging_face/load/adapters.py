@@ -6,8 +6,8 @@ from typing import Any
 
 from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.checkpoint import read_header, read_json
+from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.locate import locate
-from attnviz.models.hugging_face.load.model_errors import library_errors
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."  # what peft puts before the names of a model's own weights

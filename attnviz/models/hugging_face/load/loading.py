@@ -30,11 +30,12 @@ from attnviz.models.hugging_face.load.devices import (
     check_fit,
     choose_device,
     choose_dtype,
+    library_errors,
+    loading_errors,
 )
 from attnviz.models.hugging_face.load.family import count_left_over
 from attnviz.models.hugging_face.load.imports import quick_imports, quiet, quiet_native
 from attnviz.models.hugging_face.load.locate import display_name, locate
-from attnviz.models.hugging_face.load.model_errors import library_errors, loading_errors
 from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
 
 # Weights that a checkpoint may lack, because no attention depends on them.

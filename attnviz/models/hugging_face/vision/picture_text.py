@@ -27,9 +27,9 @@ from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, pieces_of
 from attnviz.models.hugging_face.load.checkpoint import check_growth
+from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.loaded_model import placed_inputs
 from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.vision.layouts import (

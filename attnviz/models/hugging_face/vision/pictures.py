@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
-from attnviz.models.hugging_face.load.model_errors import library_errors
+from attnviz.models.hugging_face.load.devices import library_errors
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -27,12 +27,12 @@ from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
-from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
 from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import (
@@ -42,7 +42,6 @@ from attnviz.models.hugging_face.outputs import (
     no_head,
     no_head_weights,
 )
-from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
     load_processor,

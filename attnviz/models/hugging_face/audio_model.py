@@ -22,7 +22,6 @@ from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
 from attnviz.core.writers import HeadWeights, WrittenText
 from attnviz.models import UnbatchedSource
-from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.capture.region import Region
@@ -34,7 +33,9 @@ from attnviz.models.hugging_face.inputs.generation import (
     DecoderInput,
     generate_ids,
 )
+from attnviz.models.hugging_face.inputs.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
+from attnviz.models.hugging_face.load.devices import library_errors, running_errors
 from attnviz.models.hugging_face.load.family import family_of
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
@@ -43,7 +44,6 @@ from attnviz.models.hugging_face.load.loading import (
     load_tokenizer,
     model_class,
 )
-from attnviz.models.hugging_face.load.model_errors import library_errors, running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
 from attnviz.models.hugging_face.outputs import no_head_weights, spell_piece
 

@@ -10,8 +10,8 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, ModelError, UsageError, first_line
 from attnviz.core.query import Recording
 from attnviz.models.hugging_face.load.checkpoint import read_json
+from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.imports import quiet_native
-from attnviz.models.hugging_face.load.model_errors import library_errors
 
 MISSING = "a recording needs the packages soundfile and soxr: pip install 'attnviz[audio]'"
 RATES = (1_000, 400_000)  # samples a second that a file or a model may have
