@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.query import Recording
-    from attnviz.models.hugging_face.audio.audio import AudioModel
+    from attnviz.models.hugging_face.audio_model import AudioModel
 
 TIMED = ("textgrid", "vtt")  # formats of words with times
 
@@ -93,7 +93,7 @@ def open_speech_model(origin: Origin) -> AudioModel:
     """The speech model of a request."""
     check_speech(origin)
     check_torch(origin, "recordings")
-    from attnviz.models.hugging_face.audio.audio import load_audio_model
+    from attnviz.models.hugging_face.audio_model import load_audio_model
 
     source = load_audio_model(name_of(origin), **loading_of(origin))
     return replace(source, region=region_of(origin))
@@ -102,7 +102,7 @@ def open_speech_model(origin: Origin) -> AudioModel:
 def report_recording(asked: RecordingRequest, options: Options, report: RunReport) -> None:
     """Report maps, times of words, or how far heads err from true times."""
     true = [] if asked.times is None else read_timed_words(asked.times)
-    from attnviz.models.hugging_face.audio.recordings import read_recording
+    from attnviz.models.hugging_face.inputs.recordings import read_recording
 
     heard = replace(
         read_recording(asked.file, asked.start, asked.seconds),
@@ -128,8 +128,8 @@ def _maps_item(
     attention: Attention, source: AudioModel, heard: Recording, options: Options
 ) -> Item:
     """The maps, above a spectrogram where the keys are times."""
-    from attnviz.models.hugging_face.audio.audio import SIDE
-    from attnviz.models.hugging_face.audio.recordings import log_mel
+    from attnviz.models.hugging_face.audio_model import SIDE
+    from attnviz.models.hugging_face.inputs.recordings import log_mel
 
     found = apply_choice(attention, options.choice)
     views = views_of(found, options.choice, options.origin.top)
