@@ -247,8 +247,8 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
     """
 
     @functools.wraps(function)
-    def run(*arguments: P.args, **given: P.kwargs) -> Answer:
-        bound = inspect.signature(function).bind(*arguments, **given).arguments
+    def run(*arguments: P.args, **keywords: P.kwargs) -> Answer:
+        bound = inspect.signature(function).bind(*arguments, **keywords).arguments
         options = bound.pop("options", {})
         kinds, shared = _kinds_of(function)
         command = function.__name__

@@ -196,8 +196,8 @@ def _list_rare(panels: Mapping[str, list[str]]) -> None:
 def _help_all() -> TyperOption:
     """The option that shows all options, also those that --help only lists."""
 
-    def show(ctx: Any, _: Any, wanted: bool) -> None:
-        if wanted:
+    def show(ctx: Any, _: Any, value: bool) -> None:
+        if value:
             _import_help()
             TyperCommand.format_help(ctx.command, ctx, ctx.make_formatter())
             raise typer.Exit
@@ -360,8 +360,8 @@ def build_command(name: str) -> Any:
     return made
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         print(f"attnviz {__version__}")
         raise typer.Exit
 

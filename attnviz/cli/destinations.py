@@ -50,7 +50,7 @@ class DataOutput:
         limit: int | None = None,
     ) -> None:
         self.renderer, self.draft, self.alone, self.limit = renderer, draft, alone, limit
-        self.read, self.held, self.size = True, list[bytes](), 0
+        self.read, self.parts, self.size = True, list[bytes](), 0
 
     def add(self, item: Item) -> None:
         """Write the result's part."""
@@ -65,7 +65,7 @@ class DataOutput:
         if self.limit is not None:
             if self.size > self.limit:
                 raise self._too_large(f"{self.size:,} bytes")
-            self._send(b"".join(self.held))
+            self._send(b"".join(self.parts))
         if self.draft is not None:
             self.draft.move()
 
@@ -76,7 +76,7 @@ class DataOutput:
             return
         self.size += len(data)
         if self.size <= self.limit:
-            self.held.append(data)
+            self.parts.append(data)
         elif self.alone:  # nothing else is to be written that an error would end
             raise self._too_large(f"at least {self.size:,} bytes{_largest_field(data)}")
 
@@ -153,9 +153,9 @@ class PictureFiles(NumberedFiles):
 class PageFiles(NumberedFiles):
     """A page of each text."""
 
-    def __init__(self, path: Path | None, *, many: bool, shown: bool, count: int = 0) -> None:
+    def __init__(self, path: Path | None, *, many: bool, in_browser: bool, count: int = 0) -> None:
         super().__init__(path, many=many, count=count)
-        self.shown = shown
+        self.in_browser = in_browser
         self.atlas: Path | None = None
 
     def add(self, item: Item) -> None:
@@ -170,13 +170,13 @@ class PageFiles(NumberedFiles):
         page = page_of(item, command_line(), atlas)
         if page is None:
             return
-        save_page(path, as_bytes(page), shown=self.shown and not self.waits)
+        save_page(path, as_bytes(page), in_browser=self.in_browser and not self.waits)
 
     def finish(self) -> None:
         """Show the first page, and say that it is the first, where there were more texts."""
-        if self.shown and self.waits and self.path is not None:
+        if self.in_browser and self.waits and self.path is not None:
             show(numbered_path(self.path, 0) if self.many else self.path)
-        if self.shown and self.count > 1:
+        if self.in_browser and self.count > 1:
             note("--open shows the first text; --html FILE writes a page for each")
 
 
@@ -201,7 +201,7 @@ def check_own(path: Path) -> None:
             )
 
 
-def save_page(path: Path | None, page: bytes, *, shown: bool) -> Path:
+def save_page(path: Path | None, page: bytes, *, in_browser: bool) -> Path:
     """Write a page, without a path a temporary one; open it in a browser if it is shown."""
     if path is not None:
         write_file(path, page)
@@ -217,7 +217,7 @@ def save_page(path: Path | None, page: bytes, *, shown: bool) -> Path:
         except BaseException:
             path.unlink()
             raise
-    if shown:
+    if in_browser:
         show(path)
     return path
 

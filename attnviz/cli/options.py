@@ -87,12 +87,12 @@ def one_of(names: Iterable[str]) -> Any:
 
 
 def option_of(
-    annotation: Any, declared: Option, panel: str, kinds: tuple[DataKind, ...] = ("maps",)
+    annotation: Any, option: Option, panel: str, kinds: tuple[DataKind, ...] = ("maps",)
 ) -> Any:
     """An option as typer reads it from an annotation."""
-    choices = declared.choices or names_in(annotation)
+    choices = option.choices or names_in(annotation)
     suffixes: list[str] = []
-    if declared.group in ("stdout", "data"):
+    if option.group in ("stdout", "data"):
         found = {name: entry for kind in kinds for name, entry in formats_of(kind).items()}
         suffixes = sorted({entry.suffix for entry in found.values() if entry.suffix})
         choices = tuple(found) if annotation == str | None else ()
@@ -100,18 +100,18 @@ def option_of(
         optional = type(None) in get_args(annotation)
         annotation = one_of(choices) | None if optional else one_of(choices)
     settings: dict[str, Any] = {
-        "metavar": declared.metavar,
-        "min": declared.min,
-        "max": declared.max,
+        "metavar": option.metavar,
+        "min": option.min,
+        "max": option.max,
     }
-    if declared.suggested:
-        settings["autocompletion"] = complete_from(declared.suggested)
+    if option.suggested:
+        settings["autocompletion"] = complete_from(option.suggested)
     words = {"choices": in_words(choices) if choices else "", "suffixes": ", ".join(suffixes)}
-    text = declared.help
+    text = option.help
     for name, value in words.items():
         text = text.replace(f"{{{name}}}", value)
     return Annotated[
-        annotation, typer.Option(*declared.names, help=text, rich_help_panel=panel, **settings)
+        annotation, typer.Option(*option.names, help=text, rich_help_panel=panel, **settings)
     ]
 
 
@@ -134,11 +134,11 @@ def _place_in_help(parameter: inspect.Parameter) -> int:
     return panels.index(panel) if panel in panels else -1
 
 
-def _files_named(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[str, str]]:
+def _files_named(values: dict[str, Any], outputs: Collection[str]) -> Iterator[tuple[str, str]]:
     """The values that may name a file to read: texts and paths that are no outputs."""
     for name, value in values.items():
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str | Path) and name not in written:
+            if isinstance(one, str | Path) and name not in outputs:
                 yield name, str(one)
 
 

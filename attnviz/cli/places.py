@@ -131,9 +131,9 @@ CHECKPOINT = re.compile(
 """Names of files in a model's folder that are read."""
 
 
-def inputs_among(given: Iterable[str]) -> Iterator[Path]:
+def inputs_among(names: Iterable[str]) -> Iterator[Path]:
     """The files that what was given names: itself, a model's in its folder, or saved shards."""
-    for path in map(Path, given):
+    for path in map(Path, names):
         with suppress(OSError, ValueError):
             if path.is_dir():
                 yield from (item for item in path.iterdir() if CHECKPOINT.fullmatch(item.name))
@@ -145,7 +145,7 @@ def inputs_among(given: Iterable[str]) -> Iterator[Path]:
                 yield from shards_of(path)
 
 
-def check_apart(places: Sequence[Place], given: Iterable[str]) -> None:
+def check_apart(places: Sequence[Place], names: Iterable[str]) -> None:
     """Refuse to write two outputs to one file, or one over what is read.
 
     Files are the same through links, hard links, `..` and capitals, and where the shell has sent a
@@ -155,7 +155,7 @@ def check_apart(places: Sequence[Place], given: Iterable[str]) -> None:
         if place.meets(other):
             both = f" than '{place.path}' and '{other.path}'" * (place.path != other.path)
             raise UsageError(f"two outputs go to the same file: name different ones{both}")
-    read = [Place(path) for path in inputs_among(given)]
+    read = [Place(path) for path in inputs_among(names)]
     for place, source in product(places, read):
         if place.meets(source):
             raise UsageError(

@@ -37,13 +37,13 @@ def run_texts(command: Command, texts: TextInput, options: Options) -> int:
 
 
 def report_all(
-    found: Iterable[tuple[Record | None, Outcome]],
+    outcomes: Iterable[tuple[Record | None, Outcome]],
     report: Report,
     total: Callable[[], int | None] | None = None,
 ) -> int:
     """Write each result, note or failure, and return how many results there were."""
     done = 0
-    for _, outcome in good_results(found, report, total):
+    for _, outcome in good_results(outcomes, report, total):
         done += 1
         if not report.options.output.quiet:
             hold_notes(outcome, report)

@@ -55,7 +55,7 @@ class Ablation:
     layer: str | None = None  # "2", "0-2" or "encoder.2", switched off where no heads are named
     each: Each | None = None  # what to switch off one by one instead
     by: By = "zero"  # what takes the place of a head's output
-    wanted: str | None = None  # the output to explain; None: every predicted token, else one output
+    output: str | None = None  # the output to explain; None: every predicted token, else one output
     seed: int = 0  # of what --by resample draws
     names: Path | None = None  # a file of groups of tokens with names
 
@@ -82,19 +82,19 @@ class Ablation:
 
 
 def ablate_text(
-    source: Source, text: Text, asked: Ablation, banks: Sequence[HeadOutputs] = ()
+    source: Source, text: Text, request: Ablation, banks: Sequence[HeadOutputs] = ()
 ) -> AblationReport:
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
-    experiment = open_experiment(source, query_for(text), asked.wanted)
+    experiment = open_experiment(source, query_for(text), request.output)
     attention = replace(experiment.attention, id=text.id)
-    if asked.names is not None:
-        attention = name_tokens(attention, asked.names)
-    parts = asked.parts(attention)
+    if request.names is not None:
+        attention = name_tokens(attention, request.names)
+    parts = request.parts(attention)
     instead = None
-    if asked.by != "zero":
+    if request.by != "zero":
         own = banks or [experiment.head_outputs()]
-        instead = replacements(asked.by, own, attention, asked.seed)
-    both = [together(parts)] if asked.joint else []
+        instead = replacements(request.by, own, attention, request.seed)
+    both = [together(parts)] if request.joint else []
     effects = tuple(measure_parts(experiment, [*parts, *both], instead))
     names = tuple(output.name for output in experiment.outputs)
     every = f"all {len(names)} tokens of the {attention.main.query_side}"
@@ -102,7 +102,7 @@ def ablate_text(
     found = AblationReport(
         caption=f"{attention.provenance.title} · log p of "
         + (every if len(names) > 1 else f"'{names[0]}'{place}"),
-        by=asked.by,
+        by=request.by,
         effects=effects[: len(parts)],
         together=effects[-1] if both else None,
         predictions=(),
@@ -147,7 +147,7 @@ def query_for(text: Text) -> Query:
 class AblationStudy:
     """Effects over many texts: of named parts, else of all parts with the same label."""
 
-    found: dict[str | int, list[Effect]] = field(default_factory=lambda: defaultdict(list))
+    effects: dict[str | int, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     together: list[Effect] = field(default_factory=list)
     first: AblationReport | None = None
     texts: int = 0
@@ -159,7 +159,7 @@ class AblationStudy:
         self.notes = merge_notices((*self.notes, *report.notes))
         for number, effect in enumerate(report.effects):
             key = effect.label if report.together is None else number
-            self.found[key].append(replace(effect, of_outputs=()))
+            self.effects[key].append(replace(effect, of_outputs=()))
         if report.together is not None:
             self.together.append(report.together)
 
@@ -176,7 +176,7 @@ class AblationStudy:
         return replace(
             self.first,
             caption=f"{title} · log p of {what} · mean over {self.texts} texts",
-            effects=tuple(mean_effect(own) for own in self.found.values()),
+            effects=tuple(mean_effect(own) for own in self.effects.values()),
             together=mean_effect(self.together) if self.together else None,
             predictions=(),
             wrote=None,
@@ -197,16 +197,16 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
     return Effect(effects[0].label, effects[0].kind, place, mean, interval, int(texts))
 
 
-def check_reference(asked: Ablation, *, given: bool) -> None:
+def check_reference(request: Ablation, *, has_reference: bool) -> None:
     """Refuse a reference that is not used, and --by resample without one."""
-    if given and asked.by == "zero":
+    if has_reference and request.by == "zero":
         raise UsageError("--reference gives what --by mean and resample put in: add --by mean")
-    if asked.by == "resample" and not given:
+    if request.by == "resample" and not has_reference:
         raise UsageError("--by resample draws positions from other texts: add --reference FILE")
 
 
 def report_ablation(
-    asked: Ablation,
+    request: Ablation,
     texts: TextInput,
     command: Command,
     options: Options,
@@ -225,9 +225,9 @@ def report_ablation(
     banks = [] if reference is None else reference_banks(source, reference)
     study, lines = AblationStudy(), list[str]()
     # A name that one text does not contain is an error of that text: another may contain it.
-    named = asked.links or asked.tokens or asked.wanted
+    named = request.links or request.tokens or request.output
     own = (InputError, UsageError) if named else (InputError,)
-    found = each_text(texts.open(), lambda text: ablate_text(source, text, asked, banks), own)
+    found = each_text(texts.open(), lambda text: ablate_text(source, text, request, banks), own)
     for _, effects in good_results(found, report, texts.total):
         for note in effects.notes:
             report.hold(note)

@@ -105,7 +105,7 @@ class QuestionResult:
     source: Source
     query: Query
     result: Result
-    seen: dict[str, bytes] | None = None
+    pictures: dict[str, bytes] | None = None
 
 
 class Answers:
@@ -160,9 +160,9 @@ class Answers:
             read = self._read(question)
             answer = self._predictions(question, read)
             self._stage("packing the weights")
-            shown_views = views_of(read.result)
+            views = views_of(read.result)
             document, blobs = page_data(
-                read.result, most_weights=MOST_WEIGHTS, picture=read.seen, shown=shown_views
+                read.result, most_weights=MOST_WEIGHTS, picture=read.pictures, views=views
             )
             for item, shown in zip(read.result.maps, document["maps"], strict=True):
                 for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
@@ -230,7 +230,7 @@ class Answers:
             known = self.explainer
             if known is None or known.source is not read.source:
                 known = Explainer(read.source, AnswerRequest(), None)
-            self.explainer = replace(known, asked=AnswerRequest(wanted))
+            self.explainer = replace(known, request=AnswerRequest(wanted))
             self._stage("searching for what decided it")
             report, _ = self.explainer.explain_query(read.query)
             claims = [printable_texts(one.document()) for one in sentences_of(report)]
@@ -444,5 +444,5 @@ def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, 
     return found
 
 
-def _new_notes(notes: Sequence[str], known: Sequence[str] = ()) -> list[str]:
-    return [printable(note) for note in notes if note not in known]
+def _new_notes(notes: Sequence[str], known_notes: Sequence[str] = ()) -> list[str]:
+    return [printable(note) for note in notes if note not in known_notes]

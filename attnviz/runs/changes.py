@@ -42,21 +42,21 @@ Change = tuple[str, float]  # a head or an effect by name, and how much it chang
 class ComparedSide:
     """A or B: a text with its model, maps or effects; and which part of it."""
 
-    given: str | InMemoryMaps | SavedEffects  # a text, the name of a file, or data
+    content: str | InMemoryMaps | SavedEffects  # a text, the name of a file, or data
     origin: Origin
     choice: Choice
 
     @property
     def is_text(self) -> bool:
         """Whether a model has to read this side first."""
-        return isinstance(self.given, str) and Path(self.given).suffix.lower() not in SAVED
+        return isinstance(self.content, str) and Path(self.content).suffix.lower() not in SAVED
 
 
 Sides = tuple[ComparedSide, ComparedSide]
 
 
 def sides_of(
-    given: tuple[str | InMemoryMaps | SavedEffects, str | InMemoryMaps | SavedEffects],
+    contents: tuple[str | InMemoryMaps | SavedEffects, str | InMemoryMaps | SavedEffects],
     options: Options,
     origins: Sequence[Mapping[str, Any]],
     choices: Sequence[Mapping[str, Any]],
@@ -72,7 +72,7 @@ def sides_of(
             replace(options.origin, **{name: own for name, own in of.items() if own is not None}),
             replace(options.choice, **{name: own for name, own in part.items() if own}),
         )
-        for one, of, part in zip(given, origins, choices, strict=True)
+        for one, of, part in zip(contents, origins, choices, strict=True)
     )
     _check_models((first, second), options.origin, origins)
     if first == second:
@@ -87,7 +87,7 @@ def sides_of(
     return first, second
 
 
-def _check_models(sides: Sides, shared: Origin, origins: Sequence[Mapping[str, Any]]) -> None:
+def _check_models(sides: Sides, common: Origin, origins: Sequence[Mapping[str, Any]]) -> None:
     """Refuse options of a model where none is read."""
     for name, side, own in zip("AB", sides, origins, strict=True):
         given = [f"--{one}-{name.lower()}" for one, value in own.items() if value is not None]
@@ -95,9 +95,9 @@ def _check_models(sides: Sides, shared: Origin, origins: Sequence[Mapping[str, A
             raise UsageError(f"{given[0]} names a model, and {name} is saved: leave it out")
     if any(side.is_text for side in sides):
         return
-    for item in fields(shared):
+    for item in fields(common):
         # compare has a --top of its own
-        if item.name != "top" and getattr(shared, item.name) != item.default:
+        if item.name != "top" and getattr(common, item.name) != item.default:
             option = item.metadata["option"].names[0]
             raise UsageError(f"{option} is for a model, and A and B are saved: leave it out")
 
@@ -118,26 +118,26 @@ def saved_effects(sides: Sides, options: Options) -> tuple[SavedEffects, SavedEf
         if given := map_options(replace(options, choice=side.choice)):
             own = "" if given[0] in map_options(options) else f"-{letter}"
             raise UsageError(
-                f"'{side.given}' holds effects, which are compared as they were saved: leave "
+                f"'{side.content}' holds effects, which are compared as they were saved: leave "
                 f"{given[0]}{own} out"
             )
     return first, second
 
 
 def _effects_of(side: ComparedSide) -> SavedEffects | None:
-    if isinstance(side.given, SavedEffects):
-        return side.given
-    if isinstance(side.given, InMemoryMaps) or side.is_text:
+    if isinstance(side.content, SavedEffects):
+        return side.content
+    if isinstance(side.content, InMemoryMaps) or side.is_text:
         return None
-    return read_effects(read_bytes(Path(side.given)), f"'{side.given}'")
+    return read_effects(read_bytes(Path(side.content)), f"'{side.content}'")
 
 
-def effect_changes(saved: tuple[SavedEffects, SavedEffects], top: int) -> tuple[Data, list[Change]]:
+def effect_changes(both: tuple[SavedEffects, SavedEffects], top: int) -> tuple[Data, list[Change]]:
     """What changed between two ablations, and by how much each effect did."""
-    found = compare_effects(*saved)
-    both = ((one, other) for one, other in found.pairs if one and other)
-    changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
-    return data_of(found, *tables.EFFECTS, top), changes
+    report = compare_effects(*both)
+    pairs = ((one, other) for one, other in report.pairs if one and other)
+    changes = [(one.label, abs(other.effect - one.effect)) for one, other in pairs]
+    return data_of(report, *tables.EFFECTS, top), changes
 
 
 def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
@@ -146,7 +146,7 @@ def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
 
     def attend(side: ComparedSide) -> Result:
         if side.is_text:
-            text = Text("0", check_text(str(side.given)))
+            text = Text("0", check_text(str(side.content)))
             return attend_one(load(side.origin, "self"), text, side.choice, "self")
         return apply_choice(_saved_maps(side), side.choice)
 
@@ -162,10 +162,10 @@ def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
 
 
 def _saved_maps(side: ComparedSide) -> Attention:
-    if isinstance(side.given, InMemoryMaps):
-        attention: Attention = side.given.maps[0]
+    if isinstance(side.content, InMemoryMaps):
+        attention: Attention = side.content.maps[0]
         return attention
-    name = str(side.given)
+    name = str(side.content)
     found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
     if len(found) != 1:
         raise InputError(
@@ -202,7 +202,7 @@ def _caption(attention: Attention, item: AttentionMap) -> str:
 def _difference_data(
     results: tuple[Result, Result],
     maps: tuple[AttentionMap, AttentionMap],
-    found: Comparison,
+    comparison: Comparison,
     notes: tuple[str, ...],
     top: int,
 ) -> Data:
@@ -219,22 +219,22 @@ def _difference_data(
             first.provenance,
             model="B − A",
             trained=None,
-            notes=(f"A: {captions[0]}", f"B: {captions[1]}", *notes, *found.notes),
+            notes=(f"A: {captions[0]}", f"B: {captions[1]}", *notes, *comparison.notes),
             steps=(*first.provenance.steps, "difference B − A"),
         )
         texts = first.text, first.source, first.target
-        return dump_archive([Attention((found.map,), provenance, *texts, id=first.id)])
+        return dump_archive([Attention((comparison.map,), provenance, *texts, id=first.id)])
 
     return Data(
-        text=lambda display: tables.comparison_table(found, captions, top, display),
-        rows=lambda: tables.comparison_tsv(found),
-        document=lambda: tables.comparison_json(found, sides),
+        text=lambda display: tables.comparison_table(comparison, captions, top, display),
+        rows=lambda: tables.comparison_tsv(comparison),
+        document=lambda: tables.comparison_json(comparison, sides),
         arrays=archive,
         figures={
-            name: partial(draw_difference, found, name, under) for name in ("heatmap", "grid")
+            name: partial(draw_difference, comparison, name, under) for name in ("heatmap", "grid")
         },
-        value=found,
-        notes=(*notes, *found.notes),
+        value=comparison,
+        notes=(*notes, *comparison.notes),
     )
 
 
@@ -327,10 +327,10 @@ def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Ite
     return Item(data, tuple, figures, page), histories
 
 
-def last_drifts(found: History) -> list[Change]:
+def last_drifts(history: History) -> list[Change]:
     """How far each head drifted between the last two samples, in nats."""
-    names = [f"layer {layer} head {head}" for _, layer, head in found.heads]
-    return list(zip(names, found.values[DRIFT][-1].tolist(), strict=True))
+    names = [f"layer {layer} head {head}" for _, layer, head in history.heads]
+    return list(zip(names, history.values[DRIFT][-1].tolist(), strict=True))
 
 
 def _page(runs: Mapping[str, tuple[TrainingRun, History]], command: str) -> str:
@@ -361,10 +361,10 @@ def _kind(stream: str) -> str:
     return re.sub(r"\bcausal\b", "self", stream)
 
 
-def _frames(found: History, run: TrainingRun) -> Figure:
+def _frames(history: History, run: TrainingRun) -> Figure:
     """One head in each sample on one scale: the figure of the last one, with all as its frames."""
-    most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
-    _, layer, head = found.heads[most]
+    most = int(np.nan_to_num(history.values[DRIFT]).sum(axis=0).argmax())
+    _, layer, head = history.heads[most]
     maps = {
         step: item.part([layer], [head])
         for step, sample in run.samples()
@@ -372,6 +372,6 @@ def _frames(found: History, run: TrainingRun) -> Figure:
         if layer in item.layers and head in item.heads
     }
     which = f"layer {layer} head {head}"
-    if len(found.heads) > 1:
-        which += f", which drifted most of {len(found.heads)}"
-    return draw_by("head_history:head_frames", maps, found.provenance.title, which)
+    if len(history.heads) > 1:
+        which += f", which drifted most of {len(history.heads)}"
+    return draw_by("head_history:head_frames", maps, history.provenance.title, which)

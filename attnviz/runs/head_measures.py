@@ -93,10 +93,10 @@ class EffectChunk(AttendChunk):
             else:
                 yield made_of(record, partial(self._with_effects, found))
 
-    def _with_effects(self, found: Result, text: Text) -> Result:
+    def _with_effects(self, result: Result, text: Text) -> Result:
         experiment, explained, instead = self.experiment(text)
         shown = {
-            (item.stream, at, n) for item in found.maps for at in item.layers for n in item.heads
+            (item.stream, at, n) for item in result.maps for at in item.layers for n in item.heads
         }
         heads = {
             name: change
@@ -106,14 +106,14 @@ class EffectChunk(AttendChunk):
         }
         effects = effects_of(experiment, [*heads.values()], instead).sum(axis=1)
         meaning = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
-        before = found.provenance
+        before = result.provenance
         provenance = replace(
             before,
             notes=tuple(dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))),
             settings={**before.settings, "effect": meaning},
         )
         of_heads = dict(zip(heads, effects.tolist(), strict=True))
-        return replace(found, provenance=provenance, effects=of_heads)
+        return replace(result, provenance=provenance, effects=of_heads)
 
     def experiment(self, text: Text) -> tuple[Experiment, str, HeadOutputs | None]:
         """A text before the model, what of it is explained, and what heads put out instead.
@@ -161,17 +161,17 @@ class PruneChunk:
         return found
 
 
-def keep_for_curve(records: Iterable[Record], kept: list[Record]) -> Iterator[Record]:
+def keep_for_curve(records: Iterable[Record], store: list[Record]) -> Iterator[Record]:
     """The records unchanged; those that a pruning curve may need are stored."""
     for number, record in enumerate(records):
-        if len(kept) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):
-            kept.append(record)
+        if len(store) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):
+            store.append(record)
         yield record
 
 
 def curve_of(
     work: EffectChunk,
-    kept: Sequence[Record],
+    records: Sequence[Record],
     report: CorpusReport,
     orders_of: Callable[..., tuple[Mapping[str, tuple[HeadAt, ...]], int]],
     engine: Engine,
@@ -186,8 +186,8 @@ def curve_of(
     """
     half = report.texts >= ENOUGH
     if half:  # of the first ones both halves were kept
-        first = [record for place, record in enumerate(kept[:ENOUGH]) if not gives_order(place)]
-        kept = [*first, *kept[ENOUGH:]]
+        first = [record for place, record in enumerate(records[:ENOUGH]) if not gives_order(place)]
+        records = [*first, *records[ENOUGH:]]
     by, texts = orders_of(half=half)
     names, orders = [*by], [*by.values()]
     heads = sorted(orders[0], key=lambda at: (at.stream, at.layer, at.head))
@@ -199,7 +199,7 @@ def curve_of(
     off = tuple(np.unique(steps.round().astype(int)).tolist())
     task = PruneChunk(work, orders, off)
     losses, outputs, read = np.zeros((len(orders), len(off))), 0, 0
-    for _, found in with_shards(task, chunks(kept[:CURVE_TEXTS], work.size), engine, chunk_name):
+    for _, found in with_shards(task, chunks(records[:CURVE_TEXTS], work.size), engine, chunk_name):
         if isinstance(found, AttnvizError):
             raise found
         for table, count in found:
@@ -276,21 +276,21 @@ def check_heads(options: Options, command: Command) -> None:
 
 
 def report_heads(
-    asked: HeadsRequest, texts: TextInput, options: Options, report: RunReport
+    request: HeadsRequest, texts: TextInput, options: Options, report: RunReport
 ) -> None:
     study, similarity, options = HeadStudy(), SimilarityStudy(), keep_scores(options)
-    what = options.origin, options.choice, asked.command, options.many.batch_size
+    what = options.origin, options.choice, request.command, options.many.batch_size
     arguments = ArgumentStudy()
     writer = None
-    if asked.writes:
-        writer = open_source(options.origin, asked.command, with_head="exact")
-    work = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
-    repeat = asked.repeat and not asked.cross and not brings_tokens(options.origin)
+    if request.writes:
+        writer = open_source(options.origin, request.command, with_head="exact")
+    work = EffectChunk(*what, request.by) if request.effect else AttendChunk(*what)
+    repeat = request.repeat and not request.cross and not brings_tokens(options.origin)
     with engine_for(options.many) as engine:
         found = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
         for record, result in good_results(found, report, texts.total):
             if writer is not None and isinstance(record, Text):
-                arguments.add(written_of(writer, query_of(record, asked.command)))
+                arguments.add(written_of(writer, query_of(record, request.command)))
             shares = without_implied(result)
             try:
                 study.add(shares, repeats=not repeat)
@@ -299,7 +299,7 @@ def report_heads(
                 continue
             for note in shares.provenance.notes:
                 report.hold(note)
-            if asked.compares:
+            if request.compares:
                 similarity.add(shares)
     if study.texts:
         # These texts are read as they are.
@@ -307,9 +307,9 @@ def report_heads(
         alone = replace(options, origin=origin, choice=replace(options.choice, token_groups=None))
         if repeat:
             _add_repeated(replace(work, origin=alone.origin).open(), study, report, alone)
-        if asked.probe:
+        if request.probe:
             _add_probes(study, report, alone)
-        wanted = replace(asked, scores=options.origin.scores)
+        wanted = replace(request, scores=options.origin.scores)
         report.add(_measures_data(study, similarity, wanted, arguments, writer))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
@@ -359,7 +359,7 @@ def _add_probes(study: HeadStudy, report: RunReport, options: Options) -> None:
 def _measures_data(
     study: HeadStudy,
     similarity: SimilarityStudy,
-    asked: HeadsRequest,
+    request: HeadsRequest,
     arguments: ArgumentStudy,
     source: Source | None,
 ) -> Data:
@@ -368,12 +368,12 @@ def _measures_data(
             study.add_values(COPYING, copying_of(source.head_weights()[0]))
         except UsageError:  # torch runs it
             notify("copying is left out: it is known of models that numpy runs")
-    if asked.scores and not study.measures("score-std"):
+    if request.scores and not study.measures("score-std"):
         notify(NO_SCORES)
-    found = study.report(asked.order, asked.role)
-    if asked.role is not None and not found.rows:
-        notify(f"no head has the role '{asked.role}'")
-    if asked.writes:
+    found = study.report(request.order, request.role)
+    if request.role is not None and not found.rows:
+        notify(f"no head has the role '{request.role}'")
+    if request.writes:
         at = [HeadAt(row.stream, row.layer, int(row.head)) for row in found.rows]
         rows = zip(found.rows, at, strict=True)
         found = replace(
@@ -388,9 +388,9 @@ def _measures_data(
 
     more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}}
     more["notes"] = found.provenance.notes
-    if asked.similar:
+    if request.similar:
         return data_of(similarity.report(), *tables.SIMILARITY, **more)
-    table = partial(tables.measures_table, keep=asked.order)
+    table = partial(tables.measures_table, keep=request.order)
     return data_of(found, table, tables.measures_tsv, tables.measures_json, **more)
 
 

@@ -122,13 +122,13 @@ class RunJournal:
 
     Attributes:
         seconds: between two saves at least; as much work may be done twice.
-        saved: how far the run has come by what is saved.
+        progress: how far the run has come by what is saved.
     """
 
     def __init__(self, path: Path, options: Mapping[str, str] | None, seconds: float) -> None:
         self.path, self.options, self.seconds = path, options, seconds
         self.place = beside(path, "journal")
-        self.saved, self.saved_at = Progress(), time.monotonic()
+        self.progress, self.saved_at = Progress(), time.monotonic()
 
     def read(self) -> Journal | None:
         return None if self.options is None else read_journal(self.place)
@@ -146,7 +146,7 @@ class RunJournal:
                 say(f"nothing of '{self.path}' to resume: starting from the first record")
         elif resume:
             check_same_options(old.options, self.options or {}, self.path)
-            self.saved = old.progress
+            self.progress = old.progress
             return old
         elif old.progress.records:
             say(
@@ -162,12 +162,12 @@ class RunJournal:
     def save(self, progress: Progress, payload: bytes = b"") -> None:
         if self.options is not None:
             Journal(self.options, progress, payload).write(self.place)
-        self.saved, self.saved_at = progress, time.monotonic()
+        self.progress, self.saved_at = progress, time.monotonic()
 
     def say_left(self, say: Callable[[str], None]) -> None:
         """Say that this run, which ends early, can be continued."""
-        if self.saved.records:
-            say(f"{self.saved.records} records are done: continue with --resume")
+        if self.progress.records:
+            say(f"{self.progress.records} records are done: continue with --resume")
 
     def remove(self) -> None:
         self.place.unlink(missing_ok=True)

@@ -117,28 +117,28 @@ def attend_all(
     work: Callable[[Chunk], Iterable[Outcome]],
     chunks: Iterable[Chunk],
     engine: Engine,
-    done: int = 0,
+    start: int = 0,
 ) -> Iterator[tuple[Record, Outcome]]:
     """Each record with its result, in order, without the first `done` records."""
     left = iter(chunks)
     for chunk in left:
-        if done < len(chunk):
+        if start < len(chunk):
             # The whole chunk runs again: its numbers depend on every text in it.
             found = with_records(with_shards(work, chain([chunk], left), engine, chunk_name))
-            yield from islice(found, done, None)
+            yield from islice(found, start, None)
             return
-        done -= len(chunk)
-    if done:
+        start -= len(chunk)
+    if start:
         raise InputError(
-            f"the unfinished run has {done} records more than its input: leave --resume out"
+            f"the unfinished run has {start} records more than its input: leave --resume out"
         )
 
 
 def with_records(
-    found: Iterable[tuple[Chunk, Iterable[Made] | AttnvizError]],
+    outcomes: Iterable[tuple[Chunk, Iterable[Made] | AttnvizError]],
 ) -> Iterator[tuple[Record, Made | AttnvizError]]:
     """Each record of some chunks with its result; a failed chunk fails each of its records."""
-    for chunk, made in found:
+    for chunk, made in outcomes:
         if isinstance(made, AttnvizError):
             yield from ((record, made) for record in chunk)
         else:

@@ -144,7 +144,7 @@ class PictureRequest:
     token: str | None = None
     lens: str = "raw"
     smooth: bool = False
-    shown: str = ""  # the option that shows one patch to a person; empty if the result is data
+    screen: str = ""  # the option that shows one patch to a person; empty if the result is data
 
     def check(self, options: Options) -> None:
         origin = options.origin
@@ -155,9 +155,9 @@ class PictureRequest:
         check_choice(replace(options.choice, lens=self.lens))
         if self.patch is not None and self.patch != ALL:
             parse_patch(self.patch)
-        if self.patch == ALL and self.shown:
+        if self.patch == ALL and self.screen:
             raise UsageError(
-                f"--patch all is data, and {self.shown} shows one patch: use -f json, csv, …, or "
+                f"--patch all is data, and {self.screen} shows one patch: use -f json, csv, …, or "
                 "choose a patch"
             )
         if self.lens == "gradient" and self.patch is not None:
@@ -183,32 +183,32 @@ class PictureRequest:
         return [*(read_frames(self.files) if self.video else map(read_picture, self.files))]
 
 
-def look_at_pictures(asked: PictureRequest, images: Sequence[Any], options: Options) -> Item:
+def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Options) -> Item:
     """Where a model looks in the pictures, as data, in pictures of its own and on a page."""
     from attnviz.models.hugging_face.vision.pictures import parse_size
 
-    patch, choice = asked.patch, replace(options.choice, lens=asked.lens)
-    size = None if asked.image_size is None else parse_size(asked.image_size)
-    picture = Picture(images[0], size, patch, asked.lens, tuple(images[1:]), asked.video)
-    source = open_source(options.origin, "picture" if asked.text is None else "picture-text")
-    query = Query(asked.text or "", kind="picture", picture=picture)
+    patch, choice = request.patch, replace(options.choice, lens=request.lens)
+    size = None if request.image_size is None else parse_size(request.image_size)
+    picture = Picture(images[0], size, patch, request.lens, tuple(images[1:]), request.video)
+    source = open_source(options.origin, "picture" if request.text is None else "picture-text")
+    query = Query(request.text or "", kind="picture", picture=picture)
     attention = look_through(source, query, choice, patch)
-    named = ", ".join(path.name for path in asked.files)
+    named = ", ".join(path.name for path in request.files)
     settings = {**attention.provenance.settings, "picture": named}
     provenance = replace(attention.provenance, settings=settings)
-    attention = replace(attention, id=asked.files[0].stem, provenance=provenance)
-    if asked.lens == "raw":  # of other values, a large sum may be what the patch shows
+    attention = replace(attention, id=request.files[0].stem, provenance=provenance)
+    if request.lens == "raw":  # of other values, a large sum may be what the patch shows
         attention = with_sinks(attention)
     looks, wrote = attention, attention.main.query_side != "text"
-    every = asked.text is not None and (asked.token == ALL or (asked.token is None and wrote))
-    if asked.text is None and patch != ALL:
+    every = request.text is not None and (request.token == ALL or (request.token is None and wrote))
+    if request.text is None and patch != ALL:
         looks = look_from(attention, patch)
-    elif asked.text is not None and not every:
-        looks = look_from_token(attention, asked.token)
+    elif request.text is not None and not every:
+        looks = look_from_token(attention, request.token)
     # The lens has been applied already.
     choice = replace(choice, lens="raw", explain=None)
     found = apply_choice(looks, choice)
-    parts, smooth = sheet_parts(attention, images), asked.smooth
+    parts, smooth = sheet_parts(attention, images), request.smooth
     crop = partial(_crop, attention, parts, found.main.stream, patch)
     drawn = (
         _contact_sheets(found, parts, smooth=smooth)
@@ -247,10 +247,10 @@ def _crop(
 
 
 def _layer_pictures(
-    found: Attention, picture: Callable[[], PictureCrop], *, smooth: bool
+    attention: Attention, picture: Callable[[], PictureCrop], *, smooth: bool
 ) -> dict[str, Callable[[], Figure]]:
     """The last chosen layer, and every chosen head, over the picture."""
-    item = found.maps[-1]
+    item = attention.maps[-1]
     words: dict[str, Any] = {"unit": item.unit, "values": item.values}
     looks = said_looks(item)
 
@@ -259,35 +259,35 @@ def _layer_pictures(
         from attnviz.renderers.figures.overlay import Overlaying, overlay
 
         shown, which = one_picture(item)
-        words.update(picture_words(found, item, looks, which), how=Overlaying(smooth=smooth))
+        words.update(picture_words(attention, item, looks, which), how=Overlaying(smooth=smooth))
         return fit_width(overlay, picture(), weights=over_picture(shown)[0, 0], **words)
 
     def every() -> Figure:
         from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import Overlaying, overlay_grid
 
-        heads, more = spread_heads(found.maps), ""
-        joined = _joined_layers(found.main, heads) if len(found.maps) > 1 else item
-        if len(found.maps) > 1:
+        heads, more = spread_heads(attention.maps), ""
+        joined = _joined_layers(attention.main, heads) if len(attention.maps) > 1 else item
+        if len(attention.maps) > 1:
             more = "; what goes to a coarser patch is shared out over what it covers"
-        words.update(picture_words(found, joined, looks + more), how=Overlaying(smooth=smooth))
+        words.update(picture_words(attention, joined, looks + more), how=Overlaying(smooth=smooth))
         return fit_width(overlay_grid, picture(), **heads, **words)
 
     return {"overlay": one, "grid": every}
 
 
 def _contact_sheets(
-    found: Attention, parts: Mapping[str, Any], *, smooth: bool
+    attention: Attention, parts: Mapping[str, Any], *, smooth: bool
 ) -> dict[str, Callable[[], Figure]]:
     """Every word over every picture, in the mean over heads or head by head."""
-    maps = [item for item in found.maps if item.stream in parts]
+    maps = [item for item in attention.maps if item.stream in parts]
     last = {item.stream: item for item in maps}  # of several runs of layers the last
 
     def draw(columns: Sequence[tuple[str, AttentionMap]], which: str) -> Figure:
         from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import Overlaying, PictureCrop, contact_sheet
 
-        text = "" if found.main.query_side == "queries" else found.text or ""
+        text = "" if attention.main.query_side == "queries" else attention.text or ""
         shown = [(name, merge_words(item, text, "")) for name, item in columns]
         main = shown[0][1]
         pictures = {name: PictureCrop(np.asarray(part)) for name, part in parts.items()}
@@ -300,7 +300,7 @@ def _contact_sheets(
             tiles,
             words=[token.text for token in main.query_tokens],
             columns=[name for name, _ in shown] if len(shown) > 1 else [""],
-            title=f"{found.provenance.title} · {which}",
+            title=f"{attention.provenance.title} · {which}",
             subtitle=LOOKS.get(main.query_side, ""),
             unit=main.unit,
             how=Overlaying(smooth=smooth),
@@ -311,7 +311,7 @@ def _contact_sheets(
         return draw([(name, item) for name, item, _ in shown], shown[0][2])
 
     def grid() -> Figure:
-        item = last[found.main.stream]
+        item = last[attention.main.stream]
         item = item.part(item.layers[-1:])
         heads = [(f"head {name}", item.part(heads=[name])) for name in item.heads]
         return draw(heads, f"every head of layer {item.layers[0]}")

@@ -217,17 +217,17 @@ class Result(Attention, Presentable):
 
     def _notebook_page(self) -> str:
         # A notebook saves what it shows, so its pages stay small.
-        return page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views)
+        return page_html(self, most_weights=NOTEBOOK_WEIGHTS, views=self._views)
 
     def _repr_html_(self) -> str:
         from attnviz.renderers.page import iframe
 
         return iframe(self._notebook_page())
 
-    def _repr_mimebundle_(self, **wanted: Any) -> Any:
+    def _repr_mimebundle_(self, **formats: Any) -> Any:
         """The widget, where anywidget is installed; else None, for a notebook to ask on."""
         try:
-            bundle = self.widget()._repr_mimebundle_(**wanted)
+            bundle = self.widget()._repr_mimebundle_(**formats)
         except UsageError:
             return None
         return bundle and ({**bundle[0], "text/plain": repr(self)}, bundle[1])
@@ -396,7 +396,7 @@ def query_of(text: Text, command: Command) -> Query:
 def _view_next(
     source: Source,
     query: Query,
-    attended: Iterator[Attention | InputError],
+    answers: Iterator[Attention | InputError],
     choice: Choice,
     text: Text,
     contacts: ContactModel | None = None,
@@ -404,7 +404,7 @@ def _view_next(
     """The next of the answers through a lens, which may ask the source for more about it."""
 
     def attend() -> Attention:
-        found = next(attended)
+        found = next(answers)
         if isinstance(found, InputError):
             # A new one: the old belongs to the iterator, and would tie this run's files to it.
             raise type(found)(str(found)) from found

@@ -99,28 +99,28 @@ def open_speech_model(origin: Origin) -> AudioModel:
     return replace(source, region=region_of(origin))
 
 
-def report_recording(asked: RecordingRequest, options: Options, report: RunReport) -> None:
+def report_recording(request: RecordingRequest, options: Options, report: RunReport) -> None:
     """Report maps, times of words, or how far heads err from true times."""
-    true = [] if asked.times is None else read_timed_words(asked.times)
+    true = [] if request.times is None else read_timed_words(request.times)
     from attnviz.models.hugging_face.audio.recordings import read_recording
 
     heard = replace(
-        read_recording(asked.file, asked.start, asked.seconds),
-        language=asked.language,
-        task=asked.task,
+        read_recording(request.file, request.start, request.seconds),
+        language=request.language,
+        task=request.task,
         encoder=options.choice.stream == "encoder",
-        ended=asked.kind != "maps",
+        ended=request.kind != "maps",
     )
     source = open_speech_model(options.origin)
-    spoken = asked.text or " ".join(word.text for word in true)
+    spoken = request.text or " ".join(word.text for word in true)
     attention = attend_query(source, Query(spoken, kind="recording", recording=heard))
-    attention = attention.with_maps(attention.maps, settings={"recording": asked.file.name})
-    attention = replace(attention, id=asked.file.stem)
+    attention = attention.with_maps(attention.maps, settings={"recording": request.file.name})
+    attention = replace(attention, id=request.file.stem)
     hold_notes(attention, report)
-    if asked.kind == "maps":
+    if request.kind == "maps":
         report.add(_maps_item(attention, source, heard, options))
     else:
-        report.add(_times_data(attention, source, asked, true, report))
+        report.add(_times_data(attention, source, request, true, report))
     report.finish("1 recording")
 
 
@@ -138,7 +138,7 @@ def _maps_item(
         # Patches of a spectrogram are shown over it, as those of a picture are.
         def page(command: str) -> str:
             pictures = {"self": as_jpeg(spectrogram(bands()))}
-            return page_html(found, command, picture=pictures, shown=views)
+            return page_html(found, command, picture=pictures, views=views)
 
         return Item(found, views, page=page)
     if found.main.key_side != SIDE:
@@ -149,21 +149,21 @@ def _maps_item(
 def _times_data(
     attention: Attention,
     source: AudioModel,
-    asked: RecordingRequest,
+    request: RecordingRequest,
     true: list[TimedWord],
     report: RunReport,
 ) -> Data:
     settings, item = attention.provenance.settings, attention.main
-    chosen = parse_heads(asked.timing_heads) if asked.timing_heads else None
+    chosen = parse_heads(request.timing_heads) if request.timing_heads else None
     heads, why = source.timing_heads(item, chosen)
     report.hold(f"words are timed by heads {head_names(heads)}: {why}")
     median = getattr(source.model.config, "median_filter_width", 7)
     step = settings["seconds of a frame"]
-    clock = WordClock(item, attention.text or "", step, asked.start, median, asked.against)
+    clock = WordClock(item, attention.text or "", step, request.start, median, request.against)
     about: dict[str, Any] = {
-        "recording": asked.file.name,
+        "recording": request.file.name,
         "text": clock.text,
-        "against": asked.against,
+        "against": request.against,
         "provenance": asdict(attention.provenance),
     }
     if true:
@@ -210,10 +210,10 @@ def selection_note(count: int) -> str:
 
 
 def errors_data(
-    found: tuple[TimingError, TimingError | None, list[TimingError]], about: dict[str, Any]
+    results: tuple[TimingError, TimingError | None, list[TimingError]], about: dict[str, Any]
 ) -> Data:
     """How far the chosen heads, the best set and every head err from the true times."""
-    asked, best, every = found
+    asked, best, every = results
     named = {"as asked": asked} | ({"best set": best} if best else {})
     rows = [*named.items(), *(("", one) for one in every)]
     cells = [(name, head_names(one.heads), one.error, one.start, one.end) for name, one in rows]
@@ -229,7 +229,7 @@ def errors_data(
         made,
         text=lambda display: table(display) + line,
         document=lambda: _json({**about, "errors": errors, "alignment_heads": heads}),
-        value=found,
+        value=results,
     )
 
 

@@ -79,11 +79,11 @@ class DroppedJob(KeyboardInterrupt):
 class Job:
     """A question in the queue."""
 
-    dropped: bool = False
+    is_dropped: bool = False
 
     def check(self) -> None:
         """Stop the work if its client has gone."""
-        if self.dropped:
+        if self.is_dropped:
             raise DroppedJob
 
 
@@ -106,7 +106,7 @@ class JobQueue:
         return {"doing": doing or None, "seconds": seconds, "waiting": max(self._count() - 1, 0)}
 
     def _count(self) -> int:
-        return sum(not job.dropped for job in list(self.jobs))
+        return sum(not job.is_dropped for job in list(self.jobs))
 
     def put(self, work: Work, question: Question) -> tuple[Job, asyncio.Future[bytes]]:
         """Queue a question; return its job and its answer to come.
@@ -122,7 +122,7 @@ class JobQueue:
             self.one, self._answer, job, work, question
         )
         # If the client has gone, nobody reads the exception, and asyncio would warn of that.
-        future.add_done_callback(lambda done: done.exception())
+        future.add_done_callback(lambda answer: answer.exception())
         return job, future
 
     def _answer(self, job: Job, work: Work, question: Question) -> bytes:
@@ -196,8 +196,8 @@ class AccessPolicy:
         return False
 
 
-def _same(given: str, secret: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+def _same(candidate: str, secret: str) -> bool:
+    return hmac.compare_digest(candidate.encode("utf-8", "replace"), secret.encode())
 
 
 class ChunkedResponse(Response):
@@ -260,7 +260,7 @@ def application(queue: JobQueue, policy: AccessPolicy, page: str) -> Starlette:
             both: set[asyncio.Future[Any]] = {answer, gone}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not gone.cancel():
-                job.dropped = True
+                job.is_dropped = True
                 return Response()
             return as_json(await answer)
 

@@ -32,9 +32,9 @@ CALLS = 10
 class Watched:
     """The attention seen in a block, also while the block still runs."""
 
-    def __init__(self, model: str, wanted: WatchRequest, seen: WatchLog, names: Names) -> None:
-        self._facts = model, wanted, names
-        self.seen = seen
+    def __init__(self, model: str, request: WatchRequest, log: WatchLog, names: Names) -> None:
+        self._facts = model, request, names
+        self.log = log
 
     def attention(self) -> Result:
         """The maps, one for each stream, shape and call, with layers named by the module.
@@ -49,14 +49,14 @@ class Watched:
 
     def records(self) -> list[Result]:
         """The maps of each item of the batch that was kept."""
-        numbers = sorted({kept.item for kept in self.seen.kept})
+        numbers = sorted({kept.item for kept in self.log.kept})
         return [self._record(number) for number in numbers] or [self.attention()]
 
     def _record(self, item: int) -> Result:
         from attnviz.models.watch.maps import watched_attention
 
         model, wanted, names = self._facts
-        return as_result(watched_attention(self.seen, item, model, wanted, names), Choice())
+        return as_result(watched_attention(self.log, item, model, wanted, names), Choice())
 
     def heatmap(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """As `Result.heatmap`."""
@@ -114,7 +114,7 @@ class Watched:
         model, wanted, names = self._facts
         seen = picture_crop(picture)
         ratio = seen.pixels.shape[0] / seen.pixels.shape[1]
-        rows, columns, maps = word_maps(self.seen, wanted.batch or 0, wanted, names, word, ratio)
+        rows, columns, maps = word_maps(self.log, wanted.batch or 0, wanted, names, word, ratio)
         means = ["heads"]
         if steps == "mean":
             if len(columns) > 1:
@@ -148,11 +148,11 @@ class Watched:
         self.attention().save(file, digits=digits)
 
     def __repr__(self) -> str:
-        told = f"{sum(self.seen.calls.values())} calls of {len(self.seen.calls)} modules seen"
+        told = f"{sum(self.log.calls.values())} calls of {len(self.log.calls)} modules seen"
         return f"<Watched {self._facts[0]} · {told}>"
 
     def _repr_html_(self) -> str | None:
-        return self.attention()._repr_html_() if self.seen.kept else None
+        return self.attention()._repr_html_() if self.log.kept else None
 
 
 @contextmanager

@@ -200,12 +200,12 @@ class Scores:
     """The score of every layer and head, forward only, and of the links that the aligner gives."""
 
     heads: dict[tuple[str, str], Score] = field(default_factory=dict)
-    chosen: Score = field(default_factory=Score)
+    aligner: Score = field(default_factory=Score)
 
-    def add(self, found: AlignedPair, sure: Links, possible: Links) -> None:
+    def add(self, pair: AlignedPair, sure: Links, possible: Links) -> None:
         """Count one pair with its gold links."""
-        self.chosen.add(found.links, sure, possible)
-        item = found.forward.main
+        self.aligner.add(pair.links, sure, possible)
+        item = pair.forward.main
         for layer, of_layer in zip(item.layers, item.weights, strict=True):
             for head, weights in zip(item.heads, of_layer, strict=True):
                 score = self.heads.setdefault((layer, head), Score())
@@ -285,14 +285,14 @@ COLUMNS = ("id", "source_position", "source_word", "target_position", "target_wo
 MOST_NAMED = 10  # lines that a note names
 
 
-def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> None:
+def say_unreliable(records: Sequence[Record], count: int, report: RunReport) -> None:
     """Name the lines whose links are not reliable."""
     if records:
         file = records[0].where.partition(" of ")[2]
         named = [record.where.partition(" of ")[0] for record in records[:MOST_NAMED]]
         more = f" and {len(records) - len(named)} more" if len(records) > len(named) else ""
         where = f": {', '.join(named)}{more} of {file}" if file else ""
-        pairs = f"{done} pair{'s' if done > 1 else ''}"
+        pairs = f"{count} pair{'s' if count > 1 else ''}"
         report.say(
             f"the links of {len(records)} of {pairs} are unreliable (both "
             "directions hardly agree, or the pair lies outside what the model was trained for)"
@@ -300,15 +300,15 @@ def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> N
         )
 
 
-def links_data(name: str, aligned: AlignedPair | AttnvizError) -> Data:
+def links_data(name: str, pair: AlignedPair | AttnvizError) -> Data:
     """The links of one pair as data."""
     links: list[tuple[int, int]] | None = None
     texts: tuple[str | None, str | None] = (None, None)
     score, more = None, dict[str, Any]()
-    if not isinstance(aligned, AttnvizError):
-        links, score = sorted(aligned.links), round(aligned.score, 4)
-        texts = (aligned.forward.source, aligned.forward.target)
-        more = {"reliable": aligned.reliable, "notes": aligned.forward.provenance.notes}
+    if not isinstance(pair, AttnvizError):
+        links, score = sorted(pair.links), round(pair.score, 4)
+        texts = (pair.forward.source, pair.forward.target)
+        more = {"reliable": pair.reliable, "notes": pair.forward.provenance.notes}
     source, target = ((text or "").split() for text in texts)
     rows = [(name, str(s), source[s], str(t), target[t], str(score)) for s, t in links or []]
     document = {"id": name, "source": texts[0], "target": texts[1], "links": links, "score": score}
@@ -341,7 +341,7 @@ def report_scores(
                 scores.add(aligned, *gold[count - 1])
     if count < len(gold):
         raise InputError(f"the gold file has {len(gold)} lines for {count} pairs")
-    rows = [("as asked", "", scores.chosen), *scores.rows()]
+    rows = [("as asked", "", scores.aligner), *scores.rows()]
     columns = ("layer", "head", "precision", "recall", "alignment_error")
     cells = [
         (layer, head, score.precision, score.recall, score.error) for layer, head, score in rows

@@ -78,7 +78,7 @@ def audio(
     """
     output = options.output
     wanted = {output.format, (output.output or Path()).suffix.lower()[1:]}
-    asked = RecordingRequest(
+    request = RecordingRequest(
         file=Path(file),
         text=text,
         language=language,
@@ -90,6 +90,6 @@ def audio(
         timing_heads=timing_heads,
         against=against,
     )
-    asked.check(options)
-    with Report(options, asked.kind) as report:
-        report_recording(asked, options, report)
+    request.check(options)
+    with Report(options, request.kind) as report:
+        report_recording(request, options, report)

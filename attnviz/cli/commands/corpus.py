@@ -93,7 +93,7 @@ def corpus(
 
     attnviz corpus sample_inputs/pairs.tsv --cross --effect --sort effect --prune-curve curve.png
     """
-    asked = CorpusRequest(
+    request = CorpusRequest(
         cross=cross,
         order=order,
         effect=effect,
@@ -107,7 +107,7 @@ def corpus(
         wiring=wiring,
     )
     given = corpus_input([file, *(more or ())], options.many, pairs=cross)
-    asked.check(given, options)
+    request.check(given, options)
     if atlas is not None:
         if atlas.suffix.lower() not in PAGES:
             raise UsageError(f"--atlas '{atlas}' names no page: end it in {' or '.join(PAGES)}")
@@ -117,12 +117,12 @@ def corpus(
     written = next((p for p in (options.output.output, *figures.values(), atlas) if p), None)
     journal = None
     if written is not None and can_resume(written) and given.file is not None:
-        journal = CorpusJournal(written, asked.question(given, options))
+        journal = CorpusJournal(written, request.question(given, options))
     elif options.many.resume:
         raise UsageError(
             "--resume continues an interrupted run: give the texts as a file, and -o FILE, "
             "--overview FILE or --atlas PAGE"
         )
     with Report(options, "corpus", pictures=figures) as report:
-        report_corpus(asked, given, options, report, journal=journal)
+        report_corpus(request, given, options, report, journal=journal)
     raise typer.Exit(report.status)

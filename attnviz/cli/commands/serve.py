@@ -141,7 +141,7 @@ def live(
     from attnviz.renderers.page.document import live_page
 
     data = live_page("attnviz live", pack_model(), read_sample_atlas()).encode()
-    path = save_page(output, data, shown=options.output.open_page or output is None)
+    path = save_page(output, data, in_browser=options.output.open_page or output is None)
     if options.output.verbose:
         size, seconds = len(data) / 1e6, time.perf_counter() - started
         note(f"wrote '{path}', {size:.1f} MB, in {seconds:.2f} s")

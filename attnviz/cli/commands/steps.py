@@ -83,7 +83,7 @@ def steps(
         raise UsageError(
             f"--diagram and -f {options.output.format} both want stdout: choose one, or use -o FILE"
         )
-    asked = StepsRequest(
+    request = StepsRequest(
         file=file,
         target=target,
         text=text,
@@ -96,7 +96,7 @@ def steps(
         scatter=scatter is not None,
     )
     with Report(options, "steps", pictures={"scatter": scatter}) as report:
-        report.add(asked.data(options))
+        report.add(request.data(options))
         report.finish("computed")
 
 

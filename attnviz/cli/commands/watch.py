@@ -132,27 +132,27 @@ def watch(
     raise typer.Exit(status)
 
 
-def _calls(given: str) -> int | list[int] | Literal["all"]:
+def _calls(value: str) -> int | list[int] | Literal["all"]:
     """Which calls of a module are kept."""
-    if given == "all":
+    if value == "all":
         return "all"
-    numbers = given.split(",")
+    numbers = value.split(",")
     if not all(one.isascii() and one.isdigit() and int(one) for one in numbers):
         raise UsageError(
-            f"--calls '{given}' names no calls: how many (10), their numbers from 1 (1,50,99), or "
+            f"--calls '{value}' names no calls: how many (10), their numbers from 1 (1,50,99), or "
             "all"
         )
-    return int(given) if len(numbers) == 1 else [*map(int, numbers)]
+    return int(value) if len(numbers) == 1 else [*map(int, numbers)]
 
 
-def _write(watched: Watched, name: str, report: Report) -> None:
+def _write(block: Watched, name: str, report: Report) -> None:
     """Write the attention seen in the program of that name, and note how much it is."""
     named = [
         replace(found, provenance=replace(found.provenance, model=name))
-        for found in watched.records()
+        for found in block.records()
     ]
     report_all(((None, found) for found in named), report)
-    seen, written = watched.seen, ", ".join(_files(report.options))
+    seen, written = block.log, ", ".join(_files(report.options))
     calls, paths = sum(seen.calls.values()), list(seen.calls)
     shown = ", ".join(paths[:4]) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
     report.say(

@@ -97,7 +97,7 @@ class WorkerPool:
             self.idle.put(None)
         self.alive: set[Worker] = set()
         self.lock = threading.Lock()
-        self.closed = False
+        self.is_closed = False
         self.pool = ThreadPoolExecutor(workers, initializer=block_interrupts)
 
     def submit(self, shard: Any, name: str) -> Future[bytes | WorkerError]:
@@ -112,7 +112,7 @@ class WorkerPool:
                 worker = worker or self._start_worker()
                 return worker.ask(shard)
             except (EOFError, OSError):
-                if self.closed or worker is None:
+                if self.is_closed or worker is None:
                     raise
                 death = worker.stop()
                 with self.lock:
@@ -126,7 +126,7 @@ class WorkerPool:
 
     def _start_worker(self) -> Worker:
         with self.lock:
-            if self.closed:
+            if self.is_closed:
                 raise EOFError
             worker = Worker(self.work, self.threads)
             self.alive.add(worker)
@@ -135,7 +135,7 @@ class WorkerPool:
     def close(self) -> None:
         """Stop all workers and wait for their end; a second call does nothing."""
         with self.lock:
-            self.closed = True
+            self.is_closed = True
             for worker in self.alive:
                 worker.process.kill()
         self.pool.shutdown(cancel_futures=True)

@@ -42,15 +42,15 @@ class RayCluster(Engine):
             raise WorkerError("--engine ray needs the package ray: pip install 'attnviz[ray]'")
         self.workers = workers
         self.address = address
-        self.joined = False
+        self.stops_ray = False
         self.running: list[Any] = []
 
     def __enter__(self) -> Self:
         import ray
 
         # If a caller in Python runs Ray already, the caller stops it.
-        self.joined = self.address is not None or not ray.is_initialized()
-        if self.joined:
+        self.stops_ray = self.address is not None or not ray.is_initialized()
+        if self.stops_ray:
             answer = signal.getsignal(signal.SIGTERM)
             start_or_join(self.workers, self.address)
             if threading.current_thread() is threading.main_thread():
@@ -61,7 +61,7 @@ class RayCluster(Engine):
         import ray
 
         self._cancel()
-        if self.joined:
+        if self.stops_ray:
             ray.shutdown()
 
     def map(
@@ -161,12 +161,12 @@ def share(
 _works: dict[str, Callable[[Any], Any]] = {}  # in a worker: its current work, fetched once
 
 
-def in_worker(key: str, held: list[Any], shard: Any) -> Answer[Any]:
+def in_worker(key: str, references: list[Any], shard: Any) -> Answer[Any]:
     """Do the work on a shard, in a worker of the cluster."""
     import ray
 
     if key not in _works:
         fix_sums()
         _works.clear()
-        _works[key] = ray.get(held[0])
+        _works[key] = ray.get(references[0])
     return answer(_works[key], shard)

@@ -26,9 +26,9 @@ from attnviz.runs.ablation import each_text
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.questions.explain import INSIDE
 from attnviz.runs.questions.why import (
-    Asked,
+    InputKind,
     kind_of_file,
-    open_asked,
+    open_reader,
     query_of,
     read_texts_or_file,
 )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
 
-Read = Asked | Literal["picture-text"]
+Read = InputKind | Literal["picture-text"]
 """What reads the texts; the last a picture with a text behind it."""
 PICTURE: Final = "picture"
 BOUND = (
@@ -84,19 +84,19 @@ class CacheRequest:
 class CacheStudy:
     """What rules cost in texts of several kinds."""
 
-    asked: CacheRequest
+    request: CacheRequest
     reads: Read
     texts: int = 0
     notes: tuple[str, ...] = ()
     first: Attention | None = None
 
     def __post_init__(self) -> None:
-        self.found = defaultdict[str, list[CachedText]](list)
+        self.by_kind = defaultdict[str, list[CachedText]](list)
 
     def measure(self, source: Source, text: Text) -> tuple[CachedText, Attention]:
         """What each rule costs in one text."""
-        asked = self.asked
-        optional, prompt = None, asked.prompt
+        request = self.request
+        optional, prompt = None, request.prompt
         if self.reads == "picture-text":
             query = replace(query_of(replace(text, target=None)), text=text.target or "")
         else:
@@ -108,42 +108,43 @@ class CacheStudy:
             prompt = prompt or str(experiment.outputs[0].position)
         found = measure_rules(
             experiment,
-            asked.rules,
-            stream=asked.stream,
+            request.rules,
+            stream=request.stream,
             prompt=prompt,
-            per_head=asked.per_head,
-            seed=asked.seed,
+            per_head=request.per_head,
+            seed=request.seed,
             optional=optional,
         )
         if not found.costs:
             raise UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
         return found, replace(experiment.attention, id=text.id)
 
-    def add(self, kind: str, found: CachedText, attention: Attention) -> None:
+    def add(self, kind: str, text: CachedText, attention: Attention) -> None:
         """Take in one text."""
         self.first = self.first or attention
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))
-        self.found[kind].append(found)
+        self.by_kind[kind].append(text)
         self.texts += 1
 
     def report(self) -> CacheReport:
         """The means over texts of each kind."""
         assert self.first is not None
-        stream = next(iter(self.found.values()))[0].item.stream
+        stream = next(iter(self.by_kind.values()))[0].item.stream
         count = f" · {self.texts} texts" if self.texts > 1 else ""
-        measured = any(one.row.measured for rule in self.asked.rules for one in rule)
-        own = any(not one.run.rules for found in self.found.values() for one in found[0].costs)
+        measured = any(one.row.measured for rule in self.request.rules for one in rule)
+        own = any(not one.run.rules for found in self.by_kind.values() for one in found[0].costs)
         return CacheReport(
             caption=f"{self.first.provenance.title} · what a smaller cache costs · {stream}{count}",
             stream=stream,
             prompt=self._prompt(),
             full={
-                kind: float(np.mean([one.full for one in own])) for kind, own in self.found.items()
+                kind: float(np.mean([one.full for one in own]))
+                for kind, own in self.by_kind.items()
             },
-            counted={kind: sum(one.counted for one in own) for kind, own in self.found.items()},
+            counted={kind: sum(one.counted for one in own) for kind, own in self.by_kind.items()},
             rules=tuple(
                 mean_cost(kind, own[0].item, [one.costs[number] for one in own])
-                for kind, own in self.found.items()
+                for kind, own in self.by_kind.items()
                 for number in range(len(own[0].costs))
             ),
             texts=self.texts,
@@ -152,7 +153,7 @@ class CacheStudy:
         )
 
     def _prompt(self) -> str:
-        counts = sorted({one.prompt for own in self.found.values() for one in own})
+        counts = sorted({one.prompt for own in self.by_kind.values() for one in own})
         if counts == [0]:
             return "rules act from the first token on"
         some = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -187,7 +188,7 @@ def read_kinds(
 
 
 def report_cache(
-    asked: CacheRequest,
+    request: CacheRequest,
     texts: Sequence[tuple[str, TextInput]],
     kind: Read,
     options: Options,
@@ -201,15 +202,15 @@ def report_cache(
     def source_for(*, pair: bool) -> Source:
         if inside and not pair:
             report.say(INSIDE)
-            return open_asked(replace(origin, model="pocket-lm"), "self", with_head="exact")
+            return open_reader(replace(origin, model="pocket-lm"), "self", with_head="exact")
         if kind == "picture-text":
             return open_source(origin, kind)
-        return open_asked(origin, kind, with_head="exact")
+        return open_reader(origin, kind, with_head="exact")
 
     def measure(text: Text) -> tuple[CachedText, Attention]:
         return study.measure(source_for(pair=text.target is not None), text)
 
-    study = CacheStudy(asked, kind)
+    study = CacheStudy(request, kind)
     last: tuple[CachedText, Attention] | None = None
     for name, some in texts:
         made = each_text(some.open(), measure)

@@ -106,29 +106,29 @@ class Context:
         return found
 
 
-def read_parts(asked: SourcesRequest) -> tuple[list[tuple[str, str]], list[str]]:
+def read_parts(request: SourcesRequest) -> tuple[list[tuple[str, str]], list[str]]:
     """The context's passages (blank lines between) or messages (JSON), with files and roles."""
     parts, roles = list[tuple[str, str]](), list[str]()
-    for path in asked.context:
+    for path in request.context:
         try:
             text = read_bytes(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise InputError(f"'{path}' is not valid UTF-8") from error
-        if asked.group == "messages":
+        if request.group == "messages":
             for role, content in _read_messages(path, text):
                 parts.append((f"{path.name}, {role}", content))
                 roles.append(role)
             continue
         for block in text.replace("\r\n", "\n").split("\n\n"):
             some = [block.strip()]
-            if asked.group == "sentences":
+            if request.group == "sentences":
                 some = [one.text for one in split_sentences(block)]
             parts += [(path.name, " ".join(one.split())) for one in some if one.strip()]
     if not parts:
-        raise InputError(f"'{asked.context[0]}' holds no text")
+        raise InputError(f"'{request.context[0]}' holds no text")
     for _, text in parts:
         check_text(text)
-    check_text(asked.question)
+    check_text(request.question)
     return parts, roles
 
 
@@ -148,9 +148,9 @@ def _read_messages(path: Path, text: str) -> Iterator[tuple[str, str]]:
         yield said[0], said[1]
 
 
-def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
-    (parts, roles), origin = read_parts(asked), options.origin
-    if asked.group == "messages" and not origin.chat:
+def report_sources(request: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
+    (parts, roles), origin = read_parts(request), options.origin
+    if request.group == "messages" and not origin.chat:
         raise UsageError("--group messages reads a conversation: add --chat")
     origin = by_decoder(origin, report)
     source = open_source(origin, "self", with_head="exact")
@@ -158,13 +158,13 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
     if pair:
         source = open_source(origin, "cross", with_head="exact")
     # The shipped models have no token for line breaks.
-    line = pair or asked.group == "sentences" or is_shipped(origin)
+    line = pair or request.group == "sentences" or is_shipped(origin)
     if origin.chat and not isinstance(source, SupportsChat):
         raise UsageError("--chat needs a model that continues a text by a chat template")
     render = source.render if origin.chat and isinstance(source, SupportsChat) else None
     gap = " " if line else "\n\n"
-    context = Context(tuple(parts), gap, asked.question, pair, tuple(roles), render)
-    found = _measure(asked, source, context, report)
+    context = Context(tuple(parts), gap, request.question, pair, tuple(roles), render)
+    found = _measure(request, source, context, report)
     for note in found.notes:
         report.hold(note)
 
@@ -178,12 +178,12 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
     return found
 
 
-def check_support(found: SourcesReport, least: float | None) -> None:
-    pairs = zip(found.sentences, found.support, strict=True)
+def check_support(report: SourcesReport, least: float | None) -> None:
+    pairs = zip(report.sentences, report.support, strict=True)
     weak = [text for text, most in pairs if least is not None and not most >= least]
     if weak:
         raise UnsupportedError(
-            f"{len(weak)} of {len(found.sentences)} sentences have no source with {least:g} nats: "
+            f"{len(weak)} of {len(report.sentences)} sentences have no source with {least:g} nats: "
             f"'{weak[0]}'"
         )
 
@@ -198,9 +198,9 @@ def _continues(source: Source) -> bool:
 
 
 def _measure(
-    asked: SourcesRequest, source: Source, context: Context, report: RunReport
+    request: SourcesRequest, source: Source, context: Context, report: RunReport
 ) -> SourcesReport:
-    answer, written = asked.answer, asked.answer is None
+    answer, written = request.answer, request.answer is None
     if not isinstance(source, Experimenting):
         raise UsageError("nothing here predicts an answer")
     if answer is None:
@@ -223,9 +223,9 @@ def _measure(
         return np.array(found)
 
     count = len(context.parts)
-    leave_out = trial.score if asked.by == "hide" else remove
-    report.say(f"{min(asked.budget, count) + asked.fit} runs of the model follow, a part each")
-    effects = effects_of_parts(leave_out_parts(count, leave_out, full, asked.budget), count)
+    leave_out = trial.score if request.by == "hide" else remove
+    report.say(f"{min(request.budget, count) + request.fit} runs of the model follow, a part each")
+    effects = effects_of_parts(leave_out_parts(count, leave_out, full, request.budget), count)
     shares = _shares(trial)
     estimates = {"attention": shares.mean(axis=1)}
     notes = list[str]()
@@ -233,12 +233,12 @@ def _measure(
         estimates["effect lens"] = _gradient_estimate(trial)
     except AttnvizError as error:
         notes.append(f"the estimate by gradients is left out: {first_line(error)}")
-    if asked.fit:
-        estimates["heads"] = fit_heads(shares, trial.score, float(full.sum()), asked.fit)
+    if request.fit:
+        estimates["heads"] = fit_heads(shares, trial.score, float(full.sum()), request.fit)
     exact = np.array([effect for effect, *_ in effects])
     attention = trial.experiment.attention
     return SourcesReport(
-        caption=f"{attention.provenance.title} · {count} {asked.group}",
+        caption=f"{attention.provenance.title} · {count} {request.group}",
         question=context.question,
         sentences=tuple(one.text for one in spoken),
         support=tuple(_largest([own[n] for _, own, _ in effects]) for n in range(len(spoken))),
@@ -259,7 +259,7 @@ def _measure(
                 zip(context.parts, effects, strict=True)
             )
         ),
-        how=HOW[asked.by],
+        how=HOW[request.by],
         agreement={name: rank_correlation(values, exact) for name, values in estimates.items()},
         runs=trial.runs,
         notes=(*attention.provenance.notes, *notes),
