@@ -60,9 +60,9 @@ def attend(
     Raises:
         AttnvizError: what the shell would say in one line.
     """
-    for what, given in (("text", text), ("target", target)):
-        if not isinstance(given, str) and (given is not None or what == "text"):
-            kind = type(given).__name__
+    for what, value in (("text", text), ("target", target)):
+        if not isinstance(value, str) and (value is not None or what == "text"):
+            kind = type(value).__name__
             raise UsageError(f"the {what} is of type {kind}: attend_many takes several texts")
     command, request = _read_request(options, "self" if target is None else "cross")
     if not brings_tokens(request.origin):
@@ -75,8 +75,8 @@ def attend(
 def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
     with in_evaluation(origin.model):
         source = source_for(origin, command, with_head=needs_head(choice.lens) or origin.keep_qk)
-        found = attend_one(source, text, choice, command)
-    return replace(found, again=AttentionRequest(origin, command, text, _attend_text))
+        result = attend_one(source, text, choice, command)
+    return replace(result, again=AttentionRequest(origin, command, text, _attend_text))
 
 
 @public
@@ -244,6 +244,6 @@ def audio(
 
 def _only_result(report: CollectedReport) -> Result:
     (item,) = report.findings.items
-    found = item.attention
-    made = found if isinstance(found, Result) else as_result(found, Choice())
-    return replace(made, item=item)
+    attention = item.attention
+    result = attention if isinstance(attention, Result) else as_result(attention, Choice())
+    return replace(result, item=item)

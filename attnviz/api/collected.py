@@ -45,8 +45,8 @@ class Findings(Presentable):
 
     def __repr__(self) -> str:
         count = f"{len(self.items)} result{'s' if len(self.items) != 1 else ''}"
-        failed = f" · {len(self.errors)} failed" if self.errors else ""
-        return f"<Findings {self.command} · {count}{failed}>"
+        failures = f" · {len(self.errors)} failed" if self.errors else ""
+        return f"<Findings {self.command} · {count}{failures}>"
 
     def _repr_html_(self) -> str:
         import io

@@ -164,16 +164,16 @@ def corpus(
         wiring=wiring,
     )
     how = read_options(options)
-    given = _corpus_of(file, more, how, pairs=cross)
-    request.check(given, how)
+    inputs = _corpus_of(file, more, how, pairs=cross)
+    request.check(inputs, how)
     journal = None
     if checkpoint is not None:
-        if given.file is None:
+        if inputs.file is None:
             raise UsageError("checkpoint= continues a run over a file: give the texts as a file")
-        journal = CorpusJournal(checkpoint, request.question(given, how))
+        journal = CorpusJournal(checkpoint, request.question(inputs, how))
         how = replace(how, many=replace(how.many, resume=True))
     with collect("corpus", "corpus", how) as report:
-        report_corpus(request, given, how, report, journal=journal)
+        report_corpus(request, inputs, how, report, journal=journal)
     return report.findings
 
 
@@ -242,9 +242,11 @@ def history(
     check_choice(how.choice)
     bad = chosen_verdicts(fail_on or "")
     with collect("history", "history", how) as report:
-        item, found = training_history([folder] if other is None else [folder, other], how.choice)
+        item, histories = training_history(
+            [folder] if other is None else [folder, other], how.choice
+        )
         report.add(item)
-    for one in found:
+    for one in histories:
         check_health(one.verdicts, bad)
         check_changes(last_drifts(one), "heads", fail_above)
     return report.findings

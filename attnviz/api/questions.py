@@ -65,9 +65,9 @@ def _read_question(
         if not isinstance(text, Result) or text.again is None:
             raise UsageError("only what attend() gave can be run again: give its text and model")
         # What the caller gives wins over what the result was made with.
-        taken, origin = ExperimentOptions.__optional_keys__, text.again.origin
-        known = {name: getattr(origin, name) for name in taken if hasattr(origin, name)}
-        text, target, options = text.source or text.text, text.target, {**known, **options}
+        names, origin = ExperimentOptions.__optional_keys__, text.again.origin
+        own = {name: getattr(origin, name) for name in names if hasattr(origin, name)}
+        text, target, options = text.source or text.text, text.target, {**own, **options}
     how = read_options(options)
     single = isinstance(text, str) and target is None and file is None
     command: Command = "self" if single else "cross"  # files and lists may hold pairs
@@ -260,8 +260,8 @@ def _read_written(
     function: str, text: Any, target: str | None, file: str | None, options: Mapping[str, Any]
 ) -> tuple[Options, TextInput, InputKind]:
     """The options, texts or a file, and what reads them."""
-    if (found := read_file_argument(text, target)) and file is None:
-        return read_options(options), *found
+    if (inputs := read_file_argument(text, target)) and file is None:
+        return read_options(options), *inputs
     return _read_question(function, text, target, file, options)
 
 
@@ -304,8 +304,8 @@ def sources(
         raise UsageError("context names no file")
     request = SourcesRequest(tuple(map(Path, files)), question, answer, group, by, budget, fit)
     with collect("sources", "sources", how) as report:
-        found = report_sources(request, how, report)
-    check_support(found, fail_unsupported)
+        result = report_sources(request, how, report)
+    check_support(result, fail_unsupported)
     return report.findings
 
 
@@ -345,16 +345,16 @@ def cache(
     if isinstance(text, str) and target is not None and not names:
         kinds, kind, how = read_kinds(text, target, [], read_options(options))
     else:
-        given: list[tuple[str, Any, str | None]] = [("", text, None)]
+        groups: list[tuple[str, Any, str | None]] = [("", text, None)]
         if names:
-            given = [(Path(name).stem, text, name) for name in names]
+            groups = [(Path(name).stem, text, name) for name in names]
         elif isinstance(text, Mapping):
-            given = [(name, own, None) for name, own in text.items()]
-        read = [_read_written("cache", own, target, file, options) for _, own, file in given]
+            groups = [(name, own, None) for name, own in text.items()]
+        read = [_read_written("cache", own, target, file, options) for _, own, file in groups]
         if not read:
             raise UsageError("cache needs texts: there is no kind of them")
         how, _, kind = read[0]
-        kinds = [(one[0], texts) for one, (_, texts, _) in zip(given, read, strict=True)]
+        kinds = [(one[0], texts) for one, (_, texts, _) in zip(groups, read, strict=True)]
     request = CacheRequest(rules, start, how.choice.stream, per_head, seed)
     with collect("cache", "cache", how) as report:
         report_cache(request, kinds, kind, how, report)
@@ -538,12 +538,12 @@ def lesson(
         The numbers; the picture "plot"; a page.
     """
     choose(name, LESSONS, "lesson")
-    wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
-    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
-    given = {option: value for option, value in wanted.items() if value is not None}
-    for option, value in given.items():
+    values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    values |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    settings = {option: value for option, value in values.items() if value is not None}
+    for option, value in settings.items():
         if isinstance(value, int) and value > 10**9 and option != "seed":
             raise UsageError(f"{option}={value}: no more than 1,000,000,000 can be asked for")
     with collect("lesson", "lesson", Options()) as report:
-        report.add(lesson_data(teach(name, given)))
+        report.add(lesson_data(teach(name, settings)))
     return report.findings

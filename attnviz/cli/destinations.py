@@ -95,12 +95,14 @@ class DataOutput:
 def _largest_field(data: bytes) -> str:
     """The field that most of a JSON document is in; empty for other data."""
     try:
-        found = json.loads(data.lstrip(b"[,\n"))
+        document = json.loads(data.lstrip(b"[,\n"))
     except ValueError:
         return ""
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return ""
-    sizes = {name: len(json.dumps(value, separators=(",", ":"))) for name, value in found.items()}
+    sizes = {
+        name: len(json.dumps(value, separators=(",", ":"))) for name, value in document.items()
+    }
     name = max(sizes, key=lambda one: sizes[one])
     return f" ('{name}' {sizes[name] / len(data):.0%} of them)"
 
@@ -251,15 +253,15 @@ def command_line() -> str:
         if item.name not in DECIDING and "watch" not in sys.argv[1:2]  # its program may have such
     ]
     takes_value = {name: bool(one.metavar) for one in options for name in one.names}
-    kept = ["attnviz"]
+    line = ["attnviz"]
     for word in words:
         if word == "--":
-            kept += [word, *words]
+            line += [word, *words]
         elif takes_value.get(word):
             next(words, None)
         elif word.partition("=")[0] not in takes_value:
-            kept.append(word)
-    return shlex.join(kept)
+            line.append(word)
+    return shlex.join(line)
 
 
 def open_resumable(
@@ -270,8 +272,8 @@ def open_resumable(
     resume, rejects = options.many.resume, options.many.rejects
     if path is None:
         if shard_size or resume:
-            given = "--shard-size" if shard_size else "--resume"
-            raise UsageError(f"{given} is about the data file: add -o FILE")
+            option = "--shard-size" if shard_size else "--resume"
+            raise UsageError(f"{option} is about the data file: add -o FILE")
         return None
     name = format_of(path)
     again = input_file is not None and input_file.is_file()
@@ -318,10 +320,10 @@ def display_of_stdout(*, many: bool) -> Display:
     """
     from rich.console import Console
 
-    forced = True if os.environ.get("FORCE_COLOR") else None
-    console = Console(force_terminal=forced, force_jupyter=False)
+    as_terminal = True if os.environ.get("FORCE_COLOR") else None
+    console = Console(force_terminal=as_terminal, force_jupyter=False)
     colors = None if console.no_color or not console.is_terminal else console.color_system
-    named = {"windows": "standard"}.get(colors or "", colors)
+    system = {"windows": "standard"}.get(colors or "", colors)
     if not sys.stdout.isatty() and os.environ.get("FORCE_COLOR") and colors is None:
-        named = None if console.no_color else "standard"
-    return Display(width=max(console.width, 20), colors=named, many=many)
+        system = None if console.no_color else "standard"
+    return Display(width=max(console.width, 20), colors=system, many=many)

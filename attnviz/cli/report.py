@@ -110,12 +110,14 @@ class Report(AbstractContextManager["Report"]):
         if pictures is None:
             pictures = {"heatmap": output.heatmap, "grid": output.grid, "lines": output.lines}
         places = {name: path for name, path in pictures.items() if path is not None}
-        given = [value for name, value in options.given if name not in pictures]
-        drawn = [name for name in pictures if name != "gif"]
-        shown = [name for name in drawn if name in places] or drawn[:1] if output.show else []
-        self.format = check_places(options, kind, places, given, many=many, on_screen=bool(shown))
+        inputs = [value for name, value in options.given if name not in pictures]
+        still = [name for name in pictures if name != "gif"]
+        on_screen = [name for name in still if name in places] or still[:1] if output.show else []
+        self.format = check_places(
+            options, kind, places, inputs, many=many, on_screen=bool(on_screen)
+        )
         self.notices = Notices(quiet=output.quiet)
-        self.screen = self._open_screen(shown, many=many)
+        self.screen = self._open_screen(on_screen, many=many)
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         self.formats = {self.format, *([format_of(output.output, kind)] if output.output else [])}
         forms = {FORMATS[name].form for name in self.formats}
@@ -143,23 +145,25 @@ class Report(AbstractContextManager["Report"]):
         self, kind: DataKind, places: Mapping[str, Path], display: Display, *, many: bool
     ) -> list[RunOutput | ShownPictures]:
         output = self.options.output
-        found: list[RunOutput | ShownPictures] = []
+        outputs: list[RunOutput | ShownPictures] = []
         if draft := self._draft(output.output, self.resumable):
             plain = replace(display, colors=None)
             renderer = make_renderer(format_of(draft.path, kind), plain, kind)
-            found.append(DataOutput(renderer, draft))
+            outputs.append(DataOutput(renderer, draft))
         for picture, path in places.items():
-            found.append(PictureFiles(picture, path, self.options.look, many=many, count=self.good))
+            outputs.append(
+                PictureFiles(picture, path, self.options.look, many=many, count=self.good)
+            )
         if output.html or output.open_page:
             pages = PageFiles(output.html, many=many, in_browser=output.open_page, count=self.good)
             pages.atlas = output.atlas
-            found.append(pages)
+            outputs.append(pages)
         renderer = make_renderer(self.format, display, kind)
-        alone = not (found or self.resumable)
-        found.append(DataOutput(renderer, alone=alone, limit=output.limit_bytes))
+        alone = not (outputs or self.resumable)
+        outputs.append(DataOutput(renderer, alone=alone, limit=output.limit_bytes))
         if self.screen is not None:
-            found.append(self.screen)
-        return found
+            outputs.append(self.screen)
+        return outputs
 
     def _open_screen(self, names: Sequence[str], *, many: bool) -> ShownPictures | None:
         """The terminal that --show draws in; without one a note says why."""
@@ -285,9 +289,9 @@ class Report(AbstractContextManager["Report"]):
             if self.rejects is not None:
                 self.rejects.move()
         self.notices.say_held()
-        kept = self.options.output.output
-        if self.failures and not self.good and kept is not None and kept.is_file():
-            self.say(f"'{kept}' is left as it was: no record came to anything")
+        data_file = self.options.output.output
+        if self.failures and not self.good and data_file is not None and data_file.is_file():
+            self.say(f"'{data_file}' is left as it was: no record came to anything")
         if summary:
             self.say_done(summary)
 
@@ -321,7 +325,7 @@ def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    started, done = time.monotonic(), 0
+    start, count = time.monotonic(), 0
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.fields[done]} texts"),
@@ -334,15 +338,17 @@ def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
     task = progress.add_task("texts", total=total, done="0", rate="", remaining="")
 
     def advance(more: int) -> None:
-        nonlocal done
-        done += more
-        elapsed = time.monotonic() - started
-        if elapsed <= 1:  # most runs end within a second, and need no bar
+        nonlocal count
+        count += more
+        seconds = time.monotonic() - start
+        if seconds <= 1:  # most runs end within a second, and need no bar
             return
-        left = "" if total is None else f"{_format_clock((total - done) * elapsed / done)} left"
-        of_all = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-        rate = f"{done / elapsed:.0f} a second"
-        progress.update(task, completed=done, done=of_all, rate=rate, remaining=left)
+        remainder = (
+            "" if total is None else f"{_format_clock((total - count) * seconds / count)} left"
+        )
+        of_all = f"{count:,}" if total is None else f"{count:,} of {total:,}"
+        rate = f"{count / seconds:.0f} a second"
+        progress.update(task, completed=count, done=of_all, rate=rate, remaining=remainder)
         progress.start()
 
     try:
@@ -388,10 +394,10 @@ def check_places(
                 check_own(path)
     if FORMATS[name].binary:
         refuse_binary_on_terminal(name)
-    written = {name, *([format_of(output.output, kind)] if output.output else [])}
-    if output.fields is not None and written.isdisjoint(CUT):
+    formats_used = {name, *([format_of(output.output, kind)] if output.output else [])}
+    if output.fields is not None and formats_used.isdisjoint(CUT):
         raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")
-    check_digits(output.digits, written, kind)
+    check_digits(output.digits, formats_used, kind)
     return name
 
 
@@ -434,10 +440,10 @@ def _places(
         format_of(data, kind)
     if page is not None and page.suffix.lower() not in PAGES:
         raise UsageError(f"--html '{page}' must end in {' or '.join(PAGES)}")
-    sharded = many and options.many.shard_size is not None
+    in_shards = many and options.many.shard_size is not None
     places = [Place(path, many, many) for path in (page, *pictures.values()) if path is not None]
     places += [
-        Place(path, several) for path, several in ((data, sharded), (rejects, False)) if path
+        Place(path, several) for path, several in ((data, in_shards), (rejects, False)) if path
     ]
     for place in places:
         check_writable(place.path)

@@ -61,9 +61,9 @@ class Ablation:
 
     def __post_init__(self) -> None:
         head_places(self.heads, self.layer)
-        named = {"head": self.heads, "layer": self.layer, "link": self.links, "token": self.tokens}
+        names = {"head": self.heads, "layer": self.layer, "link": self.links, "token": self.tokens}
         if self.joint and self.each:
-            clash = next(name for name, value in named.items() if value)
+            clash = next(name for name, value in names.items() if value)
             raise UsageError(
                 f"--each {self.each} switches off one after the other, and --{clash} what it "
                 "names: give one of them"
@@ -99,7 +99,7 @@ def ablate_text(
     names = tuple(output.name for output in experiment.outputs)
     every = f"all {len(names)} tokens of the {attention.main.query_side}"
     place = label_of(experiment.outputs[0], attention.main.query_tokens).removeprefix(names[0])
-    found = AblationReport(
+    report = AblationReport(
         caption=f"{attention.provenance.title} · log p of "
         + (every if len(names) > 1 else f"'{names[0]}'{place}"),
         by=request.by,
@@ -114,28 +114,28 @@ def ablate_text(
         reference=len(banks),
     )
     if not both:
-        return found
+        return report
     change = both[0][1]
-    seen = predictions(experiment, change, instead)
+    rows = predictions(experiment, change, instead)
     before, after = experiment.write(Intervention()), experiment.write(change, instead)
     wrote = None if before is None or after is None else (before, after)
-    return replace(found, predictions=seen, wrote=wrote)
+    return replace(report, predictions=rows, wrote=wrote)
 
 
 def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
     """Notes on words that are several tokens."""
     texts = {item.key_side: [token.text for token in item.key_tokens] for item in attention.maps}
-    found = []
+    notes = []
     for part, change in parts:
         if len(change.tokens) > 1:
             pieces = " ".join(texts[at.side][at.position] for at in change.tokens)
             count = len(change.tokens)
-            found.append(f"'{part.label}' is {count} tokens, hidden together: '{pieces}'")
+            notes.append(f"'{part.label}' is {count} tokens, hidden together: '{pieces}'")
         if len(change.links) > 1:
-            found.append(
+            notes.append(
                 f"'{part.label}' is {len(change.links)} links between tokens, cut together"
             )
-    return found
+    return notes
 
 
 def query_for(text: Text) -> Query:
@@ -225,10 +225,10 @@ def report_ablation(
     banks = [] if reference is None else reference_banks(source, reference)
     study, lines = AblationStudy(), list[str]()
     # A name that one text does not contain is an error of that text: another may contain it.
-    named = request.links or request.tokens or request.output
-    own = (InputError, UsageError) if named else (InputError,)
-    found = each_text(texts.open(), lambda text: ablate_text(source, text, request, banks), own)
-    for _, effects in good_results(found, report, texts.total):
+    has_names = request.links or request.tokens or request.output
+    own = (InputError, UsageError) if has_names else (InputError,)
+    outcomes = each_text(texts.open(), lambda text: ablate_text(source, text, request, banks), own)
+    for _, effects in good_results(outcomes, report, texts.total):
         for note in effects.notes:
             report.hold(note)
         study.add(effects)
@@ -259,12 +259,12 @@ def each_text(
 
 def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
     """What each head puts out at the positions of some texts."""
-    found = []
+    banks = []
     for text in texts.open():
         if isinstance(text, BadText):
             raise text.error
-        found.append(open_experiment(source, query_for(text)).head_outputs())
-    return found
+        banks.append(open_experiment(source, query_for(text)).head_outputs())
+    return banks
 
 
 def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
@@ -295,10 +295,10 @@ def report_lenses(
         return faithfulness(scores, seed)
 
     results = each_text(texts.open(), agreement_of)
-    found = [one for _, one in good_results(results, report, texts.total)]
-    if found:
-        result = lens_report(found)
+    agreements = [one for _, one in good_results(results, report, texts.total)]
+    if agreements:
+        result = lens_report(agreements)
         report.add(data_of(result, *LENSES))
         for note in result.provenance.notes:
             report.say(note)
-    report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")
+    report.finish(f"{len(agreements)} text{'s' if len(agreements) != 1 else ''}")

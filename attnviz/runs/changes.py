@@ -90,9 +90,9 @@ def sides_of(
 def _check_models(sides: Sides, common: Origin, origins: Sequence[Mapping[str, Any]]) -> None:
     """Refuse options of a model where none is read."""
     for name, side, own in zip("AB", sides, origins, strict=True):
-        given = [f"--{one}-{name.lower()}" for one, value in own.items() if value is not None]
-        if given and not side.is_text:
-            raise UsageError(f"{given[0]} names a model, and {name} is saved: leave it out")
+        names = [f"--{one}-{name.lower()}" for one, value in own.items() if value is not None]
+        if names and not side.is_text:
+            raise UsageError(f"{names[0]} names a model, and {name} is saved: leave it out")
     if any(side.is_text for side in sides):
         return
     for item in fields(common):
@@ -115,11 +115,11 @@ def saved_effects(sides: Sides, options: Options) -> tuple[SavedEffects, SavedEf
         names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
         raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
     for letter, side in zip("ab", sides, strict=True):
-        if given := map_options(replace(options, choice=side.choice)):
-            own = "" if given[0] in map_options(options) else f"-{letter}"
+        if flags := map_options(replace(options, choice=side.choice)):
+            own = "" if flags[0] in map_options(options) else f"-{letter}"
             raise UsageError(
                 f"'{side.content}' holds effects, which are compared as they were saved: leave "
-                f"{given[0]}{own} out"
+                f"{flags[0]}{own} out"
             )
     return first, second
 
@@ -152,13 +152,13 @@ def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
 
     first, second = attend(sides[0]), attend(sides[1])
     maps = _pair_maps(first, second)
-    found = compare_maps(*maps, top=top)
+    comparison = compare_maps(*maps, top=top)
     notes = tuple(dict.fromkeys((*first.provenance.notes, *second.provenance.notes)))
     for text in notes:
         notify(text)
-    sizes = enumerate(found.divergences.ravel().tolist())
-    changes = [(tables.head_name(found, place), size) for place, size in sizes]
-    return _difference_data((first, second), maps, found, notes, top), changes
+    sizes = enumerate(comparison.divergences.ravel().tolist())
+    changes = [(tables.head_name(comparison, place), size) for place, size in sizes]
+    return _difference_data((first, second), maps, comparison, notes, top), changes
 
 
 def _saved_maps(side: ComparedSide) -> Attention:
@@ -166,25 +166,25 @@ def _saved_maps(side: ComparedSide) -> Attention:
         attention: Attention = side.content.maps[0]
         return attention
     name = str(side.content)
-    found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
-    if len(found) != 1:
+    maps = list(read_any(read_bytes(Path(name)), f"'{name}'"))
+    if len(maps) != 1:
         raise InputError(
-            f"'{name}' holds {len(found)} texts, not one: "
+            f"'{name}' holds {len(maps)} texts, not one: "
             "save one with 'attnviz render FILE --record ID -o ONE.npz'"
         )
-    return found[0]
+    return maps[0]
 
 
 def _pair_maps(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
     """The main map of A and B's map of the same stream; the only ones, if each has one."""
-    wanted = first.main.stream
-    same = [item for item in second.maps if item.stream == wanted]
+    stream = first.main.stream
+    same = [item for item in second.maps if item.stream == stream]
     if same:
         return first.main, same[0]
     if len(second.maps) == 1 or len(first.maps) == 1:
         return first.main, second.main
     raise UsageError(
-        f"B has no stream '{wanted}': it has {', '.join(item.stream for item in second.maps)}; "
+        f"B has no stream '{stream}': it has {', '.join(item.stream for item in second.maps)}; "
         "choose one that both have with --stream"
     )
 
@@ -243,26 +243,26 @@ def check_changes(differences: Sequence[Change], what: str, limit: float | None)
     over = [one for one in differences if limit is not None and one[1] > limit]
     if over:
         over.sort(key=lambda one: -one[1])
-        named = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
+        names = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         raise AttnvizError(
             f"{len(over)} of {len(differences)} {what} differ by more than {limit:g} nats: "
-            f"{named}{more}"
+            f"{names}{more}"
         )
 
 
 def sample_files(folder: Path) -> dict[int, Path]:
     """The samples in a folder by step, in order."""
-    found = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
-    return dict(sorted((int(one[1]), folder / one[0]) for one in found if one))
+    matches = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
+    return dict(sorted((int(one[1]), folder / one[0]) for one in matches if one))
 
 
 def read_sample(path: Path) -> Attention:
     """The maps of one sample; an InputError if the file holds something else."""
-    found = list(read_any(read_bytes(path), f"'{path}'"))
-    if len(found) != 1:
-        raise InputError(f"'{path}' holds {len(found)} texts: a sample is one")
-    return found[0]
+    maps = list(read_any(read_bytes(path), f"'{path}'"))
+    if len(maps) != 1:
+        raise InputError(f"'{path}' holds {len(maps)} texts: a sample is one")
+    return maps[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,10 +307,10 @@ def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Ite
         InputError: there is no such folder, or it holds no samples.
     """
     runs = [TrainingRun(Path(folder), choice) for folder in folders]
-    found = {one: one.history() for one in runs}
-    histories = list(found.values())
+    by_run = {one: one.history() for one in runs}
+    histories = list(by_run.values())
     names = [one.name if len({run.name for run in runs}) > 1 else str(one.folder) for one in runs]
-    if len(found) > 1:
+    if len(by_run) > 1:
         histories = [replace(one, run=name) for name, one in zip(names, histories, strict=True)]
     for note in dict.fromkeys(
         note for one in histories for note in (*one.provenance.notes, *one.notes)
@@ -323,7 +323,7 @@ def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Ite
         *(value, head_tables.history_table, head_tables.history_tsv, head_tables.history_json),
         figures=figures,
     )
-    page = partial(_page, dict(zip(names, found.items(), strict=True)))
+    page = partial(_page, dict(zip(names, by_run.items(), strict=True)))
     return Item(data, tuple, figures, page), histories
 
 
@@ -335,8 +335,8 @@ def last_drifts(history: History) -> list[Change]:
 
 def _page(runs: Mapping[str, tuple[TrainingRun, History]], command: str) -> str:
     """A page whose streams are the steps, which it has a slider for, under maps of the measures."""
-    maps, scores, told = list[AttentionMap](), dict[Any, Any](), list[dict[str, Any]]()
-    for name, (run, found) in runs.items():
+    maps, scores, panels = list[AttentionMap](), dict[Any, Any](), list[dict[str, Any]]()
+    for name, (run, history) in runs.items():
         before, places = f"{name}: " if len(runs) > 1 else "", []
         for step, sample in run.samples():
             at = dict[tuple[str, str, str], tuple[int, int, int]]()
@@ -349,11 +349,11 @@ def _page(runs: Mapping[str, tuple[TrainingRun, History]], command: str) -> str:
                     at[_kind(own), *names] = len(maps), layer, head
                     scores[stream, *names] = sample.scores.get((item.stream, *names), {})
                 maps.append(replace(item, stream=stream))
-            places.append([at.get((_kind(head[0]), *head[1:])) for head in found.heads])
-        told.append(head_tables.history_panel(found, name, places))
+            places.append([at.get((_kind(head[0]), *head[1:])) for head in history.heads])
+        panels.append(head_tables.history_panel(history, name, places))
     last = next(iter(runs.values()))[1]
     document, blobs = page_data(Attention(tuple(maps), last.provenance, scores=scores), command)
-    return assemble(document | {"history": told}, blobs)
+    return assemble(document | {"history": panels}, blobs)
 
 
 def _kind(stream: str) -> str:

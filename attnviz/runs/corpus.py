@@ -108,9 +108,9 @@ class ShardTask:
                 continue
             shares = without_implied(result)
             try:
-                moved = self._wires_of(record, shares) if self.wiring else {}
+                wires = self._wires_of(record, shares) if self.wiring else {}
                 aggregates.add(shares, number)
-                aggregates.wires.add(moved)
+                aggregates.wires.add(wires)
                 notes.update(shares.provenance.notes)
             except InputError as error:
                 failures.append((record, type(error)(f"{record.where}: {error}")))
@@ -120,10 +120,10 @@ class ShardTask:
     def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
         """How far each shown head moves if it cannot read an earlier head."""
         assert isinstance(record, Text)
-        written = written_of(self.attend.open(), query_of(record, self.attend.command))
-        named = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
-        shown = {HeadAt(stream, layer, int(head)) for stream, of in named for layer, head in of}
-        return {pair: moved for pair, moved in wires_of(written).items() if pair[0] in shown}
+        trace = written_of(self.attend.open(), query_of(record, self.attend.command))
+        grids = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
+        heads = {HeadAt(stream, layer, int(head)) for stream, of in grids for layer, head in of}
+        return {pair: move for pair, move in wires_of(trace).items() if pair[0] in heads}
 
 
 @dataclass
@@ -175,12 +175,14 @@ class CorpusJournal(RunJournal):
         try:
             with np.load(io.BytesIO(old.payload), allow_pickle=False) as archive:
                 arrays = dict(archive)
-            found = json.decode(str(arrays.pop(_MEMBER)), type=SavedNotes)
+            payload = json.decode(str(arrays.pop(_MEMBER)), type=SavedNotes)
             aggregates = Aggregates.from_arrays(arrays, task.vocabulary)
         except (*DAMAGE, MemoryError, DecodeError) as error:
             raise damage_of(self.place) from error
-        done = old.progress
-        return CorpusState(aggregates, done.records, done.failed, found.rejects, found.notes)
+        progress = old.progress
+        return CorpusState(
+            aggregates, progress.records, progress.failed, payload.rejects, payload.notes
+        )
 
     def save_state(self, state: CorpusState) -> None:
         if not self.is_due:
@@ -249,26 +251,26 @@ class CorpusRequest:
                 "--columns": many.columns,
                 "--input-format": many.input_format,
             }
-            if named := [option for option, value in texts_only.items() if value]:
-                raise UsageError(f"{named[0]} is for texts, and these are pictures: leave it out")
+            if flags := [option for option, value in texts_only.items() if value]:
+                raise UsageError(f"{flags[0]} is for texts, and these are pictures: leave it out")
         check_origin(options.origin, self.command(inputs))
 
     def question(self, inputs: TextInput, options: Options) -> dict[str, str]:
         """All options that decide the result, by the names that a user knows, for --resume."""
         assert inputs.file is not None
-        found = run_options(f"corpus {self.command(inputs)}", options, inputs.file)
+        settings = run_options(f"corpus {self.command(inputs)}", options, inputs.file)
         if self.effect:
-            found["--effect"] = self.by
+            settings["--effect"] = self.by
         if self.samples:
-            found["--atlas"] = "given"
+            settings["--atlas"] = "given"
         if self.wiring:
-            found["--wiring"] = "given"
+            settings["--wiring"] = "given"
         if self.frequencies is not None:
-            found["the checksum of --frequencies"] = checksum_of(read_bytes(self.frequencies))
+            settings["the checksum of --frequencies"] = checksum_of(read_bytes(self.frequencies))
         if inputs.pictures:
             sizes = "\n".join(f"{path.stat().st_size} {path}" for path in inputs.pictures)
-            found["the pictures"] = checksum_of(os.fsencode(sizes))
-        return found
+            settings["the pictures"] = checksum_of(os.fsencode(sizes))
+        return settings
 
 
 def report_corpus(
@@ -287,7 +289,7 @@ def report_corpus(
     what = origin, options.choice, request.command(inputs), options.many.batch_size
     attend = EffectChunk(*what, request.by) if request.effect else AttendChunk(*what)
     task = ShardTask(attend, vocabulary, samples=request.samples, wiring=request.wiring)
-    kept = list[Record]()
+    sample = list[Record]()
     state = CorpusState(task.empty())
     if journal is not None:
         old = journal.resume(journal.read(), report.say, resume=options.many.resume)
@@ -295,27 +297,27 @@ def report_corpus(
             state = journal.restore(old, task)
             report.say(f"resuming after {state.records} records")
             report.reject(state.rejects.encode(), state.failures)
-    left = None if total is None else total - state.records
+    remainder = None if total is None else total - state.records
 
     def on_failure(record: Record, error: AttnvizError) -> str:
         report.skip(record, error)
         return "" if options.many.rejects is None else reject_of(record, error).decode()
 
     with journal.until_done(report.say) if journal is not None else nullcontext():
-        with engine_for(options.many) as engine, report.progress(lambda: left) as advance:
-            found = study(
-                *(task, keep_for_curve(texts, kept) if request.curve else texts, engine),
+        with engine_for(options.many) as engine, report.progress(lambda: remainder) as advance:
+            result = study(
+                *(task, keep_for_curve(texts, sample) if request.curve else texts, engine),
                 state=state,
                 journal=journal,
                 on_failure=on_failure,
                 advance=advance,
                 order=request.order,
             )
-            if found is not None and request.curve and isinstance(attend, EffectChunk):
+            if result is not None and request.curve and isinstance(attend, EffectChunk):
                 orders = partial(orders_of, state.aggregates)
-                found = replace(found, curve=curve_of(attend, kept, found, orders, engine))
-        if found is not None:
-            report.add(_corpus_data(found, request))
+                result = replace(result, curve=curve_of(attend, sample, result, orders, engine))
+        if result is not None:
+            report.add(_corpus_data(result, request))
         report.finish(f"{state.records} {'pictures' if inputs.pictures else 'texts'}")
 
 
@@ -349,8 +351,8 @@ def study(
     state = state or CorpusState(task.empty())
     size = min(task.attend.size, PICTURES) if task.attend.command == "picture" else task.attend.size
     waiting = shards(texts, state.records, size)
-    for (_, chunk), found in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
-        state.add(chunk, found, on_failure)
+    for (_, chunk), result in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
+        state.add(chunk, result, on_failure)
         if journal is not None:
             journal.save_state(state)
         advance(len(chunk))
@@ -384,16 +386,16 @@ def read_twice(inputs: TextInput) -> tuple[Vocabulary, Iterator[Record], int]:
     """
     counts, number = WordCounts(), 0
     with temporary_file_errors():
-        kept = None if inputs.rereads else tempfile.TemporaryFile()  # noqa: SIM115  # `_read_back` closes it
+        copy = None if inputs.rereads else tempfile.TemporaryFile()  # noqa: SIM115  # `_read_back` closes it
     for text in inputs.open():
         number += 1
         if isinstance(text, Text):
             counts.add(text.text)
             counts.add(text.target or "")
-        if kept is not None:
-            with temporary_file_errors(kept):
-                pickle.dump(text, kept)
-    texts = inputs.open() if kept is None else _read_back(kept)
+        if copy is not None:
+            with temporary_file_errors(copy):
+                pickle.dump(text, copy)
+    texts = inputs.open() if copy is None else _read_back(copy)
     return counts.vocabulary(), texts, number
 
 

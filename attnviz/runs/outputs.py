@@ -133,9 +133,9 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
 
     A reader who chose layers sees each of them; who chose heads or reduced them, these alone.
     """
-    chosen = choice or Choice()
-    every_layer = chosen.layer is not None
-    as_chosen = every_layer or chosen.head is not None or chosen.reduce != "none"
+    own = choice or Choice()
+    every_layer = own.layer is not None
+    as_chosen = every_layer or own.head is not None or own.reduce != "none"
     return cache(
         partial(every_view, attention, every_layer=every_layer, as_chosen=as_chosen, top=top)
     )
@@ -167,10 +167,10 @@ def draw(
 
     views, function = views or views_of(attention), PICTURES[picture].load()
     if picture == "heatmap":
-        pictured = [view for view in views() if not view.second]
-        if attention.lens_name == "all" and len(pictured) > 1:
-            return draw_side_by_side(attention, pictured)
-        view, main = pictured[0], attention.main
+        first_views = [view for view in views() if not view.second]
+        if attention.lens_name == "all" and len(first_views) > 1:
+            return draw_side_by_side(attention, first_views)
+        view, main = first_views[0], attention.main
         words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
         if look_option("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
@@ -282,12 +282,12 @@ def page_data(
     parts = {name: {} for name in ("measures", "words", "projections", "patches")}
     for number, item in enumerate(attention.maps):
         if item.values == "share" and not item.is_pooled:
-            found = measure_heads(MeasuredMap.of(attention, item), repeated=False)
-            parts["measures"][number] = list(found.values())
+            measures = measure_heads(MeasuredMap.of(attention, item), repeated=False)
+            parts["measures"][number] = list(measures.values())
         sides = zip((item.query_tokens, item.key_tokens), attention.texts_of(item), strict=True)
         parts["words"][number] = tuple(word_numbers(t, s, split_marks(s)) for t, s in sides)
-        kept = attention.projections.get(item.stream)
-        if kept is not None and (own := kept.of(item)) is not None:
+        vectors = attention.projections.get(item.stream)
+        if vectors is not None and (own := vectors.of(item)) is not None:
             parts["projections"][number] = own
         if picture and item.stream in picture:
             parts["patches"][number] = _patches(picture[item.stream], item)
@@ -302,11 +302,11 @@ def page_data(
 
 def _with_focus(attention: Attention, views: Sequence[View]) -> Attention:
     as_chosen = not any(view.second for view in views)
-    found = {
+    focuses = {
         item.stream: first_focus(attention, item, as_chosen=as_chosen)
         for item in attention.maps[1:]
     } | {attention.main.stream: views[0].focus}
-    return replace(attention, focus={name: one for name, one in found.items() if one is not None})
+    return replace(attention, focus={name: one for name, one in focuses.items() if one is not None})
 
 
 def _patches(picture: bytes, item: AttentionMap) -> Patches:
@@ -319,13 +319,13 @@ def _patches(picture: bytes, item: AttentionMap) -> Patches:
 
 def save_figure(item: Item, picture: str, file: str | Path | None, look: LookOptions) -> Figure:
     """A picture of a result for Python, also written to a file if one is given."""
-    declared = DECLARED[Look]
-    chosen: dict[str, Any] = {
-        name: check_value(name, value, *declared[choose(name, declared, "option")])
+    types = DECLARED[Look]
+    values: dict[str, Any] = {
+        name: check_value(name, value, *types[choose(name, types, "option")])
         for name, value in look.items()
     }
     with notices_to(partial(warnings.warn, stacklevel=2)):
-        figure = draw_item(item, picture, Look(**chosen))
+        figure = draw_item(item, picture, Look(**values))
     if file is not None:
         from attnviz.renderers.figures.figure import figure_bytes
 

@@ -69,14 +69,14 @@ class RecordingRequest:
             raise UsageError(
                 "--timing-heads names heads that time words: add --word-times or --times"
             )
-        if self.kind != "maps" and (given := map_options(options)):
-            output, asked = options.output, "--times" if self.times else "--word-times"
+        if self.kind != "maps" and (flags := map_options(options)):
+            output, option = options.output, "--times" if self.times else "--word-times"
             if output.format in TIMED:
-                asked = f"-f {output.format}"
+                option = f"-f {output.format}"
             elif output.output and output.output.suffix.lower()[1:] in TIMED:
-                asked = f"-o {output.output}"
-            heads = ", or choose by --timing-heads" if given[0] in ("--layer", "--head") else ""
-            raise UsageError(f"{asked} writes times, not maps: leave {given[0]} out{heads}")
+                option = f"-o {output.output}"
+            heads = ", or choose by --timing-heads" if flags[0] in ("--layer", "--head") else ""
+            raise UsageError(f"{option} writes times, not maps: leave {flags[0]} out{heads}")
         if self.text is not None:
             check_text(self.text)
 
@@ -131,19 +131,19 @@ def _maps_item(
     from attnviz.models.hugging_face.audio.audio import SIDE
     from attnviz.models.hugging_face.audio.recordings import log_mel
 
-    found = apply_choice(attention, options.choice)
-    views = views_of(found, options.choice, options.origin.top)
+    result = apply_choice(attention, options.choice)
+    views = views_of(result, options.choice, options.origin.top)
     bands = cache(partial(log_mel, source.cut(heard), source.extractor))
     if source.has_patches:
         # Patches of a spectrogram are shown over it, as those of a picture are.
         def page(command: str) -> str:
             pictures = {"self": as_jpeg(spectrogram(bands()))}
-            return page_html(found, command, picture=pictures, views=views)
+            return page_html(result, command, picture=pictures, views=views)
 
-        return Item(found, views, page=page)
-    if found.main.key_side != SIDE:
-        return Item(found, views)
-    return Item(found, views, {"heatmap": lambda: draw(found, "heatmap", views, above=bands())})
+        return Item(result, views, page=page)
+    if result.main.key_side != SIDE:
+        return Item(result, views)
+    return Item(result, views, {"heatmap": lambda: draw(result, "heatmap", views, above=bands())})
 
 
 def _times_data(
@@ -154,8 +154,8 @@ def _times_data(
     report: RunReport,
 ) -> Data:
     settings, item = attention.provenance.settings, attention.main
-    chosen = parse_heads(request.timing_heads) if request.timing_heads else None
-    heads, why = source.timing_heads(item, chosen)
+    own_heads = parse_heads(request.timing_heads) if request.timing_heads else None
+    heads, why = source.timing_heads(item, own_heads)
     report.hold(f"words are timed by heads {head_names(heads)}: {why}")
     median = getattr(source.model.config, "median_filter_width", 7)
     step = settings["seconds of a frame"]
@@ -213,12 +213,12 @@ def errors_data(
     results: tuple[TimingError, TimingError | None, list[TimingError]], about: dict[str, Any]
 ) -> Data:
     """How far the chosen heads, the best set and every head err from the true times."""
-    asked, best, every = results
-    named = {"as asked": asked} | ({"best set": best} if best else {})
-    rows = [*named.items(), *(("", one) for one in every)]
+    own, best, every = results
+    sets = {"as asked": own} | ({"best set": best} if best else {})
+    rows = [*sets.items(), *(("", one) for one in every)]
     cells = [(name, head_names(one.heads), one.error, one.start, one.end) for name, one in rows]
-    made = listing(("set", "heads", "error", "start_error", "end_error"), cells, titled=True)
-    table, heads = made.text, best.heads if best else None
+    data = listing(("set", "heads", "error", "start_error", "end_error"), cells, titled=True)
+    table, heads = data.text, best.heads if best else None
     line = f'\n"alignment_heads": {json.dumps(heads)}\n' if heads else ""
     assert table is not None
     errors = [
@@ -226,7 +226,7 @@ def errors_data(
         for name, one in rows
     ]
     return replace(
-        made,
+        data,
         text=lambda display: table(display) + line,
         document=lambda: _json({**about, "errors": errors, "alignment_heads": heads}),
         value=results,
@@ -239,8 +239,8 @@ def spectrogram(bands: NDArray[np.float32]) -> Image:
 
     low, high = float(bands.min()), float(bands.max())
     grey = 255 * (1 - (bands[::-1] - low) / (high - low or 1))
-    made = Image.fromarray(grey.astype(np.uint8)).convert("RGB")
-    return made.resize((4 * made.width, 4 * made.height))
+    image = Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+    return image.resize((4 * image.width, 4 * image.height))
 
 
 def _json(document: dict[str, Any]) -> str:

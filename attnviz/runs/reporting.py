@@ -78,12 +78,12 @@ def good_results(
 ) -> Iterator[tuple[Source, Made]]:
     """Each record that succeeded with its result; failed ones are reported."""
     with report.progress(total) as advance:
-        for record, made in outcomes:
+        for record, result in outcomes:
             advance(1)
-            if isinstance(made, AttnvizError):
-                report.skip(record, made)
+            if isinstance(result, AttnvizError):
+                report.skip(record, result)
             else:
-                yield record, made
+                yield record, result
 
 
 def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:

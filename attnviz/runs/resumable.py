@@ -48,8 +48,8 @@ class ResumableSink:
         self.complete = False
         old = self.journal.read()
         # The file of a finished run may have been replaced or deleted since.
-        gone = old is not None and old.progress.ended and not (resume and self._is_there(old))
-        self.old, self.has_started = None if gone else old, False
+        is_gone = old is not None and old.progress.ended and not (resume and self._is_there(old))
+        self.old, self.has_started = None if is_gone else old, False
         there = shards_of(path) if shard_size is not None else path.exists()
         if resume and self.old is None and there:
             self.complete = True
@@ -120,12 +120,12 @@ class ResumableSink:
             if self.rejects is not None:
                 self.rejects.truncate(self.progress.rejects)
             self._save()
-        saved = self.journal.progress if self.options is not None else Progress()
-        done = saved.records
-        for file, size in ((self.data, saved.output), (self.rejects, saved.rejects)):
+        progress = self.journal.progress if self.options is not None else Progress()
+        count = progress.records
+        for file, size in ((self.data, progress.output), (self.rejects, progress.rejects)):
             if file is not None:
-                (file.close if done and (size or file is self.rejects) else file.discard)()
-        if done:
+                (file.close if count and (size or file is self.rejects) else file.discard)()
+        if count:
             self.journal.say_left(self.notify)
         else:
             self.journal.remove()
@@ -134,18 +134,18 @@ class ResumableSink:
         for path in (self.path, self.rejects_path):
             if path is not None:
                 check_writable(path)
-        known = [] if self.old is None else self.old.shards(self.path)
-        if self.shard_size is not None and (found := set(shards_of(self.path)).difference(known)):
+        own = [] if self.old is None else self.old.shards(self.path)
+        if self.shard_size is not None and (others := set(shards_of(self.path)).difference(own)):
             raise OutputError(
-                f"cannot write '{self.path}' in shards: '{min(found).name}' and {len(found) - 1} "
+                f"cannot write '{self.path}' in shards: '{min(others).name}' and {len(others) - 1} "
                 "more are there from another run; move or remove them"
             )
 
     def _start(self) -> None:
         self.has_started = True
         if self.old is not None:
-            size, done = self.old.shard_size, self.old.progress.records
-            place = shard_path(self.path, done // size) if size else self.path
+            size, count = self.old.shard_size, self.old.progress.records
+            place = shard_path(self.path, count // size) if size else self.path
             PartialFile(place).discard()  # which fails where somebody is writing it
             for shard in self.old.shards(self.path):
                 shard.unlink(missing_ok=True)

@@ -173,8 +173,8 @@ class AccessPolicy:
         site = headers.get("sec-fetch-site", "none")
         if origin not in (None, f"http://{host}") or site not in ("none", "same-origin"):
             return "pages of other sites are not answered"
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and _same(given.strip(), self.token):
+        kind, _, credentials = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and _same(credentials.strip(), self.token):
             return ""
         if not _same(request.cookies.get(self.cookie_name, ""), self.cookie):
             return "the token is missing: open the address that 'attnviz serve' has printed"
@@ -256,10 +256,10 @@ def application(queue: JobQueue, policy: AccessPolicy, page: str) -> Starlette:
     def endpoint(work: Work) -> Callable[[Request], Awaitable[Response]]:
         async def ask(request: Request) -> Response:
             job, answer = queue.put(work, await read_question(request))
-            gone = asyncio.ensure_future(_wait_for_disconnect(request))
-            both: set[asyncio.Future[Any]] = {answer, gone}
+            disconnect = asyncio.ensure_future(_wait_for_disconnect(request))
+            both: set[asyncio.Future[Any]] = {answer, disconnect}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not gone.cancel():
+            if not disconnect.cancel():
                 job.is_dropped = True
                 return Response()
             return as_json(await answer)
@@ -409,11 +409,11 @@ class Connection(H11Protocol):
 
     def _wait(self) -> None:
         """Start the timer between requests, and stop it while one is being answered."""
-        answered = self.cycle is not None and not self.cycle.response_complete
-        if answered and self.late is not None:
+        is_busy = self.cycle is not None and not self.cycle.response_complete
+        if is_busy and self.late is not None:
             self.late.cancel()
             self.late = None
-        elif not answered and self.late is None:
+        elif not is_busy and self.late is None:
             self.late = self.loop.call_later(PATIENCE, self.transport.abort)
 
 

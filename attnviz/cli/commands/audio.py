@@ -77,7 +77,7 @@ def audio(
     attnviz audio speech.wav --model facebook/wav2vec2-base --layer 5 --grid heads.png
     """
     output = options.output
-    wanted = {output.format, (output.output or Path()).suffix.lower()[1:]}
+    formats = {output.format, (output.output or Path()).suffix.lower()[1:]}
     request = RecordingRequest(
         file=Path(file),
         text=text,
@@ -85,7 +85,7 @@ def audio(
         task=task,
         start=start,
         seconds=seconds,
-        word_times=word_times or not wanted.isdisjoint(TIMED),
+        word_times=word_times or not formats.isdisjoint(TIMED),
         times=times,
         timing_heads=timing_heads,
         against=against,

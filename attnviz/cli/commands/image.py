@@ -96,8 +96,8 @@ def image(
     """
     output = options.output
     on_screen = output.format in (None, "table")
-    shown = {"--overlay": overlay, "--grid": output.grid, "--show": output.show}
-    shown["-f table"] = on_screen
+    screens = {"--overlay": overlay, "--grid": output.grid, "--show": output.show}
+    screens["-f table"] = on_screen
     request = PictureRequest(
         files=tuple(map(Path, (file, *(more or ())))),
         patch=patch,
@@ -107,7 +107,7 @@ def image(
         token=token,
         lens=lens,
         smooth=smooth,
-        screen=next((name for name, value in shown.items() if value), ""),
+        screen=next((name for name, value in screens.items() if value), ""),
     )
     request.check(options)
     with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:

@@ -73,6 +73,6 @@ def sources(
         raise UsageError("sources needs a context: --context FILE")
     request = SourcesRequest(tuple(context), question, answer, group, by, budget, fit)
     with Report(options, "sources", pictures={}) as report:
-        found = report_sources(request, options, report)
-    check_support(found, fail_unsupported)
+        result = report_sources(request, options, report)
+    check_support(result, fail_unsupported)
     raise typer.Exit(report.status)

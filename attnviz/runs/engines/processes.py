@@ -68,11 +68,11 @@ class Processes(Engine):
             return pool.submit(shard, name(number, shard))
 
         def collect(ticket: Future[bytes | WorkerError]) -> Outcome | WorkerError:
-            found = ticket.result()
-            if isinstance(found, WorkerError):
-                return found
-            unpickled: Answer[Outcome] = pickle.loads(found)
-            return unpickled.unpack()
+            data = ticket.result()
+            if isinstance(data, WorkerError):
+                return data
+            reply: Answer[Outcome] = pickle.loads(data)
+            return reply.unpack()
 
         try:
             yield from in_order(submit, collect, shards, AHEAD * self.workers)
@@ -209,8 +209,8 @@ def thread_limits(threads: int) -> dict[str, str]:
     """A worker's environment variables; a lower limit of the user stays."""
     limits = {}
     for name in _THREAD_LIMITS:
-        given = os.environ.get(name, "")
-        limits[name] = str(min(threads, int(given)) if given.isdecimal() else threads)
+        limit = os.environ.get(name, "")
+        limits[name] = str(min(threads, int(limit)) if limit.isdecimal() else threads)
     return limits
 
 
@@ -221,18 +221,18 @@ def serve(pipe: Connection, work: bytes) -> None:
     threading.Thread(target=exit_with_parent, daemon=True).start()
     # stdout is for the parent's data: send what libraries print to stderr.
     os.dup2(2, 1)
-    loaded: Callable[[Any], Any] | None = None
+    task: Callable[[Any], Any] | None = None
     while True:
         try:
             shard = pipe.recv_bytes()
         except EOFError:
             return
         try:
-            loaded = loaded or pickle.loads(work)
-            found = to_bytes(answer(loaded, pickle.loads(shard)))
+            task = task or pickle.loads(work)
+            reply = to_bytes(answer(task, pickle.loads(shard)))
         except Exception as error:  # a failure to pickle or unpickle is an answer too
-            found = to_bytes(Answer((), error=to_portable(error)))
-        pipe.send_bytes(found)
+            reply = to_bytes(Answer((), error=to_portable(error)))
+        pipe.send_bytes(reply)
 
 
 def exit_with_parent() -> None:

@@ -73,8 +73,8 @@ class RayCluster(Engine):
         """The outcome of each shard, from any free worker."""
         import ray
 
-        found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        machines = [machine["Resources"] for machine in found if machine["Alive"]]
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        machines = [machine["Resources"] for machine in nodes if machine["Alive"]]
         workers, needs = share(self.workers, machines)
         task = ray.remote(in_worker).options(max_retries=TRIES - 1, **needs)
         # Ray would resolve a bare reference at every call; from a list each worker fetches it once.
@@ -86,15 +86,15 @@ class RayCluster(Engine):
             return reference, name(number, shard)
 
         def collect(ticket: tuple[Any, str]) -> Outcome | WorkerError:
-            reference, named = ticket
+            reference, label = ticket
             try:
-                found: Answer[Outcome] = ray.get(reference)
+                reply: Answer[Outcome] = ray.get(reference)
             except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
                 why = str(error).strip().partition("\n")[0].rstrip(".")
-                return WorkerError(f"a worker died {TRIES} times over {named}: {why}")
+                return WorkerError(f"a worker died {TRIES} times over {label}: {why}")
             finally:
                 self.running.remove(reference)
-            return found.unpack()
+            return reply.unpack()
 
         try:
             yield from in_order(submit, collect, shards, AHEAD * workers)
@@ -120,8 +120,8 @@ def start_or_join(workers: int | None, address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address is None:
         # A multiple of `wanted`, so that no further worker finds room.
-        wanted = workers or cores()
-        cpus = wanted * max(1, cores() // wanted)
+        count = workers or cores()
+        cpus = count * max(1, cores() // count)
         ray.init("local", num_cpus=cpus, include_dashboard=False, **quiet)
         return
     check_reachable(address)

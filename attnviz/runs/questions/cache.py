@@ -106,7 +106,7 @@ class CacheStudy:
             tokens = experiment.attention.main.key_tokens
             optional = np.array([token.label == PICTURE for token in tokens])
             prompt = prompt or str(experiment.outputs[0].position)
-        found = measure_rules(
+        costs = measure_rules(
             experiment,
             request.rules,
             stream=request.stream,
@@ -115,9 +115,9 @@ class CacheStudy:
             seed=request.seed,
             optional=optional,
         )
-        if not found.costs:
+        if not costs.costs:
             raise UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
-        return found, replace(experiment.attention, id=text.id)
+        return costs, replace(experiment.attention, id=text.id)
 
     def add(self, kind: str, text: CachedText, attention: Attention) -> None:
         """Take in one text."""
@@ -131,8 +131,8 @@ class CacheStudy:
         assert self.first is not None
         stream = next(iter(self.by_kind.values()))[0].item.stream
         count = f" · {self.texts} texts" if self.texts > 1 else ""
-        measured = any(one.row.measured for rule in self.request.rules for one in rule)
-        own = any(not one.run.rules for found in self.by_kind.values() for one in found[0].costs)
+        looks_ahead = any(one.row.measured for rule in self.request.rules for one in rule)
+        own = any(not one.run.rules for texts in self.by_kind.values() for one in texts[0].costs)
         return CacheReport(
             caption=f"{self.first.provenance.title} · what a smaller cache costs · {stream}{count}",
             stream=stream,
@@ -148,7 +148,7 @@ class CacheStudy:
                 for number in range(len(own[0].costs))
             ),
             texts=self.texts,
-            notes=(*self.notes, *([BOUND] if measured else []), *([OWN] if own else [])),
+            notes=(*self.notes, *([BOUND] if looks_ahead else []), *([OWN] if own else [])),
             provenance=self.first.provenance,
         )
 
@@ -157,8 +157,8 @@ class CacheStudy:
         if counts == [0]:
             return "rules act from the first token on"
         some = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        said = f"the first {some} tokens are read with all keys, then rules act"
-        return said + " on the picture's tokens" * (self.reads == "picture-text")
+        line = f"the first {some} tokens are read with all keys, then rules act"
+        return line + " on the picture's tokens" * (self.reads == "picture-text")
 
 
 def read_kinds(
@@ -183,8 +183,12 @@ def read_kinds(
     names = [Path(file).stem for file in files]
     if len({*names}) < len(names):
         raise UsageError(f"--input names '{names[0]}' twice: kinds of text are told apart by name")
-    found = [read_texts_or_file(text, target, file, options) for file in files]
-    return [(name, one) for name, (one, *_) in zip(names, found, strict=True)], found[0][1], options
+    inputs = [read_texts_or_file(text, target, file, options) for file in files]
+    return (
+        [(name, one) for name, (one, *_) in zip(names, inputs, strict=True)],
+        inputs[0][1],
+        options,
+    )
 
 
 def report_cache(
@@ -213,12 +217,12 @@ def report_cache(
     study = CacheStudy(request, kind)
     last: tuple[CachedText, Attention] | None = None
     for name, some in texts:
-        made = each_text(some.open(), measure)
-        for _, last in good_results(made, report, some.total):
+        results = each_text(some.open(), measure)
+        for _, last in good_results(results, report, some.total):
             study.add(name, *last)
     if study.texts and last is not None:
-        found = study.report()
-        report.add(_cache_data(found, *last))
+        summary = study.report()
+        report.add(_cache_data(summary, *last))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -232,12 +236,12 @@ def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> 
         from attnviz.renderers.figures.figure import figure_bytes
         from attnviz.renderers.page.reports import cache_page
 
-        shown = []
+        pictures = []
         for number, one in enumerate(text.costs if report.texts == 1 else ()):
-            shown.append((str(one.run), figure_bytes(draw(number), ".svg")))
+            pictures.append((str(one.run), figure_bytes(draw(number), ".svg")))
         lines = len({(one.kind, one.name) for one in report.rules}) < len(report.rules)
         curves = figure_bytes(plot(), ".svg") if lines or report.texts > 1 else b""
-        return cache_page(report, curves, shown, command)
+        return cache_page(report, curves, pictures, command)
 
     def draw(number: int = 0) -> Figure:
         from attnviz.renderers.figures.cache_picture import struck_heatmap

@@ -52,8 +52,8 @@ class Explainer:
 
     def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
         """What decided the answer to a text, and what the model's parts wrote there."""
-        found, written = self.explain_query(query_of(text))
-        return replace(found, id=text.id), written
+        answer, trace = self.explain_query(query_of(text))
+        return replace(answer, id=text.id), trace
 
     def explain_query(self, query: Query) -> tuple[AnswerReport, WrittenText | None]:
         """The same of a query."""
@@ -65,18 +65,18 @@ class Explainer:
         if not banks:
             banks = [experiment.head_outputs()]
             reference = "their mean over the positions of this input"
-        written = None
+        trace = None
         try:
-            written = source.trace_writers(query) if isinstance(source, SupportsWriters) else None
+            trace = source.trace_writers(query) if isinstance(source, SupportsWriters) else None
         except AttnvizError as error:
             notes.append(f"why heads look where they do is left out: {first_line(error)}")
         against = None
         if self.request.against is not None:
             against = find_choice(experiment, self.request.against)
-        found = explain_answer(
-            *(experiment, banks, written), reference=reference, against=against, notes=notes
+        answer = explain_answer(
+            *(experiment, banks, trace), reference=reference, against=against, notes=notes
         )
-        return found, written
+        return answer, trace
 
     def contrast(self, text: Text, other: str) -> ContrastReport:
         """Which heads and positions restore a text's answer in the run of another text."""
@@ -148,27 +148,27 @@ def report_answers(
     explainer = Explainer(open_reader(origin, kind, with_head="exact"), request, others)
     if request.contrast is not None:
         other = request.contrast
-        made = each_text(texts.open(), lambda text: explainer.contrast(text, other))
-        for _, contrast in good_results(made, report, texts.total):
+        results = each_text(texts.open(), lambda text: explainer.contrast(text, other))
+        for _, contrast in good_results(results, report, texts.total):
             report.add(_contrast_data(contrast))
         report.finish("texts")
         return
-    found, lines = list[AnswerReport](), list[str]()
+    answers, lines = list[AnswerReport](), list[str]()
     last: WrittenText | None = None
-    for _, (answer, written) in good_results(
+    for _, (answer, trace) in good_results(
         each_text(texts.open(), explainer.explain), report, texts.total
     ):
         for note in answer.notes:
             report.hold(note)
-        found.append(answer)
+        answers.append(answer)
         lines.append(tables.answer_json(answer))
-        last = written
-    if len(found) == 1 and not texts.several:
-        report.add(_answer_data(found[0], last, verbose=options.output.verbose))
-    elif found:
-        several = sum_up(found)
+        last = trace
+    if len(answers) == 1 and not texts.several:
+        report.add(_answer_data(answers[0], last, verbose=options.output.verbose))
+    elif answers:
+        several = sum_up(answers)
         report.add(data_of(several, *tables.ANSWERS, lines=lambda: "".join(lines)))
-    report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")
+    report.finish(f"{len(answers)} text{'s' if len(answers) != 1 else ''}")
 
 
 def _contrast_data(contrast: ContrastReport) -> Data:
@@ -188,14 +188,14 @@ def _contrast_data(contrast: ContrastReport) -> Data:
 def _answer_data(answer: AnswerReport, trace: WrittenText | None, *, verbose: bool) -> Data:
     def page(command: str) -> str:
         assert trace is not None
-        known = [claim.why for claim in answer.heads]
+        links = [claim.why for claim in answer.heads]
         if answer.idle:  # the page alone says why it looks there
-            known.append(reasons_of(trace, answer.idle.at, answer.idle.link))
-        reports = [one for one in known if one is not None]
+            links.append(reasons_of(trace, answer.idle.at, answer.idle.link))
+        reports = [one for one in links if one is not None]
         room = PAGE_LINKS - len(reports)
         more = follow_circuit(trace, reports[0], room)[1:] if reports else []
-        shown = [printable_texts(one.document()) for one in tables.sentences_of(answer)]
-        return why_page([*reports, *more], trace.attention, command, shown)
+        sentences = [printable_texts(one.document()) for one in tables.sentences_of(answer)]
+        return why_page([*reports, *more], trace.attention, command, sentences)
 
     table = partial(tables.answer_table, verbose=verbose)
     shown_page = page if trace is not None else None

@@ -96,14 +96,14 @@ class Context:
         # A message may say what a template writes too ("user"): marks of its length show its place.
         marks = [chr(PRIVATE + n) * len(text) for n, (_, text) in enumerate(self.parts)]
         names = [name for name, _ in self.parts]
-        marked = replace(self, parts=tuple(zip(names, marks, strict=True))).prompt()
-        prompt, found = self.prompt(), list[tuple[int, int]]()
+        with_marks = replace(self, parts=tuple(zip(names, marks, strict=True))).prompt()
+        prompt, spans = self.prompt(), list[tuple[int, int]]()
         for number, (mark, (_, text)) in enumerate(zip(marks, self.parts, strict=True), 1):
-            start = marked.find(mark)
+            start = with_marks.find(mark)
             if start < 0 or prompt[start : start + len(text)] != text:
                 raise InputError(f"the chat template changes part {number}: its place is unknown")
-            found.append((start, start + len(text)))
-        return found
+            spans.append((start, start + len(text)))
+        return spans
 
 
 def read_parts(request: SourcesRequest) -> tuple[list[tuple[str, str]], list[str]]:
@@ -137,15 +137,17 @@ def _read_messages(path: Path, text: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        found: Any = None
+        message: Any = None
         with suppress(ValueError, RecursionError):
-            found = json.loads(line)
-        pair = [found.get(name) for name in ("role", "content")] if isinstance(found, dict) else []
-        said = [one.strip() for one in pair if isinstance(one, str) and one.strip()]
-        if len(said) < 2:
+            message = json.loads(line)
+        pair = (
+            [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else []
+        )
+        parts = [one.strip() for one in pair if isinstance(one, str) and one.strip()]
+        if len(parts) < 2:
             form = '{"role": "user", "content": "…"}'
             raise InputError(f"'{path}' line {number} is no message such as {form}")
-        yield said[0], said[1]
+        yield parts[0], parts[1]
 
 
 def report_sources(request: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
@@ -164,18 +166,18 @@ def report_sources(request: SourcesRequest, options: Options, report: RunReport)
     render = source.render if origin.chat and isinstance(source, SupportsChat) else None
     gap = " " if line else "\n\n"
     context = Context(tuple(parts), gap, request.question, pair, tuple(roles), render)
-    found = _measure(request, source, context, report)
-    for note in found.notes:
+    result = _measure(request, source, context, report)
+    for note in result.notes:
         report.hold(note)
 
     def page(command: str) -> str:
         from attnviz.renderers.page.reports import sources_page
 
-        return sources_page(found, command)
+        return sources_page(result, command)
 
-    report.add(data_of(found, *SOURCES, page=page))
-    report.finish(f"{found.runs} runs")
-    return found
+    report.add(data_of(result, *SOURCES, page=page))
+    report.finish(f"{result.runs} runs")
+    return result
 
 
 def check_support(report: SourcesReport, least: float | None) -> None:
@@ -200,7 +202,7 @@ def _continues(source: Source) -> bool:
 def _measure(
     request: SourcesRequest, source: Source, context: Context, report: RunReport
 ) -> SourcesReport:
-    answer, written = request.answer, request.answer is None
+    answer, is_own = request.answer, request.answer is None
     if not isinstance(source, Experimenting):
         raise UsageError("nothing here predicts an answer")
     if answer is None:
@@ -215,12 +217,12 @@ def _measure(
     full = trial.of_sentences(rows)
 
     def remove(groups: Sequence[Group]) -> NDArray[np.float64]:
-        found = []
+        scores = []
         for group in groups:
             other = _open(source, context, answer, spoken, group)
-            found.append(other.of_sentences(next(iter(other.experiment.run([Intervention()])))))
+            scores.append(other.of_sentences(next(iter(other.experiment.run([Intervention()])))))
             trial.runs += 1
-        return np.array(found)
+        return np.array(scores)
 
     count = len(context.parts)
     leave_out = trial.score if request.by == "hide" else remove
@@ -242,7 +244,7 @@ def _measure(
         question=context.question,
         sentences=tuple(one.text for one in spoken),
         support=tuple(_largest([own[n] for _, own, _ in effects]) for n in range(len(spoken))),
-        written=written,
+        written=is_own,
         log_p=float(full.sum()),
         parts=tuple(
             SourcePart(
@@ -313,8 +315,8 @@ def _shares(trial: HiddenParts) -> NDArray[np.float64]:
     """The attention of the answer's rows to each part, (parts, heads)."""
     item = trial.experiment.attention.main
     rows = sorted({trial.experiment.outputs[output].row for output in trial.sentences})
-    found = attention_to(item, rows, trial.places)
-    return found.reshape(len(found), -1)
+    shares = attention_to(item, rows, trial.places)
+    return shares.reshape(len(shares), -1)
 
 
 def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:
