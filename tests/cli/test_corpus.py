@@ -211,7 +211,7 @@ def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatc
     (shard,), task = shards(texts), study()
     outcome, state = task(shard), CorpusState(task.empty())
     state.add(shard[1], outcome, lambda record, _: f"{record.id}\n")
-    assert (state.records, state.failed, state.rejects) == (3, 1, "long\n")
+    assert (state.records, state.failures, state.rejects) == (3, 1, "long\n")
     assert outcome.aggregates.texts == 2
     ((record, error),) = outcome.failures
     assert record is texts[1]
@@ -292,7 +292,7 @@ def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path: Pa
     old = journal.read()
     assert old is not None
     found = journal.restore(old, task)
-    assert (found.records, found.failed, found.notes) == (3, 1, {"a note": 2})
+    assert (found.records, found.failures, found.notes) == (3, 1, {"a note": 2})
     with np.load(io.BytesIO(old.payload)) as archive:
         arrays = dict(archive)
     document = json.loads(str(arrays["notes"]))

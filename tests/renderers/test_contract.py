@@ -192,5 +192,5 @@ def test_views_are_worked_out_once_a_text_and_only_if_asked(
         FORMATS[name].load()(Display()).add(TEXTS[0], shown)
     for name in PICTURES:
         outputs.draw(TEXTS[0], name, shown)
-    outputs.page_html(TEXTS[0], shown=shown)
+    outputs.page_html(TEXTS[0], views=shown)
     assert counted == ["n0"]
