@@ -346,7 +346,7 @@ def report_scores(
     cells = [
         (layer, head, score.precision, score.recall, score.error) for layer, head, score in rows
     ]
-    report.add(listing(columns, cells, titled=True))
+    report.add(listing(columns, cells, headings=True))
     report.finish("done")
 
 

@@ -66,10 +66,10 @@ def _classes(stream: StreamReport) -> _Rows:
 
 def group_by_head(items: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
     """Pairs or links by layer and head, in their order."""
-    found: dict[tuple[str, str], list[Example]] = {}
+    groups: dict[tuple[str, str], list[Example]] = {}
     for item in items:
-        found.setdefault((item.layer, item.head), []).append(item)
-    return found
+        groups.setdefault((item.layer, item.head), []).append(item)
+    return groups
 
 
 def _pairs(stream: StreamReport) -> _Rows:
@@ -136,8 +136,8 @@ def _stream_document(stream: StreamReport) -> dict[str, Any]:
     for show, (names, rows_of) in SHOWS.items():
         for layer, head, *values in rows_of(stream):
             heads[layer, head][show].append(dict(zip(names, values, strict=True)))
-    found = fields_of(stream, "stream tokens paired measures")
-    return found | {"note": mass_note(stream.measures), "heads": list(heads.values())}
+    fields = fields_of(stream, "stream tokens paired measures")
+    return fields | {"note": mass_note(stream.measures), "heads": list(heads.values())}
 
 
 _OF_MEASURES = ("mean", "deviation", "low", "high", "uniform", "texts")

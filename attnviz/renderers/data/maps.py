@@ -67,14 +67,15 @@ class TsvRenderer:
     """Tab-separated, without quotes."""
 
     def __init__(self, display: Display) -> None:
-        self.started, self.digits = display.begun, display.digits
+        self.digits = display.digits
+        self.header = "" if display.begun else self._join([COLUMNS])
 
     def add(self, attention: Attention, views: Views) -> str:
         return self.finish() + self._join(weight_rows(attention, self.digits))
 
     def finish(self) -> str:
-        started, self.started = self.started, True
-        return "" if started else self._join([COLUMNS])
+        header, self.header = self.header, ""
+        return header
 
     def _join(self, lines: Iterable[tuple[str, ...]]) -> str:
         return "".join("\t".join(line) + "\n" for line in lines)

@@ -122,8 +122,10 @@ def _axes_for(
 ) -> tuple[cells.TokenAxis, cells.TokenAxis]:
     """The axes of a panel: those of the first, as far as its queries and keys are the same."""
     count = len(item.key_tokens)
-    shown = tuple(place for place in columns.shown if place < count)
-    keys = replace(columns, tokens=columns.tokens[:count], texts=columns.texts[:count], shown=shown)
+    places = tuple(place for place in columns.shown if place < count)
+    keys = replace(
+        columns, tokens=columns.tokens[:count], texts=columns.texts[:count], shown=places
+    )
     if len(item.query_tokens) == len(rows.tokens):
         return rows, keys
     cell = max(rows.cell, int(sheet.line_height(rows.size)) + 2)
