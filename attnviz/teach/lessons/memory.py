@@ -249,8 +249,8 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
             "output_change": [*changes, *lost],
         },
         (
-            f"Each of {heads} heads keeps its own keys and values: {numbers_of[heads]} numbers for a "
-            "position in a layer. Groups of heads share them, and memory shrinks with the number "
+            f"Each of {heads} heads keeps its own keys and values: {numbers_of[heads]} numbers for "
+            "a position in a layer. Groups of heads share them, and memory shrinks with the number "
             "of groups.",
             f"Sharing by the mean, without training, changes the output of a layer by "
             f"{changes[1]:.0%} with {counts[1]} groups and by {changes[-1]:.0%} with one, so "
