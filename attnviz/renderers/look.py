@@ -29,7 +29,7 @@ class Drawing:
 
     look: Look = field(default_factory=Look)
     notes: tuple[str, ...] = ()
-    used: set[str] = field(default_factory=set)
+    options: set[str] = field(default_factory=set)
     tables: dict[bool, NDArray[np.uint8]] = field(default_factory=dict)
 
 
@@ -46,7 +46,7 @@ def drawing(look: Look, notes: Iterable[str] = (), picture: str = "picture") -> 
         yield
     finally:
         _drawing.reset(token)
-    if idle := [option for name, option in look.flags.items() if name not in state.used]:
+    if idle := [option for name, option in look.flags.items() if name not in state.options]:
         verb = "changes" if len(idle) == 1 else "change"
         notify(f"{in_words(idle, 'and')} {verb} nothing in the {picture.replace('_', ' ')}")
 
@@ -54,7 +54,7 @@ def drawing(look: Look, notes: Iterable[str] = (), picture: str = "picture") -> 
 def look_option(name: str) -> Any:
     """An option of the look; the picture is then known to use it."""
     state = _drawing.get()
-    state.used.add(name)
+    state.options.add(name)
     return getattr(state.look, name)
 
 

@@ -36,7 +36,7 @@ class TokenAxis:
     cell: int
     size: float
     step: int
-    shown: tuple[int, ...]
+    named_places: tuple[int, ...]
 
     @property
     def pixels(self) -> int:
@@ -54,7 +54,7 @@ class TokenAxis:
     def widest(self, face: Typeface) -> float:
         return max(
             face.width(self.texts[i], self.size, bold=self.tokens[i].label is not None)
-            for i in self.shown
+            for i in self.named_places
         )
 
 
@@ -133,7 +133,7 @@ def _at_round_times(columns: TokenAxis, face: Typeface) -> TokenAxis | None:
         if room >= widest + sheet.points(sheet.TEXT_SIZE):
             break
     texts = tuple(by_place.get(place, "") for place in range(len(times)))
-    return replace(columns, texts=texts, size=sheet.TEXT_SIZE, step=1, shown=tuple(by_place))
+    return replace(columns, texts=texts, size=sheet.TEXT_SIZE, step=1, named_places=tuple(by_place))
 
 
 def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
@@ -281,9 +281,9 @@ def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face
         (axes.set_yticks, rows, {}),
         (axes.set_xticks, columns, oblique if angle else upright),
     ):
-        words = [axis.texts[i] for i in axis.shown]
+        words = [axis.texts[i] for i in axis.named_places]
         font = face.font(axis.size)
-        set_ticks(axis.shown, words, fontproperties=font, parse_math=False, **looks)
+        set_ticks(axis.named_places, words, fontproperties=font, parse_math=False, **looks)
     sides: tuple[tuple[Literal["x", "y"], TokenAxis], ...] = (("y", rows), ("x", columns))
     for which, axis in sides:
         mark = 0.0 if axis.step == 1 else 2.5
@@ -292,7 +292,7 @@ def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face
             axis=which, length=mark, width=0.5, pad=gap, color=sheet.ink(colors.SPECIAL)
         )
         texts = axes.get_yticklabels() if which == "y" else axes.get_xticklabels()
-        for text, position in zip(texts, axis.shown, strict=True):
+        for text, position in zip(texts, axis.named_places, strict=True):
             token = axis.tokens[position]
             text.set_color(
                 sheet.ink(

@@ -58,7 +58,7 @@ class _Column:
     size: float
     tokens: tuple[Token, ...]
     texts: tuple[str, ...]
-    named: tuple[int, ...]
+    places: tuple[int, ...]
     room: float
     step: float  # from one token to the next
 
@@ -101,9 +101,9 @@ def lines(
     )
     notes = [links.rule]
     thin_sides = [
-        f"{len(column.named)} of {len(column.tokens)} {what}"
+        f"{len(column.places)} of {len(column.tokens)} {what}"
         for column, what in ((left, "queries"), (right, "keys"))
-        if len(column.named) < len(column.tokens)
+        if len(column.places) < len(column.tokens)
     ]
     if thin_sides:
         notes.append(f"named: {' and '.join(thin_sides)}, those of the strongest links first")
@@ -291,7 +291,7 @@ def _write_tokens(axes: Any, column: _Column, place: float, side: str, face: Typ
     where = place, -6.0
     sheet.write(axes, where, column.name, face, column.size, FAINT, va="bottom", **looks)
     looks |= {"va": "center_baseline", "gid": "token"}
-    for number in column.named:
+    for number in column.places:
         token, text = column.tokens[number], column.texts[number]
         color = LABELLED if token.label else SPECIAL if token.special else INK
         where = place, column.height(number)

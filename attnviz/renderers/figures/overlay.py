@@ -39,11 +39,11 @@ _SMOOTH = "weights are smoothed between the middles of patches"
 class PictureCrop:
     """The part of a picture that patches cover, shape (height, width, 3).
 
-    `outlined` is the querying patch: its row, its column, and the numbers of rows and columns.
+    `patch` is the querying patch: its row, its column, and the numbers of rows and columns.
     """
 
     pixels: NDArray[np.uint8]
-    outlined: tuple[int, int, int, int] | None = None
+    patch: tuple[int, int, int, int] | None = None
     blank: bool = False
 
 
@@ -130,9 +130,9 @@ def overlay(
     frame = sheet.Frame(title, subtitle, notes, unit, limits, face, fit=fit, table=table)
     figure, axes = sheet.frame_image(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
-    if crop.outlined is not None:
+    if crop.patch is not None:
         for left in (0, width + _GAP):
-            _outline(axes, crop.outlined, (height, width), (0, left), 1.3)
+            _outline(axes, crop.patch, (height, width), (0, left), 1.3)
     return figure
 
 
@@ -178,9 +178,9 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     _write_largest(axes, tiles, tile.shape[1], how, face)
     name_tiles(axes, down, layers, across, heads, face)
     axes.xaxis.label.set_text(columns)
-    if crop.outlined is not None:
+    if crop.patch is not None:
         for one in tiles:
-            _outline(axes, crop.outlined, tile.shape[:2], (one.top, one.left), 0.6)
+            _outline(axes, crop.patch, tile.shape[:2], (one.top, one.left), 0.6)
     return figure
 
 

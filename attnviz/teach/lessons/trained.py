@@ -159,7 +159,7 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
             "switched_off": off,
             "first_time_loss": once,
             "again_loss": again,
-            "copied": [run.copied for run in runs.values()],
+            "copied": [run.copy_share for run in runs.values()],
             "on_piece_before": [float(run.before[first]) for run in runs.values()],
             "on_piece_behind_copy": behind,
         },
@@ -169,7 +169,7 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
             f"{_head_name(second)} looks for a position that follows an earlier copy of its own "
             f"word ({usual.again[second]:.0%} of its attention) and predicts the word there.",
             f"So words that it has seen once cost {again[0]:.2f} nats instead of {once[0]:.2f}, "
-            f"and it predicts {usual.copied:.0%} of them, though their order is random.",
+            f"and it predicts {usual.copy_share:.0%} of them, though their order is random.",
             f"With the first head off, the second still runs but gives only {behind[1]:.0%} to the "
             f"right place, and the loss is {again[1]:.2f}. Without the second it is "
             f"{again[2]:.2f}; without another head of its layer, {again[3]:.2f}.",
@@ -177,10 +177,10 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
         "Elhage 2021 (A mathematical framework for transformer circuits), induction heads; Olsson "
         "2022 (In-context learning and induction heads)",
         (
-            Heat(f"induction head {_head_name(second)}", usual.seen[second], names, names),
+            Heat(f"induction head {_head_name(second)}", usual.weights[second], names, names),
             Heat(
                 f"the same, head {_head_name(first)} switched off",
-                runs["previous"].seen[second],
+                runs["previous"].weights[second],
                 names,
                 names,
             ),
@@ -284,10 +284,10 @@ def _head_name(head: tuple[int, int]) -> str:
 
 class _Run(NamedTuple):
     losses: NDArray[Any]  # of each piece, the mean over the draws
-    copied: float
+    copy_share: float  # of the repetition, how much is predicted
     before: NDArray[Any]  # share of each layer and head on the previous piece
     again: NDArray[Any]  # on the piece after the earlier copy
-    seen: NDArray[Any]  # the weights over the first draw
+    weights: NDArray[Any]  # the weights over the first draw
 
 
 def _read_twice(
