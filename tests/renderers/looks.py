@@ -34,7 +34,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.measures import HISTORY, History, Role
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import SHOWS, corpus_json, corpus_tsv
+from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
 from attnviz.renderers.figures.effect_bars import (
     effect_bars,

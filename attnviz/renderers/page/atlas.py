@@ -20,7 +20,7 @@ from attnviz.core.measures import HeadRow, about_effects, mass_note
 from attnviz.core.notices import notify
 from attnviz.core.tokens import parse_patch
 from attnviz.renderers.colors import ROLE_COLORS, hex_of
-from attnviz.renderers.data.corpus_data import group_by_head
+from attnviz.renderers.data import group_by_head
 from attnviz.renderers.page.document import assemble, facts
 from attnviz.renderers.printable import printable
 

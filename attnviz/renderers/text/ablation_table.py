@@ -20,8 +20,7 @@ from attnviz.core.effects import (
     Prediction,
 )
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import npz_bytes
-from attnviz.renderers.data.maps import SCHEMA, fields_of, report_json, tsv
+from attnviz.renderers.data import SCHEMA, fields_of, npz_bytes, report_json, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     all_digits,

@@ -21,7 +21,7 @@ from attnviz.core.answers import (
     SourcesReport,
 )
 from attnviz.core.effects import Effect, HeadAt
-from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.data import report_json, tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
 from attnviz.renderers.text.why_table import why_document

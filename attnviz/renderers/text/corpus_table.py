@@ -11,7 +11,7 @@ from rich.text import Text
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.measures import EFFECT, Meaning, about_effects, mass_note
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import group_by_head, head_places
+from attnviz.renderers.data import group_by_head, head_places
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
 from attnviz.renderers.text.console import (
     Column,

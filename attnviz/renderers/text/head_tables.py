@@ -33,7 +33,7 @@ from attnviz.core.measures import (
 )
 from attnviz.core.registry import MEASURES
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import fields_of, report_json, tsv
+from attnviz.renderers.data import fields_of, report_json, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     decimals,

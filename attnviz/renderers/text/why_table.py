@@ -12,8 +12,7 @@ from rich.text import Text
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WriterPart
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import npz_bytes
-from attnviz.renderers.data.maps import fields_of, report_json, tsv
+from attnviz.renderers.data import fields_of, npz_bytes, report_json, tsv
 from attnviz.renderers.printable import (
     all_digits,
     nats,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import LESSONS
-from attnviz.renderers.data.maps import escape
+from attnviz.renderers.data import escape
 from attnviz.renderers.reports import Data
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import check_text
