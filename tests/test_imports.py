@@ -212,7 +212,7 @@ def test_every_room_imports_only_the_rooms_below_it() -> None:
 @pytest.mark.parametrize(
     ("room", "line"),
     [
-        ("renderers/data/maps.py", "from attnviz.analyses.select import select"),
+        ("renderers/data.py", "from attnviz.analyses.select import select"),
         ("core/errors.py", "from attnviz.storage.archive import ZIP"),
         ("storage/documents.py", "def late():\n    from attnviz.cli.places import note"),
     ],

@@ -441,7 +441,7 @@ def read_frequencies(path: Path) -> Vocabulary:
 
 
 def _corpus_data(report: CorpusReport, request: CorpusRequest) -> Data:
-    from attnviz.renderers.data import corpus_data as data
+    from attnviz.renderers import data
     from attnviz.renderers.text.corpus_table import corpus_table
     from attnviz.renderers.text.why_table import wiring_table, wiring_tsv
 

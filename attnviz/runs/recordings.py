@@ -190,7 +190,7 @@ def head_names(heads: Heads) -> str:
 def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Data:
     """The times of every word."""
     return replace(
-        listing(("word", "start", "end"), [astuple(word) for word in words], titled=True),
+        listing(("word", "start", "end"), [astuple(word) for word in words], headings=True),
         document=lambda: _json({**about, "words": [asdict(word) for word in words]}),
         textgrid=lambda: as_textgrid(words, end),
         vtt=lambda: as_vtt(words),
@@ -217,7 +217,7 @@ def errors_data(
     sets = {"as asked": own} | ({"best set": best} if best else {})
     rows = [*sets.items(), *(("", one) for one in every)]
     cells = [(name, head_names(one.heads), one.error, one.start, one.end) for name, one in rows]
-    data = listing(("set", "heads", "error", "start_error", "end_error"), cells, titled=True)
+    data = listing(("set", "heads", "error", "start_error", "end_error"), cells, headings=True)
     table, heads = data.text, best.heads if best else None
     line = f'\n"alignment_heads": {json.dumps(heads)}\n' if heads else ""
     assert table is not None

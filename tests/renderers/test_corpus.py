@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import ARRAYS, SHOWS, corpus_json, corpus_npz, corpus_tsv
+from attnviz.renderers.data import ARRAYS, SHOWS, corpus_json, corpus_npz, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
 from attnviz.renderers.text.corpus_table import corpus_table
 from tests.renderers.corpus import corpus

@@ -15,7 +15,7 @@ from hypothesis import given
 from attnviz.core.attention_map import Attention
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import (
+from attnviz.renderers.data import (
     COLUMNS,
     CsvRenderer,
     JsonRenderer,

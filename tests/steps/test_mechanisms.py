@@ -510,7 +510,7 @@ def test_the_built_in_examples_are_the_published_ones(name: str) -> None:
     published = CalculationInputs.examples(SAMPLE)[name]
     built_in = arithmetic(worked_example(name))
     assert np.array_equal(built_in[built_in.matrices[0].name], published.query_input)
-    for matrix, values in published.claimed.items():
+    for matrix, values in published.reference.items():
         if not matrix.startswith("trap"):
             np.testing.assert_allclose(built_in[matrix], values, rtol=0, atol=1e-6)
     assert steps("--example", name)["output"] == built_in["output"].tolist()
