@@ -84,7 +84,7 @@ def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through():
 
 
 @given(st.integers(0, 300), st.lists(st.integers(0, 4), max_size=5, unique=True))
-def test_chosen_queries_get_the_rows_of_the_full_flow(seed: int, queries: list[int]) -> None:
+def test_chosen_queries_get_the_rows_of_the_full_flow(seed, queries):
     graph = LayerGraph(with_residual(rows(seed, 2, 5, 5)))
     np.testing.assert_array_equal(flows(graph, queries), flows(graph)[queries])
 

@@ -102,7 +102,7 @@ def test_without_gradient_everything_is_relevant_to_itself_alone():
 
 @checked
 @given(st.integers(0, 1000))
-def test_a_triangle_stays_a_triangle(seed: int) -> None:
+def test_a_triangle_stays_a_triangle(seed):
     found = relevance(weigh_by_gradients(np.tril(rows(seed, 3, 2, 5, 5)), slopes(seed, 3, 2, 5, 5)))
     np.testing.assert_array_equal(found, np.tril(found))
     assert (found >= np.eye(5)).all()
@@ -116,7 +116,7 @@ def test_more_gradient_is_more_of_the_same_where_one_layer_adds_it():
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-6)
 
 
-def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity() -> None:
+def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity():
     found = normalise_relevance(np.array([[1.0, 0.0, 0.0], [2.0, 3.0, 0.0], [0.0, 0.0, 5.0]]))
     np.testing.assert_allclose(found, [[1, 0, 0], [0.5, 1.5, 0], [0, 0, 2]])
 
