@@ -15,7 +15,6 @@ from attnviz.analyses.measures.shares import WORDS as WORDS_TO_REPEAT
 from attnviz.analyses.measures.shares import repeated_words, repetition, sink_fractions
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.registry import MEASURES
 from tests.analyses.heads import even_rows, map_of, random_map, tokens
 
 WORDS = "[CLS] the cat , the dog . [SEP]"
@@ -220,13 +219,6 @@ def test_every_measure_says_what_its_ends_mean_and_stays_between_them():
         assert measure.values.shape == measure.uniform.shape == (2, 3)
 
 
-def test_every_role_is_a_share():
-    item = map_of(random_map(9).weights, "a b c d , a b c d")
-    for name, measure in measure_heads(item).items():
-        if MEASURES[name].role:
-            assert measure.unit == "share"
-
-
 def test_a_perfect_previous_token_head_scores_one_although_the_first_token_has_none():
     weights = np.eye(5, k=-1)
     weights[0, 0] = 1
@@ -234,13 +226,6 @@ def test_a_perfect_previous_token_head_scores_one_although_the_first_token_has_n
     assert value(item, "previous-token") == 1
     assert value(item, "next-token") == 0
     assert even(item, "previous-token") == pytest.approx(0.2)
-
-
-def test_a_perfect_next_token_head_scores_one():
-    weights = np.eye(5, k=1)
-    weights[4, 0] = 1
-    assert value(map_of(weights), "next-token") == 1
-    assert value(map_of(weights), "previous-token") == 0
 
 
 def test_no_token_follows_in_a_causal_map_so_nothing_is_said_of_it():
@@ -321,11 +306,6 @@ def test_induction_shifts_with_a_start_token_and_skips_the_stray_entry(start):
     assert even(item, "induction") == pytest.approx(chance)
 
 
-def test_a_first_token_that_is_cut_otherwise_does_not_hide_the_repetition():
-    later, earlier = repetition(tokens("x y b c d e ab b c d e"))
-    assert (later, earlier) == ([7, 8, 9, 10], [2, 3, 4, 5])
-
-
 @pytest.mark.parametrize("words", ["a b c d e f g h", "a b a b", "the cat sat the mat"])
 def test_without_a_long_repetition_there_is_no_induction(words):
     assert repetition(tokens(words)) == ([], [])
@@ -362,16 +342,6 @@ def test_one_token_can_be_measured():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(2, 9), st.integers(0, 99))
-def test_what_does_not_ask_for_places_ignores_the_order_of_keys(length, seed):
-    item = random_map(length, layers=1, heads=2, seed=seed)
-    order = np.random.default_rng(seed).permutation(length)
-    mixed = measure_heads(map_of(item.weights[..., order]))
-    for name in ("entropy", "relative-entropy", "span", "confidence", "sink"):
-        np.testing.assert_allclose(mixed[name].values, measure_heads(item)[name].values, atol=1e-6)
-
-
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 9), st.booleans(), st.integers(0, 99))
 def test_measuring_an_even_look_gives_its_own_baseline(length, causal, seed):
     item = random_map(length, causal=causal, seed=seed)
@@ -379,20 +349,6 @@ def test_measuring_an_even_look_gives_its_own_baseline(length, causal, seed):
     for name, measure in measure_heads(map_of(flat, stream=item.stream)).items():
         assert measure.uniform is not None
         np.testing.assert_allclose(measure.values, measure.uniform, atol=1e-6, err_msg=name)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(2, 8), st.integers(0, 99))
-def test_turning_a_text_round_swaps_before_and_after(length, seed):
-    item = random_map(length, seed=seed)
-    found, turned = measure_heads(item), measure_heads(map_of(item.weights[:, :, ::-1, ::-1]))
-    for one, other, sign in (
-        ("previous-token", "next-token", 1),
-        ("distance", "distance", 1),
-        ("offset", "offset", -1),
-        ("self", "self", 1),
-    ):
-        np.testing.assert_allclose(turned[other].values, sign * found[one].values, atol=1e-5)
 
 
 def test_repeated_words_are_different_ones_twice_and_the_same_for_a_seed():
@@ -411,6 +367,7 @@ def test_repeated_words_are_different_ones_twice_and_the_same_for_a_seed():
         ("a b c a b c", ([], [])),
         # One token of the first copy may differ, for it has no space before it, but not two.
         ("A b c d e a b c d e", ([6, 7, 8, 9], [1, 2, 3, 4])),
+        ("x y b c d e ab b c d e", ([7, 8, 9, 10], [2, 3, 4, 5])),
         ("A B c d e f a b c d e f", ([], [])),
         ("a b c d e a b c d x", ([], [])),
     ],
