@@ -41,7 +41,7 @@ from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.network import UnknownArchitecture
 from attnviz.models.open import open_source
 from tests.hugging_face.ask import about
-from tests.hugging_face.tiny_models import byte_pieces
+from tests.hugging_face.tiny_models import but_slow, byte_pieces
 from tests.hugging_face.tiny_vision import MIDDLE, build, picture
 from tests.invoke import attnviz, imported
 
@@ -185,6 +185,8 @@ KINDS: dict[str, Fields] = {
     },
 }  # fmt: skip
 """Random configurations of each architecture within the table."""
+LIGHT = ("bert", "gpt2", "gemma2", "bart", "vit")
+"""One of each kind, with grouped heads, windows and caps in one: those of the fast tier."""
 PROCESSORS: dict[str, Any] = {"vit": ViTImageProcessorPil, "dinov2": BitImageProcessorPil}
 """The processors of those that read pictures."""
 
@@ -258,7 +260,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (tmp_path_factory.mktemp("model") for _ in iter(int, 1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", but_slow(KINDS, LIGHT))
 @settings(max_examples=10, deadline=None, derandomize=True, phases=[Phase.generate],
           suppress_health_check=[*HealthCheck])  # fmt: skip
 @given(data=st.data())
@@ -321,7 +323,7 @@ def test_every_key_of_its_configuration_is_known_or_falls_back(kind, row):
         row.shape_of({**told, "a key of tomorrow": 1})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", but_slow(KINDS, LIGHT))
 def test_the_keys_that_are_ignored_change_no_weight(kind, tokenizer, folders):
     fields = first_of(KINDS[kind])
     folder = next(folders)

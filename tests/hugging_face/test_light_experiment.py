@@ -34,8 +34,8 @@ from attnviz.models.lens import open_experiment
 from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.experiment import HEADS, OF_TEXTS
 from attnviz.models.open import open_source
-from tests.hugging_face.test_light import KINDS, Fields, first_of, query_of, read_alike
-from tests.hugging_face.tiny_models import byte_pieces
+from tests.hugging_face.test_light import KINDS, LIGHT, Fields, first_of, query_of, read_alike
+from tests.hugging_face.tiny_models import but_slow, byte_pieces
 from tests.invoke import attnviz, imported
 
 pytestmark = pytest.mark.models
@@ -94,7 +94,7 @@ def open_both(folder: Path, wanted: str | None = None, kind: str = "bert") -> li
     return [open_experiment(source, query, wanted) for source in sources]
 
 
-@pytest.mark.parametrize(("kind", "fields"), CASES)
+@pytest.mark.parametrize(("kind", "fields"), but_slow(CASES, LIGHT))
 def test_predictions_and_effects_are_those_of_transformers(kind, fields, folders, monkeypatch):
     monkeypatch.setattr(generation, "LONGEST", 12)
     folder = next(folders)
@@ -216,7 +216,7 @@ def test_many_links_of_a_causal_text_are_measured_by_torch(gpt2, monkeypatch):
             assert sum("links are many" in one for one in said) == count
 
 
-@pytest.mark.parametrize(("kind", "fields"), CASES)
+@pytest.mark.parametrize(("kind", "fields"), but_slow(CASES, LIGHT))
 def test_what_is_written_is_what_torch_takes_apart(kind, fields, folders):
     """Two routes: numpy carries each writer through the layers, torch takes gradients."""
     folder = next(folders)
@@ -316,7 +316,7 @@ CLASSIFIERS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "ending", "problem", "count"), CLASSIFIERS)
+@pytest.mark.parametrize(("kind", "ending", "problem", "count"), but_slow(CLASSIFIERS, LIGHT))
 def test_classifiers_decide_as_in_transformers(kind, ending, problem, count, folders):
     folder = next(folders)
     named = ARCHITECTURES[kind].model.removesuffix("Model") + ending
