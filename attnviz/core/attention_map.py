@@ -182,7 +182,8 @@ class AttentionMap:
         if weights.shape != lengths:
             raise InputError(
                 f"weights of stream '{self.stream}' have the shape {weights.shape}, but there are "
-                f"{lengths[0]} layers, {lengths[1]} heads, {lengths[2]} query and {lengths[3]} key tokens"
+                f"{lengths[0]} layers, {lengths[1]} heads, {lengths[2]} query and "
+                f"{lengths[3]} key tokens"
             )
         if weights.size == 0:
             raise InputError(f"weights of stream '{self.stream}' are empty: shape {weights.shape}")
@@ -329,8 +330,14 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens_name"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
-        prompt_count, output_count = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
-        counts = None if prompt_count is None or output_count is None else (int(prompt_count), int(output_count))
+        prompt_count, output_count = (
+            settings.get(f"{part} tokens") for part in ("prompt", "output")
+        )
+        counts = (
+            None
+            if prompt_count is None or output_count is None
+            else (int(prompt_count), int(output_count))
+        )
         facts["parts"] = TextParts(settings[PARTS], int(settings[SECOND_PART]), counts)
     return facts
 

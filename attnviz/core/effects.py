@@ -155,16 +155,18 @@ class Intervention:
     ) -> NDArray[np.bool_] | None:
         """The hidden cells of a layer, (heads, queries, keys), or None.
 
-        `sides` are the texts of the layer's queries and keys; `weights_of` gives its weights, after the
-        run None. Positions beyond the shape are ignored: a text that the model is still writing
-        does not have them yet.
+        `sides` are the texts of the layer's queries and keys; `weights_of` gives its weights, after
+        the run None. Positions beyond the shape are ignored: a text that the model is still
+        writing does not have them yet.
         """
         dropping = [one for one in self.evictions if one.stream == stream]
         if not self.links and not self.tokens and not dropping:
             return None
         cells = np.zeros(shape, dtype=np.bool_)
         for one in dropping:
-            cells |= one.hidden_cells[layer] if weights_of is None else one.hide(layer, weights_of())
+            cells |= (
+                one.hidden_cells[layer] if weights_of is None else one.hide(layer, weights_of())
+            )
         for link in self.links:
             inside = link.query < shape[1] and link.key < shape[2]
             if link.stream == stream and link.layer in (None, layer) and inside:
@@ -192,7 +194,9 @@ class Intervention:
             own_sink = sinks.get((item.stream, layer))
             lost = np.where(1 - whole > SINK, 1 - whole, 0)
             sink = lost if own_sink is None else own_sink[..., None]
-            own *= np.divide(whole + sink, remainder + sink, out=np.zeros_like(remainder), where=remainder > 0)
+            own *= np.divide(
+                whole + sink, remainder + sink, out=np.zeros_like(remainder), where=remainder > 0
+            )
         return item.with_weights(weights)
 
     def __add__(self, other: Intervention) -> Intervention:

@@ -61,7 +61,9 @@ def model_checksum(model: Any) -> str:
     """A checksum of a model's modules and numbers, equal in every process."""
     import torch
 
-    checksum = sha256("\n".join(f"{name} {type(one)}" for name, one in model.named_modules()).encode())
+    checksum = sha256(
+        "\n".join(f"{name} {type(one)}" for name, one in model.named_modules()).encode()
+    )
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         if not tensor.is_meta:
