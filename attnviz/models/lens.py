@@ -149,7 +149,7 @@ def measure_agreement(effects: AttentionGradients, ask: Ask) -> tuple[str, dict[
     if not correlations:
         return f"{missing}: there are too few", {}
     values = ", ".join(f"{name} {value:.2f}" for name, value in correlations.items())
-    note = f"{AGREEMENT} (log p of {scores.explained.output}): {values}"
+    note = f"{AGREEMENT} (log p of {scores.inputs.output}): {values}"
     return note, {AGREEMENT: {name: round(value, 6) for name, value in correlations.items()}}
 
 

@@ -182,7 +182,7 @@ class DumpedTexts(UnbatchedSource):
             self._name_tokens(item, queries, keys, may_grow=dump.ends_early) for item in dump.maps
         )
         text, source, target = query_texts(query)
-        notes = tuple(note for note in dump.provenance.notes if note not in dump.unnamed)
+        notes = tuple(note for note in dump.provenance.notes if note not in dump.token_notes)
         provenance = replace(dump.provenance, notes=notes)
         return replace(
             dump, maps=maps, provenance=provenance, text=text, source=source, target=target

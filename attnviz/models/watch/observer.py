@@ -463,8 +463,8 @@ class AttentionObserver(TorchFunctionMode):
         scores = reading.scores
         if scores:
             scores = scores | {"massive": np.full(call.query.shape[1], self._peak())}
-        if reading.broken is not None:
-            raise AttentionError(f"head {reading.broken} is NaN or infinite")
+        if reading.faulty_head is not None:
+            raise AttentionError(f"head {reading.faulty_head} is NaN or infinite")
         check_values(reading.weights, "share", path)
         off = facts.get("off")
         if off is None and not facts["had_dropout"]:
