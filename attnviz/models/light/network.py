@@ -264,9 +264,8 @@ class Pass:
         """What an attention adds, and its weights; keys are a memory's or, if None, the inputs'."""
         pause()
         weights, shape, own = self.weights, self.shape, memory is None
-        layer = shape.layer.format(number)
-        name = f"{layer}.{block.name}"
-        normal = self.prepare(layer, block, inputs)
+        name = f"{shape.layer.format(number)}.{block.name}"
+        normal = self.norm(number, block.before, inputs)
         source = normal if memory is None else memory
         before = self.cache.length if self.cache else 0
         length = before + inputs.shape[-2]
@@ -331,7 +330,7 @@ class Pass:
         shape, block = self.shape, self.shape.feed_forward
         layer = shape.layer.format(number)
         name = f"{layer}.{block.name}" if block.name else layer
-        normal = self.prepare(layer, block, inputs)
+        normal = self.norm(number, block.before, inputs)
         *gates, inner, outer = (f"{name}.{part}" for part in block.maps)
         activate = ACTIVATIONS[shape.activation]
         if gates:
@@ -341,23 +340,36 @@ class Pass:
             inner_states = activate(linear_map(self.weights, inner, normal))
         return linear_map(self.weights, outer, inner_states)
 
-    def prepare(self, layer: str, block: LayerPart, inputs: Array) -> Array:
-        """The inputs as a part of a layer reads them."""
-        if not block.before:
-            return inputs
-        return normalise(self.weights, self.shape, f"{layer}.{block.before}", inputs)
-
     def add(self, number: int, block: LayerPart, inputs: Array, update: Array) -> Array:
         """The inputs and what a part adds to them."""
-        layer = self.shape.layer.format(number)
-        if block.within:
-            update = normalise(self.weights, self.shape, f"{layer}.{block.within}", update)
-        if block.scale:
-            update = update * self.weights[f"{layer}.{block.scale}"]
-        total = inputs + update
-        if not block.after:
-            return total
-        return normalise(self.weights, self.shape, f"{layer}.{block.after}", total)
+        return self.norm(number, block.after, inputs + self.refine(number, block, update))
+
+    def refine(
+        self,
+        number: int,
+        block: LayerPart,
+        update: Array,
+        like: Array | None = None,
+        row: int | None = None,
+    ) -> Array:
+        """What a part adds, after its own norm and scale; see `normalise`."""
+        part = self.norm(number, block.within, update, like, row)
+        scale = f"{self.shape.layer.format(number)}.{block.scale}"
+        return part * self.weights[scale] if block.scale else part
+
+    def norm(
+        self,
+        number: int,
+        name: str,
+        inputs: Array,
+        like: Array | None = None,
+        row: int | None = None,
+    ) -> Array:
+        """A norm of a layer, if there is one of this name; see `normalise`."""
+        if not name:
+            return inputs
+        path = f"{self.shape.layer.format(number)}.{name}"
+        return normalise(self.weights, self.shape, path, inputs, like, row)
 
     def run(
         self, inputs: Array, memory: Array | None = None, mask: Array | None = None, first: int = 0

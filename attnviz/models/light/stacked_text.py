@@ -57,34 +57,6 @@ class RecordedPass(Pass):
         self._attention = None
         return self.norm(number, block.after, total)
 
-    def refine(
-        self,
-        number: int,
-        block: LayerPart,
-        update: Numbers,
-        like: Numbers | None = None,
-        row: int | None = None,
-    ) -> Numbers:
-        """What a part adds, after its own norm and scale; see `normalise`."""
-        part = self.norm(number, block.within, update, like, row)
-        scale = f"{self.shape.layer.format(number)}.{block.scale}"
-        return part * self.weights[scale] if block.scale else part
-
-    def norm(
-        self,
-        number: int,
-        name: str,
-        inputs: Numbers,
-        like: Numbers | None = None,
-        row: int | None = None,
-    ) -> Numbers:
-        """A norm of a layer, if there is one of this name; see `normalise`."""
-        if not name:
-            return inputs
-        path = f"{self.shape.layer.format(number)}.{name}"
-        outputs: Numbers = normalise(self.weights, self.shape, path, inputs, like, row)
-        return outputs
-
 
 class Stack:
     """A stack of layers that has read a text, and what each part wrote into its stream.

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.mechanisms.dot_product import scaled, single_head
-from attnviz.mechanisms.linear import linear
-from attnviz.mechanisms.recurrent import delta_rule, retention
+from attnviz.mechanisms.linear import delta_rule, linear, retention
 from attnviz.teach.lessons.lesson import Curves, Lesson, check_range
 
 SHORTEST, LONGEST = 64, 16384
