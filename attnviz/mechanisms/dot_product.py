@@ -227,7 +227,10 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
     latents, formula = key @ w_latent, "key @ w_latent"
     of_value = latents if value is key else value @ w_latent
     if latent_scale is not None:
-        latents, of_value = (_normalise(xp, one) * latent_scale for one in (latents, of_value))
+        latents, of_value = (
+            one / (xp.mean(one * one, axis=-1, keepdims=True) + 1e-6) ** 0.5 * latent_scale
+            for one in (latents, of_value)
+        )
         formula += ", scaled to a mean square of 1"
     latents = yield Part("latent", latents, formula, "kf")
     of_value = latents if value is key else of_value
@@ -245,8 +248,3 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
     scores = (scores + more) / size**0.5
     scores = yield Part("scaled_scores", scores, f"(scores + position_scores) / √{size}")
     yield from weigh_values(scores, values, mask)
-
-
-def _normalise(xp: Array, vectors: Array) -> Array:
-    """Vectors whose mean square is 1 (RMSNorm)."""
-    return vectors / (xp.mean(vectors * vectors, axis=-1, keepdims=True) + 1e-6) ** 0.5

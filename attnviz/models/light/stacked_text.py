@@ -17,6 +17,7 @@ from attnviz.models.light.network import (
     Attended,
     LayerPart,
     Pass,
+    Record,
     Shape,
     Weights,
     linear_map,
@@ -41,20 +42,14 @@ class RecordedPass(Pass):
     """A forward pass that records what each part adds."""
 
     def __init__(self, weights: Weights, shape: Shape) -> None:
-        super().__init__(weights, shape, self._see, None)
-        self.updates: list[Update] = []
-        self._attention: Attended | None = None
+        self.record, self.updates = Record(), list[Update]()
+        super().__init__(weights, shape, self.record, None)
 
-    def _see(self, attention: Attended) -> Numbers:
-        self._attention = attention
-        output: Numbers = attention.output
-        return output
-
-    def add(self, number: int, block: LayerPart, inputs: Numbers, update: Numbers) -> Numbers:
+    def add(self, number: int, block: LayerPart, inputs: Numbers, update: Numbers) -> Any:
         """The inputs plus what a part adds to them."""
         total = inputs + self.refine(number, block, update)
-        self.updates.append(Update(number, block, self._attention, update, total))
-        self._attention = None
+        attention = self.record.pop() if self.record else None
+        self.updates.append(Update(number, block, attention, update, total))
         return self.norm(number, block.after, total)
 
 
@@ -147,7 +142,7 @@ class Stack:
         return parts
 
     @property
-    def total(self) -> Numbers:
+    def total(self) -> Any:
         """What the last norm reads, (positions, size)."""
         last = self.run.updates[-1]
         return self.run.norm(last.layer, last.block.after, last.total)

@@ -314,18 +314,13 @@ def _notes_on_kept(
     kept_calls = max(Counter(call.path for call in own).values())
     if isinstance(request.calls, int) and kept_calls < -(-most // request.every):
         yield f"{kept_calls} of {most} calls are kept, spread from the first to the last"
-    unknown = [call.path for call in own if not call.scores]
+    unknown = list(dict.fromkeys(call.path for call in own if not call.scores))
     if request.scores and unknown:
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         yield (
-            f"scores before the softmax are not known of {_few(unknown)}: the function that "
-            "computes them does more, or hides them"
+            f"scores before the softmax are not known of {', '.join(unknown[:3])}{more}: the "
+            "function that computes them does more, or hides them"
         )
-
-
-def _few(paths: Sequence[str]) -> str:
-    """The first of some paths, and how many more there are."""
-    own = list(dict.fromkeys(paths))
-    return ", ".join(own[:3]) + (f" and {len(own) - 3} more" if len(own) > 3 else "")
 
 
 def _refusals(log: WatchLog) -> Iterator[str]:
