@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.lenses.rollout import UNIT as FLOW
-from attnviz.analyses.links import link_at
-from attnviz.analyses.select import reduce_map
+from attnviz.analyses.select import link_at, reduce_map
 from attnviz.analyses.view import describe_run, head_lines
 from attnviz.core.attention_map import Attention, AttentionMap, MeasuredLink, Token, known_mean
 from attnviz.core.errors import UsageError, is_number

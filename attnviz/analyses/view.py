@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import mean_entropy
-from attnviz.analyses.links import sharpest, strongest_links
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.measures.distance import LEAST_WORDS, PositionPrediction
-from attnviz.analyses.select import reduce_map
+from attnviz.analyses.select import reduce_map, sharpest, strongest_links
 from attnviz.core.attention_map import (
     AGREEMENT,
     IMPLIED,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.entropy import mean_entropy
-from attnviz.analyses.links import strongest_links
+from attnviz.analyses.select import strongest_links
 from attnviz.analyses.view import (
     describe_run,
     few_heads,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.links import cells_between_words, link_at
+from attnviz.analyses.select import cells_between_words, link_at
 from attnviz.core.attention_map import (
     LITTLE_EFFECT,
     LITTLE_WEIGHT,
