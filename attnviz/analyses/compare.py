@@ -217,7 +217,7 @@ def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
     # difflib depends on the order of the texts: sort them, so that exchanging A and B exchanges
     # the sides of every pair.
     if list(second) < list(first):
-        return [(left, right) for right, left in pair_tokens(second, first)]
+        return [(one, other) for other, one in pair_tokens(second, first)]
     pairs: list[Pair] = []
     matcher = SequenceMatcher(None, list(first), list(second), autojunk=False)
     for _, low, high, other_low, other_high in matcher.get_opcodes():

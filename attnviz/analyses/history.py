@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +73,7 @@ def _judge_head(
     # Only turns of some size count; the steps between two of them are one swing.
     recent = spread[-WINDOW:]
     swings = [one for one in np.diff(recent[~np.isnan(recent)]) if abs(one) >= TURN]
-    turns = sum(one * other < 0 for one, other in pairwise(swings))
+    turns = sum(one * other < 0 for one, other in itertools.pairwise(swings))
     if turns >= TURNS:
         first = max(len(steps) - WINDOW, 0)
         yield "oscillating", (first, f"{turns} turns in {len(recent)} samples")

@@ -123,8 +123,7 @@ def round_weights(
     if digits is None:
         return weights
     scale = np.float64(10**digits)
-    numbers: NDArray[np.float64] = np.rint(weights * scale) / scale + 0.0
-    return numbers
+    return np.asarray(np.rint(weights * scale) / scale + 0.0)
 
 
 def _spell_rounded(weights: NDArray[np.float32], digits: int) -> Any:

@@ -51,11 +51,26 @@ def read_bytes(path: Path) -> bytes:
             raise InputError(f"cannot read '{path}': {error.strerror}") from error
 
 
-class Matrices(Mapping[str, Any]):
+class NamedArrays(Mapping[str, Any]):
+    """Arrays by name, of which none is read where only its name is asked for."""
+
+    names: Mapping[str, Any]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class Matrices(NamedArrays):
     """Numbers and lists of words by name; large arrays of an archive are read on demand."""
 
     def __init__(self, source: Mapping[str, Any], path: Path) -> None:
-        self.source, self.path = source, path
+        self.names, self.path = source, path
         self.read: dict[str, Any] = {}
         for name in source:
             if not isinstance(source, Archive) or source.bytes_of(name) < SMALL:
@@ -63,29 +78,19 @@ class Matrices(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.read:
-            value = self.source[name]
             read = _words if name in TEXTS else _numbers
-            self.read[name] = read(value, name, self.path)
+            self.read[name] = read(self.names[name], name, self.path)
         return self.read[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.source
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.source)
-
-    def __len__(self) -> int:
-        return len(self.source)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The axes of an array, known before it is read."""
-        if isinstance(self.source, Archive):
-            return self.source.shapes[name]
+        if isinstance(self.names, Archive):
+            return self.names.shapes[name]
         shape: tuple[int, ...] = self[name].shape
         return shape
 
 
-class Archive(Mapping[str, Any]):
+class Archive(NamedArrays):
     """The arrays of an .npz archive, each read when it is asked for."""
 
     def __init__(self, data: bytes, path: Path | str) -> None:
@@ -94,20 +99,12 @@ class Archive(Mapping[str, Any]):
             self.archive = zipfile.ZipFile(io.BytesIO(data))
             members = [name.removesuffix(".npy") for name in self.archive.namelist()]
             self.shapes = {name: member_shape(self.archive, f"{name}.npy") for name in members}
+            self.names = self.shapes
 
     def __getitem__(self, name: str) -> Any:
         self.shapes[name]  # a KeyError where there is no such array
         with _npz_errors(self.path):
             return read_member(self.archive, f"{name}.npy")
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.shapes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.shapes)
-
-    def __len__(self) -> int:
-        return len(self.shapes)
 
     def bytes_of(self, name: str) -> int:
         """How much memory an array takes."""

@@ -171,8 +171,7 @@ class PositionPrediction:
                 sums[layer, part] = self.terms(heads[part], layer).sum(axis=(1, 2))
         counts = self.visible[:, self.rows].any(axis=-1).sum(axis=-1, keepdims=True)
         # Over some columns alone, a divergence can fall below 0 by a little.
-        means: Numbers = np.where(counts, np.maximum(sums, 0) / np.maximum(counts, 1), np.nan)
-        return means
+        return np.asarray(np.where(counts, np.maximum(sums, 0) / np.maximum(counts, 1), np.nan))
 
     def terms(self, weights: NDArray[np.floating], layer: int) -> NDArray[np.float32]:
         """The terms a ln(a / p) of some heads (heads, queries, keys) of a layer.

@@ -129,8 +129,7 @@ def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Nu
     α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens.
     """
     sums = np.ones(weights.shape[-2], dtype=weights.dtype) @ weights
-    scores: Numbers = sums / np.maximum(visible.sum(axis=-2), 1)[:, None]
-    return scores
+    return np.asarray(sums / np.maximum(visible.sum(axis=-2), 1)[:, None])
 
 
 def sink(subject: MeasuredMap) -> HeadMeasure:
@@ -142,8 +141,7 @@ def sink(subject: MeasuredMap) -> HeadMeasure:
     enough = _well_seen(subject)
 
     def formula(weights: NDArray[np.floating]) -> Numbers:
-        strongest: Numbers = np.where(enough, sink_scores(weights, subject.visible), 0).max(axis=-1)
-        return strongest
+        return np.asarray(np.where(enough, sink_scores(weights, subject.visible), 0).max(axis=-1))
 
     return subject.measure("sink", "share", ("no key stands out", "one key gets all"), formula)
 
@@ -156,15 +154,13 @@ def sink_fractions(subject: MeasuredMap) -> Numbers:
     scores = sink_scores(subject.item.weights, subject.visible)
     uniform = sink_scores(subject.uniform, subject.visible)
     sinks = _well_seen(subject) & (scores > THRESHOLD) & (uniform <= THRESHOLD)
-    fractions: Numbers = sinks.mean(axis=(0, 1))
-    return fractions
+    return np.asarray(sinks.mean(axis=(0, 1)))
 
 
 def _well_seen(subject: MeasuredMap) -> NDArray[np.bool_]:
     counts = subject.visible.sum(axis=-2)
     rows = subject.rows.sum(axis=-1, keepdims=True)
-    well: NDArray[np.bool_] = (2 * counts >= rows)[:, None]
-    return well
+    return np.asarray((2 * counts >= rows)[:, None])
 
 
 _WORDS = (

@@ -93,8 +93,7 @@ def empty(subject: MeasuredMap) -> HeadMeasure | None:
 
 
 def _keys(subject: MeasuredMap) -> NDArray[np.int64]:
-    keys: NDArray[np.int64] = np.maximum(subject.visible.sum(axis=-1), 1)
-    return keys
+    return np.asarray(np.maximum(subject.visible.sum(axis=-1), 1))
 
 
 def _most(values: Numbers | NDArray[np.int64]) -> float:
