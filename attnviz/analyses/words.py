@@ -6,8 +6,8 @@ is: runs of characters between spaces, and in pictures the punctuation at their 
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 from unicodedata import category
@@ -128,6 +128,19 @@ def first_character(token: Token, text: str) -> int:
     """The place of the token's first character that is no space."""
     piece = text[token.start : token.end]
     return token.start + len(piece) - len(piece.lstrip())
+
+
+def with_tokens(attention: Attention, by_side: Mapping[str, tuple[Token, ...]]) -> Attention:
+    """The attention with other tokens on some sides, as many as before."""
+    maps = (
+        replace(
+            item,
+            query_tokens=by_side.get(item.query_side, item.query_tokens),
+            key_tokens=by_side.get(item.key_side, item.key_tokens),
+        )
+        for item in attention.maps
+    )
+    return replace(attention, maps=tuple(maps))
 
 
 def merge_words(
