@@ -128,13 +128,13 @@ def check_health(verdicts: Iterable[Verdict], names: Sequence[str]) -> None:
         raise HealthError("\n".join(bad))
 
 
-def chosen_verdicts(given: str | Sequence[str]) -> tuple[str, ...]:
+def chosen_verdicts(verdicts: str | Sequence[str]) -> tuple[str, ...]:
     """The names of verdicts, also in one text: "collapsed,saturating".
 
     Raises:
         UsageError: there is no such verdict.
     """
-    names = given.split(",") if isinstance(given, str) else given
+    names = verdicts.split(",") if isinstance(verdicts, str) else verdicts
     names = [name.strip().replace("-", " ") for name in names]
     return tuple(choose(name, RULES, "verdict") for name in names if name)
 

@@ -160,7 +160,7 @@ class MeasuredMap:
 
 
 def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]:
-    """Measures of a map's scores, (layers, heads), as they were read or of queries and keys."""
+    """Measures of a map's scores, (layers, heads): as read, else computed from queries and keys."""
     stream = attention.projections.get(item.stream)
     if not attention.scores and stream is not None and (own := stream.of(item)) is not None:
         return projected_scores(own, item, visible_keys(item))

@@ -1,4 +1,4 @@
-"""Attention over the patches of a picture: one patch's look, and where in the picture it goes."""
+"""Attention over the patches of a picture: what one patch looks at, and where that lies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -188,7 +188,7 @@ def views(
 
 
 def _of_lens(attention: Attention, item: AttentionMap, top: int) -> View:
-    """A lens among all: of effects the head of the largest, else the mean of the last layer."""
+    """The view of one lens among all: the head with the largest effects, else the last mean."""
     focus = _largest_effect(item) if item.values == "signed" else None
     links = tuple(strongest_links(item, max(top, 1)))
     return _view(attention, item, focus.layer if focus else item.layers[-1], links, top, focus)

@@ -30,7 +30,7 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
     """The map over groups; a group's row sums to the mean of its rows' sums."""
     check_single_tokens(item, "grouping")
     shape = (*item.weights.shape[:2], len(queries.tokens), len(keys.tokens))
-    if shape == item.weights.shape:  # a group a position: groups come in the order of positions
+    if shape == item.weights.shape:  # each position is a group, in the order of positions
         return item.with_weights(
             item.weights, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
         )

@@ -42,7 +42,7 @@ LONGEST = 64 << 20  # the most characters of a text's document without its weigh
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError, AttributeError),
-    # Of a header, which is Python's spelling of a dictionary.
+    # For a header, which is a dictionary in Python's spelling.
     *(Warning, SyntaxError, tokenize.TokenError),
     *(RuntimeError, lzma.LZMAError),  # encrypted, or packed as zipfile or this package cannot
 )

@@ -57,7 +57,7 @@ def dump_line(document: Any) -> bytes:
     option = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
     data = orjson.dumps(document, option=option)
     if data.isascii() and b"\x7f" not in data:
-        return data  # as most are, whose megabytes of numbers need no second look
+        return data  # most documents: megabytes of numbers that need no second look
     return escape_hidden(data.decode()).encode()
 
 
@@ -264,7 +264,7 @@ def from_document(
 
     Its weights may be nested lists or an array, also a flat one with a "shape". Otherwise
     `read_weights` returns them for the number of a map, its stream and its shape, in which None is
-    not known. An InputError names the record (`where`) and the field that does not fit.
+    an unknown size. An InputError names the record (`where`) and the field that does not fit.
     """
     from attnviz.storage.schema import Document, HeadScores, fit, fit_provenance, measured_of
 
