@@ -1,7 +1,5 @@
 """A report on a made-up corpus, for the tests of what renders it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from attnviz.analyses.corpus.accumulators import Aggregates
