@@ -161,7 +161,8 @@ class HistoryStudy:
         for item in attention.maps:
             if item.is_pooled:
                 rows, columns = item.blocks
-                self._say(f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks")
+                note = f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks"
+                self.notes[note] = None
             alone = replace(item, blocks=(1, 1), starts=(0, 0), links=())
             subject = MeasuredMap(alone, scores=known_scores(attention, item))
             measures = measure_heads(subject)
@@ -201,14 +202,11 @@ class HistoryStudy:
             other = before.get((stream, layer))
             if other is not None and _place(own) == _place(other):
                 drift[place], notes = divergences(other.weights, own.weights)
-                for note in notes:
-                    self._say(note)
+                self.notes |= dict.fromkeys(notes)
             elif self.last is not None:
-                self._say("some maps have no fellow in the sample before: they have no drift")
+                note = "some maps have no fellow in the sample before: they have no drift"
+                self.notes[note] = None
         return drift
-
-    def _say(self, note: str) -> None:
-        self.notes[note] = None
 
     def report(self) -> History:
         """The history of all samples, at least one."""

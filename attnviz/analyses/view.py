@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import mean_entropy
+from attnviz.analyses.entropy import row_entropy
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.measures.distance import LEAST_WORDS, PositionPrediction
 from attnviz.analyses.select import reduce_map, sharpest, strongest_links
@@ -27,6 +27,7 @@ from attnviz.core.attention_map import (
     Token,
     View,
     check_single_tokens,
+    known_mean,
     stream_of_call,
 )
 from attnviz.core.errors import InputError
@@ -110,7 +111,7 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
     unknown = np.full(len(item.heads), np.nan)
     tokenwise = item.values == "share" and not item.is_pooled
-    entropies = mean_entropy(item.weights)[0] if tokenwise else unknown
+    entropies = known_mean(row_entropy(item.weights))[0] if tokenwise else unknown
     is_signed = item.values == "signed"
     sizes = np.nan_to_num(np.abs(item.weights[0])) if is_signed else item.weights[0]
     sums = sizes.sum(axis=-1, dtype=np.float64)

@@ -212,11 +212,9 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
 def from_dataset(dataset: Mapping[str, Any]) -> Attention:
     """The attention of `to_dataset`, also from xarray; an InputError for other objects."""
     try:
-        document, variables = (
-            parse_json(dataset["attrs"]["attnviz"], "the dataset"),
-            dataset["data_vars"],
-        )
-        arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables.values()]
+        document = parse_json(dataset["attrs"]["attnviz"], "the dataset")
+        variables = dataset["data_vars"].values()
+        arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError("the dataset has no 'attrs' with 'attnviz', and 'data_vars'") from error
     return from_document(document, "the dataset", lambda number, *_: arrays[number])

@@ -165,9 +165,8 @@ def _scores(
             cells = iter(_logit_cells(lens, inputs, logits()))
         for item, every in zip(attention.maps, cells, strict=True):
             links = _others(item, every)
-            totals[item.key_side] = totals.get(item.key_side, 0.0) + np.nansum(
-                links, axis=(0, 1, 2)
-            )
+            sums = np.nansum(links, axis=(0, 1, 2))
+            totals[item.key_side] = totals.get(item.key_side, 0.0) + sums
         return totals
     if lens == "flow":
         return _flows(attention, rows)
