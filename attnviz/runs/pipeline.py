@@ -148,7 +148,7 @@ class Result(Attention, Presentable):
 
     def strongest(self, count: int = 10) -> list[Link]:
         """The links of largest weight between words, over all layers and heads, largest first."""
-        from attnviz.analyses.links import strongest_links
+        from attnviz.analyses.select import strongest_links
 
         return strongest_links(self.main, count)
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnviz.analyses.entropy import mean_entropy
-from attnviz.analyses.links import strongest_links
+from attnviz.analyses.entropy import row_entropy
+from attnviz.analyses.select import strongest_links
 from attnviz.analyses.view import (
     describe_run,
     few_heads,
@@ -15,7 +15,7 @@ from attnviz.analyses.view import (
     sides,
     views,
 )
-from attnviz.core.attention_map import AttentionMap, Focus, Link, TextParts, Token
+from attnviz.core.attention_map import AttentionMap, Focus, Link, TextParts, Token, known_mean
 from tests.samples import attention_of, self_map
 
 WORDS = ["a", "b", "c"]
@@ -286,7 +286,8 @@ def test_heads_seen_in_blocks_have_lines_without_an_entropy():
     linked = head_lines(item.with_weights(item.weights, blocks=(2, 2), links=links))
     assert [(line.pattern, line.weight) for line in linked] == [("x → y", 0.3), ("x → y", 0.4)]
     assert all(line.profile.dtype == np.float64 for line in lines)
-    assert np.allclose([line.entropy for line in head_lines(item)], mean_entropy(item.weights)[0])
+    means = known_mean(row_entropy(item.weights))[0]
+    assert np.allclose([line.entropy for line in head_lines(item)], means)
 
 
 def test_the_head_to_see_first_is_the_sources_or_else_the_one_worth_showing():

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 import attnviz as package
-from attnviz.analyses.compare import HistoryStudy
+from attnviz.analyses.history import HistoryStudy
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttnvizError, HealthError
 from attnviz.core.measures import HISTORY, RULES

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnviz.analyses.links import sharpest
+from attnviz.analyses.select import sharpest
 from attnviz.analyses.view import views
 from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display
