@@ -123,7 +123,7 @@ def _bytes_of(value: Any) -> int:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in a value, at any depth."""
-    tensors = list[Tensor]()
+    tensors: list[Tensor] = []
 
     def note(one: Tensor) -> Tensor:
         tensors.append(one)

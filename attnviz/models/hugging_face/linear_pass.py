@@ -356,7 +356,7 @@ class Replay(LinearPass):
 
 
 def slopes_by(output: Any, inputs: Any, ask: Any = None, **how: Any) -> tuple[Any, ...]:
-    """An output's gradients by tensors of its graph, which stays; None: it does not depend on it."""
+    """An output's gradients by tensors of its graph, which stays; None: none leads to it."""
     return torch.autograd.grad(output, inputs, ask, retain_graph=True, allow_unused=True, **how)
 
 
