@@ -357,7 +357,8 @@ class Replay(LinearPass):
 
 def slopes_by(output: Any, inputs: Any, ask: Any = None, **how: Any) -> tuple[Any, ...]:
     """An output's gradients by tensors of its graph, which stays; None: none leads to it."""
-    return torch.autograd.grad(output, inputs, ask, retain_graph=True, allow_unused=True, **how)
+    how |= {"retain_graph": True, "allow_unused": True}
+    return tuple(torch.autograd.grad(output, inputs, ask, **how))
 
 
 def flatten_heads(one: Any) -> Any:

@@ -146,14 +146,13 @@ def _announce(
     grids: Mapping[str, PooledGrid],
     sides: Sides,
     region: Region,
-    exclusions: Mapping[str, IgnoredPositions],
+    left_out: Mapping[str, IgnoredPositions],
 ) -> None:
     for stream, grid in grids.items():
-        left_out = region_note(grid, sides[stream])
-        if left_out:
-            notify(left_out)
+        if note := region_note(grid, sides[stream]):
+            notify(note)
         if region.links and grid.is_pooled:
-            notify(links_note(region.links, exclusions[stream]))
+            notify(links_note(region.links, left_out[stream]))
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def vector_norms(study: ScoreStudy, call: Call) -> CallScores:
         array = side[0].detach().float().cpu().numpy()
         return array.repeat(heads // len(array), axis=0)
 
-    are_known = call.scores is None  # else of queries and keys only their number is
+    are_known = call.scores is None  # otherwise only the numbers of queries and keys are
     query, key = (spread(side) if are_known else None for side in (call.query, call.key))
     return study.norms(query, key, spread(call.value))
 
@@ -227,7 +227,7 @@ AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to 
 def read_tiles(
     call: Call, grid: PooledGrid, links: int, exclusions: IgnoredPositions, *, scores: bool = False
 ) -> tuple[Any, list[Strongest], CallScores] | None:
-    """Maps as of `read_grid`, strongest links and `scores`; None: probing is cheaper or needed."""
+    """Maps as from `read_grid`, strongest links and `scores`; None: probe the kernel instead."""
     import torch
 
     # Outputs in half precision are too coarse to tell a kernel's weights from similar ones.

@@ -194,15 +194,11 @@ def continue_text(source: LoadedModel, inputs: Mapping[str, Any]) -> str:
         ids, _ = generate_ids(source, tensors, most, use_cache=False)
         return tokenize_generated(source.tokenizer, ids)[0]
     before = list(read["input_ids"])
-    if not (room := room_after(before, source.limit)):
+    room = FEW if source.limit is None else min(FEW, source.limit - len(before))
+    if room <= 0:
         return ""
     ids, _ = generate_ids(source, tensors, room, use_cache=False)
     return new_text(source.tokenizer, before, ids[len(before) :])
-
-
-def room_after(before: list[int], limit: int | None) -> int:
-    """How many tokens the model can still write after a text."""
-    return FEW if limit is None else max(0, min(FEW, limit - len(before)))
 
 
 def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
