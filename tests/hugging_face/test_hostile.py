@@ -1,7 +1,5 @@
 """Folders of models that were made to do harm: one line, a status, and nothing built or spent."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
