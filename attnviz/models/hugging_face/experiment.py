@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from inspect import signature
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -414,12 +413,6 @@ class KernelExperiment(ExplainedOutputs):
             rest = 1 << (rest - 1).bit_length()
         return max(self.tokens - rest, 0)
 
-    @cached_property
-    def _cache_name(self) -> str:
-        """The argument for cached keys; transformers renamed it in 5.24, own code may not have."""
-        parameters = signature(self.model.forward).parameters
-        return "cache" if "cache" in parameters else "past_key_values"
-
     def _cache(self, row: int, count: int) -> Any:
         """The keys and values of the tokens before a row, for a batch."""
         from transformers import DynamicCache
@@ -450,7 +443,9 @@ class KernelExperiment(ExplainedOutputs):
         edit = self._edit(changes, instead, numbers, row)
         if row:
             inputs["input_ids"] = inputs["input_ids"][:, row:]
-            inputs |= {self._cache_name: self._cache(row, count), "use_cache": True}
+            # transformers renamed the argument in 5.24, own code may not have.
+            name = "cache" if "cache" in input_names(self.model) else "past_key_values"
+            inputs |= {name: self._cache(row, count), "use_cache": True}
         if self._keeps_rows:
             rows = [output.row - row for output in self.outputs if output.row >= row]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device).long()

@@ -274,9 +274,7 @@ def ablate_heads(
 
     with ExitStack() as stack:
         for module in off:
-            stack.enter_context(
-                module.register_forward_pre_hook(lambda module, _: unseen.add(module))
-            )
+            stack.enter_context(module.register_forward_pre_hook(lambda one, _: unseen.add(one)))
             stack.enter_context(module.register_forward_hook(end))
         stack.enter_context(watch_kernels(look, all_threads=True))
         yield

@@ -122,11 +122,8 @@ class LinearPass(TorchFunctionMode):
         """See a block of code, in which the model runs."""
         with running_errors(model, what), ExitStack() as hooks:
             for module in model.modules():
-                for hook in (
-                    module.register_forward_pre_hook(thread_hook(self._enter)),
-                    module.register_forward_hook(thread_hook(self._leave)),
-                ):
-                    hooks.callback(hook.remove)
+                hooks.enter_context(module.register_forward_pre_hook(thread_hook(self._enter)))
+                hooks.enter_context(module.register_forward_hook(thread_hook(self._leave)))
             hooks.enter_context(torch.enable_grad())
             hooks.enter_context(self)
             yield

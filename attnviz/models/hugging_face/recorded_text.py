@@ -369,15 +369,13 @@ class RecordedText:
         def begin(_: Any, inputs: tuple[Any, ...], kwargs: Any) -> None:
             streams.append(inputs[0] if inputs else kwargs["hidden_states"])
 
-        def end(_: Any, __: Any, output: Any) -> None:
-            outputs.append(output)
-
         inputs = {**self.eager.inputs, "use_cache": False}
         with running_errors(self.part, self.eager.what), torch.no_grad(), ExitStack() as hooks:
             for module in own:
-                before = module.register_forward_pre_hook(thread_hook(begin), with_kwargs=True)
-                hooks.callback(before.remove)
-            hooks.callback(own[-1].register_forward_hook(thread_hook(end)).remove)
+                hook = module.register_forward_pre_hook(thread_hook(begin), with_kwargs=True)
+                hooks.enter_context(hook)
+            end = thread_hook(lambda *call: outputs.append(call[-1]))
+            hooks.enter_context(own[-1].register_forward_hook(end))
             self.part(**inputs)
         last = outputs[0][0] if isinstance(outputs[0], tuple) else outputs[0]
         by_layer: list[NDArray[np.float64]] = []

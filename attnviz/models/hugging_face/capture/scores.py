@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -133,16 +133,11 @@ def watch_peaks(model: Any) -> Iterator[Callable[[str], float]]:
     def hook(path: str) -> Any:
         return lambda _module, args, kwargs: look(path, args or (kwargs.get("hidden_states"),))
 
-    handles = [
-        part.register_forward_pre_hook(hook(path), with_kwargs=True)
-        for path, part in model.named_modules()
-        if path.rpartition(".")[2].isdigit()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for path, part in model.named_modules():
+            if path.rpartition(".")[2].isdigit():
+                hooks.enter_context(part.register_forward_pre_hook(hook(path), with_kwargs=True))
         yield lambda path: peaks.get(layer_of(path, peaks), np.nan)
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def layer_of(path: str, paths: Any) -> str:
