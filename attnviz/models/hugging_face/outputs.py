@@ -21,7 +21,7 @@ from attnviz.core.lens_inputs import (
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.interventions import upcast_half
-from attnviz.models.hugging_face.load.tasks import SUFFIXES, Task
+from attnviz.models.hugging_face.load.family import SUFFIXES, Task
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
 from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import running_errors
+from attnviz.models.hugging_face.load.family import Task, record_logits, show_decision
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import (
     ExperimentRequest,
