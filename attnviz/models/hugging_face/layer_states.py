@@ -117,7 +117,6 @@ def _item(value: Any, number: int, count: int) -> Any:
 
 
 def _bytes_of(value: Any) -> int:
-    """Bytes of all tensors in a value."""
     return sum(one.nbytes for one in tensors_in(value))
 
 

@@ -116,16 +116,12 @@ def generate_ids(
                 **inputs, **plain, num_beams=1, max_new_tokens=most, **options
             )
         ids = output[0].tolist()
-    if ids[-1] in _end_ids(source):
+    ends = source.model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
+    if ids[-1] in (*ends, source.tokenizer.eos_token_id):
         return ids[:-1], ()
     # Whisper leaves the end token out: an output shorter than allowed was not cut.
     return ids, (f"the model was stopped after {most} tokens",) if len(ids) >= most else ()
-
-
-def _end_ids(source: Any) -> set[int]:
-    ends = source.model.generation_config.eos_token_id
-    numbers = ends if isinstance(ends, list) else [ends]
-    return {number for number in (*numbers, source.tokenizer.eos_token_id) if number is not None}
 
 
 def writer_class(config: Any, name: str) -> Any:
