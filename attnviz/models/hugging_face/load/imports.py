@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partialmethod, wraps
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
@@ -44,12 +44,13 @@ class LazyCompiler(ModuleType):
 
     _marks: list[Callable[[Any], Any]]
 
-    def _mark(self, mark: str, function: Any) -> Any:
-        self._marks.append(lambda compiler: getattr(compiler, mark)(function))
+    def allow_in_graph(self, function: Any) -> Any:
+        self._marks.append(lambda compiler: compiler.allow_in_graph(function))
         return function
 
-    allow_in_graph = partialmethod(_mark, "allow_in_graph")
-    assume_constant_result = partialmethod(_mark, "assume_constant_result")
+    def assume_constant_result(self, function: Any) -> Any:
+        self._marks.append(lambda compiler: compiler.assume_constant_result(function))
+        return function
 
     def disable(self, function: Any = None, *how: Any, **settings: Any) -> Any:
         """Mark a function as never compiled, also for the compiler once it loads."""
