@@ -83,11 +83,6 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def status_of_signal() -> int:
-    """The exit status of an interrupted run: 130 after Ctrl-C, 143 after SIGTERM, as in a shell."""
-    return 128 + (signal_numbers[0] if signal_numbers else signal.SIGINT)
-
-
 INTERRUPTED = 130
 """The status that typer gives a KeyboardInterrupt, whichever signal raised it."""
 stderr_form: ContextVar[str] = ContextVar("stderr_form", default="text")
@@ -234,7 +229,9 @@ def exit_status_of(run: Any) -> int:
             status = 1
         else:
             raise
-    return status_of_signal() if status == INTERRUPTED else status
+    if status == INTERRUPTED:  # 130 after Ctrl-C, 143 after SIGTERM, as in a shell
+        return 128 + (signal_numbers[0] if signal_numbers else signal.SIGINT)
+    return status
 
 
 def _status_of(run: Any) -> int:
@@ -285,8 +282,15 @@ def complain(message: str, error: str = "InputError", status: int = 1) -> None:
 
 
 def tell(kind: str, message: str, **facts: object) -> None:
-    """Print an error or a note as one line on stderr: as text, or as JSON with --errors json."""
-    line = printable_line(message)
+    """Print an error or a note as one line on stderr: as text, or as JSON with --errors json.
+
+    A very long line keeps both ends.
+    """
+    from attnviz.renderers.printable import printable
+
+    half = LONGEST_SAID // 2
+    cut = message if len(message) <= LONGEST_SAID else f"{message[:half]} … {message[-half:]}"
+    line = printable(cut)
     if stderr_form.get() == "json":
         text = json.dumps({"schema": 1, "kind": kind, "message": line, **facts})
     else:
@@ -299,15 +303,6 @@ def _form_asked(arguments: Sequence[str]) -> str:
     words = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = ("--errors", "json") in pairwise(words) or "--errors=json" in words
     return "json" if as_json else "text"
-
-
-def printable_line(text: str) -> str:
-    """A line for stderr, without control characters; a very long one keeps both ends."""
-    from attnviz.renderers.printable import printable
-
-    half = LONGEST_SAID // 2
-    cut = text if len(text) <= LONGEST_SAID else f"{text[:half]} … {text[-half:]}"
-    return printable(cut)
 
 
 def _shorten_name(name: str) -> str:

@@ -186,12 +186,3 @@ def _descriptor(stream: IO[str]) -> int:
 def note(text: str) -> None:
     """Say something that is not data, on stderr, in one line."""
     tell("note", text)
-
-
-def refuse_binary_on_terminal(format_name: str) -> None:
-    """Keep bytes that no terminal can show off it."""
-    if sys.stdout.isatty():
-        raise UsageError(
-            f"format '{format_name}' is binary and stdout is a terminal: "
-            "redirect it, or write a file with -o FILE"
-        )

@@ -33,7 +33,6 @@ from attnviz.cli.places import (
     check_apart,
     hold_interrupts,
     note,
-    refuse_binary_on_terminal,
 )
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
@@ -392,8 +391,11 @@ def check_places(
         for path in (output.html, *pictures.values()):
             if path is not None:
                 check_own(path)
-    if FORMATS[name].binary:
-        refuse_binary_on_terminal(name)
+    if FORMATS[name].binary and sys.stdout.isatty():
+        raise UsageError(
+            f"format '{name}' is binary and stdout is a terminal: redirect it, or write a file "
+            "with -o FILE"
+        )
     formats_used = {name, *([format_of(output.output, kind)] if output.output else [])}
     if output.fields is not None and formats_used.isdisjoint(CUT):
         raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")

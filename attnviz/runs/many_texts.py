@@ -6,11 +6,10 @@ uninterrupted.
 """
 
 import gc
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from platform import node
 from threading import RLock
 from typing import ClassVar, TypeVar
@@ -22,8 +21,7 @@ from attnviz.core.registry import Command, SourceKind
 from attnviz.models import Source, WithHead
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source, states_of
-from attnviz.runs.engines import open_engine
-from attnviz.runs.engines.shards import Engine
+from attnviz.runs.engines import Engine, open_engine
 from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
 
@@ -152,15 +150,10 @@ def with_shards(
     name: Callable[[int, Shard], str],
 ) -> Iterator[tuple[Shard, Made | AttnvizError]]:
     """Each shard with its result from an engine, or the error."""
-    queue: deque[Shard] = deque()
-
-    def sending() -> Iterator[Shard]:
-        for shard in shards:
-            queue.append(shard)
-            yield shard
-
-    for result in engine.map(work, sending(), name):
-        yield queue.popleft(), result
+    ahead, behind = tee(shards)
+    # The engine is asked first, so that `behind` holds only the shards in its work.
+    results = zip(engine.map(work, ahead, name), behind, strict=True)
+    return ((shard, result) for result, shard in results)
 
 
 def chunk_name(number: int, chunk: Chunk) -> str:
