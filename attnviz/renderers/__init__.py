@@ -72,14 +72,14 @@ FORMATS: dict[str, Format] = {
     ),
     "json": Format(
         "One JSON document with tokens, every weight and the provenance.",
-        "data.maps:JsonRenderer",
+        "data:JsonRenderer",
         ".json",
         "document",
         "reports:JsonReport",
     ),
     "jsonl": Format(
         "One JSON document a line, a line a text.",
-        "data.maps:JsonLinesRenderer",
+        "data:JsonLinesRenderer",
         ".jsonl",
         "document",
         "reports:JsonLinesReport",
@@ -87,7 +87,7 @@ FORMATS: dict[str, Format] = {
     ),
     "csv": Format(
         "Comma-separated, one weight a row.",
-        "data.maps:CsvRenderer",
+        "data:CsvRenderer",
         ".csv",
         "rows",
         "reports:CsvReport",
@@ -95,7 +95,7 @@ FORMATS: dict[str, Format] = {
     ),
     "tsv": Format(
         "Tab-separated, one weight a row, backslash escapes, never a quote.",
-        "data.maps:TsvRenderer",
+        "data:TsvRenderer",
         ".tsv",
         "rows",
         "reports:TsvReport",
@@ -103,7 +103,7 @@ FORMATS: dict[str, Format] = {
     ),
     "npz": Format(
         "NumPy arrays with everything in them, readable without pickle.",
-        "data.maps:NpzRenderer",
+        "data:NpzRenderer",
         ".npz",
         "arrays",
         "reports:TextReport",
@@ -111,7 +111,7 @@ FORMATS: dict[str, Format] = {
     ),
     "parquet": Format(
         "A table with a row for each text, for pandas, DuckDB and their like (needs pyarrow).",
-        "data.maps:ParquetRenderer",
+        "data:ParquetRenderer",
         ".parquet",
         binary=True,
     ),
@@ -136,7 +136,7 @@ FORMATS: dict[str, Format] = {
     "vtt": Format(
         "Words with their times as WebVTT, a cue each.", "reports:TextReport", ".vtt", "vtt"
     ),
-    "none": Format("Nothing on stdout.", "data.maps:NoRenderer", "", "nothing"),
+    "none": Format("Nothing on stdout.", "data:NoRenderer", "", "nothing"),
 }
 
 DATA_KINDS: dict[DataKind, tuple[str, tuple[Form, ...]]] = {

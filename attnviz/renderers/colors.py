@@ -144,8 +144,8 @@ def _peaks(item: AttentionMap) -> NDArray[np.float32]:
 def beyond_note(item: AttentionMap, limits: Limits) -> str:
     """A note if weights of a map lie beyond its scale, else empty."""
     if chosen_scale(signed=item.values == "signed"):
-        known = item.weights[np.isfinite(item.weights)]
-        outside = known.size and (known.max() > limits[1] or known.min() < limits[0])
+        finite = item.weights[np.isfinite(item.weights)]
+        outside = finite.size and (finite.max() > limits[1] or finite.min() < limits[0])
         return BEYOND_CHOSEN if outside else ""
     largest = float(np.fmax.reduce(np.abs(item.weights), axis=None))
     return BEYOND if largest > limits[1] + 0.005 else ""

@@ -29,7 +29,7 @@ class Drawing:
 
     look: Look = field(default_factory=Look)
     notes: tuple[str, ...] = ()
-    used: set[str] = field(default_factory=set)
+    options: set[str] = field(default_factory=set)
     tables: dict[bool, NDArray[np.uint8]] = field(default_factory=dict)
 
 
@@ -40,22 +40,22 @@ _drawing: ContextVar[Drawing] = ContextVar("drawing", default=_NO_DRAWING)
 @contextmanager
 def drawing(look: Look, notes: Iterable[str] = (), picture: str = "picture") -> Iterator[None]:
     """Draw the block's picture with this look and notes; an option without use is noted."""
-    made = Drawing(look, tuple(notes))
-    token = _drawing.set(made)
+    state = Drawing(look, tuple(notes))
+    token = _drawing.set(state)
     try:
         yield
     finally:
         _drawing.reset(token)
-    if idle := [option for name, option in look.flags.items() if name not in made.used]:
+    if idle := [option for name, option in look.flags.items() if name not in state.options]:
         verb = "changes" if len(idle) == 1 else "change"
         notify(f"{in_words(idle, 'and')} {verb} nothing in the {picture.replace('_', ' ')}")
 
 
 def look_option(name: str) -> Any:
     """An option of the look; the picture is then known to use it."""
-    made = _drawing.get()
-    made.used.add(name)
-    return getattr(made.look, name)
+    state = _drawing.get()
+    state.options.add(name)
+    return getattr(state.look, name)
 
 
 def reading_notes() -> tuple[str, ...]:
@@ -66,8 +66,8 @@ def reading_notes() -> tuple[str, ...]:
 def chosen_scale(*, signed: bool) -> tuple[float, float] | None:
     """The ends of the scale where --scale names them; for signed values 0-0.1 is −0.1 to 0.1."""
     text = look_option("scale")
-    found = None if text is None else parse_scale(text)
-    return (-found[1], found[1]) if found and signed and found[0] >= 0 else found
+    ends = None if text is None else parse_scale(text)
+    return (-ends[1], ends[1]) if ends and signed and ends[0] >= 0 else ends
 
 
 def color_table(name: str) -> NDArray[np.uint8]:
@@ -81,8 +81,8 @@ def color_table(name: str) -> NDArray[np.uint8]:
     if name not in colormaps:
         like = did_you_mean(name, colormaps)
         raise UsageError(f"--cmap '{name}' is no colour map of matplotlib.{like}")
-    found = colormaps[name](np.linspace(0, 1, 257))
-    table: NDArray[np.uint8] = np.rint(found[:, :3] * 255).astype(np.uint8)
+    colors = colormaps[name](np.linspace(0, 1, 257))
+    table: NDArray[np.uint8] = np.rint(colors[:, :3] * 255).astype(np.uint8)
     return table
 
 

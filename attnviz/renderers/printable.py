@@ -29,12 +29,12 @@ def one_digit(weight: float) -> str:
     return _short(f"{weight:.1f}")
 
 
-def _short(rounded: str) -> str:
-    whole, _, digits = rounded.partition(".")
+def _short(number: str) -> str:
+    whole, _, digits = number.partition(".")
     if whole == "nan":
         return UNKNOWN
     if whole.lstrip("-") != "0":
-        return rounded[:-1]
+        return number[:-1]
     return f"-.{digits}" if whole == "-0" and digits.strip("0") else f".{digits}"
 
 
@@ -65,10 +65,10 @@ def printable(text: str) -> str:
     if text and not text.strip(" "):
         return SPACE * len(text)
     blank = text.isspace()
-    shown = [_show_character(text, index, blank=blank) for index in range(len(text))]
-    if shown and unicodedata.category(text[0]) in ("Mn", "Me") and shown[0] == text[0]:
-        shown.insert(0, "◌")
-    return "".join(shown)
+    characters = [_show_character(text, index, blank=blank) for index in range(len(text))]
+    if characters and unicodedata.category(text[0]) in ("Mn", "Me") and characters[0] == text[0]:
+        characters.insert(0, "◌")
+    return "".join(characters)
 
 
 def code_point(character: str) -> str:
@@ -88,10 +88,10 @@ def shorten(text: str, width: int) -> str:
         return ""
     if len(text) <= width * 8 and cell_len(text) <= width:
         return text
-    end = used = 0
+    end = cells = 0
     # Marks and joiners take no cell: one letter could have thousands, hence a bound in characters.
-    while end < min(len(text), width * 8) and used + cell_len(text[end]) < width:
-        used += cell_len(text[end])
+    while end < min(len(text), width * 8) and cells + cell_len(text[end]) < width:
+        cells += cell_len(text[end])
         end += 1
     # A sequence may be wider than its parts: a heart with an emoji selector takes two cells.
     while end and cell_len(text[:end]) > width - 1:
@@ -109,14 +109,14 @@ def _show_character(text: str, index: int, *, blank: bool) -> str:
     if character < " ":
         return chr(0x2400 + ord(character))
     category = unicodedata.category(character)
-    hidden = (
+    invisible = (
         category in ("Cc", "Cs", "Zl", "Zp")
         or character in _BLANKS
         or (blank and category == "Zs")
         or (category == "Cf" and not _has_effect(text, index))
         or (_is_selector(character) and not _follows_base(text, index))
     )
-    return code_point(character) if hidden else character
+    return code_point(character) if invisible else character
 
 
 def _has_effect(text: str, index: int) -> bool:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def formats_of(kind: DataKind) -> dict[str, Format]:
     """The formats that can hold a kind of data, the usual one first."""
     forms = (*DATA_KINDS[kind][1], "nothing")
-    found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
-    usual = next(name for name, entry in found.items() if entry.form == forms[0])
-    return {usual: found[usual], **found}
+    formats = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
+    usual = next(name for name, entry in formats.items() if entry.form == forms[0])
+    return {usual: formats[usual], **formats}
 
 
 def format_of(path: Path, kind: DataKind = "maps") -> str:
@@ -37,10 +37,10 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
     for name, entry in formats.items():
         if entry.suffix and entry.suffix == path.suffix.lower():
             return name
-    known = [entry.suffix for entry in formats.values() if entry.suffix]
+    suffixes = [entry.suffix for entry in formats.values() if entry.suffix]
     raise UsageError(
-        f"'{path}' names no data format: end it in {', '.join(known)}."
-        f"{did_you_mean(path.suffix, known)}"
+        f"'{path}' names no data format: end it in {', '.join(suffixes)}."
+        f"{did_you_mean(path.suffix, suffixes)}"
     )
 
 
@@ -75,9 +75,9 @@ def csv_text(lines: Iterable[Iterable[str]]) -> str:
 
 def picture_suffix(path: Path, picture: str = "") -> str:
     """The file's suffix, which must be that of a picture; for the picture "gif", .gif."""
-    suffix, known = path.suffix.lower(), (".gif",) if picture == "gif" else PICTURE_SUFFIXES
-    if suffix not in known:
-        raise UsageError(f"'{path}' names no picture: end it in {', '.join(known)}")
+    suffix, suffixes = path.suffix.lower(), (".gif",) if picture == "gif" else PICTURE_SUFFIXES
+    if suffix not in suffixes:
+        raise UsageError(f"'{path}' names no picture: end it in {', '.join(suffixes)}")
     return suffix
 
 
@@ -122,28 +122,28 @@ def data_of(
     table: Callable[..., str],
     rows: Callable[[Any], str],
     document: Callable[[Any], str],
-    *chosen: object,
+    *options: object,
     **more: Any,
 ) -> Data:
-    """A value as data, by what writes it in each form; the table takes what is `chosen`, too."""
+    """A value as data, by what writes it in each form; the table takes `options` as well."""
     more |= {"rows": partial(rows, value), "document": partial(document, value)}
     if "about" not in more and hasattr(value, "provenance"):
         from attnviz.storage.documents import dump_json
 
         more["about"] = dump_json(asdict(value.provenance))
-    return Data(text=partial(table, value, *chosen), value=value, **more)
+    return Data(text=partial(table, value, *options), value=value, **more)
 
 
 def draw_by(name: str, *values: Any) -> Figure:
     """What "module:function" of `renderers.figures` draws; matplotlib is loaded only now."""
     module, _, function = name.partition(":")
-    found = import_module(f"attnviz.renderers.figures.{module}")
-    draw: Callable[..., Figure] = getattr(found, function)
+    file = import_module(f"attnviz.renderers.figures.{module}")
+    draw: Callable[..., Figure] = getattr(file, function)
     return draw(*values)
 
 
 def listing(
-    columns: Sequence[str], values: Sequence[Sequence[Any]], *, titled: bool = False
+    columns: Sequence[str], values: Sequence[Sequence[Any]], *, headings: bool = False
 ) -> Data:
     """Rows as a table, as lines with tabs, and as JSON, where shares stay numbers."""
     import json
@@ -158,18 +158,18 @@ def listing(
     rows = [list(map(spell, row)) for row in values]
 
     def table(display: Display) -> str:
-        shown = [columns, *rows] if titled else rows
-        widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
+        lines = [columns, *rows] if headings else rows
+        widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1]]
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
-            for row in shown[: display.rows or None]
-        ) + display.more_rows_note(len(shown))
+            for row in lines[: display.rows or None]
+        ) + display.more_rows_note(len(lines))
 
     def document() -> str:
         from attnviz.storage.documents import escape_hidden
 
-        found = [dict(zip(columns, row, strict=True)) for row in values]
-        return escape_hidden(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
+        documents = [dict(zip(columns, row, strict=True)) for row in values]
+        return escape_hidden(json.dumps(documents, ensure_ascii=False, indent=2)) + "\n"
 
     return Data(
         text=table,
@@ -197,18 +197,18 @@ class TextReport:
             raise UsageError("this data cannot be written in this format: choose -f json")
         return write(self.display) if self.form == "text" else write()
 
-    def _join(self, written: Any) -> Any:
+    def _join(self, text: Any) -> Any:
         """The form as it follows the one before."""
-        return written
+        return text
 
 
 class JsonReport(TextReport):
     """One document; for an input that may hold several, a list."""
 
-    def _join(self, written: str) -> str:
+    def _join(self, text: str) -> str:
         if not self.display.many:
-            return written
-        return ("[" if self.count == 1 else ",\n") + written.rstrip("\n")
+            return text
+        return ("[" if self.count == 1 else ",\n") + text.rstrip("\n")
 
     def finish(self) -> str:
         if not self.display.many:
@@ -233,13 +233,13 @@ CUT = ("json", "jsonl", "tsv", "csv")
 """The formats of numbers as text: --fields cuts them, --digits rounds the weights in them."""
 
 
-def check_digits(digits: int | None, written: Iterable[str], kind: DataKind) -> None:
+def check_digits(digits: int | None, formats: Iterable[str], kind: DataKind) -> None:
     """Refuse other digits than 1 to 6, and to round what is no map as text; a UsageError."""
     if digits is None:
         return
     if not 1 <= digits <= 6:
         raise UsageError(f"digits={digits} is out of range: 1 to 6")
-    if kind != "maps" or not set(written) & set(CUT):
+    if kind != "maps" or not set(formats) & set(CUT):
         raise UsageError(f"--digits rounds the weights of maps in {', '.join(CUT)}: add -f json")
 
 
@@ -260,7 +260,7 @@ class CutReport(JsonReport):
     def __init__(self, display: Display, name: str, kind: DataKind) -> None:
         super().__init__(display)
         self.name, self.fields, self.columns = name, display.fields, list[int]()
-        self.known, self.tree = dict[str, None](), dict[str, Any]()
+        self.names, self.tree = dict[str, None](), dict[str, Any]()
         for field_name in self.fields:
             level = self.tree
             for part in field_name.split("."):
@@ -306,10 +306,10 @@ class CutReport(JsonReport):
         from attnviz.storage.documents import dump_json
 
         cut = self._pick(json.loads(line), self.tree)
-        if self.known:  # of the first document
+        if self.names:  # of the first document
             for name in self.fields:
-                choose(name, self.known, "field")
-            self.known = {}
+                choose(name, self.names, "field")
+            self.names = {}
         return dump_json(cut)
 
     def _pick(self, value: Any, tree: dict[str, Any], at: str = "") -> Any:
@@ -319,9 +319,9 @@ class CutReport(JsonReport):
             return [self._pick(one, tree, at) for one in value]
         if not isinstance(value, dict):
             if value in (None, []):  # what would be in it is not known
-                self.known |= dict.fromkeys(one for one in self.fields if one.startswith(at))
+                self.names |= dict.fromkeys(one for one in self.fields if one.startswith(at))
             return value
-        self.known |= dict.fromkeys(f"{at}{name}" for name in value)
+        self.names |= dict.fromkeys(f"{at}{name}" for name in value)
         return {
             name: self._pick(value.get(name), below, f"{at}{name}.") for name, below in tree.items()
         }
@@ -330,12 +330,12 @@ class CutReport(JsonReport):
 class TsvReport(TextReport):
     """Rows, tab-separated, under one header."""
 
-    def _join(self, written: str) -> str:
-        return written if self.count == 1 else written.partition("\n")[2]
+    def _join(self, text: str) -> str:
+        return text if self.count == 1 else text.partition("\n")[2]
 
 
 class CsvReport(TsvReport):
     """Rows, comma-separated, quoted where needed."""
 
-    def _join(self, written: str) -> str:
-        return csv_text(line.split("\t") for line in super()._join(written).split("\n")[:-1])
+    def _join(self, text: str) -> str:
+        return csv_text(line.split("\t") for line in super()._join(text).split("\n")[:-1])

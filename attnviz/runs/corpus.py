@@ -114,7 +114,7 @@ class ShardTask:
                 notes.update(shares.provenance.notes)
             except InputError as error:
                 failures.append((record, type(error)(f"{record.where}: {error}")))
-        aggregates.failed = len(failures)
+        aggregates.failures = len(failures)
         return ShardResult(aggregates, failures, notes)
 
     def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
@@ -140,7 +140,7 @@ class CorpusState:
         """Add the next shard's records."""
         if isinstance(result, AttnvizError):
             failures: Sequence[tuple[Record, AttnvizError]] = [(item, result) for item in chunk]
-            self.aggregates.failed += len(chunk)
+            self.aggregates.failures += len(chunk)
         else:
             failures = result.failures
             self.aggregates.merge(result.aggregates)
@@ -441,7 +441,7 @@ def read_frequencies(path: Path) -> Vocabulary:
 
 
 def _corpus_data(report: CorpusReport, request: CorpusRequest) -> Data:
-    from attnviz.renderers.data import corpus_data as data
+    from attnviz.renderers import data
     from attnviz.renderers.text.corpus_table import corpus_table
     from attnviz.renderers.text.why_table import wiring_table, wiring_tsv
 

@@ -39,7 +39,7 @@ def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
     """The lines of stdin as they arrive, unpacked if they are gzip."""
     buffer: Any = sys.stdin.buffer
     lines = open_lines(getattr(buffer, "raw", buffer), "stdin", longest=longest)
-    _open[:] = [] if lines.packed else [lines]
+    _open[:] = [] if lines.is_gzip else [lines]
     yield from whole_lines(lines, "stdin")
 
 
@@ -105,7 +105,7 @@ def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
     from attnviz.storage.matrices import open_file
 
     file = open_file(path, buffering=0)
-    yield from read_file(file, f"'{path}'", packed=is_packed(path), longest=reading.longest)
+    yield from read_file(file, f"'{path}'", is_gzip=is_packed(path), longest=reading.longest)
 
 
 def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:

@@ -175,7 +175,7 @@ def draw(
         if look_option("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
         return fit_width(
-            function, view.map, **words, divided=divisions(attention, view.map), **above
+            function, view.map, **words, second_part=divisions(attention, view.map), **above
         )
     if picture == "lines":
         item, which = few_heads(attention, views()[0])

@@ -240,10 +240,10 @@ def _crop(
     """The part of the picture that the patches cover, with an outline of the query patch."""
     from attnviz.renderers.figures.overlay import PictureCrop
 
-    outline = None
+    query_patch = None
     if patch is not None:
-        outline = (*parse_patch(patch), *patch_grid(attention.main.key_tokens))
-    return PictureCrop(np.asarray(parts[stream]), outline)
+        query_patch = (*parse_patch(patch), *patch_grid(attention.main.key_tokens))
+    return PictureCrop(np.asarray(parts[stream]), query_patch)
 
 
 def _layer_pictures(

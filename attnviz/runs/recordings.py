@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.query import Recording
-    from attnviz.models.hugging_face.audio.audio import AudioModel
+    from attnviz.models.hugging_face.audio_model import AudioModel
 
 TIMED = ("textgrid", "vtt")  # formats of words with times
 
@@ -93,7 +93,7 @@ def open_speech_model(origin: Origin) -> AudioModel:
     """The speech model of a request."""
     check_speech(origin)
     check_torch(origin, "recordings")
-    from attnviz.models.hugging_face.audio.audio import load_audio_model
+    from attnviz.models.hugging_face.audio_model import load_audio_model
 
     source = load_audio_model(name_of(origin), **loading_of(origin))
     return replace(source, region=region_of(origin))
@@ -102,7 +102,7 @@ def open_speech_model(origin: Origin) -> AudioModel:
 def report_recording(request: RecordingRequest, options: Options, report: RunReport) -> None:
     """Report maps, times of words, or how far heads err from true times."""
     true = [] if request.times is None else read_timed_words(request.times)
-    from attnviz.models.hugging_face.audio.recordings import read_recording
+    from attnviz.models.hugging_face.inputs.recordings import read_recording
 
     heard = replace(
         read_recording(request.file, request.start, request.seconds),
@@ -128,8 +128,8 @@ def _maps_item(
     attention: Attention, source: AudioModel, heard: Recording, options: Options
 ) -> Item:
     """The maps, above a spectrogram where the keys are times."""
-    from attnviz.models.hugging_face.audio.audio import SIDE
-    from attnviz.models.hugging_face.audio.recordings import log_mel
+    from attnviz.models.hugging_face.audio_model import SIDE
+    from attnviz.models.hugging_face.inputs.recordings import log_mel
 
     result = apply_choice(attention, options.choice)
     views = views_of(result, options.choice, options.origin.top)
@@ -190,7 +190,7 @@ def head_names(heads: Heads) -> str:
 def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Data:
     """The times of every word."""
     return replace(
-        listing(("word", "start", "end"), [astuple(word) for word in words], titled=True),
+        listing(("word", "start", "end"), [astuple(word) for word in words], headings=True),
         document=lambda: _json({**about, "words": [asdict(word) for word in words]}),
         textgrid=lambda: as_textgrid(words, end),
         vtt=lambda: as_vtt(words),
@@ -217,7 +217,7 @@ def errors_data(
     sets = {"as asked": own} | ({"best set": best} if best else {})
     rows = [*sets.items(), *(("", one) for one in every)]
     cells = [(name, head_names(one.heads), one.error, one.start, one.end) for name, one in rows]
-    data = listing(("set", "heads", "error", "start_error", "end_error"), cells, titled=True)
+    data = listing(("set", "heads", "error", "start_error", "end_error"), cells, headings=True)
     table, heads = data.text, best.heads if best else None
     line = f'\n"alignment_heads": {json.dumps(heads)}\n' if heads else ""
     assert table is not None

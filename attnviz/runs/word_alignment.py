@@ -28,7 +28,7 @@ from attnviz.core.options import Language, Options
 from attnviz.core.query import Query
 from attnviz.models import Source
 from attnviz.models.open import check_origin
-from attnviz.renderers.data.maps import escape
+from attnviz.renderers.data import escape
 from attnviz.renderers.reports import Data, listing
 from attnviz.runs.engines import Engine
 from attnviz.runs.inputs import TextInput
@@ -334,7 +334,7 @@ def report_scores(
     cells = [
         (layer, head, score.precision, score.recall, score.error) for layer, head, score in rows
     ]
-    report.add(listing(columns, cells, titled=True))
+    report.add(listing(columns, cells, headings=True))
     report.finish("done")
 
 

@@ -1,7 +1,5 @@
 """Samples of every picture and table, and what is drawn of them as lines of text."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -34,7 +32,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.measures import HISTORY, History, Role
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import SHOWS, corpus_json, corpus_tsv
+from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
 from attnviz.renderers.figures.effect_bars import (
     effect_bars,
@@ -216,7 +214,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "head-overview": lambda: head_overview(report(*heads_of(2, 3))),
     "head-overview-many": lambda: head_overview(report(*heads_of(12, 40))),
     "head-plane": lambda: head_plane(similarity(20), ROWS),
-    "heatmap": lambda: heatmap(map_of(shares(4, 4), ROW, ROW), divided=(1, 2), **T),
+    "heatmap": lambda: heatmap(map_of(shares(4, 4), ROW, ROW), second_part=(1, 2), **T),
     "heatmap-above": lambda: heatmap(map_of(shares(3, 30)), above=shares(8, 30), **T),
     "heatmap-long": lambda: heatmap(map_of(shares(120, 60), LONG, LONG[:60]), **T),
     "heatmap-pooled": lambda: heatmap(map_of(shares(1600, 900)), **T),

@@ -19,7 +19,7 @@ from attnviz.core.attention_map import (
     Token,
 )
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import JsonLinesRenderer, JsonRenderer
+from attnviz.renderers.data import JsonLinesRenderer, JsonRenderer
 from attnviz.storage.archive import ArchiveReader, dump_archive
 from attnviz.storage.documents import dump_json, from_document, to_document
 from attnviz.storage.saved_maps import holds_attention, read_attention

@@ -79,8 +79,8 @@ def cost_curves(report: CacheReport) -> Figure:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    known = [value for value in values if math.isfinite(value)]
-    return min(known), max(max(known), min(known) + 0.01)
+    finite = [value for value in values if math.isfinite(value)]
+    return min(finite), max(max(finite), min(finite) + 0.01)
 
 
 def _dashes(name: str) -> dict[str, object]:
@@ -133,12 +133,12 @@ def _panel(
 
 @own_settings()
 def struck_heatmap(
-    item: AttentionMap, *, gone: NDArray[np.bool_], title: str, subtitle: str, fit: Fit = FREE
+    item: AttentionMap, *, absent: NDArray[np.bool_], title: str, subtitle: str, fit: Fit = FREE
 ) -> Figure:
     """One head's weights with all keys; a stroke through each key that is gone for a query."""
     figure = heatmap(item, title=title, subtitle=subtitle, fit=fit)
     axes = figure.axes[0]
-    queries, keys = np.nonzero(gone)
+    queries, keys = np.nonzero(absent)
     ends = np.stack(
         [
             np.stack([keys - 0.34, queries + 0.34], axis=-1),

@@ -49,9 +49,9 @@ class Canvas:
         self, ends: NDArray[np.float64], colors: Sequence[Color] | Color, width: float, **looks: Any
     ) -> None:
         each = [colors] if isinstance(colors[0], int) else colors
-        shown = [sheet.ink(color) for color in each]  # type: ignore[arg-type]
+        inks = [sheet.ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"capstyle": "butt", **looks}
-        lines = LineCollection(list(ends), colors=shown, linewidths=width, **looks)
+        lines = LineCollection(list(ends), colors=inks, linewidths=width, **looks)
         self.axes.add_collection(lines)
 
     def text(
@@ -66,10 +66,10 @@ class Canvas:
         bold: bool = False,
     ) -> float:
         """Write words, vertically centred on y; returns their width."""
-        shown = self.face.drawable(text)
+        words = self.face.drawable(text)
         looks: dict[str, Any] = {"bold": bold, "ha": align, "va": "center_baseline"}
-        sheet.write(self.axes, (x, y), shown, self.face, size, color, **looks)
-        return self.face.width(shown, size, bold=bold)
+        sheet.write(self.axes, (x, y), words, self.face, size, color, **looks)
+        return self.face.width(words, size, bold=bold)
 
     def name_heads(
         self,

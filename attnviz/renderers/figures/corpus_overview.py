@@ -224,8 +224,8 @@ class MeasurePlots(_Part):
         base = top + line + 8 + self._PLOT
 
         def height(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            clipped = np.clip(values, floor, roof)
-            return np.asarray(base - (clipped - floor) / (roof - floor) * self._PLOT)
+            inside = np.clip(values, floor, roof)
+            return np.asarray(base - (inside - floor) / (roof - floor) * self._PLOT)
 
         for value in dict.fromkeys((floor, max(floor, 0.0), roof)):
             y = float(height(np.array(value)))
@@ -325,12 +325,12 @@ class ClassBars(_Part):
 
     def _draw_legend(self, canvas: Canvas, y: float, line: float) -> None:
         side, classes = line * 0.62, self.stream.classes
-        colored = zip(classes, _class_colors(classes), self.stream.class_even, strict=True)
-        shown = [(name, color) for name, color, even in colored if even.any()]
-        texts = [_CLASS_NAMES.get(name, name) for name, _ in shown]
+        rows = zip(classes, _class_colors(classes), self.stream.class_even, strict=True)
+        entries = [(name, color) for name, color, even in rows if even.any()]
+        texts = [_CLASS_NAMES.get(name, name) for name, _ in entries]
         widths = (side + 30 + canvas.face.width(text, sheet.NOTE_SIZE) for text in texts)
         places = sheet.flow_lines(widths, self.width)
-        for (name, color), text, (across, down) in zip(shown, texts, places, strict=True):
+        for (name, color), text, (across, down) in zip(entries, texts, places, strict=True):
             x, middle = self.left + across, y + down * line
             canvas.boxes([(x, middle - side / 2, side, side)], color, f"legend {name}")
             canvas.text(x + side + 8, middle, text, sheet.NOTE_SIZE, FAINT)

@@ -48,35 +48,35 @@ _LOOKS: dict[str, tuple[str, Color]] = {
 @sheet.own_settings()
 def effect_bars(report: AblationReport) -> Figure:
     """Every effect as a bar, the largest first, with its interval over texts."""
-    known = [one for one in (*report.every, *report.effect_sum) if not math.isnan(one.effect)]
-    shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
+    effects = [one for one in (*report.every, *report.effect_sum) if not math.isnan(one.effect)]
+    bars = sorted(effects, key=lambda one: -abs(one.effect))[:MOST]
     width = sheet.page_width(_WIDTH, EDGE)
-    names = [shorten(one.label, min(_LONGEST_NAME, width // 26)) for one in shown]
+    names = [shorten(one.label, min(_LONGEST_NAME, width // 26)) for one in bars]
     notes = [READING]
-    if len(shown) < len(known):
-        notes.append(f"the {len(shown)} largest of {len(known)}")
-    if any(one.interval for one in shown):
+    if len(bars) < len(effects):
+        notes.append(f"the {len(bars)} largest of {len(effects)}")
+    if any(one.interval for one in bars):
         notes.append("lines: 95 % intervals of the means")
-    if without := len(report.every) + len(report.effect_sum) - len(known):
+    if without := len(report.every) + len(report.effect_sum) - len(effects):
         notes.append(f"without a value, as nothing else was left to see: {without}")
     row = sheet.points(1.7 * sheet.TEXT_SIZE)
-    room = width, row * len(shown) + EDGE
+    room = width, row * len(bars) + EDGE
     reading = [report.instead]
-    if len(shown) > _NAMED:  # more than a reader takes in at once
+    if len(bars) > _NAMED:  # more than a reader takes in at once
         largest = (
-            f"{name} {nats(one.effect)}" for one, name in zip(shown[:_NAMED], names, strict=False)
+            f"{name} {nats(one.effect)}" for one, name in zip(bars[:_NAMED], names, strict=False)
         )
         reading.append(f"largest: {', '.join(largest)}")
     below = "\n".join(filter(None, reading))
     canvas, top = page_with_room(report.caption, below, names, notes, room)
     left = EDGE + max((canvas.face.width(name, sheet.TEXT_SIZE) for name in names), default=0) + 24
-    ends = [end for one in shown for end in (one.effect, *(one.interval or ()))]
+    ends = [end for one in bars for end in (one.effect, *(one.interval or ()))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     beside = 90 if low < 0 else 20
     scale = (width + EDGE - left - beside - 90) / ((high - low) or 1.0)
     zero = left + beside - low * scale
     colors = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
-    for place, (one, name) in enumerate(zip(shown, names, strict=True)):
+    for place, (one, name) in enumerate(zip(bars, names, strict=True)):
         middle = top + (place + 0.5) * row
         bold = one.kind == "together"
         canvas.text(left - 14, middle, name, sheet.TEXT_SIZE, INK, align="right", bold=bold)
@@ -89,7 +89,7 @@ def effect_bars(report: AblationReport) -> Figure:
         side, align, far = (10, "left", max) if one.effect >= 0 else (-10, "right", min)
         at = zero + far(one.effect, *(one.interval or (one.effect,))) * scale + side
         canvas.text(at, middle, nats(one.effect), sheet.NOTE_SIZE, FAINT, align=align)
-    canvas.strokes(np.array([[(zero, top), (zero, top + row * len(shown))]]), FAINT, 0.6)
+    canvas.strokes(np.array([[(zero, top), (zero, top + row * len(bars))]]), FAINT, 0.6)
     return canvas.figure
 
 
@@ -133,7 +133,7 @@ def effect_words(report: AblationReport) -> Figure:
     texts = {item.key_side: [token.text for token in item.key_tokens] for item in report.maps.maps}
     line, limits = sheet.points(2.9 * sheet.TEXT_SIZE), _limits(report.effects)
     face = typeface([word for words in texts.values() for word in words])
-    placed: list[tuple[Effect, str, float, float, float]] = []
+    places: list[tuple[Effect, str, float, float, float]] = []
     titles: list[tuple[str, float]] = []
     y = 0.0
     for side, own in sides.items():
@@ -144,16 +144,16 @@ def effect_words(report: AblationReport) -> Figure:
             wide = max(face.width(word, sheet.TEXT_SIZE), face.width("+0.00", sheet.SMALLEST)) + 20
             if x + wide > sheet.page_width(_WIDTH, EDGE):
                 x, y = 0.0, y + line
-            placed.append((one, word, x, y, wide))
+            places.append((one, word, x, y, wide))
             x += wide + 4
         y += line * 1.3
-    words = [*(word for _, word, *_ in placed), *sides]
-    widest = int(max(*(x + size for _, _, x, _, size in placed), _NARROWEST))
+    words = [*(word for _, word, *_ in places), *sides]
+    widest = int(max(*(x + size for _, _, x, _, size in places), _NARROWEST))
     room = sheet.page_width(widest, EDGE), y + 60 + EDGE
     canvas, top = page_with_room(report.caption, report.instead, words, [READING], room)
     for side, at in titles:
         canvas.text(EDGE, top + at, side, sheet.NOTE_SIZE, FAINT)
-    for one, word, x, at, wide in placed:
+    for one, word, x, at, wide in places:
         box = (EDGE + x, top + at, wide, line - 8)
         ground = _color(one, limits)
         canvas.boxes([box], ground, one.label)
@@ -166,8 +166,8 @@ def effect_words(report: AblationReport) -> Figure:
 
 
 def _limits(effects: Sequence[Effect]) -> Limits:
-    known = [abs(one.effect) for one in effects if not math.isnan(one.effect)]
-    top = round_up(max(known, default=0.0))
+    sizes = [abs(one.effect) for one in effects if not math.isnan(one.effect)]
+    top = round_up(max(sizes, default=0.0))
     return -top, top
 
 

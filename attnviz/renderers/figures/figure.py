@@ -74,7 +74,7 @@ class TooWide(Exception):  # noqa: N818 - no error: the next try has shorter sid
         self.share = share
 
 
-def fit_width(draw: Callable[..., Figure], shown: Any, **words: Any) -> Figure:
+def fit_width(draw: Callable[..., Figure], subject: Any, **words: Any) -> Figure:
     """A picture as wide as the column that --width names; text keeps its size.
 
     Raises:
@@ -82,11 +82,11 @@ def fit_width(draw: Callable[..., Figure], shown: Any, **words: Any) -> Figure:
     """
     width: Width | None = look_option("width")
     if width is None:
-        return draw(shown, **words)
+        return draw(subject, **words)
     fit = Fit(_pixels_of(width))
     while fit.share > _LEAST_SHARE:
         try:
-            return draw(shown, **words, fit=fit)
+            return draw(subject, **words, fit=fit)
         except TooWide as error:
             fit = replace(fit, share=fit.share * min(error.share, 0.97))
     raise no_room("the labels leave the picture no room")
@@ -151,8 +151,8 @@ def ink(color: Color) -> tuple[float, float, float]:
 def colormap(limits: Limits, table: NDArray[np.uint8] | None = None) -> Colormap:
     """The colours of a scale for matplotlib: white below it, grey for NaN."""
     colors = (shades(limits) if table is None else table) / 255.0
-    made = ListedColormap(colors, name=look_option("cmap") or "attnviz")
-    return made.with_extremes(under="white", bad=ink(NO_VALUE))
+    table_map = ListedColormap(colors, name=look_option("cmap") or "attnviz")
+    return table_map.with_extremes(under="white", bad=ink(NO_VALUE))
 
 
 def frame_image(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
@@ -189,10 +189,10 @@ def frame_image(image: NDArray[Any], width: int, height: int, frame: Frame) -> t
     page.stack(below, edge, top + bar_height + 16, face)
 
     bar_axes = page.axes(left + width + _BAR_GAP, top, _BAR_WIDTH, bar_height)
-    shown: Any = axes.images[0]
+    scale: Any = axes.images[0]
     if np.ndim(image) == 3:  # colours already
-        shown = ScalarMappable(Normalize(*limits), colormap(limits, frame.table))
-    bar = page.figure.colorbar(shown, cax=bar_axes)
+        scale = ScalarMappable(Normalize(*limits), colormap(limits, frame.table))
+    bar = page.figure.colorbar(scale, cax=bar_axes)
     font = face.font(NOTE_SIZE)
     bar.set_ticks(list(ticks), labels=list(ticks.values()), fontproperties=font)
     bar.outline.set(linewidth=0.5, edgecolor=ink((190, 190, 190)))
@@ -258,8 +258,8 @@ def figure_bytes(
         families = {name for text in figure.findobj(Text) for name in text.get_fontfamily()}
         settings["pdf.fonttype"] = 42 if can_embed(families) else 3
     with own_settings(), mpl.rc_context(settings):
-        written: Any = {"format": suffix.removeprefix("."), "dpi": dpi or "figure"}
-        figure.savefig(buffer, **written, metadata=metadata)
+        options: Any = {"format": suffix.removeprefix("."), "dpi": dpi or "figure"}
+        figure.savefig(buffer, **options, metadata=metadata)
     return buffer.getvalue()
 
 
@@ -324,8 +324,8 @@ def paragraph(
     face: Typeface, text: str, size: float, bold: bool, color: Color, room: int
 ) -> Paragraph:
     """The paragraph in lines that fit the room; a very long text is cut."""
-    shown = face.drawable(shorten(printable(text), _MOST_CELLS))
-    lines = face.wrap(shown, size, room, bold=bold)
+    words = face.drawable(shorten(printable(text), _MOST_CELLS))
+    lines = face.wrap(words, size, room, bold=bold)
     height = line_height(size) * (lines.count("\n") + 1)
     return Paragraph(lines, size, bold, color, int(np.ceil(height)) + 4)
 
@@ -390,20 +390,20 @@ class Page:
         left: int,
         top: int,
         face: Typeface,
-        titled: Axes | None = None,
+        title_axes: Axes | None = None,
     ) -> None:
-        """Write paragraphs below one another; a bold one is the title of the axes `titled`."""
+        """Write paragraphs below one another; a bold one is the title of `title_axes`."""
         for item in paragraphs:
             x, y = left / self.width, 1 - top / self.height
             looks: dict[str, Any] = {"va": "top", "linespacing": LINE}
-            if titled is not None and item.bold:
-                box = titled.get_position()
+            if title_axes is not None and item.bold:
+                box = title_axes.get_position()
                 looks |= {"ha": "left", "pad": 0, "x": (x - box.x0) / box.width}
                 looks |= {"fontproperties": face.font(item.size, bold=True), "parse_math": False}
                 y = (y - box.y0) / box.height
-                titled.set_title(item.text, y=y, color=ink(item.color), **looks)
+                title_axes.set_title(item.text, y=y, color=ink(item.color), **looks)
             else:
-                gid = "note" if titled is None else "head"
+                gid = "note" if title_axes is None else "head"
                 looks |= {"bold": item.bold, "gid": gid}
                 write(self.figure, (x, y), item.text, face, item.size, item.color, **looks)
             top += item.height

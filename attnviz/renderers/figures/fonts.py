@@ -42,10 +42,10 @@ class Typeface:
 
     def drawable(self, text: str) -> str:
         """The text made printable, with missing characters as ‹code points›."""
-        shown = printable(text)
-        if not self.missing.intersection(shown):
-            return _mark_directions(shown)
-        pieces = groupby(shown.translate(_UNDRAWN), self.missing.__contains__)
+        visible = printable(text)
+        if not self.missing.intersection(visible):
+            return _mark_directions(visible)
+        pieces = groupby(visible.translate(_UNDRAWN), self.missing.__contains__)
         return _mark_directions(
             "".join(substitute(*run) if lost else "".join(run) for lost, run in pieces)
         )
@@ -93,17 +93,17 @@ def typeface(texts: Iterable[str]) -> Typeface:
     Other characters are searched for in the installed fonts.
     """
     every = (*texts, look_option("title") or "", *reading_notes())
-    wanted = {character for text in every for character in printable(text)} - {"\n"}
-    wanted -= set(map(chr, _UNDRAWN))
+    characters = {character for text in every for character in printable(text)} - {"\n"}
+    characters -= set(map(chr, _UNDRAWN))
     families = [_FIRST]
-    missing = {character for character in wanted if not _draws(_FIRST, character)}
+    missing = {character for character in characters if not _draws(_FIRST, character)}
     for family in _candidates(missing):
         if not missing:
             break
-        left = {character for character in missing if not _draws(family, character)}
-        if left != missing:
+        rest = {character for character in missing if not _draws(family, character)}
+        if rest != missing:
             families.append(family)
-            missing = left
+            missing = rest
     return Typeface(tuple(families), frozenset(missing))
 
 
@@ -142,15 +142,15 @@ def _mark_directions(text: str) -> str:
 
 
 def _candidates(missing: set[str]) -> Iterator[str]:
-    installed = {entry.name for entry in fontManager.ttflist if entry.style == "normal"}
-    preferred = []
+    families = {entry.name for entry in fontManager.ttflist if entry.style == "normal"}
+    first = []
     if any("\u3040" <= character <= "\u30ff" for character in missing):
-        preferred.append(_JAPANESE)
+        first.append(_JAPANESE)
     if any("\uac00" <= character <= "\ud7a3" for character in missing):
-        preferred.append(_KOREAN)
-    preferred = [family for family in (*preferred, *_FAMILIES) if family in installed]
-    yield from preferred
-    others = installed - set(preferred)
+        first.append(_KOREAN)
+    first = [family for family in (*first, *_FAMILIES) if family in families]
+    yield from first
+    others = families - set(first)
     yield from sorted(family for family in others if not family.startswith(_UNUSABLE))
 
 

@@ -40,42 +40,52 @@ _LONGEST_NAME = 28
 
 
 @own_settings()
-def history_figure(found: History, other: History | None = None) -> Figure:
+def history_figure(history: History, other: History | None = None) -> Figure:
     """Small multiples: layers run down, heads across, steps from left to right in each.
 
     Lines of another run lie pale behind the first's; heads that only it has are left out.
     """
-    runs = [found] if other is None else [found, other]
-    rows = list(dict.fromkeys((stream, layer) for stream, layer, _ in found.heads))
-    heads = list(dict.fromkeys(head for _, _, head in found.heads))
+    runs = [history] if other is None else [history, other]
+    rows = list(dict.fromkeys((stream, layer) for stream, layer, _ in history.heads))
+    heads = list(dict.fromkeys(head for _, _, head in history.heads))
     several = len({stream for stream, _ in rows}) > 1
     short, common = short_paths([layer for _, layer in rows])
-    named = [
+    row_names = [
         shorten(printable(f"{stream} · {short[layer]}" if several else short[layer]), _LONGEST_NAME)
         for stream, layer in rows
     ]
     roof, words = _scales(runs)
-    known = list(words)
-    shown = [role for role in ROLE_COLORS if any(role in of_step for of_step in found.roles)]
-    ends = f"{found.steps[0]:,}", f"{found.steps[-1]:,}"
+    measures = list(words)
+    roles = [role for role in ROLE_COLORS if any(role in of_step for of_step in history.roles)]
+    ends = f"{history.steps[0]:,}", f"{history.steps[-1]:,}"
     layers = f"layers ({printable(common)})" if common else "layers"
     reading = f"{layers} run down, heads across; in each, steps run from left to right"
-    notes = ["the band under each: the head's clearest role at a sample", *found.notes]
-    notes += _verdict_notes(found, other, short)
-    texts = [found.caption, reading, *notes, *named, *heads, *words.values(), *shown, *ends, "no…"]
+    notes = ["the band under each: the head's clearest role at a sample", *history.notes]
+    notes += _verdict_notes(history, other, short)
+    texts = [
+        history.caption,
+        reading,
+        *notes,
+        *row_names,
+        *heads,
+        *words.values(),
+        *roles,
+        *ends,
+        "no…",
+    ]
     face = typeface(texts)
     line = line_height(NOTE_SIZE)
-    names = max(face.width(name, NOTE_SIZE) for name in [*named, "layer"]) + 14
+    names = max(face.width(name, NOTE_SIZE) for name in [*row_names, "layer"]) + 14
     usual = min(max(_ALL // len(heads), _NARROWEST), _WIDEST) + _GAP
     width = page_width(int(max(names + len(heads) * usual, 1000)), EDGE)
     cell = min(usual, int((width - names) / len(heads))) - _GAP
     if cell < _GAP:
         raise no_room(f"{len(heads)} heads have no room")
     tall = int(0.62 * cell)
-    legend = [(words[name], _LINES[name]) for name in known]
-    legend += [(role, ROLE_COLORS[role]) for role in shown] + [("no role", UNNAMED)]
+    legend = [(words[name], _LINES[name]) for name in measures]
+    legend += [(role, ROLE_COLORS[role]) for role in roles] + [("no role", UNNAMED)]
     places = flow_lines((40 + face.width(text, NOTE_SIZE) + 26 for text, _ in legend), width)
-    head = title_paragraphs(face, found.caption, reading, width)
+    head = title_paragraphs(face, history.caption, reading, width)
     foot = note_paragraphs(face, notes, width)
     start = EDGE + height_of(head) + 0.8 * line
     top = start + (places[-1][1] + 3.6) * line
@@ -83,12 +93,12 @@ def history_figure(found: History, other: History | None = None) -> Figure:
     canvas = full_canvas(face, width, head, foot, int(top + len(rows) * high + 2.2 * line))
     for number, ((text, color), (x, down)) in enumerate(zip(legend, places, strict=True)):
         middle = start + down * line
-        thick = 5 if number < len(known) else 18
+        thick = 5 if number < len(measures) else 18
         canvas.boxes([(EDGE + x, middle - thick / 2, 30, thick)], color, text)
         canvas.text(EDGE + x + 40, middle, text, NOTE_SIZE, INK)
     left = EDGE + names
-    canvas.name_heads((named, heads), (left, top), (cell + _GAP, high), gap=_GAP + _BAND)
-    for number, (stream, layer, name) in enumerate(found.heads):
+    canvas.name_heads((row_names, heads), (left, top), (cell + _GAP, high), gap=_GAP + _BAND)
+    for number, (stream, layer, name) in enumerate(history.heads):
         x = left + heads.index(name) * (cell + _GAP)
         y = top + rows.index((stream, layer)) * high
         _draw_head(canvas, runs, number, (x, y, cell, tall), roof)
@@ -102,33 +112,35 @@ def _draw_head(
     canvas: Canvas, runs: Sequence[History], number: int, box: Box, roof: Mapping[str, float]
 ) -> None:
     """A head's picture, with its lines in another run behind those of the first."""
-    found, head = runs[0], runs[0].heads[number]
+    history, head = runs[0], runs[0].heads[number]
     x, y, wide, tall = box
-    along = _along(found, wide)
+    along = _along(history, wide)
     edges = np.concatenate([[0], (along[1:] + along[:-1]) / 2, [wide]])
     canvas.boxes([box], _PAPER, "head")
     band = [(x + one, y + tall, two - one, _BAND) for one, two in pairwise(edges)]
-    roles = [ROLE_COLORS.get(of_step[number], UNNAMED) for of_step in found.roles]
+    roles = [ROLE_COLORS.get(of_step[number], UNNAMED) for of_step in history.roles]
     canvas.boxes(band, roles, "role")
-    level = y + tall - _PAD / 2 - found.most[number] / roof["entropy"] * (tall - _PAD)
+    level = y + tall - _PAD / 2 - history.most[number] / roof["entropy"] * (tall - _PAD)
     starts = range(4, int(wide) - 4, 10)
     dashes = np.array([[[x + at, level], [x + at + 5, level]] for at in starts])
     canvas.strokes(dashes, FAINT, 1.0, label="uniform")
     for other in runs[1:]:
         if head in other.heads:
             _draw_lines(canvas, other, other.heads.index(head), box, roof, pale=True)
-    _draw_lines(canvas, found, number, box, roof)
-    marks = [one for one in found.verdicts if one.head == head and one.name != "settled"]
+    _draw_lines(canvas, history, number, box, roof)
+    marks = [one for one in history.verdicts if one.head == head and one.name != "settled"]
     for at, one in enumerate(marks):
-        _draw_mark(canvas, found, one, box, at)
+        _draw_mark(canvas, history, one, box, at)
 
 
 def _scales(runs: Sequence[History]) -> tuple[dict[str, float], dict[str, str]]:
     """The upper end of each measure that is known, and what its line is called."""
-    known = [name for name in _LINES if not all(np.isnan(one.values[name]).all() for one in runs)]
+    measures = [
+        name for name in _LINES if not all(np.isnan(one.values[name]).all() for one in runs)
+    ]
     roof = {
         name: round_up(max(float(np.nan_to_num(one.values[name]).max()) for one in runs))
-        for name in known
+        for name in measures
     }
     roof["entropy"] = round_up(max(max(one.most) for one in runs))
     words = {
@@ -136,26 +148,26 @@ def _scales(runs: Sequence[History]) -> tuple[dict[str, float], dict[str, str]]:
         "score-max": f"largest score, 0 to {roof.get('score-max', 0):g}",
         DRIFT: f"drift from the sample before, 0 to {roof.get(DRIFT, 0):g} nats",
     }
-    return roof, {name: words[name] for name in known}
+    return roof, {name: words[name] for name in measures}
 
 
-def _verdict_notes(found: History, other: History | None, short: Mapping[str, str]) -> list[str]:
+def _verdict_notes(history: History, other: History | None, short: Mapping[str, str]) -> list[str]:
     beside = []
     if other is not None:
-        beside = [f"{found.run}: full lines; {other.run}: pale lines · {other.caption}"]
-    return [*beside, *(line.partition(" – ")[0] for line in verdict_lines(found, short))]
+        beside = [f"{history.run}: full lines; {other.run}: pale lines · {other.caption}"]
+    return [*beside, *(line.partition(" – ")[0] for line in verdict_lines(history, short))]
 
 
-def _along(found: History, wide: float) -> NDArray[np.float64]:
+def _along(history: History, wide: float) -> NDArray[np.float64]:
     """Where the steps lie on a head's picture."""
-    steps = np.array(found.steps, dtype=float)
+    steps = np.array(history.steps, dtype=float)
     along: NDArray[np.float64] = (steps - steps[0]) / (np.ptp(steps) or 1) * (wide - 2 * _PAD)
     return along + _PAD
 
 
 def _draw_lines(
     canvas: Canvas,
-    found: History,
+    history: History,
     number: int,
     box: Box,
     roof: Mapping[str, float],
@@ -163,33 +175,33 @@ def _draw_lines(
     pale: bool = False,
 ) -> None:
     x, y, wide, tall = box
-    along = _along(found, wide)
+    along = _along(history, wide)
     for measure, full in _LINES.items():
         if measure not in roof:
             continue
         color: Color = tuple((one + 2 * 255) // 3 for one in full) if pale else full  # type: ignore[assignment]
-        values = found.values[measure][:, number]
-        known = np.isfinite(values)
+        values = history.values[measure][:, number]
+        finite = np.isfinite(values)
         heights = y + tall - _PAD / 2 - np.maximum(values, 0) / roof[measure] * (tall - _PAD)
-        way = np.stack([x + along, heights], axis=-1)[known]
+        way = np.stack([x + along, heights], axis=-1)[finite]
         canvas.strokes(way[None], color, 1.6, label=f"{measure} beside" if pale else measure)
-        if known.sum() == 1:  # a line needs two points
+        if finite.sum() == 1:  # a line needs two points
             canvas.boxes([(*(way[0] - 4), 8, 8)], color, measure)
 
 
-def _draw_mark(canvas: Canvas, found: History, one: Verdict, box: Box, at: int) -> None:
+def _draw_mark(canvas: Canvas, history: History, one: Verdict, box: Box, at: int) -> None:
     """A line at the step since which a verdict holds, and its name."""
     x, y, wide, tall = box
-    place = x + float(_along(found, wide)[found.steps.index(one.step)])
+    place = x + float(_along(history, wide)[history.steps.index(one.step)])
     canvas.boxes([(place - 1, y, 2, tall)], _MARK, one.name)
-    said = f"{one.name} {one.step:,}"
+    text = f"{one.name} {one.step:,}"
     right = place > x + wide / 2
     height = y + (0.8 + at) * line_height(SMALLEST)
-    room = canvas.face.width(said, SMALLEST)
+    room = canvas.face.width(text, SMALLEST)
     if room < wide / 2:
         left = place - 5 - room if right else place + 5
         canvas.boxes([(left - 2, height - 9, room + 4, 18)], _PAPER, "label", zorder=3)
-        canvas.text(left, height, said, SMALLEST, _MARK)
+        canvas.text(left, height, text, SMALLEST, _MARK)
 
 
 @own_settings()
@@ -197,10 +209,10 @@ def head_frames(maps: Mapping[int, AttentionMap], model: str, which: str) -> Fig
     """One head at each step as a heat map, all on one scale; the last has all as its frames."""
     limits = max((scale_of(item) for item in maps.values()), key=lambda one: one[1])
     last = ShownFigure()
-    made = []
+    frames = []
     for step, item in maps.items():
         title = f"{model} · step {step:,}"
         last = heatmap(item, title=title, subtitle=which, limits=limits)  # type: ignore[assignment]
-        made.append(last)
-    last.frames = made
+        frames.append(last)
+    last.frames = frames
     return last

@@ -48,19 +48,19 @@ class _Heads:
 
     def values(self, meaning: Meaning) -> NDArray[np.float64]:
         """A measure by layer and head; NaN if unknown."""
-        found = np.full((len(self.layers), len(self.heads)), np.nan)
+        values = np.full((len(self.layers), len(self.heads)), np.nan)
         for (layer, head), row in self.rows.items():
             place = self.layers.index(layer), self.heads.index(head)
-            found[place] = row.values.get(meaning.name, math.nan)
-        return found
+            values[place] = row.values.get(meaning.name, math.nan)
+        return values
 
     def uniform(self, meaning: Meaning) -> str:
         """The value of uniform attention; a range if it differs between masks."""
-        found = [row.uniform.get(meaning.name, math.nan) for row in self.rows.values()]
-        known = [value for value in found if not math.isnan(value)]
-        if not known:
+        values = [row.uniform.get(meaning.name, math.nan) for row in self.rows.values()]
+        numbers = [value for value in values if not math.isnan(value)]
+        if not numbers:
             return ""
-        low, high = (format_measure(end(known), meaning) for end in (min, max))
+        low, high = (format_measure(end(numbers), meaning) for end in (min, max))
         return low if low == high else f"{low} to {high}"
 
 

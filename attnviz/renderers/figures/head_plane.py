@@ -25,7 +25,7 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
 
     The rows give the roles of the heads; heads without a role are grey.
     """
-    named = {
+    by_place = {
         (row.layer, row.head): row.roles[0]
         for row in rows
         if row.roles and row.stream == report.stream
@@ -40,8 +40,8 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     head = sheet.title_paragraphs(face, report.caption, subtitle, width)
     foot = sheet.note_paragraphs(face, sheet.missing_font_note(face), width)
     top = _EDGE + sheet.height_of(head) + 12
-    roles = [named[place].name if place in named else "" for place in report.heads]
-    labels = {role.name: printable(role.label) for role in named.values()}
+    roles = [by_place[place].name if place in by_place else "" for place in report.heads]
+    labels = {role.name: printable(role.label) for role in by_place.values()}
     beside = width >= 3 * _LEGEND
     legend = 0 if beside else int(sheet.line_height(sheet.NOTE_SIZE) * (len({*roles}) + 1))
     places, size = _pixels(report.places, width - _LEGEND * beside)
@@ -67,8 +67,8 @@ def _pixels(places: NDArray[np.float64], side: int) -> tuple[NDArray[np.float64]
     down = max(int(spread[1] * scale) + 2 * _MARGIN, _HIGH)
     middle = np.array([side, down]) / 2
     # In pixels, y grows downwards.
-    flipped = (places - (low + high) / 2) * scale * [1, -1]
-    return flipped + middle, (side, down)
+    pixels = (places - (low + high) / 2) * scale * [1, -1]
+    return pixels + middle, (side, down)
 
 
 def _label(
@@ -79,7 +79,7 @@ def _label(
     face: Typeface,
 ) -> None:
     dot = sheet.points(_DOT) / 2
-    taken = [(x - dot, y - dot, x + dot, y + dot) for x, y in places.tolist()]
+    obstacles = [(x - dot, y - dot, x + dot, y + dot) for x, y in places.tolist()]
     line = sheet.points(sheet.SMALLEST)
     for place in sorted(range(len(names)), key=lambda place: not roles[place]):
         x, y = places[place].tolist()
@@ -91,8 +91,8 @@ def _label(
             (x - width / 2, y + dot + line / 2 + 1),
         ):
             box = (left, middle - line / 2, left + width, middle + line / 2)
-            if not any(sheet.overlap_area(box, other) for other in taken):
-                taken.append(box)
+            if not any(sheet.overlap_area(box, other) for other in obstacles):
+                obstacles.append(box)
                 name, color = face.drawable(names[place]), INK if roles[place] else FAINT
                 sheet.write(
                     axes, (left, middle), name, face, sheet.SMALLEST, color, va="center_baseline"
@@ -107,13 +107,13 @@ def _legend(
     face: Typeface,
     corner: tuple[float, float],
 ) -> None:
-    shown = [(labels[name], color) for name, color in ROLE_COLORS.items() if name in roles]
-    shown += [("no clear role", NO_ROLE)] if "" in roles else []
+    entries = [(labels[name], color) for name, color in ROLE_COLORS.items() if name in roles]
+    entries += [("no clear role", NO_ROLE)] if "" in roles else []
     handles = [
         Line2D(
             [], [], marker="o", linestyle="", markersize=_DOT, color=sheet.ink(color), label=name
         )
-        for name, color in shown
+        for name, color in entries
     ]
     axes.legend(
         handles=handles,

@@ -36,7 +36,7 @@ class TokenAxis:
     cell: int
     size: float
     step: int
-    shown: tuple[int, ...]
+    named_places: tuple[int, ...]
 
     @property
     def pixels(self) -> int:
@@ -54,7 +54,7 @@ class TokenAxis:
     def widest(self, face: Typeface) -> float:
         return max(
             face.width(self.texts[i], self.size, bold=self.tokens[i].label is not None)
-            for i in self.shown
+            for i in self.named_places
         )
 
 
@@ -96,12 +96,12 @@ def _labelled_positions(tokens: tuple[Token, ...], step: int, apart: float) -> t
     """Positions to name, at least so far apart: labelled tokens first, then every step-th."""
     if step == 1:
         return tuple(range(len(tokens)))
-    chosen: list[int] = []
-    labelled = (i for i, token in enumerate(tokens) if token.label)
-    for position in (*labelled, *range(0, len(tokens), step)):
-        if all(abs(position - other) >= apart for other in chosen):
-            chosen.append(position)
-    return tuple(sorted(chosen))
+    positions: list[int] = []
+    labels = (i for i, token in enumerate(tokens) if token.label)
+    for position in (*labels, *range(0, len(tokens), step)):
+        if all(abs(position - other) >= apart for other in positions):
+            positions.append(position)
+    return tuple(sorted(positions))
 
 
 def label_angle(columns: TokenAxis, face: Typeface) -> int:
@@ -127,13 +127,13 @@ def _at_round_times(columns: TokenAxis, face: Typeface) -> TokenAxis | None:
         return None
     for step in _SECONDS:
         marks, first = np.unique(np.floor(times / step + 1e-6), return_index=True)
-        shown = dict(zip(first.tolist(), (f"{mark * step:.4g}" for mark in marks), strict=True))
-        widest = max(face.width(text, sheet.TEXT_SIZE) for text in shown.values())
+        by_place = dict(zip(first.tolist(), (f"{mark * step:.4g}" for mark in marks), strict=True))
+        widest = max(face.width(text, sheet.TEXT_SIZE) for text in by_place.values())
         room = columns.spacing * np.diff(first).min(initial=len(times))
         if room >= widest + sheet.points(sheet.TEXT_SIZE):
             break
-    texts = tuple(shown.get(place, "") for place in range(len(times)))
-    return replace(columns, texts=texts, size=sheet.TEXT_SIZE, step=1, shown=tuple(shown))
+    texts = tuple(by_place.get(place, "") for place in range(len(times)))
+    return replace(columns, texts=texts, size=sheet.TEXT_SIZE, step=1, named_places=tuple(by_place))
 
 
 def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def heatmap(
     *,
     title: str,
     subtitle: str = "",
-    divided: tuple[int | None, int | None] = (None, None),
+    second_part: tuple[int | None, int | None] = (None, None),
     limits: colors.Limits | None = None,
     fit: sheet.Fit = sheet.FREE,
     above: NDArray[np.float32] | None = None,
@@ -184,8 +184,8 @@ def heatmap(
     If there is too little room, labels are thinned and each pixel shows its strongest weight; notes
     say so.
 
-    Lines mark the row and the column where a second part begins (`divided`). A spectrogram, shape
-    (bands from low to high, time), is drawn `above` the columns.
+    Lines mark the row and the column where a second part begins (`second_part`). A spectrogram,
+    shape (bands from low to high, time), is drawn `above` the columns.
 
     Raises:
         ValueError: a map of several layers or heads.
@@ -202,9 +202,9 @@ def heatmap(
             longest, min((max(map(len, sides)) + 13) * int(sheet.points(13)), 4 * _LONGEST)
         )
     rows, columns = axes_of(*sides, face, longest)
-    timed = None if above is None else _at_round_times(columns, face)
-    columns = timed or columns
-    angle = 0 if timed else label_angle(columns, face)
+    time_axis = None if above is None else _at_round_times(columns, face)
+    columns = time_axis or columns
+    angle = 0 if time_axis else label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
     name_room = int(sheet.line_height(sheet.TEXT_SIZE)) + 8
     strip = 0 if above is None else _STRIP
@@ -238,7 +238,7 @@ def heatmap(
         names = names[0], f"{names[1]}, in seconds"
     name_axes(axes, names, frame, (columns.pixels, rows.pixels))
     draw_borders(axes, rows, columns)
-    _draw_divisions(axes, rows, columns, divided)
+    _draw_divisions(axes, rows, columns, second_part)
     if numbers:
         write_cells(axes, weights, numbers[0], limits, face.font(numbers[1]))
     return figure
@@ -275,15 +275,15 @@ def cell_number(value: float, digits: int) -> str:
 def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face: Typeface) -> None:
     """Write tokens beside the rows and above the columns."""
     upright = {"ha": "center", "va": "bottom"}
-    turned = {"ha": "left", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
+    oblique = {"ha": "left", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
     axes.xaxis.tick_top()
     for set_ticks, axis, looks in (
         (axes.set_yticks, rows, {}),
-        (axes.set_xticks, columns, turned if angle else upright),
+        (axes.set_xticks, columns, oblique if angle else upright),
     ):
-        words = [axis.texts[i] for i in axis.shown]
+        words = [axis.texts[i] for i in axis.named_places]
         font = face.font(axis.size)
-        set_ticks(axis.shown, words, fontproperties=font, parse_math=False, **looks)
+        set_ticks(axis.named_places, words, fontproperties=font, parse_math=False, **looks)
     sides: tuple[tuple[Literal["x", "y"], TokenAxis], ...] = (("y", rows), ("x", columns))
     for which, axis in sides:
         mark = 0.0 if axis.step == 1 else 2.5
@@ -292,7 +292,7 @@ def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face
             axis=which, length=mark, width=0.5, pad=gap, color=sheet.ink(colors.SPECIAL)
         )
         texts = axes.get_yticklabels() if which == "y" else axes.get_xticklabels()
-        for text, position in zip(texts, axis.shown, strict=True):
+        for text, position in zip(texts, axis.named_places, strict=True):
             token = axis.tokens[position]
             text.set_color(
                 sheet.ink(
@@ -335,10 +335,10 @@ def draw_borders(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
 
 
 def _draw_divisions(
-    axes: Axes, rows: TokenAxis, columns: TokenAxis, divided: tuple[int | None, int | None]
+    axes: Axes, rows: TokenAxis, columns: TokenAxis, second_part: tuple[int | None, int | None]
 ) -> None:
     looks: dict[str, Any] = {"color": sheet.ink(colors.INK), "linewidth": 0.8, "clip_on": False}
-    row, column = divided
+    row, column = second_part
     if row:
         axes.hlines(row - 0.5, -0.5, len(columns.tokens) - 0.5, gid="division", **looks)
     if column:
@@ -367,8 +367,8 @@ def cell_texts(
     Raises:
         OutputError: with --values yes the numbers have no room.
     """
-    wanted = look_option("values")
-    if wanted == "no" or (wanted == "auto" and values.size > _MOST_NUMBERS):
+    choice = look_option("values")
+    if choice == "no" or (choice == "auto" and values.size > _MOST_NUMBERS):
         return None
     digits = decimals_of(limits)
     texts = [
@@ -380,7 +380,7 @@ def cell_texts(
     size = min(_LARGEST_NUMBER, *room)
     if size >= sheet.SMALLEST:
         return texts, size
-    if wanted == "auto":
+    if choice == "auto":
         return None
     raise sheet.no_room("--values yes: the numbers do not fit their cells")
 

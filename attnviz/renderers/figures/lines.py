@@ -58,7 +58,7 @@ class _Column:
     size: float
     tokens: tuple[Token, ...]
     texts: tuple[str, ...]
-    named: tuple[int, ...]
+    places: tuple[int, ...]
     room: float
     step: float  # from one token to the next
 
@@ -83,7 +83,7 @@ def lines(
     layers, heads = attention_map.weights.shape[:2]
     if layers * heads > MOST_HEADS:
         raise ValueError(f"{layers * heads} heads are more than {MOST_HEADS} colours")
-    drawn = choose_lines(attention_map)
+    links = choose_lines(attention_map)
     sides = (attention_map.query_tokens, attention_map.key_tokens)
     words = (word for side in sides for token in side for word in label_words(token))
     legend = _legend(attention_map)
@@ -92,19 +92,21 @@ def lines(
     spacing = min(roomy, (_TALLEST_IN_PAPER if fit.width else _TALLEST) / max(map(len, sides)))
     height = int(spacing * max(map(len, sides)))
     # If the longer side is squeezed, the shorter one uses the same height.
-    crowded = spacing < roomy
+    is_crowded = spacing < roomy
     left, right = (
-        _column(name, side, drawn.places[:, axis], height / len(side) if crowded else spacing, face)
+        _column(
+            name, side, links.places[:, axis], height / len(side) if is_crowded else spacing, face
+        )
         for name, side, axis in zip(axis_names(attention_map), sides, (2, 3), strict=True)
     )
-    notes = [drawn.rule]
-    thinned = [
-        f"{len(column.named)} of {len(column.tokens)} {what}"
+    notes = [links.rule]
+    thin_sides = [
+        f"{len(column.places)} of {len(column.tokens)} {what}"
         for column, what in ((left, "queries"), (right, "keys"))
-        if len(column.named) < len(column.tokens)
+        if len(column.places) < len(column.tokens)
     ]
-    if thinned:
-        notes.append(f"named: {' and '.join(thinned)}, those of the strongest links first")
+    if thin_sides:
+        notes.append(f"named: {' and '.join(thin_sides)}, those of the strongest links first")
     notes += sheet.missing_font_note(face)
     around = int(left.room + right.room) + 2 * (_EDGE + _GAP)
     width = fit.width or around + _BETWEEN
@@ -113,7 +115,7 @@ def lines(
     figure, axes = _frame_lines(width, height, (title, subtitle), notes, legend, face)
     axes.set(xlim=(0, width), ylim=(height, 0))
     start, end = _EDGE + left.room + _GAP, width - _EDGE - right.room - _GAP
-    _draw(axes, attention_map, drawn, (start, end), (left, right))
+    _draw(axes, attention_map, links, (start, end), (left, right))
     _write_tokens(axes, left, start - _GAP, "right", face)
     _write_tokens(axes, right, end + _GAP, "left", face)
     return figure
@@ -134,45 +136,47 @@ def choose_lines(item: AttentionMap) -> LinkLines:
     flat = size.ravel()
     plain = np.flatnonzero(~pale & (flat >= FAINTEST * top))
     budget = min(max(LINES_A_QUERY * len(item.query_tokens), FEWEST_LINES), MOST_LINES)
-    kept = plain[np.argsort(-flat[plain], kind="stable")[:budget]]
-    least = float(flat[kept].min()) if len(kept) else FAINTEST * top
+    strongest = plain[np.argsort(-flat[plain], kind="stable")[:budget]]
+    least = float(flat[strongest].min()) if len(strongest) else FAINTEST * top
     others = np.flatnonzero(pale & (flat >= least))
     # Every query may attend to a sink; its strongest lines suffice to show that.
     others = others[np.argsort(-flat[others], kind="stable")[:MOST_LINES]]
-    chosen = np.concatenate([kept, others])
-    places = np.stack(np.unravel_index(chosen, size.shape), axis=-1)
+    cells = np.concatenate([strongest, others])
+    places = np.stack(np.unravel_index(cells, size.shape), axis=-1)
     total = float(flat.sum(dtype=np.float64)) or 1.0
-    held, held_by_special = (float(flat[x].sum(dtype=np.float64)) / total for x in (kept, others))
+    share, share_of_special = (
+        float(flat[x].sum(dtype=np.float64)) / total for x in (strongest, others)
+    )
     what = "attention" if item.values == "share" else "change"
     if item.stream == IMPLIED:
         what = "sum of all sizes"
-    rule = f"drawn: the {len(kept)} strongest of {(~pale).sum()} links"
-    rule += f", from {least:.2g} up; they hold {held:.0%} of the {what}"
+    rule = f"drawn: the {len(strongest)} strongest of {(~pale).sum()} links"
+    rule += f", from {least:.2g} up; they hold {share:.0%} of the {what}"
     if len(others):
-        rule += f"; grey: links of special tokens as strong, with {held_by_special:.0%}"
-    return LinkLines(places, item.weights.ravel()[chosen], pale[chosen], rule)
+        rule += f"; grey: links of special tokens as strong, with {share_of_special:.0%}"
+    return LinkLines(places, item.weights.ravel()[cells], pale[cells], rule)
 
 
 def _column(
-    name: str, tokens: tuple[Token, ...], linked: NDArray[np.intp], step: float, face: Typeface
+    name: str, tokens: tuple[Token, ...], ends: NDArray[np.intp], step: float, face: Typeface
 ) -> _Column:
     texts = tuple(axis_label(token, face) for token in tokens)
     size = min(sheet.TEXT_SIZE, max(sheet.SMALLEST, sheet.size_of(0.8 * step)))
     apart = sheet.line_height(size) * 0.92 / step
     if apart <= 1:
-        named: list[int] = list(range(len(tokens)))
+        places: list[int] = list(range(len(tokens)))
     else:
-        taken = np.zeros(len(tokens), dtype=bool)
+        near = np.zeros(len(tokens), dtype=bool)
         reach = int(np.ceil(apart)) - 1
-        named = []
-        labelled = [place for place, token in enumerate(tokens) if token.label]
-        for place in (*labelled, *linked.tolist(), *range(len(tokens))):
-            if not taken[place]:
-                named.append(place)
-                taken[max(place - reach, 0) : place + reach + 1] = True
-    room = max(face.width(texts[place], size, bold=bool(tokens[place].label)) for place in named)
+        places = []
+        labels = [place for place, token in enumerate(tokens) if token.label]
+        for place in (*labels, *ends.tolist(), *range(len(tokens))):
+            if not near[place]:
+                places.append(place)
+                near[max(place - reach, 0) : place + reach + 1] = True
+    room = max(face.width(texts[place], size, bold=bool(tokens[place].label)) for place in places)
     room = max(room, face.width(name, size))
-    return _Column(name, size, tokens, texts, tuple(sorted(named)), room, step)
+    return _Column(name, size, tokens, texts, tuple(sorted(places)), room, step)
 
 
 def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
@@ -251,7 +255,7 @@ def _frame_lines(
 def _draw(
     axes: Any,
     item: AttentionMap,
-    drawn: LinkLines,
+    links: LinkLines,
     ends: tuple[float, float],
     columns: tuple[_Column, _Column],
 ) -> None:
@@ -262,20 +266,20 @@ def _draw(
     lane = _LANES * spacing / count if several else 0.0
     widest = min(_WIDEST, max(lane * 72 / DPI, 3 * _NARROWEST)) if several else _WIDEST
     top = picture_scale(item)[1]
-    order = np.lexsort((np.abs(drawn.weights), ~drawn.pale))
+    order = np.lexsort((np.abs(links.weights), ~links.pale))
     segments, widths, colors, styles = [], [], [], []
     for number in order.tolist():
-        layer, head, query, key = drawn.places[number].tolist()
-        weight = float(drawn.weights[number])
+        layer, head, query, key = links.places[number].tolist()
+        weight = float(links.weights[number])
         share = abs(weight) / top
         shift = (layer * heads + head - (count - 1) / 2) * lane
         left, right = columns[0].height(query) + shift, columns[1].height(key) + shift
         segments.append([(ends[0], left), (ends[1], right)])
-        thin = 0.5 if drawn.pale[number] else 1.0
+        thin = 0.5 if links.pale[number] else 1.0
         thick = _line_width(share, widest) * thin * min(1.0, spacing / 16 + 0.3)
         widths.append(min(thick, 0.75 * spacing * 72 / DPI))  # neighbours stay apart
         own = sheet.ink(HEAD_COLORS[layer * heads + head]) if several else _color(item, weight)
-        color = sheet.ink(PALE) if drawn.pale[number] else own
+        color = sheet.ink(PALE) if links.pale[number] else own
         colors.append((*color, 0.5 + 0.45 * min(share, 1.0)))
         styles.append("--" if several and weight < 0 else "-")
     looks: dict[str, Any] = {"linewidths": widths, "colors": colors, "linestyles": styles}
@@ -287,7 +291,7 @@ def _write_tokens(axes: Any, column: _Column, place: float, side: str, face: Typ
     where = place, -6.0
     sheet.write(axes, where, column.name, face, column.size, FAINT, va="bottom", **looks)
     looks |= {"va": "center_baseline", "gid": "token"}
-    for number in column.named:
+    for number in column.places:
         token, text = column.tokens[number], column.texts[number]
         color = LABELLED if token.label else SPECIAL if token.special else INK
         where = place, column.height(number)

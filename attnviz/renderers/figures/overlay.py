@@ -39,11 +39,11 @@ _SMOOTH = "weights are smoothed between the middles of patches"
 class PictureCrop:
     """The part of a picture that patches cover, shape (height, width, 3).
 
-    `outlined` is the querying patch: its row, its column, and the numbers of rows and columns.
+    `patch` is the querying patch: its row, its column, and the numbers of rows and columns.
     """
 
     pixels: NDArray[np.uint8]
-    outlined: tuple[int, int, int, int] | None = None
+    patch: tuple[int, int, int, int] | None = None
     blank: bool = False
 
 
@@ -104,7 +104,7 @@ def picture_crop(picture: Any) -> PictureCrop:
 
 @sheet.own_settings()
 def overlay(
-    seen: PictureCrop,
+    crop: PictureCrop,
     weights: NDArray[np.float32],
     *,
     title: str,
@@ -120,25 +120,25 @@ def overlay(
         top = float(np.nanmax(np.abs(weights))) or 1.0
         limits = (-top if values == "signed" else 0.0), top
     face = typeface([title, subtitle, unit])
-    picture = resize(seen.pixels, int(_LONGEST * fit.share))
+    picture = resize(crop.pixels, int(_LONGEST * fit.share))
     height, width = picture.shape[:2]
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
-    over = blend(picture, weights, limits, smooth=how.smooth, blank=seen.blank)
-    both = over if seen.blank else np.concatenate([picture, gap, over], axis=1)
-    notes = how.notes(several=False, blank=seen.blank)
-    table = _table(limits, blank=seen.blank)
+    over = blend(picture, weights, limits, smooth=how.smooth, blank=crop.blank)
+    both = over if crop.blank else np.concatenate([picture, gap, over], axis=1)
+    notes = how.notes(several=False, blank=crop.blank)
+    table = _table(limits, blank=crop.blank)
     frame = sheet.Frame(title, subtitle, notes, unit, limits, face, fit=fit, table=table)
     figure, axes = sheet.frame_image(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
-    if seen.outlined is not None:
+    if crop.patch is not None:
         for left in (0, width + _GAP):
-            _outline(axes, seen.outlined, (height, width), (0, left), 1.3)
+            _outline(axes, crop.patch, (height, width), (0, left), 1.3)
     return figure
 
 
 @sheet.own_settings()
 def overlay_grid(  # noqa: PLR0913 - all of them by name
-    seen: PictureCrop,
+    crop: PictureCrop,
     weights: NDArray[np.float32],
     *,
     layers: tuple[str, ...],
@@ -159,9 +159,9 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     limits, unit = how.scale_of(weights[np.isfinite(weights)], values, unit)
     face = typeface([title, subtitle, unit, *layers, *heads])
     room = min(int(_WIDEST_GRID * fit.share) // len(heads) - _GRID_GAP, _LARGEST_TILE)
-    height, width = seen.pixels.shape[:2]
+    height, width = crop.pixels.shape[:2]
     room = min(room, int((_TALLEST_GRID // len(layers) - _GRID_GAP) * max(width / height, 1)))
-    tile = resize(seen.pixels, max(room, _SMALLEST_TILE))
+    tile = resize(crop.pixels, max(room, _SMALLEST_TILE))
     down = GridSide(len(layers), 1, 1, tile.shape[0], _GRID_GAP)
     across = GridSide(len(heads), 1, 1, tile.shape[1], _GRID_GAP)
     high, wide = tile.shape[0] + _GRID_GAP, tile.shape[1] + _GRID_GAP
@@ -170,17 +170,17 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
         _Tile(layer * high, head * wide, tile, weights[layer, head])
         for layer, head in np.argwhere(there).tolist()
     ]
-    image = _paste_tiles((down.pixels, across.pixels), tiles, limits, how, blank=seen.blank)
-    notes, place = how.notes(several=True, blank=seen.blank), tile_room(layers, face)
-    table = _table(limits, blank=seen.blank)
+    image = _paste_tiles((down.pixels, across.pixels), tiles, limits, how, blank=crop.blank)
+    notes, place = how.notes(several=True, blank=crop.blank), tile_room(layers, face)
+    table = _table(limits, blank=crop.blank)
     frame = sheet.Frame(title, subtitle, notes, unit, limits, face, *place, fit=fit, table=table)
     figure, axes = sheet.frame_image(image, across.pixels, down.pixels, frame)
     _write_largest(axes, tiles, tile.shape[1], how, face)
     name_tiles(axes, down, layers, across, heads, face)
     axes.xaxis.label.set_text(columns)
-    if seen.outlined is not None:
+    if crop.patch is not None:
         for one in tiles:
-            _outline(axes, seen.outlined, tile.shape[:2], (one.top, one.left), 0.6)
+            _outline(axes, crop.patch, tile.shape[:2], (one.top, one.left), 0.6)
     return figure
 
 
@@ -211,7 +211,7 @@ def contact_sheet(
         min(int(_WIDEST_GRID * fit.share) // across, 3 * _TALLEST_GRID * across // len(flat)) - _GAP
     )
     side = max(min(room, _LARGEST_TILE), 2 * _SMALLEST_TILE)
-    small = [resize(seen.pixels, side) for seen, _ in flat]
+    small = [resize(crop.pixels, side) for crop, _ in flat]
     wide = max(picture.shape[1] for picture in small) + _GAP
 
     def cut(name: str, room: int) -> str:
@@ -226,20 +226,20 @@ def contact_sheet(
         high = max(picture.shape[0] for picture in small[first : first + across])
         bottom = tops[-1] + high + _GRID_GAP
     beside = max((face.width(name, sheet.TEXT_SIZE) + 14 for name in left_names), default=0)
-    pasted = [
+    placed_tiles = [
         _Tile(tops[n // across], n % across * wide, picture, shares)
         for n, (picture, (_, shares)) in enumerate(zip(small, flat, strict=True))
     ]
-    image = _paste_tiles((bottom - _GRID_GAP, across * wide - _GAP), pasted, limits, how)
+    image = _paste_tiles((bottom - _GRID_GAP, across * wide - _GAP), placed_tiles, limits, how)
     notes = how.notes(several=True)
     frame = sheet.Frame(
         title, subtitle, notes, unit, limits, face, int(beside), fit=fit, table=_table(limits)
     )
     figure, axes = sheet.frame_image(image, image.shape[1], image.shape[0], frame)
-    _write_largest(axes, pasted, wide, how, face)
+    _write_largest(axes, placed_tiles, wide, how, face)
     axes.spines[:].set_visible(False)
     looks: dict[str, Any] = {"gid": "word", "clip_on": False}
-    for one, name in zip(pasted, top_names, strict=False):
+    for one, name in zip(placed_tiles, top_names, strict=False):
         sheet.write(
             axes, (one.left - 0.5, one.top - 6), name, face, sheet.TEXT_SIZE, va="bottom", **looks
         )
@@ -276,10 +276,10 @@ def _paste_tiles(
     """A white image with each picture under the colours of its weights."""
     image = np.full((*size, 3), 255, dtype=np.uint8)
     for one in tiles:
-        shown = one.weights / (one.largest or 1) if how.own else one.weights
+        weights = one.weights / (one.largest or 1) if how.own else one.weights
         high, wide = one.picture.shape[:2]
         image[one.top : one.top + high, one.left : one.left + wide] = blend(
-            one.picture, shown, limits, smooth=how.smooth, blank=blank
+            one.picture, weights, limits, smooth=how.smooth, blank=blank
         )
     return image
 
@@ -314,8 +314,8 @@ def blend(
     """
     height, width = picture.shape[:2]
     if smooth:
-        drawn = Image.fromarray(np.nan_to_num(weights).astype(np.float32))
-        values = np.asarray(drawn.resize((width, height), Image.Resampling.BICUBIC))
+        image = Image.fromarray(np.nan_to_num(weights).astype(np.float32))
+        values = np.asarray(image.resize((width, height), Image.Resampling.BICUBIC))
     else:
         rows = np.arange(height) * weights.shape[0] // height
         columns = np.arange(width) * weights.shape[1] // width
@@ -325,8 +325,8 @@ def blend(
     size = np.clip(np.abs(values) / max(map(abs, limits)), 0, 1)
     cover = np.where(np.isnan(size), _OPAQUE, _OPAQUE * np.nan_to_num(size) ** _BEND)[..., None]
     colors = colors_of(values, limits, _table(limits))
-    mixed: NDArray[np.uint8] = np.rint((1 - cover) * picture + cover * colors).astype(np.uint8)
-    return mixed
+    pixels: NDArray[np.uint8] = np.rint((1 - cover) * picture + cover * colors).astype(np.uint8)
+    return pixels
 
 
 def resize(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:

@@ -122,13 +122,17 @@ def _axes_for(
 ) -> tuple[cells.TokenAxis, cells.TokenAxis]:
     """The axes of a panel: those of the first, as far as its queries and keys are the same."""
     count = len(item.key_tokens)
-    shown = tuple(place for place in columns.shown if place < count)
-    keys = replace(columns, tokens=columns.tokens[:count], texts=columns.texts[:count], shown=shown)
+    places = tuple(place for place in columns.named_places if place < count)
+    keys = replace(
+        columns, tokens=columns.tokens[:count], texts=columns.texts[:count], named_places=places
+    )
     if len(item.query_tokens) == len(rows.tokens):
         return rows, keys
     cell = max(rows.cell, int(sheet.line_height(rows.size)) + 2)
     names = ("",) * len(item.query_tokens)
-    return replace(rows, tokens=item.query_tokens, texts=names, block=1, cell=cell, shown=()), keys
+    return replace(
+        rows, tokens=item.query_tokens, texts=names, block=1, cell=cell, named_places=()
+    ), keys
 
 
 def _draw(

@@ -48,8 +48,8 @@ def why_picture(report: LinkReport) -> Figure:
         ("argues against", pairs[half:][::-1][:_TOKENS]),
     ]
     narrow = width < _NARROW
-    shown = [*sides, *groups] if narrow else sides
-    rows = sum(len(own) + 2.2 for _, own in shown)
+    blocks = [*sides, *groups] if narrow else sides
+    rows = sum(len(own) + 2.2 for _, own in blocks)
     height = (rows if narrow else max(rows, 2 * (_TOKENS + 2.2))) * row
     notes = [READING, *filter(None, [report.position_reason])]
     words = [name for name, _ in pairs] + [name for name, _ in sides]
@@ -78,13 +78,13 @@ def why_picture(report: LinkReport) -> Figure:
 def _names(canvas: Canvas, sides: Sequence[Group], top: float, row: float) -> float:
     """Write writers and their numbers; answers where ribbons begin."""
     names = [[shorten(printable(name), 38) for name, _ in own] for _, own in sides]
-    named = max(canvas.face.width(name, sheet.TEXT_SIZE) for own in names for name in own)
+    widest = max(canvas.face.width(name, sheet.TEXT_SIZE) for own in names for name in own)
     number = canvas.face.width("+00.00", sheet.NOTE_SIZE)
-    start = EDGE + named + number + 34
-    for (title, own), shown in zip(sides, names, strict=True):
+    start = EDGE + widest + number + 34
+    for (title, own), words in zip(sides, names, strict=True):
         canvas.text(EDGE, top + 0.5 * row, printable(title), sheet.TEXT_SIZE, INK, bold=True)
         top += 1.8 * row
-        for (_, value), name in zip(own, shown, strict=True):
+        for (_, value), name in zip(own, words, strict=True):
             canvas.text(start - 12, top, with_sign(value), sheet.NOTE_SIZE, INK, align="right")
             canvas.text(start - number - 30, top, name, sheet.TEXT_SIZE, INK, align="right")
             top += row
@@ -134,9 +134,9 @@ def _link(
         canvas.strokes(np.array([[end, (across, middle)]]), INK, 1.4)
     for (x, y), name in zip(nodes, report.ends, strict=True):
         side = -1 if y < middle else 1
-        shown = shorten(printable(name), 22) if name else ("queries" if side < 0 else "keys")
+        label = shorten(printable(name), 22) if name else ("queries" if side < 0 else "keys")
         canvas.text(
-            x + 10, y + side * sheet.points(sheet.TEXT_SIZE), shown, sheet.TEXT_SIZE, INK, bold=True
+            x + 10, y + side * sheet.points(sheet.TEXT_SIZE), label, sheet.TEXT_SIZE, INK, bold=True
         )
     size = sheet.points(sheet.TEXT_SIZE)
     head = f"{report.head.layer}.{report.head.head}"
@@ -159,10 +159,10 @@ def _bars(
     room = max((face.width(name, sheet.TEXT_SIZE) for own in names for name in own), default=0) + 16
     width = canvas.axes.get_xlim()[1] - EDGE - left - 90 - room
     largest = max((abs(value) for _, own in groups for _, value in own), default=1.0) or 1.0
-    for (title, own), shown in zip(groups, names, strict=True):
+    for (title, own), words in zip(groups, names, strict=True):
         canvas.text(left, top + 0.5 * row, printable(title), sheet.TEXT_SIZE, INK, bold=True)
         top += 1.8 * row
-        for (name, value), short in zip(own, shown, strict=True):
+        for (name, value), short in zip(own, words, strict=True):
             canvas.text(left, top, short, sheet.TEXT_SIZE, INK)
             wide = width * abs(value) / largest
             box = (left + room, top - row * 0.3, wide, row * 0.6)
@@ -201,10 +201,10 @@ def wiring_picture(report: WiringReport) -> Figure:
     words = [role.label for role in report.roles.values()]
     room = width, step * tallest + 3.4 * line + EDGE
     canvas, top = page_with_room(report.caption, WIRING_READING, words, notes, room)
-    wired = {at for one in wires for at in (one.head, one.writer)}
-    named = {report.roles[at].label: report.roles[at].name for at in report.heads
-             if at in wired and at in report.roles}  # fmt: skip
-    _wiring_legend(canvas, EDGE, top + 0.4 * line, named)
+    ends = {at for one in wires for at in (one.head, one.writer)}
+    roles = {report.roles[at].label: report.roles[at].name for at in report.heads
+             if at in ends and at in report.roles}  # fmt: skip
+    _wiring_legend(canvas, EDGE, top + 0.4 * line, roles)
     top += 3 * line
     apart = width / len(columns)
     places: dict[HeadAt, tuple[float, float]] = {}
@@ -220,7 +220,7 @@ def wiring_picture(report: WiringReport) -> Figure:
         wide = max(_WIDEST_LINE * one.moved, 0.5)
         look = {"linewidth": wide, "capstyle": "round", "alpha": 0.62}
         _curve(canvas, start, (end[0], end[1] + lift), COLORS[one.side], **look)
-    _dots(canvas, report, places, wired, apart)
+    _dots(canvas, report, places, ends, apart)
     return canvas.figure
 
 
@@ -229,7 +229,7 @@ def _columns(report: WiringReport) -> list[tuple[str, list[HeadAt]]]:
     streams = list(dict.fromkeys(at.stream for at in report.heads))
     streams.sort(key=lambda name: name != "encoder")
     own = [name for name in streams if name != "cross"]
-    found = []
+    columns = []
     for stream in own:
         both = (stream, "cross") if "cross" in streams and stream == own[-1] else (stream,)
         layers = dict.fromkeys(at.layer for at in report.heads if at.stream == stream)
@@ -237,25 +237,25 @@ def _columns(report: WiringReport) -> list[tuple[str, list[HeadAt]]]:
             for name in both:
                 heads = [at for at in report.heads if (at.stream, at.layer) == (name, layer)]
                 title = f"layer {layer}" if len(streams) == 1 else f"{name} {layer}"
-                found.append((title, heads))
-    return found
+                columns.append((title, heads))
+    return columns
 
 
 def _dots(
     canvas: Canvas,
     report: WiringReport,
     places: Mapping[HeadAt, tuple[float, float]],
-    wired: set[HeadAt],
+    ends: set[HeadAt],
     apart: float,
 ) -> None:
     """A dot a head, in its role's colour; its name, and its role if there is room."""
     for at, (x, y) in places.items():
         role = report.roles.get(at)
         color = ROLE_COLORS.get(role.name, NO_ROLE) if role else NO_ROLE
-        size = 64 if at in wired else 16
+        size = 64 if at in ends else 16
         rim = {"linewidths": 0.8, "edgecolors": "white"}
         canvas.axes.scatter([x], [y], s=size, color=sheet.ink(color), zorder=3, **rim)  # type: ignore[arg-type]
-        if at not in wired:
+        if at not in ends:
             continue
         name = f"{at.layer}.{at.head}"
         label = f"{name} {printable(role.label)}" if role else name
@@ -297,11 +297,11 @@ def contrast_picture(report: ContrastReport) -> Figure:
     names = [shorten(name, _LONGEST) for own in tokens.values() for name in own.values()]
     line, (wide, high) = sheet.line_height(sheet.TEXT_SIZE), _CELL
     several = len(streams) > 1
-    named = (
+    strongest = (
         (f"{one.stream} " if several else "") + f"{one.layer}.{one.head} {two_digits(one.share)}"
         for one in report.heads[:4]
     )
-    heads = f"heads that restore most: {', '.join(named)}"
+    heads = f"heads that restore most: {', '.join(strongest)}"
     layers = {stream: [layer for own, layer in columns if own == stream] for stream in streams}
     most = max(len(own) for own in layers.values())
     down = sum(2.4 * line + high * len(own) for own in tokens.values())

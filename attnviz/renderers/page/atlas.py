@@ -20,7 +20,7 @@ from attnviz.core.measures import HeadRow, about_effects, mass_note
 from attnviz.core.notices import notify
 from attnviz.core.tokens import parse_patch
 from attnviz.renderers.colors import ROLE_COLORS, hex_of
-from attnviz.renderers.data.corpus_data import group_by_head
+from attnviz.renderers.data import group_by_head
 from attnviz.renderers.page.document import assemble, facts
 from attnviz.renderers.printable import printable
 
@@ -40,7 +40,7 @@ def atlas_document(
 ) -> dict[str, Any]:
     """What the page shows, as plain values."""
     first = next(atlas for atlas in (one.atlas for one in report.streams) if atlas is not None)
-    failed = f"{report.failed:,} {report.things} could not be read" if report.failed else ""
+    failures = f"{report.failed:,} {report.things} could not be read" if report.failed else ""
     about = about_effects(report.provenance)
     mass = dict.fromkeys(mass_note(stream.measures) for stream in report.streams)
     return {
@@ -52,7 +52,7 @@ def atlas_document(
         "fewest": report.fewest,
         "rule": first.rule,
         "distance": first.distance,
-        "notes": [printable(one) for one in (failed, *report.notes, about, *mass) if one],
+        "notes": [printable(one) for one in (failures, *report.notes, about, *mass) if one],
         "provenance": [[name, printable(value)] for name, value in facts(report.provenance)],
         "command": printable(command),
         "colors": {name: hex_of(color) for name, color in ROLE_COLORS.items()},
@@ -72,12 +72,12 @@ def read_atlas(file: Path) -> tuple[str, dict[str, list[str]]]:
     """
     try:
         text = file.read_text("utf-8")
-        found = json.loads(text.partition(_START)[2].partition("</script>")[0])
+        document = json.loads(text.partition(_START)[2].partition("</script>")[0])
         heads = {
             str(one["stream"]): [f"{head['layer']}.{head['head']}" for head in one["heads"]]
-            for one in found["streams"]
+            for one in document["streams"]
         }
-        return str(dict(found["provenance"])["model"]), heads
+        return str(dict(document["provenance"])["model"]), heads
     except OSError as error:
         raise InputError(f"--atlas '{file}' cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -163,7 +163,7 @@ def _head(
 
     of_measures = (stream.mean, stream.low, stream.high, stream.uniform, stream.texts)
     near = zip(atlas.nearest[number].tolist(), atlas.distances[number].tolist(), strict=True)
-    drawn = atlas.drawn[number].tolist()
+    slots = atlas.drawn[number].tolist()
     return {
         "layer": printable(row.layer),
         "head": printable(row.head),
@@ -176,7 +176,7 @@ def _head(
         "classes": of_head(stream.class_shares),
         "even": of_head(stream.class_even),
         "counts": atlas.counts[number].tolist(),
-        "drawn": [[_link(link, places) for link in slot if link[1] >= 0] for slot in drawn],
+        "drawn": [[_link(link, places) for link in slot if link[1] >= 0] for slot in slots],
         "queries": _ends(atlas, number, 0),
         "keys": _ends(atlas, number, 1),
         "nearest": [[other, _short(apart)] for other, apart in near],
@@ -186,11 +186,11 @@ def _head(
 def _link(numbers: list[float], places: dict[int, int]) -> list[float]:
     """The text's number, the query word, and key words with weights, the link's own key first."""
     text, query, *keys = numbers[1:]
-    found: list[float] = [places[int(text)], int(query)]
+    entry: list[float] = [places[int(text)], int(query)]
     for key, share in zip(keys[::2], keys[1::2], strict=True):
         if key >= 0:
-            found += [int(key), _short(share) or 0.0]
-    return found
+            entry += [int(key), _short(share) or 0.0]
+    return entry
 
 
 def _ends(atlas: Atlas, number: int, side: int) -> list[list[Any]]:

@@ -74,8 +74,11 @@ def deflate(data: bytes) -> str:
 
 def pack_base85(data: bytes) -> str:
     """The bytes packed by zlib, in base 85 with "," for "<", a sixteenth shorter than base 64."""
-    packed = zlib.compress(data, 6)
-    return base64.b85encode(packed).translate(bytes.maketrans(b"<", b",")).decode("ascii")
+    return (
+        base64.b85encode(zlib.compress(data, 6))
+        .translate(bytes.maketrans(b"<", b","))
+        .decode("ascii")
+    )
 
 
 def _compand(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:

@@ -124,13 +124,13 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = 
     )
 
 
-def live_page(title: str, packed: bytes, atlas: Mapping[str, Any]) -> str:
+def live_page(title: str, engine: bytes, atlas: Mapping[str, Any]) -> str:
     """The page with the shipped model inside, which runs in the reader's browser.
 
-    `packed` holds the weights and the tokenizer in the form that the engine in `live/` reads,
+    `engine` holds the weights and the tokenizer in the form that the engine in `live/` reads,
     `atlas` what each head does in other texts.
     """
-    blobs = {"worker": script_json(live_worker()), "packed": pack_base85(packed)}
+    blobs = {"worker": script_json(live_worker()), "packed": pack_base85(engine)}
     blobs["atlas"] = pack_base85(script_json(atlas).encode())
     return assemble(live_document(title, ("raw", "rollout", "effect")), blobs, "live")
 
@@ -164,10 +164,10 @@ def live_document(
     """The document of a live page, without maps; `pictures`: a first picture for some models."""
     samples = {name: base64.b64encode(file).decode() for name, file in (pictures or {}).items()}
     empty: dict[str, Any] = {name: [] for name in ("texts", "notes", "provenance", "maps")}
-    named = {"title": printable(title), "id": "0", "command": ""}
+    head = {"title": printable(title), "id": "0", "command": ""}
     colors = {"schemes": schemes(), "head_colors": head_colors()}
     choices = {"lenses": list(lenses), "models": list(models), "pictures": samples}
-    return {**named, **empty, **colors, **choices}
+    return {**head, **empty, **colors, **choices}
 
 
 def iframe(page: str, height: int = 680) -> str:
@@ -189,10 +189,10 @@ def join_modules(modules: Mapping[str, str]) -> str:
     """Modules as one script: one function each, called in this order."""
     parts = ["const modules = {};"]
     for name, source in modules.items():
-        exported = ", ".join(_EXPORT.findall(source))
+        exports = ", ".join(_EXPORT.findall(source))
         body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = modules.\2;", _COMMENT.sub("", source)))
         parts.append(
-            f"modules.{name} = await (async () => {{\n{body}return {{ {exported} }};\n}})();"
+            f"modules.{name} = await (async () => {{\n{body}return {{ {exports} }};\n}})();"
         )
     return "\n".join(parts)
 
@@ -293,8 +293,8 @@ def _map(
     attention: Attention, number: int, extras: Extras, room: int, *, fine: bool, blobs: Blobs
 ) -> dict[str, Any]:
     item, name = attention.maps[number], f"m{number}"
-    shown = pool_to_fit(item, room)
-    codes = encode_weights(shown.weights, item.values == "signed", fine)
+    page_map = pool_to_fit(item, room)
+    codes = encode_weights(page_map.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
     focus = attention.focus.get(item.stream)
     words = extras.words.get(number, ((), ()))
@@ -307,18 +307,20 @@ def _map(
         "heads": [printable(head) for head in item.heads],
         "values": item.values,
         "unit": printable(item.unit),
-        "limits": scale_of(shown),
+        "limits": scale_of(page_map),
         "scale": codes.scale,
         "levels": codes.levels,
-        "queries": _axis(attention, item.query_side, shown.query_tokens, words[0], shown.blocks[0]),
-        "keys": _axis(attention, item.key_side, shown.key_tokens, words[1], shown.blocks[1]),
-        "sink": sink_place(shown),
+        "queries": _axis(
+            attention, item.query_side, page_map.query_tokens, words[0], page_map.blocks[0]
+        ),
+        "keys": _axis(attention, item.key_side, page_map.key_tokens, words[1], page_map.blocks[1]),
+        "sink": sink_place(page_map),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
         "measures": [_measure(measure) for measure in extras.measures.get(number, ())],
-        "links": _links(shown) if shown.is_pooled else None,
-        "effects": _effects(attention, shown),
-        "projections": _projections(shown, extras.projections.get(number), name, blobs),
-        "patches": _patches(shown, extras.patches.get(number)),
+        "links": _links(page_map) if page_map.is_pooled else None,
+        "effects": _effects(attention, page_map),
+        "projections": _projections(page_map, extras.projections.get(number), name, blobs),
+        "patches": _patches(page_map, extras.patches.get(number)),
     }
 
 
@@ -384,9 +386,9 @@ def _runs(words: Words) -> list[int]:
 
 
 def _token(token: Token, gap_before: str) -> dict[str, Any]:
-    shown = printable(token.text)
-    document: dict[str, Any] = {"text": shown, "gap": gap_before}
-    if shown != token.text:
+    text = printable(token.text)
+    document: dict[str, Any] = {"text": text, "gap": gap_before}
+    if text != token.text:
         document["raw"] = token.text.encode("utf-8", "backslashreplace").decode()
     if token.special:
         document["special"] = True
@@ -404,28 +406,28 @@ def _measure(measure: HeadMeasure) -> dict[str, Any]:
 
 def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
     """For each layer and head, [query position, its token, key position, its token, weight]."""
-    found: dict[tuple[str, str], list[list[Any]]] = {}
+    by_head: dict[tuple[str, str], list[list[Any]]] = {}
     for link in item.links:
         cell = [link.query_position, printable(link.query), link.key_position, printable(link.key)]
-        found.setdefault((link.layer, link.head), []).append([*cell, round(link.weight, 4)])
-    return [[found.get((layer, head), []) for head in item.heads] for layer in item.layers]
+        by_head.setdefault((link.layer, link.head), []).append([*cell, round(link.weight, 4)])
+    return [[by_head.get((layer, head), []) for head in item.heads] for layer in item.layers]
 
 
 def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
     if patches is None or item.is_pooled:
         return {}
-    found = {"keys": patches.as_json(item.key_tokens)}
+    sides = {"keys": patches.as_json(item.key_tokens)}
     if item.query_side == item.key_side and len(item.query_tokens) == len(item.key_tokens):
-        found["queries"] = {**found["keys"], "image": ""}
-    return found
+        sides["queries"] = {**sides["keys"], "image": ""}
+    return sides
 
 
 def _projections(
-    item: AttentionMap, kept: Projections | None, name: str, blobs: Blobs
+    item: AttentionMap, projections: Projections | None, name: str, blobs: Blobs
 ) -> dict[str, Any] | None:
-    if kept is None or item.is_pooled:
+    if projections is None or item.is_pooled:
         return None
-    query, key = (np.asarray(array, np.float32) for array in (kept.query, kept.key))
+    query, key = (np.asarray(array, np.float32) for array in (projections.query, projections.key))
     layers, heads, queries, keys = item.weights.shape
     size = query.shape[-1]
     if query.shape != (layers, heads, queries, size) or key.shape != (layers, heads, keys, size):
@@ -433,19 +435,19 @@ def _projections(
             f"queries {query.shape} and keys {key.shape} do not fit the map of stream "
             f"'{item.stream}', which is {item.weights.shape}"
         )
-    document: dict[str, Any] = {"size": size, "scale": kept.scale}
-    more = {one: getattr(kept, one) for one in ("value", "writes", "effects")}
+    document: dict[str, Any] = {"size": size, "scale": projections.scale}
+    more = {one: getattr(projections, one) for one in ("value", "writes", "effects")}
     for side, array in {"query": query, "key": key, **more}.items():
         if array is None:
             document[f"{side}_scale"] = None
             continue
-        known = np.isfinite(array)
-        scale = document[f"{side}_scale"] = float(np.abs(array[known]).max(initial=0)) or 1.0
-        whole = np.rint(np.where(known, array, 0) / scale * FINE_LEVELS).astype("<i2")
-        for number, layer in enumerate(np.where(known, whole, NO_VALUE).astype("<i2")):
+        finite = np.isfinite(array)
+        scale = document[f"{side}_scale"] = float(np.abs(array[finite]).max(initial=0)) or 1.0
+        whole = np.rint(np.where(finite, array, 0) / scale * FINE_LEVELS).astype("<i2")
+        for number, layer in enumerate(np.where(finite, whole, NO_VALUE).astype("<i2")):
             blobs[f"{name}{side[0]}-{number}"] = deflate(layer.tobytes())
-    predicted = {row: printable(name) for row, name in kept.predicted.items()}
-    return {**document, "besides": printable(kept.besides), "predicted": predicted}
+    predictions = {row: printable(name) for row, name in projections.predicted.items()}
+    return {**document, "besides": printable(projections.besides), "predicted": predictions}
 
 
 def facts(provenance: Provenance) -> list[tuple[str, str]]:

@@ -21,10 +21,10 @@ def sources_page(report: SourcesReport, command: str) -> str:
     def escape(text: str) -> str:
         return html.escape(printable(text))
 
-    said = []
+    sentences = []
     for number, sentence in enumerate(report.sentences):
         links = ", ".join(f'<a href="#part-{n}">{n}</a>' for n in report.sources_of(number))
-        said.append(escape(sentence) + (f"<sup>{links}</sup>" if links else ""))
+        sentences.append(escape(sentence) + (f"<sup>{links}</sup>" if links else ""))
     parts = "".join(
         f'<li id="part-{one.number}">{escape(one.text)}<br>'
         f"<small><b>{nats(one.effect)} nats</b> · {escape(one.file)}</small></li>"
@@ -34,7 +34,7 @@ def sources_page(report: SourcesReport, command: str) -> str:
     line = f"Estimates beside the effects (rank correlation): {' · '.join(known)}."
     wrote = "The model writes" if report.written else "The answer"
     body = (
-        f"<p>{escape(report.question)}</p><h2>{wrote}</h2><p>{' '.join(said)}</p>"
+        f"<p>{escape(report.question)}</p><h2>{wrote}</h2><p>{' '.join(sentences)}</p>"
         f"<h2>Sources</h2><ol>{parts}</ol>"
         "<p>Numbers: log p of the answer with a part minus without it. A part is left out: "
         f"{escape(report.how)}. {escape(line.replace('-', '−'))}</p>"
@@ -80,8 +80,8 @@ def cache_page(
     )
     body += (_picture(plot, "costs of each rule") if plot else "") + table
     for rule, picture in heads:
-        shown = _picture(picture, f"keys that {rule} drops")
-        body += f"<h2>{html.escape(printable(rule))}</h2>{shown}"
+        image = _picture(picture, f"keys that {rule} drops")
+        body += f"<h2>{html.escape(printable(rule))}</h2>{image}"
     body += f'<p class="faint"><code>{html.escape(printable(command))}</code></p>'
     return plain_page(printable(report.caption), body)
 
@@ -91,7 +91,7 @@ def _picture(svg: bytes, about: str) -> str:
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(printable(about))}">'
 
 
-def _restored_table(found: Sequence[Restored]) -> str:
+def _restored_table(parts: Sequence[Restored]) -> str:
     """A row for each part, the first fifteen, with its share and its estimate."""
     rows = [
         (
@@ -99,9 +99,9 @@ def _restored_table(found: Sequence[Restored]) -> str:
             two_digits(one.share),
             "" if one.estimate is None else two_digits(one.estimate),
         )
-        for one in found[:LISTED]
+        for one in parts[:LISTED]
     ]
-    more = f'<p class="faint">and {len(found) - LISTED:,} more</p>' if len(found) > LISTED else ""
+    more = f'<p class="faint">and {len(parts) - LISTED:,} more</p>' if len(parts) > LISTED else ""
     return _table(("part", "share", "estimate"), rows) + more
 
 

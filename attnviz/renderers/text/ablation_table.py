@@ -20,8 +20,7 @@ from attnviz.core.effects import (
     Prediction,
 )
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import npz_bytes
-from attnviz.renderers.data.maps import SCHEMA, fields_of, report_json, tsv
+from attnviz.renderers.data import SCHEMA, fields_of, npz_bytes, report_json, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     all_digits,
@@ -111,11 +110,11 @@ def ablation_npz(report: AblationReport) -> bytes:
     for stream in {one.place["stream"]: None for one in report.effects if one.kind == "head"}:
         items = [item for item in report.maps.maps if item.stream == stream]
         layers = [layer for item in items for layer in item.layers]
-        found = np.full((len(layers), max(len(item.heads) for item in items)), np.nan)
+        effects = np.full((len(layers), max(len(item.heads) for item in items)), np.nan)
         for one in report.effects:
             if one.kind == "head" and one.place["stream"] == stream:
-                found[layers.index(str(one.place["layer"])), int(one.place["head"])] = one.effect
-        members[f"heads/{str(stream).replace('/', '_')}"] = found
+                effects[layers.index(str(one.place["layer"])), int(one.place["head"])] = one.effect
+        members[f"heads/{str(stream).replace('/', '_')}"] = effects
     return npz_bytes(**members)
 
 
@@ -168,10 +167,10 @@ def _bars(effects: Sequence[Effect], texts: int, show: Display) -> list[Text]:
 def _predictions(every: Sequence[Prediction], show: Display) -> list[Text]:
     """For each output that changed, its likeliest tokens before and after."""
     # NaN counts as a change.
-    changed = [one for one in every if not abs(one.after - one.before) < SLIGHT]
-    heading = f"outputs that changed by {SLIGHT} nats or more: {len(changed)} of {len(every)}"
+    changes = [one for one in every if not abs(one.after - one.before) < SLIGHT]
+    heading = f"outputs that changed by {SLIGHT} nats or more: {len(changes)} of {len(every)}"
     lines = wrap_text(heading, show.width, "dim")
-    for one in changed:
+    for one in changes:
         name = printable(one.name) + ("" if one.position is None else f" ({one.position})")
         change = f"{name}  log p {nats(one.before)} → {nats(one.after)}"
         lines += wrap_text(change, show.width, "bold")

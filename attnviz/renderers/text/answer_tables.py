@@ -21,7 +21,7 @@ from attnviz.core.answers import (
     SourcesReport,
 )
 from attnviz.core.effects import Effect, HeadAt
-from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.data import report_json, tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
 from attnviz.renderers.text.why_table import why_document
@@ -114,9 +114,9 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[Ans
         )
         if not verbose:
             return
-    named = report.tokens if verbose else report.tokens[:LISTED]
-    needs = " · ".join(f"{_name(one)} {_nats(one.effect)}" for one in named)
-    rest = len(report.tokens) - len(named)
+    names = report.tokens if verbose else report.tokens[:LISTED]
+    needs = " · ".join(f"{_name(one)} {_nats(one.effect)}" for one in names)
+    rest = len(report.tokens) - len(names)
     needs += f" · {rest} more" if rest else ""
     needs = f"{needs} nats" if needs else "no token"
     line = f"{needs}; hiding all others: {_nats(report.others)}"
@@ -168,8 +168,8 @@ def _carrier(claim: HeadClaim, report: AnswerReport, main: str) -> str:
             f" since {kind}{first.writer} wrote {with_sign(first.value)} of its score of "
             f"{with_sign(why.contrast)} into {claim.ends[1]}"
         )
-    said = why.predicted is not None and why.predicted[0] == report.answer
-    if said and why.argument is not None and why.argument > 0:
+    agrees = why.predicted is not None and why.predicted[0] == report.answer
+    if agrees and why.argument is not None and why.argument > 0:
         line += f", and says {report.answer} ({with_sign(why.argument)})"
     return line
 
@@ -186,14 +186,14 @@ def _kept_words(report: AnswerReport) -> str:
 def _links(links: LinkSet | None, main: str) -> str:
     if links is None:
         return "no small set keeps the answer"
-    named = [
+    names = [
         f"{' → '.join(ends)} ({_head(HeadAt(at.stream, at.layer or '', at.head or 0), main)})"
         for at, ends in list(zip(links.links, links.ends, strict=True))[:LISTED]
     ]
-    rest = len(links.links) - len(named)
+    rest = len(links.links) - len(names)
     one = len(links.links) == 1
     return (
-        f"{' · '.join(named)}{f' · {rest} more' if rest else ''}: {'it' if one else 'they'}, "
+        f"{' · '.join(names)}{f' · {rest} more' if rest else ''}: {'it' if one else 'they'}, "
         f"{len(links.links)} of {links.of}, keep{'s' if one else ''} {_share(links.kept)} with the "
         f"whole weight; without {'it' if one else 'them'} {_share(links.removed)}; of "
         f"{links.drawn} random sets {links.as_good} keep as much"
@@ -225,12 +225,12 @@ def answer_table(report: AnswerReport, show: Display, *, verbose: bool = False) 
 
 def answer_document(report: AnswerReport) -> dict[str, Any]:
     """The report as a JSON object, with its claims in words."""
-    found = asdict(report)
-    found["idle"] = None if report.idle is None else _claim_document(report.idle)
-    found["heads"] = [_claim_document(claim) for claim in report.heads]
-    found["is_small"] = report.is_small
-    found["claims"] = [one.document() for one in sentences_of(report)]
-    return found
+    document = asdict(report)
+    document["idle"] = None if report.idle is None else _claim_document(report.idle)
+    document["heads"] = [_claim_document(claim) for claim in report.heads]
+    document["is_small"] = report.is_small
+    document["claims"] = [one.document() for one in sentences_of(report)]
+    return document
 
 
 def _claim_document(claim: HeadClaim) -> dict[str, Any]:
@@ -293,8 +293,8 @@ def answers_table(report: AnswersReport, show: Display) -> str:
     for number, one in enumerate(report.answers):
         heads = " ".join(_head(claim.at, main) for claim in one.heads[:LINES])
         tokens = " ".join(_name(token) for token in one.tokens[:LINES])
-        found = f"{tokens} · heads {heads}" if one.is_small else "no small set"
-        line = f"{one.id or number}  {one.answer} {two_digits(one.chance)} ← {found}"
+        evidence = f"{tokens} · heads {heads}" if one.is_small else "no small set"
+        line = f"{one.id or number}  {one.answer} {two_digits(one.chance)} ← {evidence}"
         line += f" · {_share(one.kept)} kept"
         parts.append(Text(shorten(printable(line), show.width)))
     return render_parts(parts, show)
@@ -331,17 +331,17 @@ CONTRAST_READING = (
 
 def contrast_lines(report: ContrastReport) -> list[str]:
     """Each text with its answer, and how well the estimates agree with what was measured."""
-    found = [
+    lines = [
         f'"{shorten(text, 60)}" → {answer}; log p of {report.answers[0]} '
         + f"minus that of {report.answers[1]}: {score:.1f}".replace("-", "−")
         for text, answer, score in zip(report.texts, report.answers, report.scores, strict=True)
     ]
     if report.agreement is not None:
-        found.append(
+        lines.append(
             "first-order estimates: rank correlation "
             f"{_share(report.agreement)} with the measured shares of heads"
         )
-    return found
+    return lines
 
 
 def contrast_table(report: ContrastReport, show: Display) -> str:
@@ -352,16 +352,16 @@ def contrast_table(report: ContrastReport, show: Display) -> str:
     alone = len({one.stream for one in report.layers}) == 1
     bracket = "" if report.agreement is None else " (in brackets the estimate)"
     parts.append(Text())
-    for label, found in (
+    for label, parts_of_kind in (
         (f"heads, at every position{bracket}", report.heads),
         ("heads, at one position", report.rows),
         ("links", report.links),
     ):
         names = " · ".join(
             f"{one.name(alone=alone)} {_share(one.share)}{_estimate(one)}"
-            for one in found[:RESTORED]
+            for one in parts_of_kind[:RESTORED]
         )
-        parts += wrap_text(printable(f"{label}: {names}"), show.width) if found else []
+        parts += wrap_text(printable(f"{label}: {names}"), show.width) if parts_of_kind else []
     parts += [Text(), Text("all heads of a layer, at one position", "dim")]
     for stream in dict.fromkeys(one.stream for one in report.layers):
         parts += _grid([one for one in report.layers if one.stream == stream], stream, alone=alone)
@@ -392,10 +392,10 @@ def _grid(cells: list[Restored], stream: str, *, alone: bool) -> list[Text]:
 
 def contrast_tsv(report: ContrastReport) -> str:
     """A line for each head, head at a position, layer at a position, and link."""
-    named = ("stream", "layer", "head", "position", "token", "key", "key_token")
-    lines: list[tuple[str, ...]] = [(*named, "restored", "estimate")]
+    names = ("stream", "layer", "head", "position", "token", "key", "key_token")
+    lines: list[tuple[str, ...]] = [(*names, "restored", "estimate")]
     for one in (*report.heads, *report.rows, *report.layers, *report.links):
-        values = ("" if x is None else str(x) for x in (getattr(one, name) for name in named))
+        values = ("" if x is None else str(x) for x in (getattr(one, name) for name in names))
         estimate = "" if one.estimate is None else all_digits(one.estimate)
         lines.append((*values, all_digits(one.share), estimate))
     return tsv(lines)
@@ -412,8 +412,8 @@ DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def agreement_line(report: SourcesReport) -> str:
     """How well cheap estimates rank the parts."""
-    known = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
-    line = f"estimates beside the effects (rank correlation): {' · '.join(known)}"
+    correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
+    line = f"estimates beside the effects (rank correlation): {' · '.join(correlations)}"
     return line.replace("-", "−")
 
 
@@ -425,8 +425,8 @@ def sources_table(report: SourcesReport, show: Display) -> str:
         sentence + ",".join(str(n).translate(DIGITS) for n in report.sources_of(number))
         for number, sentence in enumerate(report.sentences)
     )
-    said = "the model writes" if report.written else "the answer"
-    parts += [Text(), *wrap_text(printable(f"{said}: {answer}"), show.width)]
+    subject = "the model writes" if report.written else "the answer"
+    parts += [Text(), *wrap_text(printable(f"{subject}: {answer}"), show.width)]
     parts += [Text(), Text("log p of the answer with a part minus without it, nats", "dim")]
     most = max((abs(one.effect) for one in report.parts if not math.isnan(one.effect)), default=1.0)
     order = sorted(report.parts, key=lambda one: (math.isnan(one.effect), -one.effect))
@@ -460,8 +460,8 @@ def sources_tsv(report: SourcesReport) -> str:
 
 
 def sources_json(report: SourcesReport) -> str:
-    named = [report.sources_of(number) for number in range(len(report.sentences))]
-    return report_json("sources", **asdict(report), sources=named)
+    sources = [report.sources_of(number) for number in range(len(report.sentences))]
+    return report_json("sources", **asdict(report), sources=sources)
 
 
 SOURCES = sources_table, sources_tsv, sources_json

@@ -11,7 +11,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from attnviz.core.cache import CacheReport, HeadCost, RuleCost
-from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.data import report_json, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, two_digits
 from attnviz.renderers.text.console import column_widths, introduction, render_parts, wrap_text
 
@@ -44,15 +44,15 @@ def cache_table(report: CacheReport, show: Display) -> str:
         for number, row in enumerate(rows):
             cells = [row[0].ljust(widths[0])]
             cells += [cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True)]
-            shown = Text("  ".join(cells), "dim" if not number else "", no_wrap=True)
+            row_line = Text("  ".join(cells), "dim" if not number else "", no_wrap=True)
             one = own[number - 1] if number else None
             size = round(abs(one.cost) / most * bar) if one and math.isfinite(one.cost) else 0
             color = "blue" if one and one.cost < 0 else "red"
-            shown.append("  ").append(set_cell_size("█" * size, bar), color)
+            row_line.append("  ").append(set_cell_size("█" * size, bar), color)
             last = _worst(one) if one else HEADINGS[-1]
-            if show.width - shown.cell_len - 2 >= len(last):
-                shown.append(f"  {last}", "dim")
-            parts.append(shown)
+            if show.width - row_line.cell_len - 2 >= len(last):
+                row_line.append(f"  {last}", "dim")
+            parts.append(row_line)
         for one in own:
             parts += _head_lines(one, show)
         parts.append(Text())

@@ -19,15 +19,15 @@ class TextRenderer:
 
     def __init__(self, display: Display) -> None:
         self.display = display
-        self.started = False
+        self.count = 0
 
     def add(self, attention: Attention, views: Views) -> str:
         """The parts of one text; its id stands above each part if there may be several texts."""
         console = console_of(self.display)
         for part in self.parts(attention, views):
-            if self.started:
+            if self.count:
                 console.print()
-            self.started = True
+            self.count += 1
             if self.display.many:
                 console.print(Text(f"{printable(attention.id)}:", style="bold"))
             for line in part:
@@ -86,11 +86,11 @@ def wrap_text(text: str, width: int, style: str = "", *, between: str = " ") -> 
     """The text in lines that fit, broken between its words; the console cuts longer words."""
     lines = [""]
     for word in text.split(between):
-        joined = f"{lines[-1]}{between}{word}" if lines[-1] else word
-        if lines[-1] and cell_len(joined) > width:
+        longer = f"{lines[-1]}{between}{word}" if lines[-1] else word
+        if lines[-1] and cell_len(longer) > width:
             lines.append(word)
         else:
-            lines[-1] = joined
+            lines[-1] = longer
     return [Text(line, style=style) for line in lines]
 
 

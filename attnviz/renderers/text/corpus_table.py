@@ -11,7 +11,7 @@ from rich.text import Text
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.measures import EFFECT, Meaning, about_effects, mass_note
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import group_by_head, head_places
+from attnviz.renderers.data import group_by_head, head_places
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
 from attnviz.renderers.text.console import (
     Column,
@@ -58,8 +58,8 @@ def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
     """A line for each head; `show` names a kind of table."""
     parts = wrap_text(printable(report.caption), display.width, "bold")
     size = f"{report.texts:,} {report.things} · {report.streams[0].tokens:,} tokens"
-    failed = f" · {report.failed:,} could not be read" if report.failed else ""
-    parts += wrap_text(size + failed, display.width)
+    failures = f" · {report.failed:,} could not be read" if report.failed else ""
+    parts += wrap_text(size + failures, display.width)
     for stream in report.streams:
         parts.append(Text())
         if len(report.streams) > 1:
@@ -179,9 +179,9 @@ def _share_column(
     uniform: NDArray[np.float64] | None = None,
 ) -> Column:
     at = [place for *_, place in head_places(stream)]
-    found = [float(shares[place]) for place in at]
+    values = [float(shares[place]) for place in at]
     even = [] if uniform is None else [two_digits(float(uniform[place])) for place in at]
-    return Column(heading, even, [two_digits(value) for value in found], found)
+    return Column(heading, even, [two_digits(value) for value in values], values)
 
 
 def _pairs(stream: StreamReport, display: Display) -> list[Text]:

@@ -33,7 +33,7 @@ from attnviz.core.measures import (
 )
 from attnviz.core.registry import MEASURES
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import fields_of, report_json, tsv
+from attnviz.renderers.data import fields_of, report_json, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     decimals,
@@ -99,10 +99,10 @@ def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
 
 
 def _column(report: HeadReport, meaning: Meaning) -> Column:
-    found = [row.values.get(meaning.name, math.nan) for row in report.rows]
+    values = [row.values.get(meaning.name, math.nan) for row in report.rows]
     even = [row.uniform.get(meaning.name, math.nan) for row in report.rows]
     cells = []
-    for row, value in zip(report.rows, found, strict=True):
+    for row, value in zip(report.rows, values, strict=True):
         low, high = row.intervals.get(meaning.name, (math.nan, math.nan))
         half = "" if math.isnan(high - low) else f"±{(high - low) / 2:.2f}"
         cells.append(format_measure(value, meaning) + half)
@@ -110,7 +110,7 @@ def _column(report: HeadReport, meaning: Meaning) -> Column:
         meaning.short.rjust(5 if meaning.unit == "tokens" else 4),
         [format_measure(value, meaning) for value in even],
         cells,
-        [0.0 if math.isnan(value) else max(value, 0.0) / meaning.top for value in found],
+        [0.0 if math.isnan(value) else max(value, 0.0) / meaning.top for value in values],
     )
 
 
@@ -120,7 +120,7 @@ def measures_by_unit(measures: Iterable[Meaning]) -> list[str]:
     for meaning in measures:
         if meaning.unit != "share":
             names.setdefault(meaning.unit, []).append(meaning.name)
-    return [f"{in_words(found, 'and')} in {unit}" for unit, found in names.items()]
+    return [f"{in_words(same_unit, 'and')} in {unit}" for unit, same_unit in names.items()]
 
 
 def _name_roles(row: HeadRow) -> str:
@@ -188,8 +188,8 @@ def similarity_table(report: SimilarityReport, display: Display) -> str:
     apart = report.divergences + np.diag(np.full(len(names), np.inf))
     for name, row in zip(names, apart, strict=True):
         line = Text(f"{name.rjust(width)}  ", no_wrap=True)
-        known = [place for place in np.argsort(row, kind="stable") if row[place] < np.inf]
-        for other in known[:count]:
+        neighbours = [place for place in np.argsort(row, kind="stable") if row[place] < np.inf]
+        for other in neighbours[:count]:
             line.append(names[other].rjust(width), style="bold")
             line.append(f" {two_digits(float(row[other]))}".ljust(7))
         parts.append(line)
@@ -233,12 +233,12 @@ def treebank_table(report: TreebankReport, display: Display) -> str:
     relations = [item for item in report.relations if item.count >= FEWEST] or report.relations
     name = max([8, *(len(printable(item.name)) for item in relations)])
     best = [_best_findings(report, toward) for toward in ("head", "dependent")]
-    cell = max([9, *(len(_cell(item)) for found in best for item in found.values())])
+    cell = max([9, *(len(_cell(item)) for by_relation in best for item in by_relation.values())])
     header = f"{'relation'.ljust(name)} {'cases':>6}  {'offset':>7}"
     header += f"  {'→ head'.rjust(cell)}  {'→ depend.'.rjust(cell)}"
     parts.append(Text(header, style="dim", no_wrap=True))
     for relation in relations:
-        findings = [found[relation.name] for found in best]
+        findings = [by_relation[relation.name] for by_relation in best]
         parts.append(_treebank_line(relation, findings, name, cell))
     if few := len(report.relations) - len(relations):
         what = "relation" if few == 1 else "relations"
@@ -254,8 +254,8 @@ def treebank_tsv(report: TreebankReport) -> str:
     lines = [columns]
     for item in report.findings:
         of = relations[item.relation]
-        known = (of.name, str(of.count), str(of.offset), six_digits(of.by_offset))
-        lines.append((*known, item.toward, item.layer, item.head, six_digits(item.share)))
+        about = (of.name, str(of.count), str(of.offset), six_digits(of.by_offset))
+        lines.append((*about, item.toward, item.layer, item.head, six_digits(item.share)))
     return tsv(lines)
 
 
@@ -299,31 +299,31 @@ SHORTEST_NAME = 10  # characters of a layer's name that a narrow table keeps at 
 BARS = 10
 
 
-def _runs(found: History | tuple[History, ...]) -> tuple[History, ...]:
-    return found if isinstance(found, tuple) else (found,)
+def _runs(history: History | tuple[History, ...]) -> tuple[History, ...]:
+    return history if isinstance(history, tuple) else (history,)
 
 
-def history_table(found: History | tuple[History, ...], show: Display) -> str:
+def history_table(history: History | tuple[History, ...], show: Display) -> str:
     """A line for each head: its role, measures and drift; below, the verdicts with their rules."""
-    return "\n".join(_history_lines(one, show) for one in _runs(found))
+    return "\n".join(_history_lines(one, show) for one in _runs(history))
 
 
-def _history_lines(found: History, show: Display) -> str:
-    short, common = short_paths([layer for _, layer, _ in found.heads])
+def _history_lines(history: History, show: Display) -> str:
+    short, common = short_paths([layer for _, layer, _ in history.heads])
     reading = f"layers: {printable(common)}; {READING}" if common else READING
-    caption = f"{found.run}: {found.caption}" if found.run else found.caption
+    caption = f"{history.run}: {history.caption}" if history.run else history.caption
     parts = introduction(printable(caption), reading, show.width)
-    several = len({stream for stream, _, _ in found.heads}) > 1
-    top = float(np.nan_to_num(found.values[DRIFT]).max())
+    several = len({stream for stream, _, _ in history.heads}) > 1
+    top = float(np.nan_to_num(history.values[DRIFT]).max())
     lines = [["layer", "head", "stream", "role", "entropy", "sink", "score", DRIFT]]
-    for number, (stream, layer, head) in enumerate(found.heads):
-        cells = [_ends(found.values[measure][:, number], measure) for measure in SHOWN]
-        drift = np.nan_to_num(found.values[DRIFT][:, number])[1:]
+    for number, (stream, layer, head) in enumerate(history.heads):
+        cells = [_ends(history.values[measure][:, number], measure) for measure in SHOWN]
+        drift = np.nan_to_num(history.values[DRIFT][:, number])[1:]
         bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
-        cells.append(f"{bars} {decimals(found.values[DRIFT][-1, number], 4)}".strip())
-        role = found.roles[-1][number] or UNKNOWN
+        cells.append(f"{bars} {decimals(history.values[DRIFT][-1, number], 4)}".strip())
+        role = history.roles[-1][number] or UNKNOWN
         lines.append([printable(short[layer]), head, stream, role, *cells])
-    if np.isnan(found.values["score-max"]).all():
+    if np.isnan(history.values["score-max"]).all():
         for line in lines:
             del line[6]
     if not several:
@@ -335,8 +335,8 @@ def _history_lines(found: History, show: Display) -> str:
     for line in lines:
         text = "  ".join(map(set_cell_size, map(shorten, line, widths), widths))
         parts.append(Text(text.rstrip(), "dim" if line is lines[0] else "", no_wrap=True))
-    for said in verdict_lines(found, short):
-        parts += [Text(), *wrap_text(printable(said), show.width)]
+    for verdict in verdict_lines(history, short):
+        parts += [Text(), *wrap_text(printable(verdict), show.width)]
     return render_parts(parts, show)
 
 
@@ -348,10 +348,10 @@ def _ends(values: NDArray[np.float64], measure: str) -> str:
     return first if first == last else f"{first}→{last}"
 
 
-def history_tsv(found: History | tuple[History, ...]) -> str:
+def history_tsv(history: History | tuple[History, ...]) -> str:
     """A line for each step and head, with the verdicts that hold since; empty: no value."""
     titles = ("step", "stream", "layer", "head", "role", *HISTORY, "verdicts")
-    runs = _runs(found)
+    runs = _runs(history)
     lines: list[tuple[str, ...]] = [(*(["run"] if len(runs) > 1 else []), *titles)]
     for run in runs:
         for place, step in enumerate(run.steps):
@@ -363,41 +363,41 @@ def history_tsv(found: History | tuple[History, ...]) -> str:
     return tsv(lines)
 
 
-def history_json(found: History | tuple[History, ...]) -> str:
+def history_json(history: History | tuple[History, ...]) -> str:
     """One document: steps, and roles, measures and verdicts of heads; of two runs a list."""
-    runs = [_history_document(one) for one in _runs(found)]
+    runs = [_history_document(one) for one in _runs(history)]
     own = {"runs": runs} if len(runs) > 1 else runs[0]
     return report_json("history", **own, rules=RULES)
 
 
-def history_panel(found: History, name: str, places: Sequence[Any]) -> dict[str, Any]:
+def history_panel(history: History, name: str, places: Sequence[Any]) -> dict[str, Any]:
     """What the page shows of a run: `places` has each head's map, layer and head at each step."""
-    short, _ = short_paths([layer for _, layer, _ in found.heads])
-    several = len({stream for stream, _, _ in found.heads}) > 1
+    short, _ = short_paths([layer for _, layer, _ in history.heads])
+    several = len({stream for stream, _, _ in history.heads}) > 1
     titles = [
         printable(f"{stream} {short[layer]}.{head}" if several else f"{short[layer]}.{head}")
-        for stream, layer, head in found.heads
+        for stream, layer, head in history.heads
     ]
     about = {one: MEASURES[one].summary for one in HISTORY if one in MEASURES}
     about |= {DRIFT: "Divergence from the sample before, in nats."}
     about |= {"row-entropy": "Median entropy of a row as a share of what is possible."}
     return {
         "name": printable(name),
-        "steps": found.steps,
+        "steps": history.steps,
         "heads": titles,
         "measures": {
-            one: {"about": about[one].rstrip("."), "values": nulls_for_nan(found.values[one])}
+            one: {"about": about[one].rstrip("."), "values": nulls_for_nan(history.values[one])}
             for one in HISTORY
-            if not np.isnan(found.values[one]).all()
+            if not np.isnan(history.values[one]).all()
         },
         "verdicts": [
             {
                 "name": one.name,
-                "head": found.heads.index(one.head),
+                "head": history.heads.index(one.head),
                 "step": one.step,
                 "detail": one.detail,
             }
-            for one in found.verdicts
+            for one in history.verdicts
         ],
         "places": places,
     }
@@ -408,27 +408,27 @@ def nulls_for_nan(values: NDArray[np.float64]) -> list[Any]:
     return [[None if np.isnan(one) else one for one in row] for row in values.tolist()]
 
 
-def _history_document(found: History) -> dict[str, Any]:
+def _history_document(history: History) -> dict[str, Any]:
     return {
-        **({"run": found.run} if found.run else {}),
-        "caption": found.caption,
-        "steps": found.steps,
+        **({"run": history.run} if history.run else {}),
+        "caption": history.caption,
+        "steps": history.steps,
         "heads": [
             {
                 **dict(zip(("stream", "layer", "head"), head, strict=True)),
-                "roles": [of_step[number] or None for of_step in found.roles],
+                "roles": [of_step[number] or None for of_step in history.roles],
                 "verdicts": [
                     {"name": one.name, "step": one.step, "detail": one.detail}
-                    for one in found.verdicts
+                    for one in history.verdicts
                     if one.head == head
                 ],
                 **{
                     name: nulls_for_nan(values[:, number : number + 1].T)[0]
-                    for name, values in found.values.items()
+                    for name, values in history.values.items()
                 },
             }
-            for number, head in enumerate(found.heads)
+            for number, head in enumerate(history.heads)
         ],
-        "notes": found.notes,
-        "provenance": asdict(found.provenance),
+        "notes": history.notes,
+        "provenance": asdict(history.provenance),
     }

@@ -183,13 +183,13 @@ def _labels(
     tokens: tuple[Token, ...], rows: int, layout: Layout, *, colored: bool
 ) -> dict[int, Text]:
     digits = len(str(len(tokens) - 1))
-    found: dict[int, Text] = {}
+    labels: dict[int, Text] = {}
     for row in range(rows):
         middle = row * layout.height + (layout.height - 1) // 2
         position = row * layout.rows
         label = Text.assemble((f"{position:>{digits}} ", "dim"), row_label(tokens[position]))
-        found.setdefault(middle // 2 if colored else middle, label)
-    return found
+        labels.setdefault(middle // 2 if colored else middle, label)
+    return labels
 
 
 def _notes(item: AttentionMap, layout: Layout, *, colored: bool) -> list[str]:
@@ -204,9 +204,9 @@ def _notes(item: AttentionMap, layout: Layout, *, colored: bool) -> list[str]:
     same = [token.text for token in item.query_tokens] == [token.text for token in item.key_tokens]
     if not same:
         keys = item.key_tokens[:MOST_NAMES]
-        listed = "  ".join(f"{n} {_short_name(token)}" for n, token in enumerate(keys))
+        names = "  ".join(f"{n} {_short_name(token)}" for n, token in enumerate(keys))
         more = len(item.key_tokens) - len(keys)
-        notes.append(f"columns: {listed}" + (f"  and {more} more" if more else ""))
+        notes.append(f"columns: {names}" + (f"  and {more} more" if more else ""))
     return notes
 
 
@@ -256,8 +256,8 @@ def head_thumbnails(item: AttentionMap, display: Display) -> list[Text]:
 def _thumbnail_layout(item: AttentionMap, room: int, *, colored: bool) -> tuple[int, Layout]:
     """How many heads stand side by side, each with eight columns or more; and their layout."""
     heads, queries, keys = item.weights.shape[1:]
-    wanted = min(SMALLEST, keys) + 1
-    bands = -(-heads // max((room + 1) // wanted, 1))
+    least = min(SMALLEST, keys) + 1
+    bands = -(-heads // max((room + 1) // least, 1))
     beside = -(-heads // bands)
     width = max(min((room + 1) // beside - 1, LARGEST), 1)
     columns = -(-keys // width)
@@ -265,8 +265,8 @@ def _thumbnail_layout(item: AttentionMap, room: int, *, colored: bool) -> tuple[
     rows = columns if colored else min(2 * columns, queries)
     if queries > 4 * keys:
         rows = max(rows, -(-queries // (2 * LARGEST)))
-    shown = -(-keys // columns)
-    stretch = max(min(width // shown, 2 if colored else 3), 1)
+    cells = -(-keys // columns)
+    stretch = max(min(width // cells, 2 if colored else 3), 1)
     return beside, Layout(rows, columns, stretch, stretch if colored else 1)
 
 
@@ -279,13 +279,13 @@ def _head_rows(
         top, left = layer * (down + 1), head * (across + 1)
         image[top : top + down, left : left + across] = band[layer, head]
     colored = display.colors is not None
-    named = {
+    labels = {
         (layer * (down + 1) + (down - 1) // 2) // (2 if colored else 1): name
         for layer, name in enumerate(names)
     }
     lines = []
     for number, line in enumerate(paint(image, limits, display.colors)):
         between = not colored and (number + 1) % (down + 1) == 0
-        label = (named.get(number, "").ljust(margin), "dim")
+        label = (labels.get(number, "").ljust(margin), "dim")
         lines.append(Text() if between else Text.assemble(label, line))
     return lines

@@ -53,15 +53,15 @@ def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableT
     sign = 1 if item.values == "signed" else 0
     keys = len(item.key_tokens)
     plain = max(row_label(token).cell_len for token in item.query_tokens)
-    numbered = numbered_width(item.query_tokens)
+    number_width = numbered_width(item.query_tokens)
     if plain + 1 + keys * (5 + sign) <= width:
         lines = _word_matrix(item, width - plain - 1, colored=colored)
         return [*lines, *_scale_notes(item, colored=colored)]
-    if numbered + 1 + keys * (3 + sign) <= width and keys <= 100:
+    if number_width + 1 + keys * (3 + sign) <= width and keys <= 100:
         return [*_position_matrix(item, colored=colored), *_scale_notes(item, colored=colored)]
-    if numbered + 1 + keys <= width:
+    if number_width + 1 + keys <= width:
         return [
-            _shade_matrix(item, width - numbered - 1 - keys, colored=colored),
+            _shade_matrix(item, width - number_width - 1 - keys, colored=colored),
             _legend(item, colored=colored),
         ]
     note = (
@@ -211,9 +211,9 @@ def _legend(item: AttentionMap, *, colored: bool) -> Text:
 def _strongest_keys(item: AttentionMap, width: int) -> Table:
     table = _table(["", ""])
     table.show_header = False
-    numbered = numbered_width(item.query_tokens)
+    number_width = numbered_width(item.query_tokens)
     entry = LONGEST_LABEL + 10
-    count = max((width - numbered - 1) // entry, 1)
+    count = max((width - number_width - 1) // entry, 1)
     for label, row in zip(_numbered_labels(item.query_tokens), item.weights[0, 0], strict=True):
         order = np.argsort(-np.abs(row), kind="stable")[: min(count, (row == row).sum())]
         text = Text()
@@ -297,12 +297,12 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         lines.append(Text(note.rstrip(), style="dim"))
     if view.heads:
         layer = view.map.layers[0]
-        named = axis_name("layer", layer)
-        named = f"heads of {named}" if named.startswith("layer") else f"heads, {named}"
+        place = axis_name("layer", layer)
+        place = f"heads of {place}" if place.startswith("layer") else f"heads, {place}"
         entropy = "; entropy: of rows scaled to 1" if _shows_row_sums(view.heads) else ""
         signed = view.map.values == "signed"
         bars = "mean size of each key's values" if signed else f"what each key receives{entropy}"
-        title = Text(f"{printable(named)} (bars: {bars})", style="dim")
+        title = Text(f"{printable(place)} (bars: {bars})", style="dim")
         lines += [Text(), title, head_table(view.heads, width, signed=signed)]
     if view.strongest:
         lines.append(strongest_line(view.strongest))
@@ -311,13 +311,13 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
 
 def strongest_line(link: Link) -> Text:
     """The strongest link, and the option that shows its head."""
-    shown = f"{printable(link.query)} → {printable(link.key)}  {two_digits(link.weight)}"
+    sentence = f"{printable(link.query)} → {printable(link.key)}  {two_digits(link.weight)}"
     places = [
         f"{what} {name}"
         for what, name in (("layer", link.layer), ("head", link.head))
         if name.isdecimal()
     ]
-    text = Text.assemble((shown, "bold"), f" in {' '.join(places)}" if places else "")
+    text = Text.assemble((sentence, "bold"), f" in {' '.join(places)}" if places else "")
     if len(places) == 2:
         text.append(f"  (--head {link.layer}.{link.head} shows it)", style="dim")
     return text

@@ -12,8 +12,7 @@ from rich.text import Text
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WriterPart
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import npz_bytes
-from attnviz.renderers.data.maps import fields_of, report_json, tsv
+from attnviz.renderers.data import fields_of, npz_bytes, report_json, tsv
 from attnviz.renderers.printable import (
     all_digits,
     nats,
@@ -53,8 +52,8 @@ def why_table(report: LinkReport, show: Display) -> str:
         ]
         parts += _bars(report.shown_parts(own), report.contrast, most, show)
     if report.pairs:
-        named = " · ".join(f"{q} × {k} {with_sign(v)}" for q, k, v in report.pairs[:3])
-        parts += wrap_text(f"query × key, the largest: {named}", show.width, "dim")
+        pairs = " · ".join(f"{q} × {k} {with_sign(v)}" for q, k, v in report.pairs[:3])
+        parts += wrap_text(f"query × key, the largest: {pairs}", show.width, "dim")
     parts += [Text(), *_argument_lines(report, show)]
     if report.checks or report.effect is not None:
         parts += [Text(), Text("checked", "bold")]
@@ -110,8 +109,8 @@ def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
             f"{len(report.logits):,}"
         )
     if report.value:
-        named = " · ".join(f"{one.writer} {with_sign(one.value)}" for one in report.value[:3])
-        add(f"its value argues for {printable(report.value_of)} by what was written by {named}")
+        writers = " · ".join(f"{one.writer} {with_sign(one.value)}" for one in report.value[:3])
+        add(f"its value argues for {printable(report.value_of)} by what was written by {writers}")
     add("logits, above their mean over all choices", "dim")
     return lines
 
@@ -141,11 +140,11 @@ def why_tsv(report: LinkReport) -> str:
 
 
 def why_document(report: LinkReport) -> dict[str, Any]:
-    found = {name: value for name, value in asdict(report).items() if name != "logits"}
-    found["pairs"] = [
+    document = {name: value for name, value in asdict(report).items() if name != "logits"}
+    document["pairs"] = [
         dict(zip(("query", "key", "value"), one, strict=True)) for one in report.pairs
     ]
-    return found
+    return document
 
 
 def shown_report(report: LinkReport) -> dict[str, Any]:
@@ -154,8 +153,8 @@ def shown_report(report: LinkReport) -> dict[str, Any]:
         "weight score contrast against query key pairs position at_distance arguments predicted "
         "argument rank logit value value_of checks notes"
     )
-    found = why_document(report)
-    return {name: printable_texts(found[name]) for name in names.split()}
+    document = why_document(report)
+    return {name: printable_texts(document[name]) for name in names.split()}
 
 
 def printable_texts(value: Any) -> Any:
@@ -280,11 +279,13 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
         line.append(f"  {bar_of(one.moved / most, bar)}", WIRE_STYLES[one.side])
         parts.append(line)
     parts += more_note(len(report.wires), top, show.width)
-    known = [one for one in report.circuits if one.copying is not None]
-    if known:
-        known.sort(key=lambda one: -(one.copying or 0.0))
-        named = " · ".join(f"{name_head(one.head, report)} {one.copying:.2f}" for one in known[:10])
-        parts += [Text(), *wrap_text(f"heads that copy most: {named}", show.width)]
+    circuits = [one for one in report.circuits if one.copying is not None]
+    if circuits:
+        circuits.sort(key=lambda one: -(one.copying or 0.0))
+        copiers = " · ".join(
+            f"{name_head(one.head, report)} {one.copying:.2f}" for one in circuits[:10]
+        )
+        parts += [Text(), *wrap_text(f"heads that copy most: {copiers}", show.width)]
     return render_parts(parts, show)
 
 

@@ -254,7 +254,7 @@ def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> 
         return fit_width(
             struck_heatmap,
             item,
-            gone=run.hidden_cells[name][head],
+            absent=run.hidden_cells[name][head],
             title=f"{attention.provenance.title} · {run} · layer {name} head {head}",
             subtitle=f"weights with all keys, those gone struck out: {mass[layer, head]:.0%} of "
             "the attention stays, the least of all heads",

@@ -114,7 +114,7 @@ def query_of(text: Text) -> Query:
     """The query for a text, a pair, or the file that a text names."""
     kind = kind_of_file(text.text)
     if kind == "recording":
-        from attnviz.models.hugging_face.audio.recordings import read_recording
+        from attnviz.models.hugging_face.inputs.recordings import read_recording
 
         heard = read_recording(Path(text.text), 0.0, SECONDS)
         return Query(text.target or "", kind="recording", recording=heard)

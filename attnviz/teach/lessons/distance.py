@@ -89,18 +89,18 @@ def rotary_lesson(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
 
     def scores(query: Vector, key: Vector, base: float) -> NDArray[Any]:
         """The scores of the query at every position with the key at every position."""
-        given = [np.tile(one, (FAR + length, 1)) for one in (query, key)]
-        found = name_parts(rotary, *given, given[1], base=base)["scores"]
-        return found.reshape(FAR + length, -1)
+        sides = [np.tile(one, (FAR + length, 1)) for one in (query, key)]
+        matrix = name_parts(rotary, *sides, sides[1], base=base)["scores"]
+        return matrix.reshape(FAR + length, -1)
 
     ones = np.ones(size)
     equal = [scores(ones, ones, base)[:length, 0] / size for base in BASES]
-    mixed = scores(pair[0], pair[1], BASES[0])
-    start, far = mixed[:length, 0], mixed[FAR:, FAR]
+    random_scores = scores(pair[0], pair[1], BASES[0])
+    start, far = random_scores[:length, 0], random_scores[FAR:, FAR]
     gaps = [0, *(2**power for power in range(11) if 2**power < length)]
-    shown = np.arange(length)
+    distances = np.arange(length)
     turns = 1 / BASES[0] ** (np.arange(0, size, 2) / size)
-    picked, first = sorted({0, size // 8, size // 4, size // 2 - 1}), shown[:64]
+    sample, first = sorted({0, size // 8, size // 4, size // 2 - 1}), distances[:64]
     return Lesson(
         f"rotary · {length} distances, {size} features turned in {size // 2} pairs, seed {seed}",
         {
@@ -125,13 +125,13 @@ def rotary_lesson(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
                 "score of equal vectors",
                 "distance",
                 "share of that at distance 0",
-                {"base 10,000": (shown, equal[0]), "base 500,000": (shown, equal[1])},
+                {"base 10,000": (distances, equal[0]), "base 500,000": (distances, equal[1])},
             ),
             Curves(
                 "single pairs, base 10,000",
                 "distance",
                 "cosine of the angle between them",
-                {f"pair {one}": (first, np.cos(turns[one] * first)) for one in picked},
+                {f"pair {one}": (first, np.cos(turns[one] * first)) for one in sample},
             ),
         ),
     )
@@ -149,29 +149,29 @@ def alibi_lesson(length: int = 64, heads: int = 8) -> Lesson:
     check_range("heads", heads, 1, 64)
     inputs = np.zeros((length, heads))
     triangle = causal_mask(inputs, length, length)
-    found = name_parts(alibi, inputs, inputs, inputs, triangle, heads=heads)
-    last, slopes = found["weights"][:, -1], slopes_of(heads)
-    halved = np.log(2) / slopes
+    parts = name_parts(alibi, inputs, inputs, inputs, triangle, heads=heads)
+    last, slopes = parts["weights"][:, -1], slopes_of(heads)
+    half_lives = np.log(2) / slopes
     more = max(length, 200)
     queries, table = np.zeros((more, 1)), np.zeros((RANGES, 1))
     ranges = name_parts(relative_bias, queries, queries, queries, bias=table, both_ways=False)[
         "range"
     ][-1, ::-1]
     single = int((np.diff(ranges) != 0).cumprod().sum())
-    picked = sorted({0, heads // 4, heads // 2, heads - 1})
+    sample = sorted({0, heads // 4, heads // 2, heads - 1})
     away = np.arange(length)
     return Lesson(
         f"alibi · {heads} heads over {length} positions, all scores equal",
         {
             "head": range(heads),
             "slope": slopes,
-            "halves_every": halved,
+            "halves_every": half_lives,
             "on_8_nearest": last[:, -8:].sum(axis=-1),
             "entropy": row_entropy(last),
         },
         (
             "ALiBi subtracts slope × distance from every score: a weight halves every ln 2 / slope "
-            f"positions, from {halved[0]:.2g} in head 0 to {halved[-1]:.3g} in the last.",
+            f"positions, from {half_lives[0]:.2g} in head 0 to {half_lives[-1]:.3g} in the last.",
             "Nothing is learned and positions have no vectors, so a text that is longer than those "
             "of training has no position that the model has never seen.",
             f"T5 learns one number for each of {RANGES} ranges instead: each distance below "
@@ -184,7 +184,7 @@ def alibi_lesson(length: int = 64, heads: int = 8) -> Lesson:
                 "ALiBi: weights of the last query",
                 "distance",
                 "share of the row's attention",
-                {f"head {head}": (away, last[head, ::-1]) for head in picked},
+                {f"head {head}": (away, last[head, ::-1]) for head in sample},
             ),
             Curves(
                 "T5: ranges of distances, in a decoder",

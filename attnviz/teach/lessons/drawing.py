@@ -106,9 +106,9 @@ def _draw_curves(figure: Figure, panel: Curves, room: Room, face: Typeface) -> N
         axes.plot(x, y, color=ink(color), linewidth=1.4, label=name, **dots)
     if panel.doubling:
         axes.set_xscale("log", base=2)
-        shown = list(next(iter(panel.lines.values()))[0])
-        shown = shown[:: -(-len(shown) // 6)]
-        axes.set_xticks(shown, [f"{value:g}" for value in shown])
+        ticks = list(next(iter(panel.lines.values()))[0])
+        ticks = ticks[:: -(-len(ticks) // 6)]
+        axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
     if panel.tenfold:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
@@ -175,8 +175,8 @@ def _draw_alone(title: str, panel: Heat, face: Typeface) -> Figure:
         for room, count in ((TALLEST, down), (WIDEST, across))
     )
     # Values below the scale are drawn white: NaN has no cell.
-    shown = np.where(np.isnan(panel.values), panel.limits[0] - 1, panel.values)
-    figure, axes = frame_image(shown, wide * across, tall * down, frame)
+    cells = np.where(np.isnan(panel.values), panel.limits[0] - 1, panel.values)
+    figure, axes = frame_image(cells, wide * across, tall * down, frame)
     _set_labels(axes, texts, (tall, wide), face)
     if min(tall, wide) >= ROOMY_CELL:
         _write_numbers(axes, panel.values, panel.limits, face)
@@ -206,8 +206,8 @@ def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typef
 
 def _thin_labels(labels: Sequence[str], spacing: float) -> list[int]:
     """The labels to show: every n-th, so that none overlap and none is empty."""
-    needed = line_height(NOTE_SIZE)
-    step = next((step for step in STEPS if step * spacing >= needed), len(labels))
+    height = line_height(NOTE_SIZE)
+    step = next((step for step in STEPS if step * spacing >= height), len(labels))
     return [place for place in range(0, len(labels), step) if labels[place]]
 
 

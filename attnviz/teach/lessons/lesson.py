@@ -90,14 +90,14 @@ class Lesson:
 
     def table(self, display: Display) -> str:
         """The lesson as text; of a long table only the first and last rows are shown."""
-        hidden = max(len(self.rows) - MOST_ROWS, 0)
+        surplus = max(len(self.rows) - MOST_ROWS, 0)
         # First shorten long words, then narrow the gaps, until the table fits; never a number.
         for longest, gap in ((14, 3), (11, 1), (8, 1)):
             cells = [
                 [format_cell(*cell, longest) for cell in zip(row, self.columns, strict=True)]
                 for row in self.rows
             ]
-            if hidden:
+            if surplus:
                 half = MOST_ROWS // 2
                 cells[half : len(cells) - half] = [["…"] * len(self.columns)]
             widths = [
@@ -106,12 +106,12 @@ class Lesson:
             ]
             if sum(widths) + gap * (len(widths) - 1) <= display.width:
                 break
-        note = f"{hidden} rows in the middle left out; -f csv has all"
+        note = f"{surplus} rows in the middle left out; -f csv has all"
         return render_parts(
             [
                 Text(printable(self.title), style="bold"),
                 Padding(self._grid(cells, widths, gap), (1, 0)),
-                *([Text(note, style="dim")] if hidden else []),
+                *([Text(note, style="dim")] if surplus else []),
                 *(Text(printable(sentence)) for sentence in self.explanation),
                 Text(printable(self.reference), style="dim"),
             ],
@@ -165,8 +165,8 @@ def project_words(
     tokens = word_tokens(text)
     embedding = SeededEmbedding(seed, size)
     inputs = embedding.embed(tokens)
-    projected = [inputs @ embedding.projection(name) for name in ("query", "key", "value")]
-    return tuple(token.text for token in tokens), projected
+    projections = [inputs @ embedding.projection(name) for name in ("query", "key", "value")]
+    return tuple(token.text for token in tokens), projections
 
 
 def name_parts(mechanism: Formula[Any], *arrays: Any, **options: Any) -> dict[str, NDArray[Any]]:
@@ -175,7 +175,7 @@ def name_parts(mechanism: Formula[Any], *arrays: Any, **options: Any) -> dict[st
     return {part.name: np.asarray(part.value) for part in parts}
 
 
-def check_range(option: str, given: float, least: float, most: float) -> None:
+def check_range(option: str, value: float, least: float, most: float) -> None:
     """Raise a UsageError if an option lies outside a lesson's range."""
-    if not least <= given <= most:
-        raise UsageError(f"--{option} {given} is outside {least} to {most}")
+    if not least <= value <= most:
+        raise UsageError(f"--{option} {value} is outside {least} to {most}")

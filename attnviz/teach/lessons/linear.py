@@ -31,8 +31,10 @@ def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
     random = np.random.default_rng(seed)
     lengths = [length >> halvings for halvings in range(16) if length >> halvings >= SHORTEST]
     lengths.reverse()
-    measured = [*zip(*(_measure(random, positions, size) for positions in lengths), strict=True)]
-    standard, short, standard_bytes, short_bytes = (column[-1] for column in measured)
+    measurements = [
+        *zip(*(_measure(random, positions, size) for positions in lengths), strict=True)
+    ]
+    standard, short, standard_bytes, short_bytes = (column[-1] for column in measurements)
     panels = tuple(
         Curves(
             heading,
@@ -46,18 +48,18 @@ def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
             tenfold=True,
         )
         for heading, up, columns, unit in (
-            ("time, shortest of three runs", "milliseconds", measured[:2], 1e-3),
-            ("memory at its peak", "MiB", measured[2:], 2.0**20),
+            ("time, shortest of three runs", "milliseconds", measurements[:2], 1e-3),
+            ("memory at its peak", "MiB", measurements[2:], 2.0**20),
         )
     )
     return Lesson(
         f"linear · standard against linear attention, head size {size}, numpy on this machine",
         {
             "length": lengths,
-            "standard_time_seconds": measured[0],
-            "linear_time_seconds": measured[1],
-            "standard_memory_bytes": measured[2],
-            "linear_memory_bytes": measured[3],
+            "standard_time_seconds": measurements[0],
+            "linear_time_seconds": measurements[1],
+            "standard_memory_bytes": measurements[2],
+            "linear_memory_bytes": measurements[3],
         },
         (
             f"At {lengths[-1]} positions standard attention takes {standard / short:.3g} times the "
@@ -74,20 +76,20 @@ def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
 
 
 def _measure(random: np.random.Generator, length: int, size: int) -> tuple[float, ...]:
-    given = [random.standard_normal((length, size), dtype=np.float32) for _ in range(3)]
-    runs = (partial(scaled, *given), partial(linear, *given, need_weights=False))
+    inputs = [random.standard_normal((length, size), dtype=np.float32) for _ in range(3)]
+    runs = (partial(scaled, *inputs), partial(linear, *inputs, need_weights=False))
     return (*map(shortest_run, runs), *map(peak_bytes, runs))
 
 
 def shortest_run(run: Callable[[], Any]) -> float:
     """Seconds of the shortest of three runs, after one that warms up."""
     run()
-    taken = []
+    times = []
     for _ in range(REPEATS):
         start = time.perf_counter()
         run()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def peak_bytes(run: Callable[[], Any]) -> int:
@@ -118,8 +120,8 @@ def delta_lesson(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
     errors = {count: _recall_errors(count, size, seed) for count in counts}
     at = max((count for count in counts if count <= size), default=counts[-1])
     ages, names = np.arange(at), list(errors[at])
-    means = {name: [float(found[name].mean()) for found in errors.values()] for name in names}
-    newest = [float(found["delta rule"][0]) for found in errors.values()]
+    means = {name: [float(rules[name].mean()) for rules in errors.values()] for name in names}
+    newest = [float(rules["delta rule"][0]) for rules in errors.values()]
     full = counts.index(at)
     return Lesson(
         f"delta · pairs kept in a state of {size} × {size} numbers, seed {seed}",
@@ -173,13 +175,13 @@ def _recall_errors(count: int, size: int, seed: int) -> dict[str, Any]:
     keys, values = (np.concatenate([one, none], axis=-2) for one in (key, value))
     once = np.concatenate([np.ones((DRAWS, count, 1)), none[..., :1]], axis=-2)
     last = (np.arange(count) + 1)[:, None]
-    found = {
+    outputs = {
         "linear": retention(query, keys, values, keep=np.ones(1), base=None)[0],
         "retention": retention(query, keys, values, keep=np.array([KEEP]), base=None)[0],
         "delta rule": delta_rule(query, keys, values, beta=once)[0] * size**0.5,
     }
-    found["retention"][:, count:] /= KEEP**last  # undo what fades while the queries run
-    answers = {name: one[:, count:] for name, one in found.items()}
+    outputs["retention"][:, count:] /= KEEP**last  # undo what fades while the queries run
+    answers = {name: one[:, count:] for name, one in outputs.items()}
     answers["softmax"] = single_head(40 * key, key, value)[0]
     return {
         name: np.linalg.norm(one - value, axis=-1).mean(axis=0)[::-1]

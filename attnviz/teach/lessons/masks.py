@@ -31,11 +31,11 @@ def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesso
     A row holds, for each query: its entropy in nats and the key with the largest weight, full and
     causal, and the share of its full attention that the mask leaves.
     """
-    words, projected = project_words(text, size, seed)
-    full, masked = (attend(*projected)[1] for attend in (scaled, causal))
+    words, projections = project_words(text, size, seed)
+    full, masked = (attend(*projections)[1] for attend in (scaled, causal))
     count = len(words)
-    strongest = [[words[key] for key in found.argmax(axis=-1)] for found in (full, masked)]
-    hidden = np.where(causal_mask(masked, count, count), masked, np.nan)
+    strongest = [[words[key] for key in weights.argmax(axis=-1)] for weights in (full, masked)]
+    visible = np.where(causal_mask(masked, count, count), masked, np.nan)
     return Lesson(
         f"masking · full and causal attention, untrained, size {size}, seed {seed}",
         {
@@ -57,7 +57,7 @@ def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesso
         (
             Heat(
                 "full and causal, hidden cells white; rows are queries, columns are keys",
-                np.hstack([full, np.full((count, 1), np.nan), hidden]),
+                np.hstack([full, np.full((count, 1), np.nan), visible]),
                 words,
                 [*words, "", *words],
             ),
@@ -80,15 +80,15 @@ def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0
     pads = np.stack([embedding.draw(PADDING, size)] * PADDED)
     names = ("query", "key", "value")
     query, key, value = (
-        np.concatenate([given, pads @ embedding.projection(name)])
-        for given, name in zip(alone, names, strict=True)
+        np.concatenate([rows, pads @ embedding.projection(name)])
+        for rows, name in zip(alone, names, strict=True)
     )
-    seen = np.arange(count + PADDED) < count
+    key_mask = np.arange(count + PADDED) < count
     output, weights = scaled(*alone)
-    without, masked = scaled(query, key, value), scaled(query, key, value, seen)
-    off = [np.linalg.norm(found[:count] - output, axis=-1) for found, _ in (without, masked)]
+    without, masked = scaled(query, key, value), scaled(query, key, value, key_mask)
+    off = [np.linalg.norm(outputs[:count] - output, axis=-1) for outputs, _ in (without, masked)]
     shares = without[1][:count, count:].sum(axis=-1)
-    shown = np.where(seen, masked[1], np.nan)
+    visible = np.where(key_mask, masked[1], np.nan)
     return Lesson(
         f"padding · {count} words padded to {len(all_words)} positions, untrained, seed {seed}",
         {
@@ -113,7 +113,7 @@ def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0
         (
             Heat("alone", weights, words, words),
             Heat("padded, no mask", without[1], all_words, all_words),
-            Heat("padded, keys masked", shown, all_words, all_words),
+            Heat("padded, keys masked", visible, all_words, all_words),
         ),
     )
 
@@ -143,7 +143,7 @@ def window_lesson(length: int = 25, window: int = 2, size: int = 16, seed: int =
     )
     beyond = np.array([flow[away > window].sum() for flow in flows])
     share = float(near["mask"].mean())
-    shown = [
+    maps = [
         np.where(parts["mask"], one, np.nan)
         for parts, one in zip((near, wide), through, strict=True)
     ]
@@ -168,8 +168,8 @@ def window_lesson(length: int = 25, window: int = 2, size: int = 16, seed: int =
         ),
         "Beltagy 2020 (Longformer), section 3.1",
         (
-            Heat("one layer, a window", shown[0], places, places),
-            Heat("with one global position", shown[1], places, places),
+            Heat("one layer, a window", maps[0], places, places),
+            Heat("with one global position", maps[1], places, places),
             Heat(
                 f"what position {middle} has from each",
                 flows,

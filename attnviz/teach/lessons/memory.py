@@ -21,7 +21,7 @@ class CacheShape(NamedTuple):
     layers: int
     numbers: int  # how many numbers one layer keeps for a position
     window: int  # the most positions it keeps; 0: all
-    unshared: int  # how many numbers it would keep if every head had its own keys and values
+    all_heads: int  # how many numbers it would keep if every head had its own keys and values
     how: str
 
 
@@ -40,20 +40,20 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
     llama = (CacheShape(32, 2 * 8 * 128, 0, 2 * 32 * 128, LLAMA_3),)
     kinds, width, name = cache_of(model) if model is not None else (llama, 2, "a decoder")
     lengths = sorted({*(2**power for power in range(25) if 2**power < length), length})
-    held = [
+    sizes = [
         width * sum(k.layers * k.numbers * min(count, k.window or count) for k in kinds)
         for count in lengths
     ]
-    whole = [width * sum(k.layers * k.unshared * count for k in kinds) for count in lengths]
+    whole = [width * sum(k.layers * k.all_heads * count for k in kinds) for count in lengths]
     without = [count * (count + 1) // 2 for count in lengths]
     each = width * sum(k.layers * k.numbers for k in kinds)
-    unshared = f"it would be {byte_size(whole[-1])} if all heads kept their own"
-    if held[-1] == whole[-1]:
-        unshared = "every head keeps its own, of all positions"
+    comparison = f"it would be {byte_size(whole[-1])} if all heads kept their own"
+    if sizes[-1] == whole[-1]:
+        comparison = "every head keeps its own, of all positions"
     steps = [str(step) for step in range(1, SHOWN + 1)]
-    done = np.tril(np.ones((SHOWN, SHOWN)))
+    work = np.tril(np.ones((SHOWN, SHOWN)))
     gap = np.full((SHOWN, 1), np.nan)
-    apart = np.where(done > 0, 0.25 + 0.75 * np.eye(SHOWN), np.nan)
+    apart = np.where(work > 0, 0.25 + 0.75 * np.eye(SHOWN), np.nan)
     layers = " + ".join(k.how for k in kinds)
     return Lesson(
         f"cache · {name} of {layers}, {8 * width}-bit",
@@ -61,7 +61,7 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
             "length": lengths,
             "computed_without": without,
             "computed_with": lengths,
-            "cache_bytes": held,
+            "cache_bytes": sizes,
             "unshared_bytes": whole,
         },
         (
@@ -69,15 +69,15 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
             f"tokens a layer computes {without[-1]:,} of them, and {length:,} with a cache.",
             f"The result is the same: over {SHOWN} steps, the outputs with and without a cache "
             f"differ by {_largest_difference():.0e} at most.",
-            f"The price is memory: {byte_size(each)} for a token, {byte_size(held[-1])} for a text "
-            f"of {length:,} tokens; {unshared}.",
+            f"The price is memory: {byte_size(each)} for a token, {byte_size(sizes[-1])} for a "
+            f"text of {length:,} tokens; {comparison}.",
         ),
         "Shazeer 2019 (Fast transformer decoding), section 2; Pope 2022 (Efficiently scaling "
         "transformer inference), section 3.3",
         (
             Heat(
                 "keys and values, without and with a cache; rows are steps",
-                np.hstack([np.where(done > 0, 1.0, np.nan), gap, apart]),
+                np.hstack([np.where(work > 0, 1.0, np.nan), gap, apart]),
                 steps,
                 [*steps, "", *steps],
                 "computed at this step 1, read 0.25",
@@ -87,7 +87,7 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
                 "tokens",
                 "MiB",
                 {
-                    "this model": (lengths, [size / 2**20 for size in held]),
+                    "this model": (lengths, [size / 2**20 for size in sizes]),
                     "all heads, no window": (lengths, [size / 2**20 for size in whole]),
                 },
                 doubling=True,
@@ -124,46 +124,52 @@ def cache_of(model: Path) -> tuple[tuple[CacheShape, ...], int, str]:
     if not heads or not layers:
         raise ModelError(f"'{model}' names no attention heads: a '{name}' has no such cache")
     size = _first_number(config, "head_dim", "d_kv") or config.hidden_size // heads
-    rank, turned = _first_number(config, "kv_lora_rank"), _first_number(config, "qk_rope_head_dim")
+    rank, rotary_size = (
+        _first_number(config, "kv_lora_rank"),
+        _first_number(config, "qk_rope_head_dim"),
+    )
     groups = _first_number(config, "num_key_value_heads", "num_kv_heads") or heads
     # Falcon names a number of groups also where `multi_query` overrides it.
     newer = getattr(config, "new_decoder_architecture", False)
     if getattr(config, "multi_query", False) and not newer:
         groups = 1
-    numbers, unshared, how = 2 * groups * size, 2 * heads * size, f"{groups} key-value heads"
+    numbers, all_heads, how = 2 * groups * size, 2 * heads * size, f"{groups} key-value heads"
     if groups == heads:
         how = f"{heads} heads"
     how += f" of {size}"
     if rank:
-        key_size = turned + _first_number(config, "qk_nope_head_dim")
-        numbers, unshared = rank + turned, heads * (key_size + _first_number(config, "v_head_dim"))
-        how = f"a latent of {rank} and {turned} turned"
+        key_size = rotary_size + _first_number(config, "qk_nope_head_dim")
+        numbers, all_heads = (
+            rank + rotary_size,
+            heads * (key_size + _first_number(config, "v_head_dim")),
+        )
+        how = f"a latent of {rank} and {rotary_size} turned"
     window = _first_number(config, "sliding_window", "attention_chunk_size")
     if getattr(config, "use_sliding_window", True) is False:
         window = 0
     usual = "sliding_attention" if window else "full_attention"
     types = list(getattr(config, "layer_types", None) or [usual] * layers)
     types = types[: len(types) - _first_number(config, "num_kv_shared_layers")]
-    found = []
+    shapes = []
     for kind in dict.fromkeys(types):
         count, near = types.count(kind), window if kind != "full_attention" else 0
         if kind in ("full_attention", "sliding_attention", "chunked_attention"):
             limit = f", window {near:,}" if near else ""
-            found.append(
-                CacheShape(count, numbers, near, unshared, f"{count} layers, {how}{limit}")
+            shapes.append(
+                CacheShape(count, numbers, near, all_heads, f"{count} layers, {how}{limit}")
             )
         else:
-            uncounted = f"{count} layers of '{kind}', whose state is not counted"
-            found.append(CacheShape(count, 0, 0, 0, uncounted))
+            note = f"{count} layers of '{kind}', whose state is not counted"
+            shapes.append(CacheShape(count, 0, 0, 0, note))
     dtype = str(getattr(config, "dtype", None) or "16").removesuffix("_fn")
     width = next((bits // 8 for bits in (64, 32, 16, 8) if str(bits) in dtype), 2)
-    return tuple(found), width, name
+    return tuple(shapes), width, name
 
 
 def _first_number(config: Any, *names: str) -> int:
     """The first positive whole number that a configuration has under one of the names; else 0."""
-    found = (getattr(config, name, None) for name in names)
-    return next((one for one in found if isinstance(one, int) and one > 0), 0)
+    values = (getattr(config, name, None) for name in names)
+    return next((one for one in values if isinstance(one, int) and one > 0), 0)
 
 
 def groups_lesson(text: str = SENTENCE) -> Lesson:
@@ -181,11 +187,11 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     from attnviz.models.pocket.model import run_encoder
     from attnviz.models.pocket.translator import Pocket
 
-    pocket, seen = Pocket(), list[Attended]()
+    pocket, passes = Pocket(), list[Attended]()
 
-    def watch(attended: Attended) -> Any:
-        seen.append(attended)
-        return attended.output
+    def watch(layer: Attended) -> Any:
+        passes.append(layer)
+        return layer.output
 
     heads, size = pocket.sizes.heads, pocket.sizes.size
     ids = pocket.encode_text(text).ids
@@ -193,8 +199,8 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
 
     norm = np.linalg.norm
 
-    def change(found: list[Any]) -> float:
-        pairs = zip(found, seen, strict=True)
+    def change(outputs: list[Any]) -> float:
+        pairs = zip(outputs, passes, strict=True)
         return float(np.mean([norm(one - by.output) / norm(by.output) for one, by in pairs]))
 
     def share_by_mean(count: int) -> list[Any]:
@@ -204,29 +210,29 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
                 *(_mean_of_groups(join_heads(one), heads, count) for one in (by.key, by.value)),
                 heads=heads,
             )[0]
-            for by in seen
+            for by in passes
         ]
 
     def share_by_latent(rank: int) -> list[Any]:
-        found = []
-        for by in seen:
+        outputs = []
+        for by in passes:
             names = [f"{by.name}.{name}" for name in ("key", "value")]
             weight = np.concatenate([pocket.weights[f"{name}.weight"] for name in names])
             bias = np.concatenate([pocket.weights[f"{name}.bias"] for name in names])
             basis = np.linalg.svd(weight, full_matrices=False)[0][:, :rank]
-            known = np.concatenate([join_heads(by.key), join_heads(by.value)], axis=-1)
-            both = (known - bias) @ basis @ basis.T + bias
+            cache = np.concatenate([join_heads(by.key), join_heads(by.value)], axis=-1)
+            both = (cache - bias) @ basis @ basis.T + bias
             query, key, value = join_heads(by.query), both[..., :size], both[..., size:]
-            found.append(multi_head(query, key, value, heads=heads)[0])
-        return found
+            outputs.append(multi_head(query, key, value, heads=heads)[0])
+        return outputs
 
     counts = [count for count in range(heads, 0, -1) if heads % count == 0]
     names = {heads: "multi-head", 1: "multi-query"}
-    kept = {count: 2 * size * count // heads for count in counts}
-    changed = [change(share_by_mean(count)) for count in counts]
-    ranks = [kept[count] for count in counts[1:]]
+    numbers_of = {count: 2 * size * count // heads for count in counts}
+    changes = [change(share_by_mean(count)) for count in counts]
+    ranks = [numbers_of[count] for count in counts[1:]]
     lost = [change(share_by_latent(rank)) for rank in ranks]
-    numbers = [*kept.values(), *ranks]
+    numbers = [*numbers_of.values(), *ranks]
     reads = np.full((heads, sum(counts) + len(counts) - 1), np.nan)
     columns = list[str]()
     for count in counts:
@@ -239,15 +245,15 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
             "kind": [*(names.get(count, "grouped") for count in counts), *["latent"] * len(ranks)],
             "key_value_heads": [*counts, *[heads] * len(ranks)],
             "numbers_kept": numbers,
-            "share_kept": [number / kept[heads] for number in numbers],
-            "output_change": [*changed, *lost],
+            "share_kept": [number / numbers_of[heads] for number in numbers],
+            "output_change": [*changes, *lost],
         },
         (
-            f"Each of {heads} heads keeps its own keys and values: {kept[heads]} numbers for a "
-            "position in a layer. Groups of heads share them, and memory shrinks with the number "
+            f"Each of {heads} heads keeps its own keys and values: {numbers_of[heads]} numbers for "
+            "a position in a layer. Groups of heads share them, and memory shrinks with the number "
             "of groups.",
             f"Sharing by the mean, without training, changes the output of a layer by "
-            f"{changed[1]:.0%} with {counts[1]} groups and by {changed[-1]:.0%} with one, so "
+            f"{changes[1]:.0%} with {counts[1]} groups and by {changes[-1]:.0%} with one, so "
             "models are trained with groups from the start or trained again.",
             f"A latent is one vector from which all heads compute their keys and values: "
             f"{ranks[0]} numbers lose {lost[0]:.0%}, since keys and values both come from the same "
@@ -267,7 +273,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
                 "what sharing changes",
                 "numbers kept for a position",
                 "change of a layer's output / its length",
-                {"in groups": ([*kept.values()], changed), "latent": (ranks, lost)},
+                {"in groups": ([*numbers_of.values()], changes), "latent": (ranks, lost)},
             ),
         ),
     )

@@ -37,16 +37,16 @@ def scaling_lesson(seed: int = 0) -> Lesson:
     (nats) and the mean largest weight of a row, each without and with scaling.
     """
     random = np.random.default_rng(seed)
-    found = []
+    rows = []
     for head_size in HEAD_SIZES:
         query = random.standard_normal((QUERIES, head_size))
         key = random.standard_normal((KEYS, head_size))
         both = [attend(query, key, key)[1] for attend in (single_head, scaled)]
         entropies = [row_entropy(weights).mean() for weights in both]
         largest = [weights.max(axis=-1).mean() for weights in both]
-        found.append([(query @ transpose(key)).std(), *entropies, *largest])
+        rows.append([(query @ transpose(key)).std(), *entropies, *largest])
     even = float(np.log(KEYS))
-    spread, hard, soft, hard_top, soft_top = np.array(found, dtype=np.float64).T
+    spread, hard, soft, hard_top, soft_top = np.array(rows, dtype=np.float64).T
     return Lesson(
         f"scaling · {QUERIES} random queries over {KEYS} random keys, seed {seed}",
         {
@@ -159,24 +159,24 @@ def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
     query, key, value = (random.standard_normal((length, size)) for _ in range(3))
     parts = name_parts(online, 2 * query, key, value, tile=TILE)
     maxima = parts["running_maximum"].reshape(length, -1)
-    chosen = int((np.diff(maxima) > 0).sum(axis=-1).argmax())
-    highest, scores = maxima[chosen], parts["scaled_scores"].reshape(length, -1)[chosen]
-    sums = parts["running_sum"].reshape(length, -1)[chosen]
-    outputs = parts["running_output"].reshape(-1, length, size)[:, chosen]
+    row = int((np.diff(maxima) > 0).sum(axis=-1).argmax())
+    highest, scores = maxima[row], parts["scaled_scores"].reshape(length, -1)[row]
+    sums = parts["running_sum"].reshape(length, -1)[row]
+    outputs = parts["running_output"].reshape(-1, length, size)[:, row]
     ends = [*range(TILE, length, TILE), length]
     so_far = np.full((len(ends), length), np.nan)
     for tile, end in enumerate(ends):
         so_far[tile, :end] = np.exp(scores[:end] - highest[tile]) / sums[tile]
-    faded = np.exp(np.concatenate([[-np.inf], highest[:-1]]) - highest)
+    factors = np.exp(np.concatenate([[-np.inf], highest[:-1]]) - highest)
     whole = np.stack([softmax(scores[None, :end])[0] @ value[:end] for end in ends])
-    gone = float(np.abs(parts["output"] - scaled(2 * query, key, value)[0]).max())
+    apart = float(np.abs(parts["output"] - scaled(2 * query, key, value)[0]).max())
     names = [f"{end} keys" for end in ends]
     return Lesson(
-        f"online · row {chosen} of {length} random queries, {TILE} keys a tile, seed {seed}",
+        f"online · row {row} of {length} random queries, {TILE} keys a tile, seed {seed}",
         {
             "keys_read": ends,
             "running_maximum": highest,
-            "old_sum_times": faded,
+            "old_sum_times": factors,
             "running_sum": sums,
             "off_by": np.abs(outputs / sums[:, None] - whole).max(axis=-1),
         },
@@ -187,7 +187,7 @@ def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
             "maximum), the column 'old sum times'. So no exponential exceeds 1, whereas exp of a "
             f"score above {FLOAT16:.1f} overflows float16.",
             f"Nothing is approximated: over all {length} rows the output differs from that of the "
-            f"whole softmax by {gone:.1e} at most.",
+            f"whole softmax by {apart:.1e} at most.",
         ),
         "Milakov 2018 (Online normalizer calculation for softmax); Dao 2022 (FlashAttention), "
         "section 3.1",
@@ -221,12 +221,12 @@ def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
     check_range("size", size, 2, 512)
     keys = np.eye(size)
     queries = np.stack([4 * size**0.5 * keys[size // 3], 0 * keys[0]])
-    found = [sinks(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
-    lefts = np.stack([weights[0].sum(axis=-1) for _, weights in found])
-    lengths = np.stack([np.linalg.norm(output, axis=-1) for output, _ in found])
+    runs = [sinks(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
+    lefts = np.stack([weights[0].sum(axis=-1) for _, weights in runs])
+    lengths = np.stack([np.linalg.norm(output, axis=-1) for output, _ in runs])
     without = scaled(queries, keys, keys)[1]
     at = SINK_SCORES.index(2)
-    shown = np.column_stack([found[at][1][0], 1 - lefts[at]])
+    cells = np.column_stack([runs[at][1][0], 1 - lefts[at]])
     gap = np.full((1, size + 1), np.nan)
     columns = [*(f"key {number}" for number in range(size)), "sink"]
     names = ["match", "no match"]
@@ -253,7 +253,7 @@ def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
         (
             Heat(
                 "without a sink, and with one that scores 2",
-                np.vstack([np.column_stack([without, [np.nan] * 2]), gap, shown]),
+                np.vstack([np.column_stack([without, [np.nan] * 2]), gap, cells]),
                 [*names, "", *names],
                 columns,
             ),
@@ -273,9 +273,9 @@ def _describe_pocket(text: str) -> str:
     from attnviz.models.pocket.translator import load_pocket
 
     item = attend_query(load_pocket(), Query(text)).main
-    received = item.weights.mean(axis=-2)
-    place = int(received.mean(axis=(0, 1)).argmax())
-    heads = received[..., place]
+    shares = item.weights.mean(axis=-2)
+    place = int(shares.mean(axis=(0, 1)).argmax())
+    heads = shares[..., place]
     return (
         f"Trained models without a sink use a token of little meaning as one: in pocket, on this "
         f"sentence, {int((heads > SINK_SHARE).sum())} of {heads.size} heads give "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import LESSONS
-from attnviz.renderers.data.maps import escape
+from attnviz.renderers.data import escape
 from attnviz.renderers.reports import Data
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import check_text
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def teach(name: str, given: Mapping[str, Any]) -> Lesson:
+def teach(name: str, values: Mapping[str, Any]) -> Lesson:
     """A lesson with the values that are given for its own.
 
     Raises:
         UsageError: the lesson takes no such value.
     """
-    if "text" in given:
-        check_text(given["text"])
+    if "text" in values:
+        check_text(values["text"])
     lesson = LESSONS[name].load()
-    known = inspect.signature(lesson).parameters
-    for option in given:
-        if option not in known:
-            takes = ", ".join(f"--{parameter}" for parameter in known)
+    parameters = inspect.signature(lesson).parameters
+    for option in values:
+        if option not in parameters:
+            takes = ", ".join(f"--{parameter}" for parameter in parameters)
             raise UsageError(f"--{option} means nothing to lesson '{name}', which takes {takes}")
-    result: Lesson = lesson(**given)
+    result: Lesson = lesson(**values)
     return result
 
 

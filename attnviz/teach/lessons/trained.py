@@ -40,29 +40,29 @@ def training_lesson(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson
         torch.manual_seed(seed)
         looks = _train(length, steps)
     at = [step for step, *_ in looks]
-    losses, right, *needed = (
+    losses, right, *on_target = (
         list(one) for one in zip(*(numbers for _, numbers, _ in looks), strict=True)
     )
     places = list(map(str, range(length)))
-    better = int(np.argmax([one[-1] for one in needed]))
-    learned = next((step for step, share in zip(at, right, strict=True) if share > 0.99), None)
-    result = f"more than 99% of the digits are right after {learned} steps"
-    if learned is None:
+    better = int(np.argmax([one[-1] for one in on_target]))
+    solved_at = next((step for step, share in zip(at, right, strict=True) if share > 0.99), None)
+    result = f"more than 99% of the digits are right after {solved_at} steps"
+    if solved_at is None:
         result = f"no more than {right[-1]:.0%} of the digits are right after {steps} steps"
-    chosen = [
+    samples = [
         look for look in looks if look[0] in {at[0], at[len(at) * 2 // 5], at[len(at) // 2], at[-1]}
     ]
     gap = np.full((length, 1), np.nan)
-    maps = [part for _, _, weights in chosen for part in (weights[better], gap)][:-1]
+    maps = [part for _, _, weights in samples for part in (weights[better], gap)][:-1]
     return Lesson(
         f"training · one layer learns to reverse {length} digits, {HEADS} heads, seed {seed}",
         {"step": at, "loss": losses, "right": right}
-        | {f"head_{head}_on_needed": share for head, share in enumerate(needed)},
+        | {f"head_{head}_on_needed": share for head, share in enumerate(on_target)},
         (
             f"The layer starts with nearly uniform attention: {1 / length:.0%} of it is on the "
             f"position that is needed, and {right[0]:.0%} of the digits are right by chance.",
             f"Position i needs position {length - 1} − i; head {better} ends with "
-            f"{needed[better][-1]:.0%} of its attention there, and {result}.",
+            f"{on_target[better][-1]:.0%} of its attention there, and {result}.",
             "Loss and attention change together: training only says which digits are wrong, and "
             "the heads find out where to look.",
         ),
@@ -70,17 +70,17 @@ def training_lesson(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson
         "learning tutorial 6)",
         (
             Heat(
-                f"head {better} after {', '.join(str(look[0]) for look in chosen)} steps",
+                f"head {better} after {', '.join(str(look[0]) for look in samples)} steps",
                 np.hstack(maps),
                 places,
-                [""] * (len(chosen) * (length + 1) - 1),
+                [""] * (len(samples) * (length + 1) - 1),
             ),
             Curves("loss", "step", "nats a digit", {"_loss": (at, losses)}),
             Curves(
                 "attention on the position that is needed",
                 "step",
                 "share of a row's attention",
-                {f"head {head}": (at, share) for head, share in enumerate(needed)},
+                {f"head {head}": (at, share) for head, share in enumerate(on_target)},
                 top=1.05,
             ),
         ),
@@ -106,13 +106,13 @@ def _train(length: int, steps: int) -> list[tuple[int, list[float], Any]]:
         if step in wanted_at:
             with torch.inference_mode():
                 logits, weights = model(unseen, need_weights=True)
-            wanted, heads = unseen.flip(-1) - 1, weights[0].mean(0)
-            loss = cross_entropy(logits.flatten(0, 1), wanted.flatten())
-            right = (logits.argmax(-1) == wanted).float().mean()
-            needed = heads.flip(-1).diagonal(dim1=-2, dim2=-1).mean(-1)
-            looks.append((step, [float(loss), float(right), *map(float, needed)], heads.numpy()))
-        given = batch(BATCH)
-        loss = cross_entropy(model(given)[0].flatten(0, 1), (given.flip(-1) - 1).flatten())
+            targets, heads = unseen.flip(-1) - 1, weights[0].mean(0)
+            loss = cross_entropy(logits.flatten(0, 1), targets.flatten())
+            right = (logits.argmax(-1) == targets).float().mean()
+            on_target = heads.flip(-1).diagonal(dim1=-2, dim2=-1).mean(-1)
+            looks.append((step, [float(loss), float(right), *map(float, on_target)], heads.numpy()))
+        inputs = batch(BATCH)
+        loss = cross_entropy(model(inputs)[0].flatten(0, 1), (inputs.flip(-1) - 1).flatten())
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -135,8 +135,8 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
 
     model = load_pocket_lm()
     random = np.random.default_rng(seed)
-    known = [n for n in range(FEWEST, COMMON) if WORD.fullmatch(model.piece(n))]
-    draws = [random.choice(known, length, replace=False).tolist() for _ in range(DRAWS)]
+    vocabulary = [n for n in range(FEWEST, COMMON) if WORD.fullmatch(model.piece(n))]
+    draws = [random.choice(vocabulary, length, replace=False).tolist() for _ in range(DRAWS)]
     usual = _read_twice(model, draws)
     layers, heads = usual.before.shape
     first, second = (divmod(int(scores.argmax()), heads) for scores in (usual.before, usual.again))
@@ -159,7 +159,7 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
             "switched_off": off,
             "first_time_loss": once,
             "again_loss": again,
-            "copied": [run.copied for run in runs.values()],
+            "copied": [run.copy_share for run in runs.values()],
             "on_piece_before": [float(run.before[first]) for run in runs.values()],
             "on_piece_behind_copy": behind,
         },
@@ -169,7 +169,7 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
             f"{_head_name(second)} looks for a position that follows an earlier copy of its own "
             f"word ({usual.again[second]:.0%} of its attention) and predicts the word there.",
             f"So words that it has seen once cost {again[0]:.2f} nats instead of {once[0]:.2f}, "
-            f"and it predicts {usual.copied:.0%} of them, though their order is random.",
+            f"and it predicts {usual.copy_share:.0%} of them, though their order is random.",
             f"With the first head off, the second still runs but gives only {behind[1]:.0%} to the "
             f"right place, and the loss is {again[1]:.2f}. Without the second it is "
             f"{again[2]:.2f}; without another head of its layer, {again[3]:.2f}.",
@@ -177,10 +177,10 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
         "Elhage 2021 (A mathematical framework for transformer circuits), induction heads; Olsson "
         "2022 (In-context learning and induction heads)",
         (
-            Heat(f"induction head {_head_name(second)}", usual.seen[second], names, names),
+            Heat(f"induction head {_head_name(second)}", usual.weights[second], names, names),
             Heat(
                 f"the same, head {_head_name(first)} switched off",
-                runs["previous"].seen[second],
+                runs["previous"].weights[second],
                 names,
                 names,
             ),
@@ -213,20 +213,20 @@ def circuit_lesson(text: str = "Tom likes dogs. Mary likes cats. Tom likes") -> 
     from attnviz.models.pocket_lm.language_model import load_pocket_lm
 
     query, model = Query(text), load_pocket_lm()
-    written, experiment = model.trace_writers(query), model.experiment(query)
-    item = written.attention.main
+    trace, experiment = model.trace_writers(query), model.experiment(query)
+    item = trace.attention.main
     row, layer = len(item.query_tokens) - 1, item.layers[-1]
     places = [HeadAt(item.stream, layer, head) for head in range(len(item.heads))]
     links = [(at, int(item.weights[-1, at.head, row, 1:].argmax()) + 1) for at in places]
-    reports = [explain_link(written, at, (row, key)) for at, key in links if key < row]
+    reports = [explain_link(trace, at, (row, key)) for at, key in links if key < row]
     if not reports:
         raise UsageError("--text: the last token looks at no other word: give a longer text")
-    found = max(reports, key=lambda one: one.argument or 0.0)
-    assert found.link
-    assert found.predicted
-    assert found.argument is not None
-    second, key = found.head, found.link[1]
-    heads = [one for one in found.key if one.writer[0].isdigit()]
+    report = max(reports, key=lambda one: one.argument or 0.0)
+    assert report.link
+    assert report.predicted
+    assert report.argument is not None
+    second, key = report.head, report.link[1]
+    heads = [one for one in report.key if one.writer[0].isdigit()]
     layer, _, head = heads[0].writer.partition(".")
     first = HeadAt(item.stream, layer, int(head))
     weights = item.weights[item.layers.index(layer), first.head]
@@ -240,21 +240,21 @@ def circuit_lesson(text: str = "Tom likes dogs. Mary likes cats. Tom likes") -> 
     ]
     chances = np.exp(log_probabilities(experiment, cuts)[:, 0]).tolist()
     names = [token.text for token in item.query_tokens]
-    said = found.predicted[0]
+    answer = report.predicted[0]
     one, two = (_head_name((int(at.layer), at.head)) for at in (first, second))
-    rest = next((c for c in found.checks if c.side == "key" and c.writer == heads[0].writer), None)
+    rest = next((c for c in report.checks if c.side == "key" and c.writer == heads[0].writer), None)
     alone = "" if rest is None else f" Its weight would be {rest.measured:.2f}."
     return Lesson(
-        f"circuit · pocket-lm reads '{text}' and predicts {said}",
+        f"circuit · pocket-lm reads '{text}' and predicts {answer}",
         {
             "step": ["whole", "1 look back", "2 into a key", "3 look there", "4 argue"],
             "head": ["", one, one, two, two],
             "measured": [
-                found.predicted[1],
+                report.predicted[1],
                 float(weights[key, behind]),
                 heads[0].value,
-                found.weight,
-                found.argument,
+                report.weight,
+                report.argument,
             ],
             "unit": ["probability", "weight", "of the score", "weight", "logit"],
             "probability_without": chances,
@@ -262,10 +262,10 @@ def circuit_lesson(text: str = "Tom likes dogs. Mary likes cats. Tom likes") -> 
         (
             f"Head {one} gives {weights[key, behind]:.2f} of its attention at '{names[key]}' to "
             f"'{names[behind]}', which stands before it, and writes there what it saw.",
-            f"Head {two} looks for that: of the {found.contrast:.1f} by which the score of "
+            f"Head {two} looks for that: of the {report.contrast:.1f} by which the score of "
             f"'{names[key]}' is above the mean, {heads[0].value:.1f} is what {one} wrote.{alone}",
-            f"What it brings back argues for '{said}', {found.argument:+.1f} of a logit of "
-            f"{found.logit or 0.0:.1f}. Without step 1, 2, 3 or 4 the probability is not "
+            f"What it brings back argues for '{answer}', {report.argument:+.1f} of a logit of "
+            f"{report.logit or 0.0:.1f}. Without step 1, 2, 3 or 4 the probability is not "
             f"{chances[0]:.2f} but {chances[1]:.2f}, {chances[2]:.2f}, {chances[3]:.2f} and "
             f"{chances[4]:.2f}.",
         ),
@@ -284,10 +284,10 @@ def _head_name(head: tuple[int, int]) -> str:
 
 class _Run(NamedTuple):
     losses: NDArray[Any]  # of each piece, the mean over the draws
-    copied: float
+    copy_share: float  # of the repetition, how much is predicted
     before: NDArray[Any]  # share of each layer and head on the previous piece
     again: NDArray[Any]  # on the piece after the earlier copy
-    seen: NDArray[Any]  # the weights over the first draw
+    weights: NDArray[Any]  # the weights over the first draw
 
 
 def _read_twice(
@@ -299,8 +299,8 @@ def _read_twice(
         name = model.streams["causal"].format(cut[0])
         features = np.arange(model.sizes.size) // size == cut[1]
 
-    def watch(seen: Attended) -> Any:
-        return np.where(features, 0, seen.output) if seen.name == name else seen.output
+    def watch(layer: Attended) -> Any:
+        return np.where(features, 0, layer.output) if layer.name == name else layer.output
 
     losses, right, maps = [], [], []
     for draw in draws:

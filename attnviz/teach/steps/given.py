@@ -59,7 +59,7 @@ class CalculationInputs:
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
     origin: str = "given"
-    claimed: Mapping[str, Floats] = field(default_factory=dict)  # given results by name
+    reference: Mapping[str, Floats] = field(default_factory=dict)  # given results by name
     learned: Mapping[str, Floats] = field(default_factory=dict)  # others are drawn
     seed: int = 0
     padding: int = 0
@@ -111,49 +111,49 @@ class CalculationInputs:
         return {"query_input": self.query_input, "key_value_input": self.key_value_input}
 
     @classmethod
-    def from_matrices(cls, found: Mapping[str, Any], title: str) -> Self:
+    def from_matrices(cls, matrices: Mapping[str, Any], title: str) -> Self:
         """Take matrices and lists of words by name.
 
         They are inputs, or query_input and key_value_input; and any of w_query, w_key, w_value,
         mask, tokens, query_tokens, key_tokens and results to compare with.
         """
-        known = (*INPUTS, *PROJECTIONS, "mask", *TOKENS, *LEARNED, *ALSO_CALLED)
-        for name in found:
-            if name not in (*known, "schema") and name not in comparable_names():
+        names = (*INPUTS, *PROJECTIONS, "mask", *TOKENS, *LEARNED, *ALSO_CALLED)
+        for name in matrices:
+            if name not in (*names, "schema") and name not in comparable_names():
                 raise InputError(
-                    f"unknown matrix '{name}': known are {', '.join(known)}, and results to "
+                    f"unknown matrix '{name}': known are {', '.join(names)}, and results to "
                     "compare with"
                 )
-        found = {ALSO_CALLED.get(name, name): found[name] for name in found}
-        both = [name for name in INPUTS[1:] if name in found]
-        if "inputs" in found if both else "inputs" not in found:
-            got = ", ".join(found) or "nothing"
+        matrices = {ALSO_CALLED.get(name, name): matrices[name] for name in matrices}
+        both = [name for name in INPUTS[1:] if name in matrices]
+        if "inputs" in matrices if both else "inputs" not in matrices:
+            got = ", ".join(matrices) or "nothing"
             raise InputError(f"give either inputs or query_input and key_value_input; got {got}")
         if len(both) == 1:
             lacking = next(name for name in INPUTS[1:] if name not in both)
             raise InputError(
                 f"{both[0]} needs {lacking} beside it; for one sequence, call it inputs"
             )
-        tokens, unfolded = found.get("tokens", ()), "w_latent" in found
+        tokens, latent = matrices.get("tokens", ()), "w_latent" in matrices
         return cls(
             title=title,
-            query_input=found[both[0] if both else "inputs"],
-            key_value_input=found[both[1]] if both else None,
+            query_input=matrices[both[0] if both else "inputs"],
+            key_value_input=matrices[both[1]] if both else None,
             projections={
-                name: found[name] for name in PROJECTIONS if name in found and not unfolded
+                name: matrices[name] for name in PROJECTIONS if name in matrices and not latent
             },
-            mask=as_mask(found["mask"]) if "mask" in found else None,
-            query_tokens=tuple(found.get("query_tokens", tokens)),
-            key_tokens=tuple(found.get("key_tokens", tokens)),
-            claimed={
-                name: found[name]
-                for name in found
-                if name not in (*known, "schema") and name in comparable_names()
+            mask=as_mask(matrices["mask"]) if "mask" in matrices else None,
+            query_tokens=tuple(matrices.get("query_tokens", tokens)),
+            key_tokens=tuple(matrices.get("key_tokens", tokens)),
+            reference={
+                name: matrices[name]
+                for name in matrices
+                if name not in (*names, "schema") and name in comparable_names()
             },
             learned={
-                name: found[name]
+                name: matrices[name]
                 for name in LEARNED
-                if name in found and (unfolded or name not in PROJECTIONS)
+                if name in matrices and (latent or name not in PROJECTIONS)
             },
         )
 
@@ -165,12 +165,12 @@ class CalculationInputs:
 
     @classmethod
     def examples(cls, path: Path, data: bytes | None = None) -> dict[str, Self]:
-        found = {}
+        by_name = {}
         for name, (about, matrices) in read_examples(path, data).items():
             with _name_file(f"{path}' · '{name}"):
-                given = cls.from_matrices(matrices, f"{path.name} · {name}")
-                found[name] = replace(given, about=about)
-        return found
+                setup = cls.from_matrices(matrices, f"{path.name} · {name}")
+                by_name[name] = replace(setup, about=about)
+        return by_name
 
     def check_columns(self, first: str, second: str) -> None:
         """Raise an InputError if rows of the two matrices cannot be multiplied."""

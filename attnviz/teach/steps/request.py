@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from attnviz.teach.steps.given import CalculationInputs
 
 
-def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -> Steps:
+def head_steps(attention: Attention, which: HeadPlace, calculation: HeadArithmetic) -> Steps:
     """A head's matrices by name; they are computed here and compared with the model's own pass."""
     item = next(item for item in attention.maps if item.stream == which.stream)
     queries, keys = (
@@ -39,7 +39,7 @@ def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -
     )
     names = {"q": queries, "k": keys}
     matrices: list[Matrix] = []
-    for name, values, formula, axes in worked.parts:
+    for name, values, formula, axes in calculation.parts:
         stage: Stage = "scores" if axes == "qk" else "projected"
         if not formula:
             stage = "projections" if axes == "ff" else "inputs"
@@ -52,13 +52,15 @@ def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -
         )
     order = get_args(Stage)
     matrices.sort(key=lambda matrix: order.index(matrix.stage))
-    computed = {matrix.name: matrix.values for matrix in matrices}
-    seen = {name: np.asarray(values, dtype=np.float64) for name, values in worked.seen.items()}
-    _, compared = compare_results(seen, computed)
+    results = {matrix.name: matrix.values for matrix in matrices}
+    reference = {
+        name: np.asarray(values, dtype=np.float64) for name, values in calculation.seen.items()
+    }
+    _, differences = compare_results(reference, results)
     title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
-    notes = (*attention.provenance.notes, *worked.notes)
+    notes = (*attention.provenance.notes, *calculation.notes)
     against = "the model's own pass"
-    return Steps(title, tuple(matrices), queries, keys, notes, compared, against=against)
+    return Steps(title, tuple(matrices), queries, keys, notes, differences, against=against)
 
 
 SIZE = 4  # features of a sentence's vectors: few enough for the eye; size=N gives more
@@ -93,17 +95,17 @@ class StepsRequest:
             raise UsageError(
                 f"--scatter draws the values of one head of a mechanism: it is not for {other}"
             )
-        found = self._of_model(options) if options.origin.model else self._of_mechanism(options)
-        if len(found) > 1 and (self.scatter or self.diagram):
+        examples = self._of_model(options) if options.origin.model else self._of_mechanism(options)
+        if len(examples) > 1 and (self.scatter or self.diagram):
             raise UsageError(
                 f"{'--scatter' if self.scatter else '--diagram'} shows one example: choose it by "
-                f"--example, of {', '.join(found)}"
+                f"--example, of {', '.join(examples)}"
             )
-        made = _data(found, diagram=self.diagram)
+        answer = _data(examples, diagram=self.diagram)
         if self.diagram:  # which has no room for them
-            for line in made.notes:
+            for line in answer.notes:
                 notify(line)
-        return made
+        return answer
 
     def _of_model(self, options: Options) -> dict[str, Steps]:
         """One head of a model."""
@@ -129,10 +131,10 @@ class StepsRequest:
         for name in ("layer", "head", "stream"):
             if getattr(options.choice, name) is not None:
                 raise UsageError(f"--{name} chooses a head of a model: add --model ID_OR_FOLDER")
-        found = self._sentences() or self._numbers()
+        examples = self._sentences() or self._numbers()
         mechanism, heads = self.layer.name or None, self.layer.heads or 1
         how: Any = {"mechanism": mechanism, "heads": heads, "causal": self.causal}
-        return {name: arithmetic(self._with_mask(given), **how) for name, given in found.items()}
+        return {name: arithmetic(self._with_mask(setup), **how) for name, setup in examples.items()}
 
     def _sentences(self) -> dict[str, CalculationInputs]:
         """One or two sentences with random vectors; empty if none was given."""
@@ -163,8 +165,8 @@ class StepsRequest:
         if both and target is not None:  # the first text is the first sequence, as of `attnviz co`
             sentence, target = target, sentence
         size, seed = self.layer.size or SIZE, self.layer.seed or 0
-        given = seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)
-        return {"": given}
+        setup = seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)
+        return {"": setup}
 
     def _numbers(self) -> dict[str, CalculationInputs]:
         """A built-in example, or what a file holds, by name."""
@@ -179,20 +181,20 @@ class StepsRequest:
             raise InputError(f"'{file}' is a folder, not a file of matrices")
         data = sys.stdin.buffer.read() if file == "-" else None
         path = Path("stdin" if file == "-" else file)
-        found = CalculationInputs.examples(path, data)
+        examples = CalculationInputs.examples(path, data)
         if example is None:
-            return found or {"": CalculationInputs.from_file(path, data)}
-        if not found:
+            return examples or {"": CalculationInputs.from_file(path, data)}
+        if not examples:
             raise UsageError(f"'{path}' holds one calculation without a name: leave --example out")
-        return {example: found[choose(example, found, "example")]}
+        return {example: examples[choose(example, examples, "example")]}
 
-    def _with_mask(self, given: CalculationInputs) -> CalculationInputs:
-        shape = tuple(len(given.inputs[name]) for name in given.names)
+    def _with_mask(self, setup: CalculationInputs) -> CalculationInputs:
+        shape = tuple(len(setup.inputs[name]) for name in setup.names)
         if self.padding >= shape[1]:
             raise UsageError(f"--padding {self.padding} leaves none of the {shape[1]} keys")
         if self.mask is not None:
-            given = replace(given, mask=_mask(self.mask, shape))
-        return replace(given, padding=self.padding, seed=self.layer.seed or given.seed)
+            setup = replace(setup, mask=_mask(self.mask, shape))
+        return replace(setup, padding=self.padding, seed=self.layer.seed or setup.seed)
 
 
 def _mask(spelt: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -203,10 +205,10 @@ def _mask(spelt: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     from attnviz.teach.steps.given import as_mask
 
     if _exists(spelt) or _SUFFIX.search(spelt):
-        found = read_matrices(Path(spelt))
-        if "mask" not in found:
+        matrices = read_matrices(Path(spelt))
+        if "mask" not in matrices:
             raise InputError(f"'{spelt}' holds no matrix 'mask'")
-        mask = as_mask(found["mask"])
+        mask = as_mask(matrices["mask"])
     else:
         rows = [row.replace(" ", "") for row in re.split("[,;\n]", spelt)]
         if len({*map(len, rows)}) != 1 or not re.fullmatch("[01]+", "".join(rows)):
@@ -234,10 +236,10 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     focus = attention.focus.get(item.stream)
     layer, head = (item.layers[-1], item.heads[0]) if focus is None else (focus.layer, focus.head)
     names = {"layer": (choice.layer, item.layers, layer), "head": (choice.head, item.heads, head)}
-    for what, (selection, known, _) in names.items():
-        if selection is not None and len(known) > 1:
-            raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(known)}")
-    layer, head = (known[0] if len(known) == 1 else usual for _, known, usual in names.values())
+    for what, (selection, places, _) in names.items():
+        if selection is not None and len(places) > 1:
+            raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(places)}")
+    layer, head = (places[0] if len(places) == 1 else usual for _, places, usual in names.values())
     which = HeadPlace(item.stream, layer, head)
     return head_steps(attention, which, source.head_arithmetic(query, which))
 
@@ -261,31 +263,31 @@ def _exists(name: str) -> bool:
     return os.path.exists(name)  # noqa: PTH110 - never fails
 
 
-def _data(found: Mapping[str, Steps], *, diagram: bool) -> Data:
+def _data(examples: Mapping[str, Steps], *, diagram: bool) -> Data:
     """One calculation, or several examples by name."""
     from attnviz.renderers.reports import Data
     from attnviz.storage.documents import dump_json
     from attnviz.teach.steps import show
 
-    (first, *more), names = found.values(), [*found]
+    (first, *more), names = examples.values(), [*examples]
 
     def archive() -> bytes:
         import numpy as np
 
         file, parts = io.BytesIO(), first.arrays()
         if more:
-            parts = {f"{n}.{m}": v for n, one in found.items() for m, v in one.arrays().items()}
+            parts = {f"{n}.{m}": v for n, one in examples.items() for m, v in one.arrays().items()}
         np.savez_compressed(file, **parts)  # type: ignore[arg-type]
         return file.getvalue()
 
     def document() -> str:
-        named = {"schema": 1, "examples": {name: one.data() for name, one in found.items()}}
-        return dump_json(named if more else first.data()) + "\n"
+        whole = {"schema": 1, "examples": {name: one.data() for name, one in examples.items()}}
+        return dump_json(whole if more else first.data()) + "\n"
 
     def table(display: Display) -> str:
         if diagram:
             return show.mermaid(first)
-        return show.examples_listing(found, display) if more else show.table(first, display)
+        return show.examples_listing(examples, display) if more else show.table(first, display)
 
     def figure() -> Figure:
         from attnviz.teach.steps.scatter import scatter
@@ -296,9 +298,11 @@ def _data(found: Mapping[str, Steps], *, diagram: bool) -> Data:
         text=table,
         document=document,
         arrays=archive,
-        page=lambda command: show.steps_page([*found.values()], command),
+        page=lambda command: show.steps_page([*examples.values()], command),
         figures={"scatter": figure},
         about=first.title if not more else ", ".join(names),
-        value=first if not more else dict(found),
-        notes=[line for one in found.values() for line in (*one.notes, *show.agreement_lines(one))],
+        value=first if not more else dict(examples),
+        notes=[
+            line for one in examples.values() for line in (*one.notes, *show.agreement_lines(one))
+        ],
     )

@@ -70,18 +70,18 @@ def project_to_3d(cloud: Points) -> tuple[Points, str]:
     """The points with three coordinates each, and a note on how they were computed."""
     size = cloud.shape[1]
     if size <= 3:
-        padded = np.pad(cloud, ((0, 0), (0, 3 - size)))
-        return padded, f"{size} features" + (", padded with 0" if size < 3 else "")
-    centred = cloud - cloud.mean(axis=0)
-    _, spread, directions = np.linalg.svd(centred, full_matrices=False)
+        flat = np.pad(cloud, ((0, 0), (0, 3 - size)))
+        return flat, f"{size} features" + (", padded with 0" if size < 3 else "")
+    deviations = cloud - cloud.mean(axis=0)
+    _, spread, directions = np.linalg.svd(deviations, full_matrices=False)
     # A direction's sign is arbitrary; its largest entry is made positive, so that runs agree.
     largest = np.abs(directions).argmax(axis=1)
     directions *= np.sign(directions[np.arange(len(directions)), largest])[:, None]
-    placed = centred @ directions[:3].T
+    coordinates = deviations @ directions[:3].T
     total = float((spread**2).sum())
     share = float((spread[:3] ** 2).sum()) / total if total else 1.0
     words = f"principal components 1–3 of {size} features, {share:.0%} of the variance"
-    return np.pad(placed, ((0, 0), (0, 3 - placed.shape[1]))), words
+    return np.pad(coordinates, ((0, 0), (0, 3 - coordinates.shape[1]))), words
 
 
 def _panels(steps: Steps) -> list[list[Cloud]]:
@@ -105,16 +105,16 @@ def _panels(steps: Steps) -> list[list[Cloud]]:
 
 
 def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Typeface) -> None:
-    placed, words = project_to_3d(np.concatenate([cloud.points for cloud in clouds]))
-    parts = np.split(placed, np.cumsum([len(cloud.points) for cloud in clouds])[:-1])
+    coordinates, words = project_to_3d(np.concatenate([cloud.points for cloud in clouds]))
+    parts = np.split(coordinates, np.cumsum([len(cloud.points) for cloud in clouds])[:-1])
     if clouds[-1].name == "output":
         _draw_lines(axes, parts[-1], parts[-2], weights)
         words += "\na line is as dark as its weight"
     for cloud, part in zip(clouds, parts, strict=True):
         own = {"color": ink(cloud.color), "marker": cloud.marker, "label": cloud.name, "s": 26}
         axes.scatter(*part.T, **own, depthshade=False, edgecolors="white", linewidths=0.5)
-    _draw_frame(axes, placed)
-    if len(placed) <= MOST_LABELS:
+    _draw_frame(axes, coordinates)
+    if len(coordinates) <= MOST_LABELS:
         _label_points(axes, clouds, parts, face)
     else:
         words += "\ntoo many points to name"
@@ -140,13 +140,13 @@ def _label_points(
         axes.transData.transform(np.stack(proj_transform(*part.T, axes.get_proj())[:2], axis=-1))
         for part in parts
     ]
-    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in np.concatenate(places)]
+    obstacles = [(x - 6, y - 6, x + 6, y + 6) for x, y in np.concatenate(places)]
     for cloud, spots in zip(clouds, places, strict=True):
         bold = cloud.name == "output"
         for label, (x, y) in zip(cloud.labels, spots, strict=True):
             text = face.drawable(label)
-            box = _freest_box(x, y, face.width(text, NOTE_SIZE, bold=bold), taken)
-            taken.append(box)
+            box = _freest_box(x, y, face.width(text, NOTE_SIZE, bold=bold), obstacles)
+            obstacles.append(box)
             axes.annotate(
                 text,
                 axes.transData.inverted().transform(box[:2]),
@@ -157,7 +157,7 @@ def _label_points(
             )
 
 
-def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
+def _freest_box(x: float, y: float, width: float, obstacles: Sequence[Box]) -> Box:
     """Of eight boxes around a point, the one that overlaps the others least."""
     height = points(NOTE_SIZE)
     lefts = {"right": x + 9, "middle": x - width / 2, "left": x - 9 - width}
@@ -170,13 +170,13 @@ def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
         )
     ]
     boxes = [(left, bottom, left + width, bottom + height) for left, bottom in sides]
-    return min(boxes, key=lambda box: sum(overlap_area(box, other) for other in taken))
+    return min(boxes, key=lambda box: sum(overlap_area(box, other) for other in obstacles))
 
 
-def _draw_frame(axes: Axes3D, placed: Points) -> None:
+def _draw_frame(axes: Axes3D, coordinates: Points) -> None:
     """Draw a cube with the same scale on its three sides, so that distances can be compared."""
-    middle = (placed.max(axis=0) + placed.min(axis=0)) / 2
-    half = max(float(np.ptp(placed, axis=0).max()) / 2, 0.5) * 1.08
+    middle = (coordinates.max(axis=0) + coordinates.min(axis=0)) / 2
+    half = max(float(np.ptp(coordinates, axis=0).max()) / 2, 0.5) * 1.08
     for name, centre in zip("xyz", middle, strict=True):
         getattr(axes, f"set_{name}lim")(centre - half, centre + half)
         side = getattr(axes, f"{name}axis")

@@ -58,9 +58,9 @@ def examples_listing(examples: Mapping[str, Steps], display: Display) -> str:
     """Several examples: first one line for each, then the steps of each."""
     lines = [Text(f"{len(examples)} examples; --example NAME shows one alone", style="bold")]
     for name, steps in examples.items():
-        given, off = len(steps.compared), sum(value >= ROUNDED for value in steps.compared.values())
-        found = f"{given - off} of {given} results as given" if given else "no results given"
-        lines.append(Text(f"  {printable(name)}: {found}"))
+        count, off = len(steps.compared), sum(value >= ROUNDED for value in steps.compared.values())
+        verdict = f"{count - off} of {count} results as given" if count else "no results given"
+        lines.append(Text(f"  {printable(name)}: {verdict}"))
     tables = [table(steps, display) for steps in examples.values()]
     return "\n".join([render_parts(lines, display), *tables])
 
@@ -108,11 +108,11 @@ def _block(matrix: Matrix, display: Display) -> list[Text]:
         texts = []
         for column in columns:
             cell = cells[row][column] if min(row, column) >= 0 else ELISION
-            padded = cell.rjust(cell_width if column >= 0 else 1)
+            text = cell.rjust(cell_width if column >= 0 else 1)
             if matrix.name.startswith("weights") and cell != ELISION:
-                texts.append(shade_text(padded, float(matrix.values[row, column]), display))
+                texts.append(shade_text(text, float(matrix.values[row, column]), display))
             else:
-                texts.append(Text(padded))
+                texts.append(Text(text))
         lines.append(_line(label, label_width, texts, gutter))
     return lines
 
@@ -125,14 +125,16 @@ def _heading(
     yield Text(
         shorten(f"= {matrix.formula}" if matrix.formula else matrix.origin, width), style="dim"
     )
-    if shown := describe_shown_part(matrix, (rows, columns)):
-        yield Text(shorten(shown, width), style="dim italic")
+    if part := describe_shown_part(matrix, (rows, columns)):
+        yield Text(shorten(part, width), style="dim italic")
 
 
 def describe_shown_part(matrix: Matrix, places: Sequence[Sequence[int]]) -> str:
     """How many rows and columns are shown, if `shown_places` leaves some out."""
     sides = zip(places, matrix.values.shape[-2:], ("rows", "columns"), strict=True)
-    parts = [f"{len(kept) - 1} of {count} {what}" for kept, count, what in sides if -1 in kept]
+    parts = [
+        f"{len(indices) - 1} of {count} {what}" for indices, count, what in sides if -1 in indices
+    ]
     return f"showing {', '.join(parts)}" if parts else ""
 
 
@@ -245,28 +247,28 @@ def steps_page(calculations: Sequence[Steps], command: str = "") -> str:
 
 
 def _calculation_data(steps: Steps) -> dict[str, Any]:
-    known = {matrix.name: matrix for matrix in steps}
+    by_name = {matrix.name: matrix for matrix in steps}
     return {
         "title": printable(steps.title),
         "about": printable(steps.about),
         "notes": [printable(note) for note in steps.notes],
         "agreed": [printable(line) for line in agreement_lines(steps)],
-        "matrices": [_matrix(matrix, known) for matrix in steps],
+        "matrices": [_matrix(matrix, by_name) for matrix in steps],
     }
 
 
-def _matrix(matrix: Matrix, known: dict[str, Matrix]) -> dict[str, Any]:
+def _matrix(matrix: Matrix, by_name: dict[str, Matrix]) -> dict[str, Any]:
     places = [
         shown_places(count, most)
         for count, most in zip(matrix.values.shape[-2:], MOST, strict=True)
     ]
     size = " × ".join(map(str, matrix.values.shape))
-    shown = ", ".join(filter(None, (size, describe_shown_part(matrix, places))))
+    description = ", ".join(filter(None, (size, describe_shown_part(matrix, places))))
     largest = float(np.abs(matrix.values).max(initial=0)) if matrix.stage == "scores" else 0.0
     share = matrix.name.startswith("weights") and largest <= 1 and matrix.values.min() >= 0
     return {
         "name": matrix.name,
-        "size": shown,
+        "size": description,
         "formula": printable(matrix.formula),
         "origin": matrix.origin,
         "stage": matrix.stage,
@@ -277,7 +279,9 @@ def _matrix(matrix: Matrix, known: dict[str, Matrix]) -> dict[str, Any]:
         "places": places,
         "full": matrix.values.shape[-2:],
         "slices": [_slice(matrix, one, places) for one in matrix.slices()],
-        "reads": [read for name in matrix.operands for read in operand_cells(matrix, known[name])],
+        "reads": [
+            read for name in matrix.operands for read in operand_cells(matrix, by_name[name])
+        ],
     }
 
 
@@ -311,7 +315,7 @@ def operand_cells(matrix: Matrix, operand: Matrix) -> Iterator[dict[str, str]]:
         r"[a-z_]+", lambda word: "" if word[0] in {*_PLAIN, *matrix.operands} else word[0], formula
     )
     of_rows = operand.axes.startswith("q") and len(operand.axes) == 3 and operand.stack
-    found: list[str] = []
+    codes: list[str] = []
     if re.search(r" in \d+ (head|group)s? of ", formula):
         yield {"name": name, "rows": "i", "columns": "j", "by": "split"}
         return
@@ -326,14 +330,14 @@ def operand_cells(matrix: Matrix, operand: Matrix) -> Iterator[dict[str, str]]:
         rf"row of {name}(?![a-z_])": "sj",
     }
     if not _ALL.search(formula):
-        found = [code for pattern, code in patterns.items() if re.search(pattern, formula)]
+        codes = [code for pattern, code in patterns.items() if re.search(pattern, formula)]
     rows, columns = operand.values.shape[-2:]
-    if not found and not _ALL.search(formula):
+    if not codes and not _ALL.search(formula):
         if (rows, columns) == matrix.values.shape[-2:] and not re.search("[a-z]", plain):
-            found = ["ij"]
+            codes = ["ij"]
         elif rows == 1 and columns == matrix.values.shape[-1] and "+" in formula:
-            found = ["*j"]
+            codes = ["*j"]
         elif rows == matrix.values.shape[-2] and rows > 1:
-            found = ["i*"]
-    for code in found or ["**"]:
+            codes = ["i*"]
+    for code in codes or ["**"]:
         yield {"name": name, "rows": code[0], "columns": code[1], "by": "row" if of_rows else ""}

@@ -1,21 +1,159 @@
-"""A corpus as data: a tidy table, a JSON document, or arrays."""
+r"""Maps and corpora as data: tidy tables, JSON, .npz, and maps as Parquet.
+
+A token may hold anything, so tables escape backslash, tab, line breaks, control and direction
+characters as `\\`, `\t`, `\n`, `\r` and `\u202e`: a row is always one line, and no field can style
+a terminal.
+"""
 
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import PruneCurve
 from attnviz.core.measures import mass_note
-from attnviz.renderers.data.maps import SCHEMA, fields_of, tsv
+from attnviz.renderers import Display, Views
 from attnviz.renderers.printable import six_digits
-from attnviz.storage.documents import dump_json
+from attnviz.renderers.reports import JsonReport, csv_text
+from attnviz.storage.archive import ArchiveWriter
+from attnviz.storage.documents import HIDDEN, dump_json, dump_line, round_weights, to_document
+from attnviz.storage.parquet import ParquetWriter
 
+SCHEMA = 1  # the version of the JSON documents of reports
+_CELL = ("query_position", "query_token", "key_position", "key_token", "weight")
+COLUMNS = ("id", "stream", "layer", "head", *_CELL)
+_ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
+_SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 Example = TypeVar("Example", Pair, TopExample)
 _Rows = Iterator[tuple[Any, ...]]
+
+
+def escape(text: str) -> str:
+    r"""The text on one line without control characters: `\t`, `\n`, `\\`, `\u001b`."""
+    return _ESCAPED.sub(lambda match: _SHORT.get(match[0], f"\\u{ord(match[0]):04x}"), text)
+
+
+def tsv(lines: Iterable[Iterable[str]]) -> str:
+    """Lines of fields, tab-separated."""
+    return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+
+
+def fields_of(value: Any, names: str) -> dict[str, Any]:
+    """Some fields of a report by name, for a document."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
+def report_json(kind: str, **parts: Any) -> str:
+    """The JSON document of a kind of report."""
+    return dump_json({"schema": SCHEMA, "kind": kind, **parts}) + "\n"
+
+
+def weight_rows(attention: Attention, digits: int | None = None) -> Iterator[tuple[str, ...]]:
+    """A row for each weight of each map: layer by layer, head by head, query by query."""
+    for item in attention.maps:
+        queries, keys = (
+            [(str(item.position(axis, i)), escape(token.text)) for i, token in enumerate(tokens)]
+            for axis, tokens in enumerate((item.query_tokens, item.key_tokens))
+        )
+        for layer, head in np.ndindex(item.weights.shape[:2]):
+            names = (attention.id, item.stream, item.layers[layer], item.heads[head])
+            place, weights = tuple(map(escape, names)), item.weights[layer, head]
+            # astype(str) gives the shortest text from which each float32 can be read back.
+            texts = round_weights(weights, digits).astype(str)
+            texts[np.isnan(weights)] = ""
+            for query, row in zip(queries, texts.tolist(), strict=True):
+                for key, weight in zip(keys, row, strict=True):
+                    yield (*place, *query, *key, weight)
+
+
+class TsvRenderer:
+    """Tab-separated, without quotes."""
+
+    def __init__(self, display: Display) -> None:
+        self.digits = display.digits
+        self.header = "" if display.begun else self._join([COLUMNS])
+
+    def add(self, attention: Attention, views: Views) -> str:
+        return self.finish() + self._join(weight_rows(attention, self.digits))
+
+    def finish(self) -> str:
+        header, self.header = self.header, ""
+        return header
+
+    def _join(self, lines: Iterable[tuple[str, ...]]) -> str:
+        return "".join("\t".join(line) + "\n" for line in lines)
+
+
+class CsvRenderer(TsvRenderer):
+    """Comma-separated, quoted where needed."""
+
+    def _join(self, lines: Iterable[tuple[str, ...]]) -> str:
+        return csv_text(lines)
+
+
+class NoRenderer:
+    """Writes nothing."""
+
+    def __init__(self, display: Display) -> None: ...
+
+    def add(self, attention: Attention, views: Views) -> str | bytes:
+        return ""
+
+    def finish(self) -> str | bytes:
+        return ""
+
+
+class JsonLinesRenderer(NoRenderer):
+    """One document a line for each text."""
+
+    def __init__(self, display: Display) -> None:
+        self.digits = display.digits
+
+    def add(self, attention: Attention, views: Views) -> bytes:
+        return dump_line(to_document(attention, self.digits))
+
+
+class JsonRenderer(JsonReport):
+    """One document for one text; for an input that may hold several, a list."""
+
+    def _write(self, data: Attention) -> str:
+        return dump_json(to_document(data, self.display.digits)) + "\n"
+
+
+class NpzRenderer:
+    """All texts in one archive, which is complete after `finish`."""
+
+    def __init__(self, display: Display) -> None:
+        self.writer = ArchiveWriter()
+
+    def add(self, attention: Attention, views: Views) -> bytes:
+        return self.writer.add(attention)
+
+    def finish(self) -> bytes:
+        return self.writer.finish()
+
+
+class ParquetRenderer:
+    """One row for each text, written in groups."""
+
+    def __init__(self, display: Display) -> None:
+        self.writer = ParquetWriter()
+        self.record = display.first
+
+    def add(self, attention: Attention, views: Views) -> bytes:
+        self.record += 1
+        return self.writer.add(attention, self.record - 1)
+
+    def skip(self) -> None:
+        self.record += 1
+
+    def finish(self) -> bytes:
+        return self.writer.finish()
 
 
 def corpus_tsv(report: CorpusReport, show: str) -> str:
@@ -66,10 +204,10 @@ def _classes(stream: StreamReport) -> _Rows:
 
 def group_by_head(items: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
     """Pairs or links by layer and head, in their order."""
-    found: dict[tuple[str, str], list[Example]] = {}
+    groups: dict[tuple[str, str], list[Example]] = {}
     for item in items:
-        found.setdefault((item.layer, item.head), []).append(item)
-    return found
+        groups.setdefault((item.layer, item.head), []).append(item)
+    return groups
 
 
 def _pairs(stream: StreamReport) -> _Rows:
@@ -136,8 +274,8 @@ def _stream_document(stream: StreamReport) -> dict[str, Any]:
     for show, (names, rows_of) in SHOWS.items():
         for layer, head, *values in rows_of(stream):
             heads[layer, head][show].append(dict(zip(names, values, strict=True)))
-    found = fields_of(stream, "stream tokens paired measures")
-    return found | {"note": mass_note(stream.measures), "heads": list(heads.values())}
+    fields = fields_of(stream, "stream tokens paired measures")
+    return fields | {"note": mass_note(stream.measures), "heads": list(heads.values())}
 
 
 _OF_MEASURES = ("mean", "deviation", "low", "high", "uniform", "texts")

@@ -1,1 +1,0 @@
-"""Maps and measures as data."""
