@@ -362,7 +362,7 @@ def _format_clock(seconds: float) -> str:
 
 
 PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")
-"""Data whose tables are as wide as they are, without colours."""
+"""Data whose tables have no colours, and are not fitted to the terminal."""
 
 
 def check_places(
@@ -374,7 +374,7 @@ def check_places(
     many: bool = False,
     on_screen: bool = False,
 ) -> str:
-    """Find out whether everything asked for has a place of its own; answers stdout's format."""
+    """Check that every output has a place of its own, and return the format of stdout."""
     output, formats = options.output, formats_of(kind)
     name = output.format or next(iter(formats))
     if name not in formats:
@@ -458,4 +458,4 @@ OTHERS = {
     *(entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")),
     *(*PICTURE_SUFFIXES, *PICTURES, ".html", ".htm"),
 }
-"""What a file of rejects is not."""
+"""Suffixes that a file of rejects cannot have."""

@@ -1,4 +1,4 @@
-"""A recording in front of a speech model: what looks when, and when each word is spoken."""
+"""A recording read by a speech model: its attention over time, and the times of words."""
 
 from __future__ import annotations
 

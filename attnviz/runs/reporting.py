@@ -1,4 +1,4 @@
-"""What a run tells whoever asked for it: results, failures and notes, wherever these go.
+"""What a run reports: results, failures and notes.
 
 The command line has a report that prints and writes files, Python one that collects.
 """
