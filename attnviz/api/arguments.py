@@ -229,7 +229,7 @@ PICTURES = (
     *("bars", "gif", "grid", "heatmap", "highlight", "lines", "overlay", "overview", "plot"),
     "scatter",
 )
-WRITTEN = {
+IN_PYTHON = {
     **{name: f"call .picture('{name}', FILE) on what it returns" for name in PICTURES},
     **{name: f"call .picture({name}=…) on what it returns" for name in DECLARED[Look]},
     "output": "call .save(FILE) on what it returns",
@@ -255,8 +255,8 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
         if command in ("attend", "attend_many"):  # the shell has no such command
             command = str(options.get("command") or "self")
         for name in options:
-            if name in WRITTEN and name not in kinds_of_options:
-                raise UsageError(f"{name}= is an option of the shell: {WRITTEN[name]}")
+            if name in IN_PYTHON and name not in kinds_of_options:
+                raise UsageError(f"{name}= is an option of the shell: {IN_PYTHON[name]}")
             refuse_old_option(name, command)
             choose(name, [*kinds, *kinds_of_options], "option")
         values = {name: check_value(name, value, kinds[name]) for name, value in by_name.items()}

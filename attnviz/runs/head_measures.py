@@ -55,7 +55,7 @@ from attnviz.runs.many_texts import (
     engine_for,
     with_shards,
 )
-from attnviz.runs.pipeline import Result, attend_one, check_choice, made_of, query_of
+from attnviz.runs.pipeline import Result, attend_one, check_choice, query_of, result_of
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.conllu import Sentence, read_sentences
 from attnviz.storage.matrices import read_bytes
@@ -91,7 +91,7 @@ class EffectChunk(AttendChunk):
             if isinstance(outcome, AttnvizError):
                 yield outcome
             else:
-                yield made_of(record, partial(self._with_effects, outcome))
+                yield result_of(record, partial(self._with_effects, outcome))
 
     def _with_effects(self, result: Result, text: Text) -> Result:
         experiment, outputs, instead = self.experiment(text)

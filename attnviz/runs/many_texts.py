@@ -25,13 +25,13 @@ from attnviz.runs.engines import Engine, open_engine
 from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
 
-KEPT = 2  # models that stay loaded for further texts
+MOST_OPEN = 2  # models that stay loaded for further texts
 
 Record = Text | BadText
 Outcome = Result | AttnvizError
 Chunk = Sequence[Record]
 Shard = TypeVar("Shard")
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 States = Mapping[str, FileFingerprint]  # files of an origin, by option
@@ -42,7 +42,7 @@ _OPENING = RLock()
 def source_for(
     origin: Origin, kind: SourceKind, *, with_head: WithHead = False, states: States | None = None
 ) -> Source:
-    """A source. It stays open for the next texts until its files change, with `KEPT` at most.
+    """A source. It stays open for the next texts until its files change, with `MOST_OPEN` at most.
 
     If `states` are given, files in another state are an error: the run began with other ones.
     """
@@ -53,7 +53,7 @@ def source_for(
         state_before, source = _OPEN.pop(key, (None, None))
         if source is None or state_before != state:
             source = None  # frees its memory before the next one loads
-            while len(_OPEN) >= KEPT:
+            while len(_OPEN) >= MOST_OPEN:
                 del _OPEN[next(iter(_OPEN))]
             source = open_source(origin, kind, with_head=with_head)
             gc.enable()
@@ -133,8 +133,8 @@ def attend_all(
 
 
 def with_records(
-    outcomes: Iterable[tuple[Chunk, Iterable[Made] | AttnvizError]],
-) -> Iterator[tuple[Record, Made | AttnvizError]]:
+    outcomes: Iterable[tuple[Chunk, Iterable[Value] | AttnvizError]],
+) -> Iterator[tuple[Record, Value | AttnvizError]]:
     """Each record of some chunks with its result; a failed chunk fails each of its records."""
     for chunk, results in outcomes:
         if isinstance(results, AttnvizError):
@@ -144,11 +144,11 @@ def with_records(
 
 
 def with_shards(
-    work: Callable[[Shard], Made],
+    work: Callable[[Shard], Value],
     shards: Iterable[Shard],
     engine: Engine,
     name: Callable[[int, Shard], str],
-) -> Iterator[tuple[Shard, Made | AttnvizError]]:
+) -> Iterator[tuple[Shard, Value | AttnvizError]]:
     """Each shard with its result from an engine, or the error."""
     ahead, behind = tee(shards)
     # The engine is asked first, so that `behind` holds only the shards in its work.
