@@ -15,7 +15,7 @@ import pytest
 
 import attnviz
 from attnviz import attend, attend_many
-from attnviz.api.arguments import WRITTEN, AttendOptions
+from attnviz.api.arguments import IN_PYTHON, AttendOptions
 from attnviz.api.collected import Findings
 from attnviz.cli.app import COMMANDS
 from attnviz.core.errors import AttnvizError, InputError, UsageError
@@ -74,7 +74,7 @@ def test_what_the_shell_can_do_python_can_by_the_same_names():
             usual = {"input_file": "input", "order": "sort"}.get(name, name)
             here = NAMES.get((command, name), usual)
             if here not in taken:
-                written = name in WRITTEN or name in ("width", "lines", "highlight")
+                written = name in IN_PYTHON or name in ("width", "lines", "highlight")
                 assert written or name in PRINTED, (command, name)
             elif here in own and here not in ("prune_curve", "atlas", "file"):
                 default = inspect.signature(function).parameters[here].default
@@ -101,7 +101,7 @@ def test_attend_takes_every_option_of_a_model_and_of_its_maps():
 
 
 def test_what_the_shell_writes_to_files_python_has_of_the_result():
-    for name, instead in WRITTEN.items():
+    for name, instead in IN_PYTHON.items():
         with pytest.raises(UsageError, match=re.escape(instead)):
             attnviz.heads(TEXT, **{name: "a.png"})  # type: ignore[arg-type]
 

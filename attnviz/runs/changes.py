@@ -34,8 +34,8 @@ from attnviz.storage.texts import Text, check_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SAVED = (".npz", ".json", ".jsonl", ".safetensors")
-NAMED = 8  # heads and effects that a failure names
+SUFFIXES = (".npz", ".json", ".jsonl", ".safetensors")
+MOST_NAMES = 8  # heads and effects that a failure names
 Change = tuple[str, float]  # a head or an effect by name, and how much it changed
 
 
@@ -50,7 +50,7 @@ class ComparedSide:
     @property
     def is_text(self) -> bool:
         """Whether a model has to read this side first."""
-        return isinstance(self.content, str) and Path(self.content).suffix.lower() not in SAVED
+        return isinstance(self.content, str) and Path(self.content).suffix.lower() not in SUFFIXES
 
 
 Sides = tuple[ComparedSide, ComparedSide]
@@ -244,8 +244,8 @@ def check_changes(differences: Sequence[Change], what: str, limit: float | None)
     over = [one for one in differences if limit is not None and one[1] > limit]
     if over:
         over.sort(key=lambda one: -one[1])
-        names = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
-        more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+        names = ", ".join(f"{label} ({size:.3f})" for label, size in over[:MOST_NAMES])
+        more = f" and {len(over) - MOST_NAMES} more" if len(over) > MOST_NAMES else ""
         raise AttnvizError(
             f"{len(over)} of {len(differences)} {what} differ by more than {limit:g} nats: "
             f"{names}{more}"
