@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance as Provenance
     from attnviz.core.attention_map import Token as Token
     from attnviz.core.errors import AttnvizError as AttnvizError
-    from attnviz.models.hugging_face.ablate_heads import ablate_heads as ablate_heads
+    from attnviz.models.hugging_face.interventions import ablate_heads as ablate_heads
     from attnviz.runs.pipeline import Result as Result
     from attnviz.runs.pipeline import from_dict as from_dict
     from attnviz.runs.pipeline import from_numpy as from_numpy
@@ -49,7 +49,7 @@ _PLACES = {
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
-    "models.hugging_face.ablate_heads": "ablate_heads",
+    "models.hugging_face.interventions": "ablate_heads",
     "runs.pipeline": "Result from_dict from_numpy load",
     "runs.watching": "Watched watch",
 }

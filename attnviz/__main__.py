@@ -22,14 +22,14 @@ def main() -> None:
     import gc
     import warnings
 
-    watched = sys.argv[1:2] == ["watch"]  # its program needs an ordinary Python
-    if not watched:
+    is_watch = sys.argv[1:2] == ["watch"]  # its program needs an ordinary Python
+    if not is_watch:
         gc.disable()  # what start-up makes stays; once a model is open it runs again
-    if not (watched or sys.warnoptions):
+    if not (is_watch or sys.warnoptions):
         warnings.simplefilter("ignore")  # libraries warn of their own code
         sys.warnoptions.append("ignore")  # for worker processes
     _open_closed_streams()
-    if not watched or sys.argv[2:] in (["--help"], ["-h"]):  # help has characters that ASCII lacks
+    if not is_watch or sys.argv[2:] in (["--help"], ["-h"]):  # help has characters that ASCII lacks
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     folder = os.environ.get("MPLCONFIGDIR")
     from attnviz.cli.app import interrupt, run
@@ -37,13 +37,13 @@ def main() -> None:
     status = run(sys.argv[1:], lambda: _answer_signals(interrupt))
     _answer_signals(_leave)
     sys.stderr.flush()
-    if watched:  # sys.exit() waits for the program's threads and runs its atexit functions
+    if is_watch:  # sys.exit() waits for the program's threads and runs its atexit functions
         sys.exit(status)
-    if (made := os.environ.get("MPLCONFIGDIR")) and made != folder:
+    if (own_folder := os.environ.get("MPLCONFIGDIR")) and own_folder != folder:
         import shutil
 
         # matplotlib made it for this run; its atexit function does not run before os._exit()
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(own_folder, ignore_errors=True)
     os._exit(status)
 
 

@@ -101,7 +101,7 @@ def compare(name: str, model: Any, tokens: int, rounds: int, left_out: IgnoredPo
 
     def pool_heads(size: int, links: int = 0) -> Callable[[], object]:
         region = Region(max_size=size, links=links)
-        return lambda: capture(model, inputs, sides, region=region, ignored=ignored)
+        return lambda: capture(model, inputs, sides, region=region, exclusions=ignored)
 
     runs = {"plain": plain, **{f"{size} × {size}": pool_heads(size) for size in SIZES}}
     runs |= {f"{size} × {size} and links": pool_heads(size, links=20) for size in SIZES}

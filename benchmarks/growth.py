@@ -57,7 +57,7 @@ def runs_of(model: Any, tokens: int) -> dict[str, Callable[[], object]]:
             return model(**inputs, use_cache=False)
 
     def read(region: Region) -> Any:
-        return capture(model, inputs, sides, region=region, ignored=ignored)
+        return capture(model, inputs, sides, region=region, exclusions=ignored)
 
     def measures() -> object:
         (found,) = read(Region(window=(tokens - WINDOW, tokens - 1)))

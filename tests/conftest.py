@@ -1,7 +1,5 @@
 """What every test starts from: a pipe of 80 columns without colour, and no network."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -4,8 +4,6 @@ Tests do not count as a use. What a table names as "module:attribute" does, and 
 below, which are called by what is not code of this package.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """What every run writes as JSON, held against the layouts that `attnviz schema` prints."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ models: those inside, MiniLM, a small random GPT-2, and DINOv2 and Whisper where
 stderr says. SVG and PDF are drawn by `pdftoppm` and chromium, where they are installed.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

@@ -5,8 +5,6 @@ above it. Numbers may differ by one in their last digit, and bars accordingly. `
 tests.test_docs` writes the present output into the pages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re
@@ -74,7 +72,7 @@ def close(one: str, other: str) -> bool:
     return digits[0] == digits[1] and abs(values[0] - values[1]) < 1.5 * 10.0 ** -digits[0]
 
 
-def test_numbers_may_differ_by_one_in_the_last_digit_and_nothing_else_may() -> None:
+def test_numbers_may_differ_by_one_in_the_last_digit_and_nothing_else_may():
     assert alike("a +0.74  ██\n", "a +0.75  ██▎\n")
     assert alike("a  −0.00\n", "a +0.01")
     assert not alike("a +0.74", "a +0.76")
@@ -96,14 +94,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("step", "expected", "command"),
     [pytest.param(*one, id=one[0].split("\n")[0]) for page in PAGES for one in steps(page)],
 )
-def test_a_page_shows_what_is_printed(
-    step: str, expected: str, command: bool, folder: Path
-) -> None:
+def test_a_page_shows_what_is_printed(step, expected, command, folder):
     found = run(step, folder, command=command)
     assert alike(expected, found) if expected else "error: " not in found, found
 
 
-def test_every_block_of_a_page_is_one_that_is_known() -> None:
+def test_every_block_of_a_page_is_one_that_is_known():
     for page in PAGES:
         kinds = re.findall(r"^```(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(kinds) <= {"console", "python", "text", "sh"}

@@ -1,7 +1,5 @@
 """Models and files that calls and threads share: none answers with what they were before."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

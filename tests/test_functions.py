@@ -1,7 +1,5 @@
 """The commands as functions of Python, with models, texts and results in memory."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import pickle
@@ -64,7 +62,7 @@ def options_of(function: Any) -> dict[str, Any]:
     return get_type_hints(get_args(kind)[0]) if kind else {}
 
 
-def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:
+def test_what_the_shell_can_do_python_can_by_the_same_names():
     for command, entry in COMMANDS.items():
         if command in WITHOUT_A_FUNCTION:
             assert not (name := WITHOUT_A_FUNCTION[command]) or callable(getattr(attnviz, name))
@@ -84,7 +82,7 @@ def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "attend_many"])
-def test_shared_options_have_the_names_and_types_of_the_shell(name: str) -> None:
+def test_shared_options_have_the_names_and_types_of_the_shell(name):
     name = WITHOUT_A_FUNCTION.get(name, name) or "attend"
     declared = DECLARED[Origin] | DECLARED[Choice] | DECLARED[Many]
     python = {"model", "tokenizer", "processor", "command"}
@@ -98,11 +96,11 @@ def test_shared_options_have_the_names_and_types_of_the_shell(name: str) -> None
             assert given - allowed <= {int, Sequence[int], Sequence[str]}, option
 
 
-def test_attend_takes_every_option_of_a_model_and_of_its_maps() -> None:
+def test_attend_takes_every_option_of_a_model_and_of_its_maps():
     assert {*DECLARED[Origin], *DECLARED[Choice]} <= {*get_type_hints(AttendOptions)}
 
 
-def test_what_the_shell_writes_to_files_python_has_of_the_result() -> None:
+def test_what_the_shell_writes_to_files_python_has_of_the_result():
     for name, instead in WRITTEN.items():
         with pytest.raises(UsageError, match=re.escape(instead)):
             attnviz.heads(TEXT, **{name: "a.png"})  # type: ignore[arg-type]
@@ -117,7 +115,7 @@ def test_what_the_shell_writes_to_files_python_has_of_the_result() -> None:
         (["lesson", "scaling"], lambda: attnviz.lesson("scaling")),
     ],
 )
-def test_a_function_finds_what_the_shell_prints(words: list[str], found: Any) -> None:
+def test_a_function_finds_what_the_shell_prints(words, found):
     result = found()
     assert isinstance(result, Findings)
     assert result.to_json() == run(*words, "-f", "json").json()
@@ -126,7 +124,7 @@ def test_a_function_finds_what_the_shell_prints(words: list[str], found: Any) ->
     assert str(result) == result.table()
 
 
-def test_lists_of_texts_and_pairs_are_read_like_a_file(tmp_path: Path) -> None:
+def test_lists_of_texts_and_pairs_are_read_like_a_file(tmp_path):
     texts = [TEXT, "", "A dog ran."]
     file = tmp_path / "texts.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
@@ -140,7 +138,7 @@ def test_lists_of_texts_and_pairs_are_read_like_a_file(tmp_path: Path) -> None:
     assert len(aligned.value) == 2
 
 
-def test_errors_come_in_the_place_of_their_texts() -> None:
+def test_errors_come_in_the_place_of_their_texts():
     first, second, third = attend_many([TEXT, " ", PAIRS[0][0]])
     assert isinstance(second, InputError)
     assert str(second) == "text 1: the text is empty"
@@ -153,12 +151,12 @@ def test_errors_come_in_the_place_of_their_texts() -> None:
     assert [item.main.stream for item in (pair, other)] == ["cross", "cross"]
 
 
-def test_nothing_found_is_the_error_itself() -> None:
+def test_nothing_found_is_the_error_itself():
     with pytest.raises(InputError, match="text 0: the text is empty"):
         attnviz.heads([""])
 
 
-def test_results_are_measured_and_compared_as_they_are() -> None:
+def test_results_are_measured_and_compared_as_they_are():
     one, other = attend(TEXT), attend("The dog sat on the mat.")
     measured = attnviz.heads([one, other])
     assert measured.value.texts == 2
@@ -174,9 +172,7 @@ def test_results_are_measured_and_compared_as_they_are() -> None:
     assert "The dog sat" in compared.table()
 
 
-def test_a_table_in_a_notebook_is_text_and_prints_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_in_a_notebook_is_text_and_prints_nothing(monkeypatch, capsys):
     plain = attnviz.heads(TEXT).table()
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     found = attnviz.heads(TEXT)
@@ -187,7 +183,7 @@ def test_a_table_in_a_notebook_is_text_and_prints_nothing(
     assert capsys.readouterr() == ("", "")
 
 
-def test_pictures_show_themselves_in_a_notebook() -> None:
+def test_pictures_show_themselves_in_a_notebook():
     for figure in (
         attend(TEXT).heatmap(),
         attend(TEXT).lines(),
@@ -197,7 +193,7 @@ def test_pictures_show_themselves_in_a_notebook() -> None:
         assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
 
 
-def test_findings_are_saved_drawn_and_made_frames(tmp_path: Path) -> None:
+def test_findings_are_saved_drawn_and_made_frames(tmp_path):
     found = attnviz.heads(TEXT)
     found.save(tmp_path / "heads.json")
     assert json.loads((tmp_path / "heads.json").read_text()) == found.to_json()
@@ -217,7 +213,7 @@ def test_findings_are_saved_drawn_and_made_frames(tmp_path: Path) -> None:
     assert frame["entropy"].dtype == float
 
 
-def test_notes_come_along_and_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_notes_come_along_and_nothing_is_printed(capfd):
     found = attnviz.heads(TEXT)
     assert found.notes == [
         "induction and duplicate are read off 24 random words said twice (horse water king …); "
@@ -251,14 +247,14 @@ def test_notes_come_along_and_nothing_is_printed(capfd: pytest.CaptureFixture[st
         (lambda: attend(TEXT, model=object(), tokenizer=object()), "is no model of transformers"),
     ],
 )
-def test_a_wrong_name_or_type_is_one_line(ask: Any, message: str) -> None:
+def test_a_wrong_name_or_type_is_one_line(ask, message):
     with pytest.raises(AttnvizError) as caught:
         ask()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_result_says_what_it_is_and_gives_parts_of_itself() -> None:
+def test_a_result_says_what_it_is_and_gives_parts_of_itself():
     found = attend(*PAIRS[0])
     assert repr(found) == "<Result cross · pocket · 4 layers × 6 heads · 7 × 7 tokens · 3 streams>"
     assert found.select(layer=2, head=[0, 1]).weights.shape == (1, 2, 7, 7)
@@ -278,7 +274,7 @@ def test_a_result_says_what_it_is_and_gives_parts_of_itself() -> None:
                 again.lens(name)
 
 
-def test_attention_compares_by_value_and_travels_without_loss(tmp_path: Path) -> None:
+def test_attention_compares_by_value_and_travels_without_loss(tmp_path):
     found = attend(*PAIRS[0])
     changed = found.weights.copy()
     changed[0, 0, 0, 0] += 1e-3
@@ -294,7 +290,7 @@ def test_attention_compares_by_value_and_travels_without_loss(tmp_path: Path) ->
     assert kept == attend(TEXT, keep_qk=True) != attend(TEXT)
 
 
-def test_datasets_of_xarray_are_read_and_written() -> None:
+def test_datasets_of_xarray_are_read_and_written():
     found = attend(*PAIRS[0])
     xarray = pytest.importorskip("xarray")
     dataset = xarray.Dataset.from_dict(found.to_dict())
@@ -304,7 +300,7 @@ def test_datasets_of_xarray_are_read_and_written() -> None:
         attnviz.from_dict({"attrs": {}, "data_vars": {}})
 
 
-def test_numbers_of_ones_own_become_a_result() -> None:
+def test_numbers_of_ones_own_become_a_result():
     found = attnviz.from_numpy(np.full((2, 3, 4), 0.25), "abc", "wxyz")
     assert (found.main.stream, found.weights.shape, found.tokens) == (
         "cross",
@@ -329,7 +325,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
     return model, AutoTokenizer.from_pretrained(folder), folder
 
 
-def test_a_model_in_memory_is_read_and_left_as_it_was(loaded: tuple[Any, Any, Path]) -> None:
+def test_a_model_in_memory_is_read_and_left_as_it_was(loaded):
     model, tokenizer, folder = loaded
     model.train()
     model.transformer.h[0].eval()
@@ -350,7 +346,7 @@ def test_a_model_in_memory_is_read_and_left_as_it_was(loaded: tuple[Any, Any, Pa
     model.eval()
 
 
-def test_a_model_that_learned_is_read_anew(loaded: tuple[Any, Any, Path]) -> None:
+def test_a_model_that_learned_is_read_anew(loaded):
     model, tokenizer, _ = loaded
     import torch
 
@@ -367,7 +363,7 @@ def test_a_model_that_learned_is_read_anew(loaded: tuple[Any, Any, Path]) -> Non
         weight.copy_(learned)
 
 
-def test_a_model_from_python_stays_in_its_process(loaded: tuple[Any, Any, Path]) -> None:
+def test_a_model_from_python_stays_in_its_process(loaded):
     model, tokenizer, _ = loaded
     with pytest.raises(UsageError, match="GPT2LMHeadModel is in this process alone"):
         attnviz.heads(["a cat", "a dog"], model=model, tokenizer=tokenizer, workers=2)
@@ -375,7 +371,7 @@ def test_a_model_from_python_stays_in_its_process(loaded: tuple[Any, Any, Path])
         attend("a cat", model=model)
 
 
-def test_wrapped_models_are_reached(loaded: tuple[Any, Any, Path]) -> None:
+def test_wrapped_models_are_reached(loaded):
     import torch
 
     model, tokenizer, folder = loaded
@@ -386,9 +382,7 @@ def test_wrapped_models_are_reached(loaded: tuple[Any, Any, Path]) -> None:
     assert found.provenance.settings["wrapped"] == "module"
 
 
-def test_models_stay_loaded_until_they_are_let_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_stay_loaded_until_they_are_let_go(tmp_path, monkeypatch):
     from attnviz.runs import many_texts
 
     loads: list[Any] = []
@@ -408,7 +402,7 @@ def test_models_stay_loaded_until_they_are_let_go(
     assert loads == [0, 1, 2, 1, 1]
 
 
-def test_functions_of_the_shipped_model_wait_for_no_torch() -> None:
+def test_functions_of_the_shipped_model_wait_for_no_torch():
     import subprocess
 
     code = (

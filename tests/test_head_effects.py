@@ -1,7 +1,5 @@
 """Effects of heads over many texts and the loss while they are switched off, against slow loops."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -48,7 +46,7 @@ def by_head(rows: list[list[str]], column: str) -> dict[tuple[str, str, str], fl
 
 
 @pytest.mark.parametrize("by", ["zero", "mean"])
-def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by: str) -> None:
+def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by):
     pair = PAIRS[0]
     how = ("--by", by, "-f", "tsv")
     table = attnviz("heads", *pair, "--cross", "--effect", "--sort", "effect", *how)
@@ -60,7 +58,7 @@ def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by: str) -> Non
     assert ordered == sorted(ordered, reverse=True)
 
 
-def test_the_effects_of_a_texts_heads_are_the_same_by_every_command() -> None:
+def test_the_effects_of_a_texts_heads_are_the_same_by_every_command():
     text = ("Tom has a red car and a red", "--model", "pocket-lm")
     found = attnviz("heads", *text, "--effect", "--no-repeat", "-f", "tsv")
     ablated = attnviz("ablate", *text, "--each", "heads", "-f", "tsv")
@@ -73,13 +71,13 @@ def test_the_effects_of_a_texts_heads_are_the_same_by_every_command() -> None:
     assert "all 8 tokens" in lenses["caption"]
 
 
-def test_each_stream_has_its_own_line_of_what_uniform_attention_gives() -> None:
+def test_each_stream_has_its_own_line_of_what_uniform_attention_gives():
     told = attnviz("heads", *PAIRS[1], "--cross", "-q").lines
     even = {line.split()[0] for line in told if " uniform " in line}
     assert even == {"cross", "encoder", "decoder"}
 
 
-def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs: Path) -> None:
+def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs):
     how = ("--cross", "--effect", "--sort", "layer", "--dtype", "float64", "-f", "tsv")
     each = [[*by_head(attnviz("heads", *pair, *how).rows, "effect").values()] for pair in PAIRS]
     ends = means_over(np.array(each))[2:]
@@ -93,9 +91,7 @@ def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs: Path) ->
         np.testing.assert_allclose(found, [np.mean(each, axis=0), *ends], rtol=1e-3, atol=1e-5)
 
 
-def test_tables_documents_and_pictures_say_what_the_effect_is_of(
-    pairs: Path, tmp_path: Path
-) -> None:
+def test_tables_documents_and_pictures_say_what_the_effect_is_of(pairs, tmp_path):
     told = "effect: log p of every token of the target, with the head minus without it (off: zeros)"
     how = ("--cross", "--effect", "--sort", "effect", "--overview", tmp_path / "heads.svg")
     for done in (attnviz("heads", "--input", pairs, *how), attnviz("corpus", pairs, *how)):
@@ -112,7 +108,7 @@ def test_tables_documents_and_pictures_say_what_the_effect_is_of(
     assert {"effect"} < {meaning["name"] for meaning in causal["measures"]}
 
 
-def test_an_interval_over_texts_leaves_out_what_is_unknown() -> None:
+def test_an_interval_over_texts_leaves_out_what_is_unknown():
     drawn = np.random.default_rng(0).gamma(1.0, size=(9, 2))
     drawn[4, 1] = np.nan
     ends = means_over(drawn)[2:]
@@ -125,7 +121,7 @@ def test_an_interval_over_texts_leaves_out_what_is_unknown() -> None:
         assert ends[0][column] < mean < ends[1][column]
 
 
-def test_an_ablation_of_several_texts_has_an_interval_and_one_has_none() -> None:
+def test_an_ablation_of_several_texts_has_an_interval_and_one_has_none():
     measured = [Effect("a", "head", {}, value) for value in (0.1, 0.4, float("nan"), 0.2)]
     mean = mean_effect(measured)
     assert mean.texts == 3
@@ -134,9 +130,7 @@ def test_an_ablation_of_several_texts_has_an_interval_and_one_has_none() -> None
     assert mean_effect(measured[:1]).interval is None
 
 
-def test_a_curve_is_the_loss_of_switching_off_each_order_by_itself(
-    pairs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_curve_is_the_loss_of_switching_off_each_order_by_itself(pairs, monkeypatch):
     monkeypatch.setattr(effects, "POINTS", 4)
     picture = pairs.with_suffix(".svg")
     how = ("corpus", pairs, "--cross", "--effect", "--prune-curve", picture, "-f", "json")
@@ -174,7 +168,7 @@ def assert_lowest_first(document: dict[str, Any], orders: list[dict[str, Any]]) 
         assert all(one <= next_one for one, next_one in pairwise(values))
 
 
-def test_a_curve_goes_on_behind_a_text_that_no_effect_is_known_of() -> None:
+def test_a_curve_goes_on_behind_a_text_that_no_effect_is_known_of():
     work = effects.EffectChunk(Origin(), Choice(), "cross")
     heads = (HeadAt("cross", "0", 0), HeadAt("cross", "2", 0))
     chunk = effects.PruneChunk(work, [heads], (0, 2))
@@ -185,9 +179,7 @@ def test_a_curve_goes_on_behind_a_text_that_no_effect_is_known_of() -> None:
     assert np.array_equal(found[1][0], chunk([good[1]])[0][0])
 
 
-def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(tmp_path, monkeypatch):
     monkeypatch.setattr(effects, "ENOUGH", 4)
     monkeypatch.setattr(effects, "POINTS", 2)
     # What stands at even places gives the order, at odd ones the loss.
@@ -211,9 +203,7 @@ def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(
 
 
 @pytest.mark.slow
-def test_workers_and_what_is_resumed_give_the_same_bytes(
-    pairs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_and_what_is_resumed_give_the_same_bytes(pairs, monkeypatch):
     from tests.cli.test_corpus import interrupt_after
 
     monkeypatch.setattr(effects.EffectChunk, "size", 1)
@@ -245,13 +235,13 @@ def test_workers_and_what_is_resumed_give_the_same_bytes(
         (("corpus", "-", "--effect", *OWN), "nothing here predicts anything"),
     ],
 )
-def test_a_mistake_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_one_line(arguments, said):
     done = attnviz(*arguments, stdin=b"a b c\n")
     assert done.status == 2
     assert said in done.mistake.replace("\n", " ")
 
 
-def test_the_picture_has_a_line_an_order_and_a_band_for_those_by_chance() -> None:
+def test_the_picture_has_a_line_an_order_and_a_band_for_those_by_chance():
     heads = tuple(HeadAt("cross", "0", head) for head in range(4))
     losses = np.array([[1, 1.05, 1.5, 2, 5], [1, 1, 2, 3, 5], [1, 2, 3, 4, 5], [1, 3, 4, 4.5, 5]])
     curve = PruneCurve(
@@ -283,7 +273,7 @@ def _is_text(artist: object) -> bool:
     return hasattr(artist, "get_text")
 
 
-def test_all_heads_of_the_pocket_model_are_measured_without_torch() -> None:
+def test_all_heads_of_the_pocket_model_are_measured_without_torch():
     done = subprocess.run(
         [sys.executable, BENCHMARK, "1"], capture_output=True, check=False, text=True
     )

@@ -1,7 +1,5 @@
 """The house keeps its order: rooms import only the rooms below, and never in a circle."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil
@@ -102,7 +100,7 @@ def arrows_of(package: Path) -> dict[str, set[str]]:
     return {name: imports_of(path, modules) - {name} for name, path in modules.items()}
 
 
-def test_no_import_runs_in_a_circle() -> None:
+def test_no_import_runs_in_a_circle():
     arrows = arrows_of(PACKAGE)
     assert sum(map(len, arrows.values())) > 300
     assert circles(arrows) == []
@@ -116,7 +114,7 @@ def test_no_import_runs_in_a_circle() -> None:
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import attnviz.core.registry",
     ],
 )
-def test_a_circle_would_be_found(tmp_path: Path, line: str) -> None:
+def test_a_circle_would_be_found(tmp_path, line):
     room = tmp_path / "attnviz" / "core"
     room.mkdir(parents=True)
     (room / "errors.py").write_text(line + "\n")
@@ -125,13 +123,13 @@ def test_a_circle_would_be_found(tmp_path: Path, line: str) -> None:
     assert found == [["attnviz.core.errors", "attnviz.core.registry"]]
 
 
-def test_the_house_stays_small() -> None:
+def test_the_house_stays_small():
     files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")]
     assert len(files) <= MOST_FILES
     assert sum(len(file.read_bytes().splitlines()) for file in files) <= MOST_LINES
 
 
-def test_no_two_public_classes_have_one_name() -> None:
+def test_no_two_public_classes_have_one_name():
     names = Counter(
         name
         for file in PACKAGE.rglob("*.py")
@@ -155,7 +153,7 @@ def bare_participle(name: str) -> bool:
     return bool(PARTICIPLE.fullmatch(word)) and not OTHERS.fullmatch(word)
 
 
-def test_no_function_is_called_by_a_bare_participle() -> None:
+def test_no_function_is_called_by_a_bare_participle():
     folders = (PACKAGE, *(ROOT / name for name in ("benchmarks", "fuzz", "training")))
     found = [
         f"{path.name}: {name}"
@@ -170,7 +168,7 @@ def test_no_function_is_called_by_a_bare_participle() -> None:
     assert [*map(bare_participle, names)] == [True] * 3 + [False] * 5
 
 
-def test_no_module_gives_a_name_two_values() -> None:
+def test_no_module_gives_a_name_two_values():
     """A merge may leave a constant twice, and the later value counts."""
     for path in PACKAGE.rglob("*.py"):
         given = Counter(written_in(path).names)
@@ -178,7 +176,7 @@ def test_no_module_gives_a_name_two_values() -> None:
         assert not twice, f"{path.name}: {twice}"
 
 
-def test_no_room_is_crowded() -> None:
+def test_no_room_is_crowded():
     rooms = {path.parent for path in PACKAGE.rglob("*.py")}
     crowded = {
         str(room.relative_to(ROOT)): count
@@ -203,7 +201,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_room_imports_only_the_rooms_below_it() -> None:
+def test_every_room_imports_only_the_rooms_below_it():
     done = lint(ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " kept, 0 broken" in done.stdout
@@ -218,7 +216,7 @@ def test_every_room_imports_only_the_rooms_below_it() -> None:
     ],
 )
 @pytest.mark.slow
-def test_the_check_fails_where_a_room_looks_up(tmp_path: Path, room: str, line: str) -> None:
+def test_the_check_fails_where_a_room_looks_up(tmp_path, room, line):
     shutil.copytree(PACKAGE, tmp_path / "attnviz", ignore=shutil.ignore_patterns("files"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     with (tmp_path / "attnviz" / room).open("a") as file:
@@ -228,7 +226,7 @@ def test_the_check_fails_where_a_room_looks_up(tmp_path: Path, room: str, line: 
     assert "BROKEN" in done.stdout
 
 
-def test_every_large_room_has_a_contract_that_names_each_of_its_files() -> None:
+def test_every_large_room_has_a_contract_that_names_each_of_its_files():
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
     ordered = set()
@@ -260,12 +258,12 @@ def at_import(path: Path) -> set[str]:
     "room",
     ["cli", "cli/commands", "core", "models", "runs", "storage", "analyses", "mechanisms", "."],
 )
-def test_rooms_that_every_run_enters_import_nothing_heavy(room: str) -> None:
+def test_rooms_that_every_run_enters_import_nothing_heavy(room):
     paths = sorted((PACKAGE / room).glob("*.py"))
     assert paths
     assert {path.name: at_import(path) & HEAVY for path in paths if at_import(path) & HEAVY} == {}
 
 
-def test_a_heavy_import_would_be_seen() -> None:
+def test_a_heavy_import_would_be_seen():
     assert "torch" in at_import(PACKAGE / "layers" / "attention.py")
     assert "click" not in set().union(*map(at_import, (PACKAGE / "cli").glob("*.py")))

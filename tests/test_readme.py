@@ -9,8 +9,6 @@ stdout and stderr together, where `…` stands for any lines. A ```python block 
 pages whose numbers depend on the processor.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -113,19 +111,19 @@ def matches(expected: str, printed: str) -> bool:
     return re.fullmatch(pattern, printed.strip("\n") + "\n") is not None
 
 
-def test_a_wildcard_line_stands_for_any_lines_and_nothing_else_does() -> None:
+def test_a_wildcard_line_stands_for_any_lines_and_nothing_else_does():
     assert matches("a\n…\nc", "a\nb\nb\nc")
     assert matches("a\nc", "a\nc\n")
     assert not matches("a\n…\nc", "a\nb\nd")
     assert not matches("a", "a\nb")
 
 
-def test_there_are_blocks_to_run() -> None:
+def test_there_are_blocks_to_run():
     assert len(commands(PAGES[0])) >= 5
     assert all(commands(page) or blocks(page, "python") for page in PAGES)
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len(PAGES[0].read_text("utf-8").splitlines()) <= 150
 
 
@@ -179,7 +177,7 @@ def printed(command: str, folder: Path, stdin: bytes = b"") -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_shows_what_its_commands_print(page: Path, folder: Path) -> None:
+def test_a_page_shows_what_its_commands_print(page, folder):
     lacking = {tool for tool in ("jq", "parallel", "make") if shutil.which(tool) is None}
     left_out = set[str]()
     for command, expected in commands(page):
@@ -196,7 +194,7 @@ CODE = [pytest.param(code, id=page.stem) for page in PAGES for code in blocks(pa
 
 
 @pytest.mark.parametrize("code", CODE)
-def test_a_python_block_runs(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_block_runs(code, folder, monkeypatch):
     monkeypatch.chdir(folder)
     exec(compile(code, "<block>", "exec"), {"__name__": "__main__"})
 

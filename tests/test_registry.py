@@ -1,7 +1,5 @@
 """Every row of every table: it loads, and says what its code says."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -12,7 +10,7 @@ import pytest
 from attnviz.cli.app import COMMANDS
 from attnviz.core import registry
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import FORMATS, MECHANISMS, PICTURES, Entry
+from attnviz.core.registry import FORMATS, MECHANISMS, PICTURES
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display
 from attnviz.renderers.reports import Data, formats_of, make_renderer
 
@@ -24,12 +22,12 @@ ROWS = [
 
 
 @pytest.mark.parametrize("entry", ROWS)
-def test_every_row_loads_what_it_names(entry: Entry) -> None:
+def test_every_row_loads_what_it_names(entry):
     assert callable(entry.load())
 
 
 @pytest.mark.parametrize("entry", ROWS)
-def test_every_summary_is_one_sentence_on_one_line(entry: Entry) -> None:
+def test_every_summary_is_one_sentence_on_one_line(entry):
     assert "\n" not in entry.summary
     assert entry.summary[0].isupper()
     assert entry.summary.endswith(".")
@@ -37,7 +35,7 @@ def test_every_summary_is_one_sentence_on_one_line(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_mechanisms_summary_is_the_first_line_of_its_docstring(name: str) -> None:
+def test_a_mechanisms_summary_is_the_first_line_of_its_docstring(name):
     function = MECHANISMS[name].load()
     assert (inspect.getdoc(function) or "").split("\n")[0] == MECHANISMS[name].summary
     assert function.__name__ == name.replace("-", "_")
@@ -45,13 +43,13 @@ def test_a_mechanisms_summary_is_the_first_line_of_its_docstring(name: str) -> N
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_commands_summary_begins_as_its_help_does(name: str) -> None:
+def test_a_commands_summary_begins_as_its_help_does(name):
     first = (inspect.getdoc(COMMANDS[name].load()) or "").split("\n")[0]
     summary = COMMANDS[name].summary.rstrip(".")
     assert first.startswith(summary) or first.split(",")[0].split(":")[0].split(";")[0] in summary
 
 
-def test_suffixes_are_distinct_and_their_formats_too() -> None:
+def test_suffixes_are_distinct_and_their_formats_too():
     for kind in DATA_KINDS:
         suffixes = [entry.suffix for entry in formats_of(kind).values() if entry.suffix]
         assert len(set(suffixes)) == len(suffixes)
@@ -60,9 +58,7 @@ def test_suffixes_are_distinct_and_their_formats_too() -> None:
 
 
 @pytest.mark.parametrize("kind", DATA_KINDS)
-def test_every_kind_of_data_is_written_as_json_and_by_every_format_that_can_hold_it(
-    kind: str,
-) -> None:
+def test_every_kind_of_data_is_written_as_json_and_by_every_format_that_can_hold_it(kind):
     formats = formats_of(kind)  # type: ignore[arg-type]
     assert {"json", "none"} <= set(formats)
     form = DATA_KINDS[kind][1][0]  # type: ignore[index]
@@ -83,7 +79,7 @@ REPORTS = Data(
 
 
 @pytest.mark.parametrize("name", [name for name, entry in FORMATS.items() if entry.form != "maps"])
-def test_every_format_of_reports_writes_one_and_several(name: str) -> None:
+def test_every_format_of_reports_writes_one_and_several(name):
     for many in (False, True):
         renderer = make_renderer(name, Display(many=many), "corpus")
         found = [renderer.add(REPORTS, tuple), renderer.finish()]
@@ -93,18 +89,18 @@ def test_every_format_of_reports_writes_one_and_several(name: str) -> None:
             assert any(found)
 
 
-def test_rows_have_one_header_and_csv_quotes_its_fields() -> None:
+def test_rows_have_one_header_and_csv_quotes_its_fields():
     renderer = make_renderer("csv", Display(many=True), "corpus")
     assert renderer.add(REPORTS, tuple) == 'name,value\n"a, b",1\n'
     assert renderer.add(REPORTS, tuple) == '"a, b",1\n'
 
 
-def test_a_format_without_its_form_is_refused_in_one_line() -> None:
+def test_a_format_without_its_form_is_refused_in_one_line():
     with pytest.raises(UsageError, match="choose -f json"):
         make_renderer("csv", Display(), "heads").add(Data(), tuple)
 
 
-def test_pictures_have_an_option_and_a_method_each() -> None:
+def test_pictures_have_an_option_and_a_method_each():
     from attnviz import Result
     from attnviz.cli.options import OPTIONS
 
@@ -113,12 +109,12 @@ def test_pictures_have_an_option_and_a_method_each() -> None:
         assert callable(getattr(Result, name))
 
 
-def test_causal_forms_exist() -> None:
+def test_causal_forms_exist():
     for entry in MECHANISMS.values():
         assert entry.causal is None or entry.causal in MECHANISMS
 
 
-def test_a_layer_is_called_by_its_name_and_a_reduced_axis_by_what_was_reduced() -> None:
+def test_a_layer_is_called_by_its_name_and_a_reduced_axis_by_what_was_reduced():
     assert registry.axis_name("layer", "3") == "layer 3"
     assert registry.axis_name("layer", "decoder.2.attention") == "layer decoder.2.attention"
     assert registry.axis_name("head", "mean") == "mean over heads"

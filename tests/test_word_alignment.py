@@ -120,7 +120,7 @@ def test_scores_know_the_best_head():
     # Two sure and one possible link, all three found: no error. The mirrored head has none right.
     assert (best.precision, best.recall, best.error) == (1.0, 1.0, 0.0)
     assert (worst.precision, worst.recall, worst.error) == (0.0, 0.0, 1.0)
-    assert scores.chosen == best
+    assert scores.aligner == best
 
 
 def test_an_empty_score_is_defined():

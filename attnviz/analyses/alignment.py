@@ -42,8 +42,8 @@ def align(
         return frozenset()
     # A word without a partner attends to the end of the sentence.
     resting = weights.sum(axis=-1)[text_places(query_tokens)] - shares.sum(axis=-1)
-    linked = np.flatnonzero(resting <= shares.sum(axis=-1))
-    return frozenset((int(shares[row].argmax()), int(row)) for row in linked)
+    rows = np.flatnonzero(resting <= shares.sum(axis=-1))
+    return frozenset((int(shares[row].argmax()), int(row)) for row in rows)
 
 
 def words_only(
@@ -112,13 +112,13 @@ class Score:
     possible links P, which include S.
     """
 
-    found: int = 0
+    links: int = 0
     right: int = 0
     sure: int = 0
     sure_found: int = 0
 
     def add(self, links: Links, sure: Links, possible: Links) -> None:
-        self.found += len(links)
+        self.links += len(links)
         self.right += len(links & (sure | possible))
         self.sure += len(sure)
         self.sure_found += len(links & sure)
@@ -126,7 +126,7 @@ class Score:
     @property
     def precision(self) -> float:
         """Share of predicted links that are possible; 1 without any."""
-        return self.right / self.found if self.found else 1.0
+        return self.right / self.links if self.links else 1.0
 
     @property
     def recall(self) -> float:
@@ -135,13 +135,13 @@ class Score:
 
     @property
     def error(self) -> float:
-        counted = self.found + self.sure
-        return 1 - (self.right + self.sure_found) / counted if counted else 0.0
+        total = self.links + self.sure
+        return 1 - (self.right + self.sure_found) / total if total else 0.0
 
 
 def pharaoh(links: Links) -> str:
-    ordered = sorted(links, key=lambda link: (link[1], link[0]))
-    return " ".join(f"{source}-{target}" for source, target in ordered)
+    pairs = sorted(links, key=lambda link: (link[1], link[0]))
+    return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
 def read_pharaoh(line: str) -> Links:

@@ -65,7 +65,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
         query_side=first.query_side,
         key_side=first.key_side,
     )
-    found, notes = divergences(before, after)
+    apart, notes = divergences(before, after)
     return Comparison(
         difference,
         tuple(
@@ -73,7 +73,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
             for a, c in zip(first.layers, second.layers, strict=True)
             for b, d in zip(first.heads, second.heads, strict=True)
         ),
-        found,
+        apart,
         _changes(difference, before, after, top),
         (*_pairing_notes(queries, keys), *notes),
     )
@@ -101,11 +101,11 @@ def compare_effects(first: SavedEffects, second: SavedEffects) -> EffectComparis
     Raises:
         InputError: no common part.
     """
-    found: dict[tuple[str, str], list[Effect | None]] = {}
-    for side, saved in enumerate((first, second)):
-        for effect in saved.effects:
-            found.setdefault((effect.kind, effect.label), [None, None])[side] = effect
-    pairs = tuple((one, other) for one, other in found.values())
+    by_part: dict[tuple[str, str], list[Effect | None]] = {}
+    for side, ablation in enumerate((first, second)):
+        for effect in ablation.effects:
+            by_part.setdefault((effect.kind, effect.label), [None, None])[side] = effect
+    pairs = tuple((one, other) for one, other in by_part.values())
     common = [(a.effect, b.effect) for a, b in pairs if a and b and a.kind != "together"]
     if not common:
         raise InputError("the two ablations have no part in common that could be compared")
@@ -132,9 +132,9 @@ def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -
         return weights
     spread = np.zeros((*weights.shape[:2], len(rows), len(columns)), dtype=np.float32)
     present = [place for place, column in enumerate(columns) if column is not None]
-    taken = [column for column in columns if column is not None]
-    chosen = np.array(rows, dtype=np.intp)
-    spread[..., present] = weights[:, :, chosen[:, None], np.array(taken, dtype=np.intp)]
+    theirs = [column for column in columns if column is not None]
+    places = np.array(rows, dtype=np.intp)
+    spread[..., present] = weights[:, :, places[:, None], np.array(theirs, dtype=np.intp)]
     return spread
 
 
@@ -144,36 +144,36 @@ def divergences(before: Weights, after: Weights) -> tuple[NDArray[np.float64], l
     Both weights have one shape. In nats, shape (layers, heads); NaN if no row attends to anything
     on both sides.
     """
-    found = np.full(before.shape[:2], np.nan)
-    scaled = left_out = 0
+    means = np.full(before.shape[:2], np.nan)
+    off_sum = left_out = 0
     for layer, (a, b) in enumerate(zip(before, after, strict=True)):
         p, q = (np.maximum(side.astype(np.float64), 0) for side in (a, b))
         sums = p.sum(-1, keepdims=True), q.sum(-1, keepdims=True)
         both = ((sums[0] > 0) & (sums[1] > 0))[..., 0]
         off = [np.abs(side[..., 0] - 1) > 1e-3 for side in sums]
-        scaled += int((both & (off[0] | off[1])).sum())
+        off_sum += int((both & (off[0] | off[1])).sum())
         left_out += int((~both).sum())
         p, q = (x / np.where(total > 0, total, 1) for x, total in zip((p, q), sums, strict=True))
         rows = np.where(both, jensen_shannon(p, q), 0).sum(-1)
-        np.divide(rows, both.sum(-1), out=found[layer], where=both.any(-1))
+        np.divide(rows, both.sum(-1), out=means[layer], where=both.any(-1))
     notes = []
-    if scaled:
-        notes.append(f"{scaled} rows do not sum to 1: renormalised for the divergence")
+    if off_sum:
+        notes.append(f"{off_sum} rows do not sum to 1: renormalised for the divergence")
     if left_out:
         notes.append(f"{left_out} rows attend to nothing on one side: left out of the divergence")
-    return found, notes
+    return means, notes
 
 
 def _changes(
     difference: AttentionMap, before: Weights, after: Weights, top: int
 ) -> tuple[HeadChange, ...]:
-    found = []
+    changes = []
     for link in strongest_links(difference, top, between_words=False):
         layer, head = difference.layers.index(link.layer), difference.heads.index(link.head)
         cell = (layer, head, link.query_position, link.key_position)
         if link.weight:
-            found.append(HeadChange(link, float(before[cell]), float(after[cell])))
-    return tuple(found)
+            changes.append(HeadChange(link, float(before[cell]), float(after[cell])))
+    return tuple(changes)
 
 
 def _token(pair: Pair, first: tuple[Token, ...], second: tuple[Token, ...]) -> Token:
@@ -237,7 +237,7 @@ class HistoryStudy:
         self.notes: dict[str, None] = {}
         self.uniform: dict[Head, tuple[float, float]] = {}
         self.before: dict[tuple[str, str], AttentionMap] = {}
-        self.called: dict[tuple[str, str], str] = {}
+        self.stream_names: dict[tuple[str, str], str] = {}
 
     def add(self, step: int, attention: Attention) -> None:
         """Measure one sample, and the drift of its heads since the one before."""
@@ -249,12 +249,12 @@ class HistoryStudy:
                 self._say(f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks")
             alone = replace(item, blocks=(1, 1), starts=(0, 0), links=())
             subject = MeasuredMap(alone, scores=known_scores(attention, item))
-            found = measure_heads(subject)
+            measures = measure_heads(subject)
             streams = {layer: self._stream(step, item.stream, layer) for layer in item.layers}
             drift = self._drift(before, streams, item)
             own = {DRIFT: drift, ENTROPY: typical_entropy(subject)}
-            own |= {name: one.values for name, one in found.items()}
-            even = {name: one.uniform for name, one in found.items() if one.uniform is not None}
+            own |= {name: one.values for name, one in measures.items()}
+            even = {name: one.uniform for name, one in measures.items() if one.uniform is not None}
             for row in rows_of((item.stream, item.layers, item.heads), own, even):
                 head = streams[row.layer], row.layer, row.head
                 self.uniform[head] = row.uniform["sink"], row.uniform["entropy"]
@@ -268,9 +268,9 @@ class HistoryStudy:
         Maps of one layer and stream that differ in size are numbered.
         """
         kind = re.sub(r"\bcausal$", "self", stream)
-        name = self.called.setdefault((kind, layer), stream)
-        taken = {(one, other) for one, other, _ in self.values[step]}
-        number = next(at for at in itertools.count(1) if (_nth(name, at), layer) not in taken)
+        name = self.stream_names.setdefault((kind, layer), stream)
+        others = {(one, other) for one, other, _ in self.values[step]}
+        number = next(at for at in itertools.count(1) if (_nth(name, at), layer) not in others)
         return _nth(name, number)
 
     def _drift(
@@ -303,7 +303,7 @@ class HistoryStudy:
         first, last = min(self.values), max(self.values)
         several = f"{len(self.values)} samples, steps {first:,} to {last:,}"
         caption = describe_run(self.last, self.last.main)
-        found = History(
+        history = History(
             f"{caption} · {several if first != last else f'one sample, of step {first:,}'}",
             tuple(self.values),
             heads,
@@ -319,7 +319,7 @@ class HistoryStudy:
             tuple(self.uniform[head][0] for head in heads),
             tuple(self.uniform[head][1] for head in heads),
         )
-        return replace(found, verdicts=judge(found))
+        return replace(history, verdicts=judge(history))
 
 
 def _nth(name: str, number: int) -> str:

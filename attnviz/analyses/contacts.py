@@ -55,26 +55,26 @@ class ContactModel:
         features, places = pair_features(attention)
         item = attention.main
         scores = features @ self.weights + self.bias
-        found = np.zeros(item.weights.shape[2:])
+        chances = np.zeros(item.weights.shape[2:])
         for (i, j), score in zip(combinations(places, 2), scores, strict=True):
             if places.index(j) - places.index(i) >= APART:
-                found[i, j] = found[j, i] = 1 / (1 + np.exp(-score))
+                chances[i, j] = chances[j, i] = 1 / (1 + np.exp(-score))
         strongest = np.argsort(-abs(self.weights))[:NAMED]
-        named = (f"{self.heads[n]} {self.weights[n]:+.1f}" for n in strongest if self.weights[n])
-        heads = ", ".join(named) or "none"
-        checked = f"of the likeliest pairs in structures left out {self.precision:.0%} touch"
+        parts = (f"{self.heads[n]} {self.weights[n]:+.1f}" for n in strongest if self.weights[n])
+        heads = ", ".join(parts) or "none"
+        precision = f"of the likeliest pairs in structures left out {self.precision:.0%} touch"
         note = (
             f"contacts: a regression over {len(self.heads)} heads, fitted on {self.structures} "
             f"structure{'s' if self.structures > 1 else ''}; heads that weigh most: {heads}; "
-            + (checked if self.structures > 1 else "not checked: that takes a second structure")
+            + (precision if self.structures > 1 else "not checked: that takes a second structure")
         )
-        made = item.with_weights(
-            found[None, None].astype(np.float32),
+        contacts = item.with_weights(
+            chances[None, None].astype(np.float32),
             unit="probability of a contact",
             layers=("contacts",),
             heads=("0",),
         )
-        return attention.with_maps((made,), "contacts", notes=[note])
+        return attention.with_maps((contacts,), "contacts", notes=[note])
 
 
 def pair_features(attention: Attention) -> tuple[Numbers, list[int]]:
@@ -150,22 +150,22 @@ def _precision(one: Structure, model: Any) -> float:
 
 def _read(path: Path) -> Iterator[tuple[str, set[tuple[int, int]]]]:
     lines = read_bytes(path).decode("utf-8", "replace").splitlines()
-    found = 0
+    structures = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         where = f"line {number} of '{path}'"
-        given: Any = parse_json(line.encode(), where)
+        record: Any = parse_json(line.encode(), where)
         try:
-            pairs = {(min(i, j), max(i, j)) for i, j in given["contacts"]}
-            sequence = given["sequence"]
+            pairs = {(min(i, j), max(i, j)) for i, j in record["contacts"]}
+            sequence = record["sequence"]
             assert isinstance(sequence, str)
             assert pairs
             assert all(type(n) is int and n >= 0 for pair in pairs for n in pair)
         except (AssertionError, KeyError, TypeError, ValueError) as error:
             form = '{"sequence": "MKTAYIAKQR", "contacts": [[0, 8], [1, 9]]}'
             raise InputError(f"{where} is no structure such as {form}") from error
-        found += 1
+        structures += 1
         yield sequence, pairs
-    if not found:
+    if not structures:
         raise InputError(f"'{path}' holds no structure")

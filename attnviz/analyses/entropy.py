@@ -64,7 +64,7 @@ class ScoreStudy:
         self.start = start  # the number of the first row in its text
         self.counts, self.highest, self.sharpest, self.entropies = np.zeros((4, heads, rows))
         self.sums = np.zeros((2, heads))
-        self.received = np.zeros((heads, keys))
+        self.key_sums = np.zeros((heads, keys))
 
     def add(self, heads: slice, first: int, scores: Array, shares: Array) -> None:
         """Add rows from number `first` on, scores and shares (heads, rows, keys).
@@ -72,27 +72,27 @@ class ScoreStudy:
         Scores of hidden keys are −∞; keys at the end that no row sees may be missing.
         """
         own = heads, slice(first, first + scores.shape[1])
-        seen = scores > -np.inf
-        known = np.where(seen, scores, 0).astype(np.float64)
-        self.sums[:, heads] += known.sum((1, 2)), np.einsum("hij,hij->h", known, known)
-        self.counts[own], self.highest[own] = seen.sum(-1), scores.max(-1)
+        visible = scores > -np.inf
+        finite = np.where(visible, scores, 0).astype(np.float64)
+        self.sums[:, heads] += finite.sum((1, 2)), np.einsum("hij,hij->h", finite, finite)
+        self.counts[own], self.highest[own] = visible.sum(-1), scores.max(-1)
         self.sharpest[own], self.entropies[own] = shares.max(-1), row_entropy(shares)
-        self.received[heads, : shares.shape[2]] += shares.sum(1, dtype=np.float64)
+        self.key_sums[heads, : shares.shape[2]] += shares.sum(1, dtype=np.float64)
 
     def values(self) -> dict[str, Rows]:
         """A number for each head and measure; rows that see no key do not count."""
-        shown, several = self.counts > 0, self.counts > 1
+        some, several = self.counts > 0, self.counts > 1
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, square = self.sums / self.counts.sum(-1)
-            totals = np.where(shown, self.highest - np.log(self.sharpest), np.nan)
+            totals = np.where(some, self.highest - np.log(self.sharpest), np.nan)
             possible = np.where(several, self.entropies / np.log(self.counts), np.nan)
-            saturated = np.where(several, self.sharpest > SATURATED, np.nan)
+            full = np.where(several, self.sharpest > SATURATED, np.nan)
         return {
-            "score-max": np.where(shown, self.highest, -np.inf).max(-1),
+            "score-max": np.where(some, self.highest, -np.inf).max(-1),
             "score-mean": mean,
             "score-std": np.sqrt(np.maximum(square - mean**2, 0)),
             "log-sum-exp": known_mean(np.where(np.isfinite(totals), totals, np.nan)),
-            "saturated": known_mean(saturated),
+            "saturated": known_mean(full),
             ENTROPY: middle(possible),
         }
 
@@ -100,19 +100,19 @@ class ScoreStudy:
         """Sizes of vectors (heads, tokens, size), where they are known."""
         sizes = np.linalg.norm(value.astype(np.float64), axis=-1)
         usual = np.median(sizes, axis=-1)
-        at_sink = np.take_along_axis(sizes, self.received.argmax(-1)[:, None], -1)[:, 0]
-        found = {"value-norm": usual}
-        found["sink-value"] = np.divide(
+        at_sink = np.take_along_axis(sizes, self.key_sums.argmax(-1)[:, None], -1)[:, 0]
+        norms = {"value-norm": usual}
+        norms["sink-value"] = np.divide(
             at_sink, usual, where=usual > 0, out=np.full(len(usual), np.nan)
         )
         for name, side in (("query-norm", query), ("key-norm", key)):
             if side is not None:
-                found[name] = np.linalg.norm(side.astype(np.float64), axis=-1).max(-1)
-        return found
+                norms[name] = np.linalg.norm(side.astype(np.float64), axis=-1).max(-1)
+        return norms
 
 
 def projected_scores(
-    kept: Projections, item: AttentionMap, visible: NDArray[np.bool_]
+    projections: Projections, item: AttentionMap, visible: NDArray[np.bool_]
 ) -> dict[str, Rows]:
     """The measures of a map's scores by its queries and keys, (layers, heads).
 
@@ -120,10 +120,12 @@ def projected_scores(
     the map: more was done to the products.
     """
     layers = list[dict[str, Rows]]()
-    if kept.besides or item.values == "signed" or item.is_pooled:
+    if projections.besides or item.values == "signed" or item.is_pooled:
         return {}
     for place, weights in enumerate(item.weights):
-        scores = kept.scale * (kept.query[place] @ kept.key[place].swapaxes(-1, -2))
+        scores = projections.scale * (
+            projections.query[place] @ projections.key[place].swapaxes(-1, -2)
+        )
         scores = np.where(visible[place % len(visible)], scores, -np.inf)
         totals = np.log(np.exp(scores - (highest := scores.max(-1, keepdims=True))).sum(-1))
         # The larger the scores, the more of each weight is their rounding.
@@ -132,19 +134,21 @@ def projected_scores(
             return {}
         study = ScoreStudy(*weights.shape)
         study.add(slice(None), 0, scores, weights)
-        found = study.values()
-        if kept.value is not None:
-            found |= study.norms(kept.query[place], kept.key[place], kept.value[place])
-        if kept.peaks:
-            found["massive"] = np.full(len(weights), kept.peaks[place])
-        layers.append(found)
+        own = study.values()
+        if projections.value is not None:
+            own |= study.norms(
+                projections.query[place], projections.key[place], projections.value[place]
+            )
+        if projections.peaks:
+            own["massive"] = np.full(len(weights), projections.peaks[place])
+        layers.append(own)
     return {name: np.stack([of_layer[name] for of_layer in layers]) for name in layers[0]}
 
 
 def middle(values: Rows) -> Rows:
     """The median over the last axis of the values that are there; NaN where there is none."""
-    kept = np.where(np.isnan(values).all(-1, keepdims=True), 0, values)
-    return np.where(np.isnan(values).all(-1), np.nan, np.nanmedian(kept, axis=-1))
+    numbers = np.where(np.isnan(values).all(-1, keepdims=True), 0, values)
+    return np.where(np.isnan(values).all(-1), np.nan, np.nanmedian(numbers, axis=-1))
 
 
 def peak(residual: Array) -> float:

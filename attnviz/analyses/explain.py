@@ -99,7 +99,7 @@ def explain_answer(
     # What is asked for below runs together here.
     alone, without, others, *_ = trials.run([trials.keep(heads, tokens), off, rest, *singles])
     of_token = dict(zip(tokens, trials.lost_tokens(tokens).tolist(), strict=True))
-    kept, removed = ((trials.total(rows) - none) / (span or np.nan) for rows in (alone, without))
+    keeps, lacks = ((trials.total(rows) - none) / (span or np.nan) for rows in (alone, without))
 
     def draw(generator: np.random.Generator) -> Intervention:
         sizes = ((trials.heads, len(heads)), (trials.tokens, len(tokens)))
@@ -124,12 +124,12 @@ def explain_answer(
         others=loss_as_effect(full - trials.total(others)),
         heads=claim_heads(trials, heads, tokens, banks, text),
         all_heads=len(trials.heads),
-        kept=kept,
-        removed=removed,
+        kept=keeps,
+        removed=lacks,
         chance_kept=trials.chance(alone),
         chance_removed=trials.chance(without),
         as_good=trials.count_as_good(draw, trials.total(alone)) if heads else 0,
-        drawn=trials.drawn if heads else 0,
+        drawn=trials.draws if heads else 0,
         links=smallest_links(trials, heads, tokens, none, enough) if heads else None,
         idle=find_idle(trials, idle),
         reference=reference,
@@ -155,13 +155,13 @@ def claim_heads(
     effects = dict(zip(heads, trials.lost_heads(heads).tolist(), strict=True))
     order, again = sorted(heads, key=lambda at: -effects[at]), []
     for seed in SEEDS:
-        drawn = replacements("resample", banks, trials.experiment.attention, seed)
+        others = replacements("resample", banks, trials.experiment.attention, seed)
         off = [Intervention(heads=(at,)) for at in order[:RESAMPLED]]
-        again.append(trials.full - np.array([*map(trials.total, trials.run(off, drawn))]))
+        again.append(trials.full - np.array([*map(trials.total, trials.run(off, others))]))
     claims = []
     for number, at in enumerate(order):
-        resampled = tuple(float(one[number]) for one in again if number < RESAMPLED)
-        claim = HeadClaim(at, effects[at], resampled)
+        repeats = tuple(float(one[number]) for one in again if number < RESAMPLED)
+        claim = HeadClaim(at, effects[at], repeats)
         if number < CARRIERS and claim.is_sure:
             claim = _with_link(trials, claim, tokens, text)
         claims.append(claim)
@@ -213,7 +213,7 @@ def reasons_of(
 def strong_links(trials: Trials, heads: Sequence[HeadAt]) -> list[HeadClaim]:
     """The strongest links from the answer's row, each of another head than these."""
     attention, output = trials.experiment.attention, trials.experiment.outputs[0]
-    found = list[HeadClaim]()
+    claims = list[HeadClaim]()
     for at in trials.heads:
         item = attention.map_of(at.stream)
         same = item.query_side == attention.main.query_side and len(trials.experiment.outputs) == 1
@@ -224,8 +224,8 @@ def strong_links(trials: Trials, heads: Sequence[HeadAt]) -> list[HeadClaim]:
         if row[key] >= STRONG:
             ends = token_label(item.query_tokens, output.row), token_label(item.key_tokens, key)
             link = (output.row, key)
-            found.append(HeadClaim(at, math.nan, (), link, ends, float(row[key])))
-    return sorted(found, key=lambda one: -one.weight)[:CARRIERS]
+            claims.append(HeadClaim(at, math.nan, (), link, ends, float(row[key])))
+    return sorted(claims, key=lambda one: -one.weight)[:CARRIERS]
 
 
 def find_idle(trials: Trials, strong: Sequence[HeadClaim]) -> HeadClaim | None:
@@ -239,11 +239,11 @@ def find_idle(trials: Trials, strong: Sequence[HeadClaim]) -> HeadClaim | None:
 
 def sum_up(answers: Sequence[AnswerReport]) -> AnswersReport:
     """Which heads are in the sets of several answers, and in how many."""
-    found: dict[HeadAt, list[float]] = {}
+    by_head: dict[HeadAt, list[float]] = {}
     for answer in answers:
         for claim in answer.heads if answer.is_small else ():
-            found.setdefault(claim.at, []).append(claim.effect)
-    heads = [(at, len(own), float(np.mean(own))) for at, own in found.items()]
+            by_head.setdefault(claim.at, []).append(claim.effect)
+    heads = [(at, len(own), float(np.mean(own))) for at, own in by_head.items()]
     return AnswersReport(
         answers=tuple(answers),
         heads=tuple(sorted(heads, key=lambda one: (-one[1], -one[2]))),

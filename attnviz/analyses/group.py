@@ -59,21 +59,21 @@ def group_attention(attention: Attention, how: str) -> Attention:
     Raises:
         InputError: the groups do not fit the text, or rows sum to more than 1.
     """
-    given = None if how in WAYS else read_groups(Path(how))
+    lists = None if how in WAYS else read_groups(Path(how))
 
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
-        if given is None:
+        if lists is None:
             spans = split_sentences(text) if how == "sentences" else split_marks(text)
             return word_numbers(tokens, text, spans)
-        if len(given) == 2 and side == "text":
+        if len(lists) == 2 and side == "text":
             raise InputError(f"'{how}' groups a source and a target, but this is one text")
-        if side == "target" and len(given) == 1:
+        if side == "target" and len(lists) == 1:
             return [None] * len(tokens)
-        return group_numbers(tokens, text, given[side == "target"])
+        return group_numbers(tokens, text, lists[side == "target"])
 
     def partition(tokens: tuple[Token, ...], side: str) -> Partition:
-        placed, text = place_tokens(tokens, attention.text_of(side))
-        return partition_of(tokens, numbers(placed, text, side), text)
+        at_places, text = place_tokens(tokens, attention.text_of(side))
+        return partition_of(tokens, numbers(at_places, text, side), text)
 
     for item in attention.maps:
         if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
@@ -100,27 +100,27 @@ def name_tokens(attention: Attention, path: Path) -> Attention:
     Raises:
         InputError: the groups do not fit the text, or have no name.
     """
-    given = _read_lines(path, _named_group)
-    found = dict[str, tuple[Token, ...]]()
+    lists = _read_lines(path, _named_group)
+    by_side = dict[str, tuple[Token, ...]]()
     for item in attention.maps:
         for side, tokens in (
             (item.query_side, item.query_tokens),
             (item.key_side, item.key_tokens),
         ):
-            if side in found or (side == "target" and len(given) == 1):
+            if side in by_side or (side == "target" and len(lists) == 1):
                 continue
-            named = given[side == "target" and len(given) == 2]
-            placed, text = place_tokens(tokens, attention.text_of(side))
-            numbers = group_numbers(placed, text, [group for _, group in named])
-            found[side] = tuple(
-                token if number is None else replace(token, label=named[number][0])
+            groups = lists[side == "target" and len(lists) == 2]
+            at_places, text = place_tokens(tokens, attention.text_of(side))
+            numbers = group_numbers(at_places, text, [group for _, group in groups])
+            by_side[side] = tuple(
+                token if number is None else replace(token, label=groups[number][0])
                 for token, number in zip(tokens, numbers, strict=True)
             )
     maps = (
         replace(
             item,
-            query_tokens=found.get(item.query_side, item.query_tokens),
-            key_tokens=found.get(item.key_side, item.key_tokens),
+            query_tokens=by_side.get(item.query_side, item.query_tokens),
+            key_tokens=by_side.get(item.key_side, item.key_tokens),
         )
         for item in attention.maps
     )
@@ -131,13 +131,13 @@ def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...
     """The tokens with places in a text: the given one, or else their texts joined by spaces."""
     if text and any(token.end > token.start for token in tokens if not token.special):
         return tokens, text
-    placed, joined = [], ""
+    at_places, all_texts = [], ""
     for token in tokens:
-        start = len(joined) + bool(joined)
+        start = len(all_texts) + bool(all_texts)
         if not token.special:
-            joined += f" {token.text}" if joined else token.text
-        placed.append(replace(token, start=start, end=len(joined)))
-    return tuple(placed), joined
+            all_texts += f" {token.text}" if all_texts else token.text
+        at_places.append(replace(token, start=start, end=len(all_texts)))
+    return tuple(at_places), all_texts
 
 
 def group_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -> list[int | None]:
@@ -162,8 +162,8 @@ def group_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -
 def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[list[int], int]:
     """The tokens of the next occurrence of a piece, and its end."""
     pattern = re.compile(r"\s+".join(map(re.escape, piece.split())))
-    for found in pattern.finditer(text, cursor):
-        start, end = found.span()
+    for match in pattern.finditer(text, cursor):
+        start, end = match.span()
         inside = [
             position
             for position, token in enumerate(tokens)
@@ -208,9 +208,9 @@ def _read_lines(path: Path, read: Callable[[str, str], Read]) -> list[list[Read]
     except UnicodeDecodeError as error:
         raise InputError(f"'{path}' is not valid UTF-8") from error
     texts = [
-        [read(line.strip(), f"line {number} of '{path}'") for number, line in numbered]
-        for filled, numbered in groupby(enumerate(lines, 1), lambda item: bool(item[1].strip()))
-        if filled
+        [read(line.strip(), f"line {number} of '{path}'") for number, line in rows]
+        for has_text, rows in groupby(enumerate(lines, 1), lambda item: bool(item[1].strip()))
+        if has_text
     ]
     if not texts:
         raise InputError(f"'{path}' names no group: write one a line")
@@ -235,11 +235,11 @@ def _group(line: str, where: str) -> Group:
         return line
     if not _POSITIONS.fullmatch(line):
         raise InputError(f"{where} is no list of positions: write @0-3,7")
-    found: list[int] = []
+    positions: list[int] = []
     for part in re.findall(r"\d+(?:-\d+)?", line):
         low, _, high = part.partition("-")
         last = int(high or low)
         if last < int(low) or last > 10_000_000:
             raise InputError(f"{where} has the positions {part}, which run backwards or too far")
-        found += range(int(low), last + 1)
-    return tuple(found)
+        positions += range(int(low), last + 1)
+    return tuple(positions)

@@ -58,16 +58,16 @@ def roles_of(
     What a head does where it can comes first, then where it rests; the clearest first of each.
     `rests_on` names the token of a role, where it is a known special token.
     """
-    found = {
+    roles = {
         name: Role(name, values[name], uniform[name], entry.role, rests_on.get(name, ""))
         for name, entry in MEASURES.items()
         if entry.role and name in values
     }
-    found = {name: role for name, role in found.items() if role.lift >= CLEAR}
-    if "first-token" in found:
+    roles = {name: role for name, role in roles.items() if role.lift >= CLEAR}
+    if "first-token" in roles:
         # Most of a row goes to each of the two, so the first token is special: [CLS] has one role.
-        found.pop("special-token", None)
-    return tuple(sorted(found.values(), key=_rank))
+        roles.pop("special-token", None)
+    return tuple(sorted(roles.values(), key=_rank))
 
 
 def _rank(role: Role) -> tuple[bool, float]:
@@ -90,19 +90,19 @@ def measure_heads(
     """
     subject = item if isinstance(item, MeasuredMap) else MeasuredMap(item)
     check_measurable(subject.item)
-    found = {
+    measures = {
         name: _run_measure(name, entry, subject)
         for name, entry in MEASURES.items()
         if repeated is None or entry.repeated == repeated
     }
-    found[EFFECT] = _effect(subject.item, effects) if effects else None
-    return {name: measure for name, measure in found.items() if measure is not None}
+    measures[EFFECT] = _effect(subject.item, effects) if effects else None
+    return {name: measure for name, measure in measures.items() if measure is not None}
 
 
 def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | None:
     """One measure; None if it does not apply to the map, or if a plug-in's code fails."""
     try:
-        found: HeadMeasure | None = entry.load()(subject)
+        measure: HeadMeasure | None = entry.load()(subject)
     except INTERRUPTIONS:
         raise
     except BaseException as error:  # a plug-in may raise SystemExit too
@@ -110,7 +110,7 @@ def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure
             raise
         notify(f"measure {name} of {entry.package} is left out: {error_line(error)}")
         return None
-    return found
+    return measure
 
 
 def _effect(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
@@ -150,8 +150,8 @@ class HeadStudy:
         for place, item in enumerate(attention.maps):
             subject = MeasuredMap.of(attention, item)
             kinds = None if repeats else False
-            found = measure_heads(subject, repeated=kinds, effects=attention.effects)
-            self._add(place, item, found)
+            measures = measure_heads(subject, repeated=kinds, effects=attention.effects)
+            self._add(place, item, measures)
             if place == 0:
                 fractions = sink_fractions(subject)
                 key = int(fractions.argmax())
@@ -163,13 +163,13 @@ class HeadStudy:
         for place, item in enumerate(maps[: len(self._streams)]):
             self._add(place, item, measure_heads(item, repeated=True))
 
-    def add_values(self, name: str, found: Mapping[HeadAt, float], even: float = math.nan) -> None:
+    def add_values(self, name: str, scores: Mapping[HeadAt, float], even: float = math.nan) -> None:
         """Add a value that was measured on other texts; `even`: its value by chance."""
         for place, stream in enumerate(self._streams):
             values = np.full((len(stream.layers), len(stream.heads)), np.nan)
             for at in np.ndindex(values.shape):
                 head = HeadAt(stream.stream, stream.layers[at[0]], int(stream.heads[at[1]]))
-                values[at] = found.get(head, math.nan)
+                values[at] = scores.get(head, math.nan)
             if np.isfinite(values).any():
                 unit, *ends = MEANINGS[name]
                 uniform = np.full(values.shape, even)
@@ -205,8 +205,8 @@ class HeadStudy:
         check_order(order, role)
         for name in (order, role):
             if name in SHORT and name not in self._meanings:
-                known = ", ".join(self._meanings)
-                raise UsageError(f"'{name}' says nothing of these texts: measured were {known}")
+                names = ", ".join(self._meanings)
+                raise UsageError(f"'{name}' says nothing of these texts: measured were {names}")
         rows = [row for stream in self._streams for row in stream.rows()]
         if role is not None:
             rows = [row for row in rows if role in [item.name for item in row.roles]]
@@ -220,11 +220,11 @@ class HeadStudy:
         )
 
     def _meaning(self, name: str) -> Meaning:
-        found, tops = self._meanings[name], self._tops[name]
+        measure, tops = self._meanings[name], self._tops[name]
         top = sum(tops) / len(tops)
         if name in BY_LARGEST or name in LARGEST:
             top = largest([row.values[name] for own in self._streams for row in own.rows()])
-        return Meaning(name, SHORT[name], found.unit, found.low, found.high, top)
+        return Meaning(name, SHORT[name], measure.unit, measure.low, measure.high, top)
 
     def _caption(self) -> str:
         assert self.first is not None
@@ -274,15 +274,15 @@ class _Stream:
         for measure in measures:
             assert measure.uniform is not None
             values = np.stack([measure.values, measure.uniform])
-            known, name = np.isfinite(values), measure.name
+            finite, name = np.isfinite(values), measure.name
             if name == EFFECT:
                 self.effects.append(measure.values)
             if name in LARGEST:
                 before = self.totals.get(name, values)
-                self.totals[name], self.counts[name] = np.fmax(before, values), known * 1
+                self.totals[name], self.counts[name] = np.fmax(before, values), finite * 1
                 continue
-            self.totals[name] = self.totals.get(name, 0.0) + np.where(known, values, 0.0)
-            self.counts[name] = self.counts.get(name, 0) + known.astype(np.int64)
+            self.totals[name] = self.totals.get(name, 0.0) + np.where(finite, values, 0.0)
+            self.counts[name] = self.counts.get(name, 0) + finite.astype(np.int64)
 
     def rows(self) -> Iterator[HeadRow]:
         means = {
@@ -290,7 +290,7 @@ class _Stream:
             for name, count in self.counts.items()
         }
         ends = means_over(np.stack(self.effects))[2:] if len(self.effects) > 1 else ()
-        own, even = ({name: found[side] for name, found in means.items()} for side in (0, 1))
+        own, even = ({name: sides[side] for name, sides in means.items()} for side in (0, 1))
         return rows_of((self.stream, self.layers, self.heads), own, even, ends, self.rests_on)
 
 
@@ -309,7 +309,7 @@ def rows_of(
     name, layers, heads = stream
     for layer, head in np.ndindex(len(layers), len(heads)):
         own, even = (
-            {name: float(found[layer, head]) for name, found in side.items()}
+            {name: float(numbers[layer, head]) for name, numbers in side.items()}
             for side in (values, uniform)
         )
         ends = [float(end[layer, head]) for end in effects]

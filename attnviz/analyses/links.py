@@ -15,13 +15,13 @@ def strongest_links(item: AttentionMap, count: int, *, between_words: bool = Tru
     # A map of blocks has the strongest links of its single cells beside it.
     if item.is_pooled and item.links:
         return sorted(item.links, key=lambda link: -abs(link.weight))[:count]
-    allowed = cells_between_words(item) if between_words else None
+    mask = cells_between_words(item) if between_words else None
     queries, keys = item.weights.shape[2:]
-    largest = np.stack([_sizes(layer, allowed).max(axis=-1) for layer in item.weights])
+    largest = np.stack([_sizes(layer, mask).max(axis=-1) for layer in item.weights])
     # The strongest cells lie in the rows with the largest maxima: sort these rows only.
     rows = np.argsort(-largest, axis=None, kind="stable")[:count]
-    chosen = item.weights.reshape(-1, keys)[rows]
-    size = _sizes(chosen, None if allowed is None else allowed[rows % queries]).ravel()
+    strong_rows = item.weights.reshape(-1, keys)[rows]
+    size = _sizes(strong_rows, None if mask is None else mask[rows % queries]).ravel()
     flat = (rows[:, None] * keys + np.arange(keys)).ravel()
     order = np.lexsort((flat, -size))[:count]
     shape = item.weights.shape
@@ -31,16 +31,16 @@ def strongest_links(item: AttentionMap, count: int, *, between_words: bool = Tru
 
 def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
     """True for links between different words, (queries, keys); None if the map has none."""
-    allowed = word_cells(item)
-    if item.query_side == item.key_side and allowed.shape[0] == allowed.shape[1]:
-        allowed = allowed & ~np.eye(len(allowed), dtype=bool)
-    return allowed if allowed.any() else None
+    cells = word_cells(item)
+    if item.query_side == item.key_side and cells.shape[0] == cells.shape[1]:
+        cells = cells & ~np.eye(len(cells), dtype=bool)
+    return cells if cells.any() else None
 
 
-def _sizes(weights: NDArray[np.float32], allowed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
+def _sizes(weights: NDArray[np.float32], mask: NDArray[np.bool_] | None) -> NDArray[np.float32]:
     """Absolute weights; -1 for cells that are not allowed or NaN."""
     sizes: NDArray[np.float32] = np.nan_to_num(np.abs(weights), nan=-1)
-    return sizes if allowed is None else np.where(allowed, sizes, np.float32(-1))
+    return sizes if mask is None else np.where(mask, sizes, np.float32(-1))
 
 
 def sharpest(item: AttentionMap) -> Link | None:

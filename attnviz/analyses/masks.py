@@ -44,7 +44,7 @@ class MeasuredMap:
         visible: True where a query may see a key, shape (layers or 1, queries, keys).
         uniform: uniform attention, shape (layers or 1, 1, queries, keys): one more head.
         rows: rows that see at least one key, shape (layers or 1, queries).
-        written: the position of the first token that the model wrote; None: it wrote none.
+        output_start: the position of the first token that the model wrote; None: it wrote none.
         scores: where they are known, measures of scores before the softmax by name ("score-max"),
             shape (layers, heads).
     """
@@ -53,10 +53,10 @@ class MeasuredMap:
         self,
         item: AttentionMap,
         texts: tuple[str, str] = ("", ""),
-        written: int | None = None,
+        output_start: int | None = None,
         scores: Mapping[str, Numbers] = NO_SCORES,
     ) -> None:
-        self.item, self.texts, self.written, self.scores = item, texts, written, scores
+        self.item, self.texts, self.output_start, self.scores = item, texts, output_start, scores
         self.visible = visible_keys(item)
         self.uniform = uniform_attention(self.visible)[:, None]
         self.rows: NDArray[np.bool_] = np.any(self.visible, axis=-1)
@@ -64,11 +64,11 @@ class MeasuredMap:
     @classmethod
     def of(cls, attention: Attention, item: AttentionMap) -> MeasuredMap:
         """A map with its attention's facts about the text."""
-        parts, written = attention.parts, None
+        parts, output_start = attention.parts, None
         if parts is not None and parts.kind == "prompt and output":
             starts = [token.start >= parts.start and not token.special for token in item.key_tokens]
-            written = starts.index(True) if any(starts) else None
-        return cls(item, attention.texts_of(item), written, known_scores(attention, item))
+            output_start = starts.index(True) if any(starts) else None
+        return cls(item, attention.texts_of(item), output_start, known_scores(attention, item))
 
     @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:
@@ -80,12 +80,12 @@ class MeasuredMap:
         """The same map with pieces merged into words; unchanged if sums over keys are no shares."""
         if self.sums.max() > 1 + 1e-3:
             return self
-        merged = merge_words(self.item, *self.texts)
-        if merged.weights is not self.item.weights:
-            return MeasuredMap(merged, self.texts)
-        named = copy(self)  # each token is a word: what rows see is known
-        named.item = merged
-        return named
+        by_word = merge_words(self.item, *self.texts)
+        if by_word.weights is not self.item.weights:
+            return MeasuredMap(by_word, self.texts)
+        same = copy(self)  # each token is a word: what rows see is known
+        same.item = by_word
+        return same
 
     @cached_property
     def sums(self) -> Numbers:
@@ -123,8 +123,8 @@ class MeasuredMap:
         top: float = 1.0,
     ) -> HeadMeasure:
         """One measure for the heads and for uniform attention."""
-        found, uniform = values
-        return HeadMeasure(name, unit, *ends, found, np.broadcast_to(uniform, found.shape), top)
+        heads, uniform = values
+        return HeadMeasure(name, unit, *ends, heads, np.broadcast_to(uniform, heads.shape), top)
 
     def mean(self, per_row: Numbers, rows: NDArray[np.bool_]) -> Numbers:
         """The mean of (layers, heads, queries) over some rows; NaN where no row counts.
@@ -163,8 +163,8 @@ class MeasuredMap:
 
 def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]:
     """Measures of a map's scores, (layers, heads), as they were read or of queries and keys."""
-    kept = attention.projections.get(item.stream)
-    if not attention.scores and kept is not None and (own := kept.of(item)) is not None:
+    stream = attention.projections.get(item.stream)
+    if not attention.scores and stream is not None and (own := stream.of(item)) is not None:
         return projected_scores(own, item, visible_keys(item))
     heads = [
         [attention.scores.get((item.stream, layer, head), NO_SCORES) for head in item.heads]
@@ -179,13 +179,13 @@ def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]
 
 def without_implied(attention: Attention) -> Attention:
     """The attention layers alone, of a model that also has layers without attention."""
-    kept = tuple(item for item in attention.maps if item.stream != IMPLIED)
-    if not kept or len(kept) == len(attention.maps):
+    maps = tuple(item for item in attention.maps if item.stream != IMPLIED)
+    if not maps or len(maps) == len(attention.maps):
         return attention
     note = f"stream '{IMPLIED}' is left out here: it is signed, and what is measured are shares"
-    known = attention.provenance
-    notes = (*(one for one in known.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
-    return replace(attention, maps=kept, provenance=replace(known, notes=notes))
+    provenance = attention.provenance
+    notes = (*(one for one in provenance.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
+    return replace(attention, maps=maps, provenance=replace(provenance, notes=notes))
 
 
 def refuse_implied(attention: Attention, what: str) -> None:
@@ -228,15 +228,15 @@ def visible_keys(item: AttentionMap) -> NDArray[np.bool_]:
     positions, whose rows and columns are empty in every head, are hidden. A layer whose heads all
     see everything up to the same distance, and nothing beyond, has a sliding window.
     """
-    seen: NDArray[np.bool_] = item.weights.max(axis=1) > 0
-    visible = np.ones_like(seen)
+    cells: NDArray[np.bool_] = item.weights.max(axis=1) > 0
+    visible = np.ones_like(cells)
     if within_one_text(item):
-        visible &= _triangle(item, np.any(seen, axis=0))
-        for layer, of_layer in enumerate(seen):
+        visible &= _triangle(item, np.any(cells, axis=0))
+        for layer, of_layer in enumerate(cells):
             visible[layer] &= _window(of_layer, visible[layer])
         visible &= ~padding(item)
     # A row that attends to nothing in any head has nothing to see.
-    visible &= seen.any(axis=-1, keepdims=True)
+    visible &= cells.any(axis=-1, keepdims=True)
     return visible[:1] if (visible == visible[:1]).all() else visible
 
 
@@ -244,23 +244,23 @@ def padding(item: AttentionMap) -> NDArray[np.bool_]:
     """Positions of a text whose rows and columns are empty in every head, shape (queries,)."""
     if not within_one_text(item):
         return np.zeros(len(item.query_tokens), dtype=bool)
-    seen: NDArray[np.bool_] = item.weights.max(axis=(0, 1)) > 0
-    return np.asarray(~(np.any(seen, axis=0) | np.any(seen, axis=1)))
+    cells: NDArray[np.bool_] = item.weights.max(axis=(0, 1)) > 0
+    return np.asarray(~(np.any(cells, axis=0) | np.any(cells, axis=1)))
 
 
-def _triangle(item: AttentionMap, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    lower = np.tri(len(seen), dtype=bool)
-    rows = seen.any(axis=-1)
-    said = stream_of_call(item.stream)[1] in CAUSAL_STREAMS
-    causal = not (seen & ~lower).any() and (said or (seen | ~lower)[rows][:, rows].all())
-    return lower if causal else np.ones_like(seen)
+def _triangle(item: AttentionMap, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    lower = np.tri(len(cells), dtype=bool)
+    rows = cells.any(axis=-1)
+    by_name = stream_of_call(item.stream)[1] in CAUSAL_STREAMS
+    causal = not (cells & ~lower).any() and (by_name or (cells | ~lower)[rows][:, rows].all())
+    return lower if causal else np.ones_like(cells)
 
 
-def _window(seen: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _window(cells: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """A mask for the band of keys that the rows see; a full mask if some row sees all keys."""
-    positions = np.arange(len(seen))
+    positions = np.arange(len(cells))
     apart = np.abs(np.subtract.outer(positions, positions))
-    band = apart <= apart[seen].max(initial=0)
+    band = apart <= apart[cells].max(initial=0)
     # Bands narrower than 3 are what sharp heads look like, not what models are built with.
-    fills = bool((seen == (band & visible)).all()) and band[0].sum() >= 3
-    return band if fills else np.ones_like(seen)
+    fills = bool((cells == (band & visible)).all()) and band[0].sum() >= 3
+    return band if fills else np.ones_like(cells)

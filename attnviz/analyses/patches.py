@@ -56,8 +56,8 @@ def look_from_token(attention: Attention, which: str | None) -> Attention:
     tokens = attention.main.query_tokens
     last = len(tokens) - 1
     if which is not None and (not is_number(which) or int(which) > last):
-        listed = " ".join(f"{number}:{token.text}" for number, token in enumerate(tokens))
-        raise UsageError(f"token {which} does not exist: the text has 0 to {last} ({listed[:200]})")
+        names = " ".join(f"{number}:{token.text}" for number, token in enumerate(tokens))
+        raise UsageError(f"token {which} does not exist: the text has 0 to {last} ({names[:200]})")
     place = last if which is None else int(which)
     maps = tuple(
         item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
@@ -104,20 +104,20 @@ def with_sinks(attention: Attention) -> Attention:
     rows = [row for item in attention.maps for row in _sinks(item)]
     if not rows:
         return attention
-    told = "; ".join(
+    names = "; ".join(
         f"{row['key']} ({row['where']}) of {row['stream']}, {row['times']:g} ×" for row in rows[:3]
     )
     more = f"; and {len(rows) - 3} more" if len(rows) > 3 else ""
-    note = f"sinks (over {SINK_TIMES} times the even share in most heads): {told}{more}"
+    note = f"sinks (over {SINK_TIMES} times the even share in most heads): {names}{more}"
     return attention.with_maps(attention.maps, notes=(note,), settings={"sinks": rows})
 
 
 def _sinks(item: AttentionMap) -> Iterator[dict[str, Any]]:
     if item.values != "share" or item.key_side != "picture":
         return
-    received = item.weights.astype(np.float64).mean(axis=2)
-    total = received.sum(axis=-1, keepdims=True)
-    times = received / np.where(total > 0, total, 1) * received.shape[-1]
+    by_key = item.weights.astype(np.float64).mean(axis=2)
+    total = by_key.sum(axis=-1, keepdims=True)
+    times = by_key / np.where(total > 0, total, 1) * by_key.shape[-1]
     heads = (times > SINK_TIMES).mean(axis=(0, 1))
     rows, columns = patch_grid(item.key_tokens)
     first = len(item.key_tokens) - rows * columns
@@ -155,9 +155,9 @@ def spread_heads(maps: Sequence[AttentionMap]) -> dict[str, Any]:
         down = np.arange(rows) * grid.shape[-2] // rows
         across = np.arange(columns) * grid.shape[-1] // columns
         share = grid[0, 0].size / (rows * columns)
-        shared = grid[:, :, down[:, None], across] * share
+        fine = grid[:, :, down[:, None], across] * share
         for head, name in enumerate(item.heads):
-            spread[place : place + len(grid), heads.index(name)] = shared[:, head]
+            spread[place : place + len(grid), heads.index(name)] = fine[:, head]
         place += len(grid)
     layers = tuple(name for item in maps for name in item.layers)
     return {"weights": spread, "layers": layers, "heads": heads}
@@ -175,9 +175,9 @@ def picture_views(attention: Attention, *, every_layer: bool = False) -> list[Vi
         for item in attention.maps
         if not attention.sheets or item.stream in attention.sheets
     ]
-    chosen = [(item, place) for item in maps for place in range(len(item.layers))]
-    last = {one[0].stream: one for one in chosen}
-    return [_view(attention, *one) for one in (chosen if every_layer else last.values())]
+    layers = [(item, place) for item in maps for place in range(len(item.layers))]
+    last = {one[0].stream: one for one in layers}
+    return [_view(attention, *one) for one in (layers if every_layer else last.values())]
 
 
 def _mean_look(item: AttentionMap) -> AttentionMap:
@@ -190,8 +190,8 @@ def _mean_look(item: AttentionMap) -> AttentionMap:
 
 def _view(attention: Attention, item: AttentionMap, place: int) -> View:
     one = item.part([item.layers[place]])
-    shown, which = one_picture(one)
-    grid = over_picture(shown)
+    matrix, which = one_picture(one)
+    grid = over_picture(matrix)
     largest = float(np.nan_to_num(np.abs(grid)).max())
     what = "largest effect" if item.values == "signed" else "largest weight"
     laid_out = AttentionMap(
@@ -199,8 +199,8 @@ def _view(attention: Attention, item: AttentionMap, place: int) -> View:
         tuple(Token(str(row)) for row in range(grid.shape[-2])),
         tuple(Token(str(column)) for column in range(grid.shape[-1])),
         grid / (largest or 1.0),
-        layers=shown.layers,
-        heads=shown.heads,
+        layers=matrix.layers,
+        heads=matrix.heads,
         values=item.values,
         unit=f"share of the {what}, {largest:.2g}",
         key_side="columns",
@@ -222,8 +222,8 @@ def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
     if last.layers[0] in LENSES:
         return last, "through all layers"
     if len(item.heads) == 1:
-        summed = last.heads[0] == "sum"
-        return last, f"{layer}, its heads summed" if summed else f"{layer} head {last.heads[0]}"
+        is_sum = last.heads[0] == "sum"
+        return last, f"{layer}, its heads summed" if is_sum else f"{layer} head {last.heads[0]}"
     return reduce_map(last, "mean", "heads"), f"mean over the heads of {layer}"
 
 
@@ -239,8 +239,8 @@ def said_looks(item: AttentionMap) -> str:
     shares = item.unit != FLOW and item.values == "share"
     beside = f"; {elsewhere:.0%} {goes}" if shares and elsewhere >= 0.005 else ""
     if output:
-        decided = query.text.removeprefix("→ ")
-        return f"attribution of {decided}: rows and columns of patches{beside}"
+        output_name = query.text.removeprefix("→ ")
+        return f"attribution of {output_name}: rows and columns of patches{beside}"
     looks = "the patches look on average" if query == AVERAGE else f"{who} looks"
     if item.query_side == "written":
         looks = f"the model looked when it wrote {who}"

@@ -46,24 +46,24 @@ def _check_names(selection: str, what: str) -> None:
 
 def positions(selection: str, names: Sequence[str]) -> list[int]:
     """The places of the selected names, in the order of the axis; unknown ones are left out."""
-    wanted: set[str] = set()
+    choice: set[str] = set()
     for low, high in _parts(selection):
         if low == "all":
-            wanted.update(names)
+            choice.update(names)
         elif low == "last":
-            wanted.add(names[-1])
+            choice.add(names[-1])
         elif low != high:
             inside = (name for name in names if is_number(name))
-            wanted.update(name for name in inside if int(low) <= int(name) <= int(high))
+            choice.update(name for name in inside if int(low) <= int(name) <= int(high))
         else:
-            wanted.add(low)
-    return [place for place, name in enumerate(names) if name in wanted]
+            choice.add(low)
+    return [place for place, name in enumerate(names) if name in choice]
 
 
-def missing(selection: str, known: set[str]) -> list[str]:
+def missing(selection: str, names: set[str]) -> list[str]:
     """The names that a selection spells out and that do not exist."""
     spelt = dict.fromkeys(name for part in _parts(selection) for name in part)
-    return [name for name in spelt if name not in known and name not in ("all", "last")]
+    return [name for name in spelt if name not in names and name not in ("all", "last")]
 
 
 def _parts(selection: str) -> list[tuple[str, str]]:
@@ -91,13 +91,13 @@ def select(
     for what, selection in (("layer", layer), ("head", head)):
         if selection is not None:
             _refuse_missing(maps, what, selection, attention.provenance.model)
-            narrowed = (_narrow(item, what, selection) for item in maps)
-            maps = tuple(item for item in narrowed if item is not None)
+            parts = (_narrow(item, what, selection) for item in maps)
+            maps = tuple(item for item in parts if item is not None)
             steps.append(f"{what} {selection}")
-    kept = {item.stream: item for item in maps}
+    by_stream = {item.stream: item for item in maps}
 
     def there(one: MeasuredLink) -> MeasuredLink | None:
-        item, link = kept.get(one.stream), one.link
+        item, link = by_stream.get(one.stream), one.link
         return one if item and link.layer in item.layers and link.head in item.heads else None
 
     return attention.with_maps(maps, *steps).with_links(there)
@@ -140,8 +140,8 @@ def _names(item: AttentionMap, what: str) -> tuple[str, ...]:
 
 def _numbers(names: tuple[str, ...]) -> Sequence[str]:
     """The number by which each one is chosen: its name, or its place where names are paths."""
-    named = any(is_number(name) or is_reduced(name) for name in names)
-    return names if named else [str(place) for place in range(len(names))]
+    are_numbers = any(is_number(name) or is_reduced(name) for name in names)
+    return names if are_numbers else [str(place) for place in range(len(names))]
 
 
 def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | None:
@@ -149,8 +149,8 @@ def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | Non
     places = positions(selection, _numbers(names))
     if not places:
         return None
-    kept = tuple(names[place] for place in places)
-    return item.part(**{f"{what}s": kept})
+    own = tuple(names[place] for place in places)
+    return item.part(**{f"{what}s": own})
 
 
 def check_reduction(how: str, over: str) -> None:

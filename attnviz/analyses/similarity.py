@@ -30,13 +30,13 @@ def head_divergences(item: AttentionMap) -> Square:
     rows = row_shares(item.weights.astype(np.float64)).astype(np.float32)
     heads = rows.reshape(-1, *rows.shape[2:])
     entropies = row_entropy(heads)
-    found = np.zeros((len(heads), len(heads)))
+    table = np.zeros((len(heads), len(heads)))
     for place, head in enumerate(heads):
         others = slice(place + 1, None)
-        known = (entropies[place], entropies[others])
-        divergences = jensen_shannon(head, heads[others], known)
-        found[place, others] = known_mean(divergences)
-    return found + found.T
+        own = (entropies[place], entropies[others])
+        divergences = jensen_shannon(head, heads[others], own)
+        table[place, others] = known_mean(divergences)
+    return table + table.T
 
 
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
@@ -51,8 +51,8 @@ def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
     places = np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
     signs = np.sign(places[np.abs(places).argmax(axis=0), [0, 1]])
     spread = np.maximum(values, 0.0)
-    shown = float(spread[largest].sum() / spread.sum()) if spread.sum() > 0 else 1.0
-    return places * np.where(signs == 0, 1.0, signs), shown
+    share = float(spread[largest].sum() / spread.sum()) if spread.sum() > 0 else 1.0
+    return places * np.where(signs == 0, 1.0, signs), share
 
 
 class SimilarityStudy:
@@ -69,9 +69,9 @@ class SimilarityStudy:
         self.first = self.first or attention
         self.texts += 1
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))
-        found = head_divergences(attention.main)
-        self.total = self.total + np.nan_to_num(found)
-        self.counts = self.counts + ~np.isnan(found)
+        divergences = head_divergences(attention.main)
+        self.total = self.total + np.nan_to_num(divergences)
+        self.counts = self.counts + ~np.isnan(divergences)
 
     def report(self) -> SimilarityReport:
         """The mean divergences, and the places in a plane that show them best."""
@@ -79,14 +79,14 @@ class SimilarityStudy:
         item = self.first.main
         counts = np.asarray(self.counts)
         divergences: Square = np.where(counts > 0, self.total / np.maximum(counts, 1), np.nan)
-        places, shown = plane(divergences)
+        places, share = plane(divergences)
         return SimilarityReport(
             caption=describe_run(self.first, item) + texts_in_words(self.texts),
             stream=item.stream,
             heads=tuple((layer, head) for layer in item.layers for head in item.heads),
             divergences=divergences,
             places=places,
-            shown=shown,
+            shown=share,
             provenance=replace(self.first.provenance, notes=self.notes),
             texts=self.texts,
         )

@@ -41,12 +41,12 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
     side, tokens = main.query_side, main.query_tokens
     if all(token.special for token in tokens):
         side, tokens = main.key_side, main.key_tokens
-    labelled = _label(tokens, labels, attention.text_of(side))
+    with_labels = _label(tokens, labels, attention.text_of(side))
     maps = tuple(
         replace(
             item,
-            query_tokens=labelled if item.query_side == side else item.query_tokens,
-            key_tokens=labelled if item.key_side == side else item.key_tokens,
+            query_tokens=with_labels if item.query_side == side else item.query_tokens,
+            key_tokens=with_labels if item.key_side == side else item.key_tokens,
         )
         for item in attention.maps
     )
@@ -63,11 +63,11 @@ def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[T
             f"{len(labels)} labels for {len(plain)} tokens: "
             + " ".join(tokens[place].text for place in plain)[:200]
         )
-    labelled = list(tokens)
+    with_labels = list(tokens)
     for place, number in zip(plain, numbers, strict=True):
         label = labels[number]
-        labelled[place] = replace(tokens[place], label=None if label == "O" else label)
-    return tuple(labelled)
+        with_labels[place] = replace(tokens[place], label=None if label == "O" else label)
+    return tuple(with_labels)
 
 
 def check_special(how: str) -> None:
@@ -96,17 +96,17 @@ def treat_special(attention: Attention, how: str) -> Attention:
         )
         for item in attention.maps
     )
-    held = ", ".join(
+    shares = ", ".join(
         f"{_percent(held_by_special(item))} of {item.stream}"
         for item in attention.maps
         if item.values == "share" and len(_text_places(item.key_tokens)) < len(item.key_tokens)
     )
     step = "special tokens dropped" + (", rows to 1" if how == "renormalise" else "")
     notes: tuple[str, ...] = ()
-    if held:
-        step = f"{step} ({held})"
+    if shares:
+        step = f"{step} ({shares})"
         sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
-        notes = (f"special tokens were left out; they held {held}; rows {sums}",)
+        notes = (f"special tokens were left out; they held {shares}; rows {sums}",)
     before = {item.stream: item for item in attention.maps}
 
     def move_link(one: MeasuredLink) -> MeasuredLink | None:
@@ -144,19 +144,19 @@ def notable_holders(attention: Attention) -> tuple[str, ...]:
     ):
         return ()
     special = np.array([token.special for token in item.key_tokens])
-    if held := _notable_share(item, special):
+    if share := _notable_share(item, special):
         names = dict.fromkeys(f"'{token.text}'" for token in item.key_tokens if token.special)
         return (
-            f"special tokens ({', '.join(list(names)[:3])}) hold {held:.0%} of the attention "
+            f"special tokens ({', '.join(list(names)[:3])}) hold {share:.0%} of the attention "
             "shown: --special drop leaves them out",
         )
     place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
     # A sink needs several rows that agree.
     rows = len(item.query_tokens)
-    if rows > 1 and (held := _notable_share(item, np.arange(len(special)) == place)):
+    if rows > 1 and (share := _notable_share(item, np.arange(len(special)) == place)):
         where = "the first token" if place == 0 else f"token {place}"
-        named = f"{where} ('{item.key_tokens[place].text}')"
-        return (f"{named} holds {held:.0%} of the attention shown: a sink",)
+        name = f"{where} ('{item.key_tokens[place].text}')"
+        return (f"{name} holds {share:.0%} of the attention shown: a sink",)
     return ()
 
 
@@ -188,12 +188,12 @@ def _text_places(tokens: Sequence[Token]) -> list[int]:
 
 def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
     """The share of attention on some columns; 0 if it is small, all of it, or close to chance."""
-    held = _share(item.weights, keys)
+    share = _share(item.weights, keys)
     uniform = _share(uniform_attention(visible_keys(item))[:, None], keys)
-    return held if SINK_SHARE <= held < 1 and held >= BEYOND_UNIFORM * uniform else 0.0
+    return share if SINK_SHARE <= share < 1 and share >= BEYOND_UNIFORM * uniform else 0.0
 
 
 def _share(weights: NDArray[np.floating], keys: Sequence[bool] | NDArray[np.bool_]) -> float:
-    received = weights.sum(axis=(0, 1, 2), dtype=np.float64)
-    total = received.sum()
-    return float(received[np.asarray(keys, dtype=bool)].sum() / total) if total else 0.0
+    by_key = weights.sum(axis=(0, 1, 2), dtype=np.float64)
+    total = by_key.sum()
+    return float(by_key[np.asarray(keys, dtype=bool)].sum() / total) if total else 0.0

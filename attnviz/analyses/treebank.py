@@ -33,14 +33,14 @@ def strongest_words(
     for place, token in enumerate(by_word.query_tokens):
         if not token.special:
             places.setdefault((token.start, token.end), place)
-    known = [number for number, word in enumerate(words) if (word.start, word.end) in places]
-    at = [places[words[number].start, words[number].end] for number in known]
+    numbers = [number for number, word in enumerate(words) if (word.start, word.end) in places]
+    at = [places[words[number].start, words[number].end] for number in numbers]
     weights = by_word.weights[:, :, at][:, :, :, at]
     weights[:, :, range(len(at)), range(len(at))] = 0
     if not at:
-        return np.zeros((*weights.shape[:2], 0), dtype=np.int64), known
+        return np.zeros((*weights.shape[:2], 0), dtype=np.int64), numbers
     strongest = np.where(weights.max(axis=-1) > 0, weights.argmax(axis=-1), NOTHING)
-    return strongest, known
+    return strongest, numbers
 
 
 class TreebankStudy:
@@ -60,10 +60,10 @@ class TreebankStudy:
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         self.sentences += 1
         item = attention.main
-        placed = [number for number, word in enumerate(sentence.words) if word.end > word.start]
-        words = tuple(sentence.words[number] for number in placed)
-        strongest, known = strongest_words(item, sentence.text, words)
-        index = {placed[number]: place for place, number in enumerate(known)}
+        in_text = [number for number, word in enumerate(sentence.words) if word.end > word.start]
+        words = tuple(sentence.words[number] for number in in_text)
+        strongest, numbers = strongest_words(item, sentence.text, words)
+        index = {in_text[number]: place for place, number in enumerate(numbers)}
         cases: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for dependent, (head, relation) in enumerate(
             zip(sentence.heads, sentence.relations, strict=True)
@@ -87,8 +87,8 @@ class TreebankStudy:
     def report(self) -> TreebankReport:
         """Every head on every relation in both directions."""
         assert self.first is not None
-        found = [self._relation(name) for name in self._right]
-        relations = sorted(found, key=lambda item: (-item.count, item.name))
+        rows = [self._relation(name) for name in self._right]
+        relations = sorted(rows, key=lambda item: (-item.count, item.name))
         findings = [finding for relation in relations for finding in self._findings(relation)]
         what = "relation" if self._lost == 1 else "relations"
         lost = f"{self._lost} {what} left out: a word shares its piece with another"
@@ -112,10 +112,10 @@ class TreebankStudy:
         assert self.first is not None
         item = self.first.main
         shares = self._right[relation.name] / relation.count
-        found = [
+        findings = [
             Finding(relation.name, toward, layer, head, float(shares[way, down, across]))
             for way, toward in enumerate(TOWARDS)
             for down, layer in enumerate(item.layers)
             for across, head in enumerate(item.heads)
         ]
-        return sorted(found, key=lambda finding: -finding.share)
+        return sorted(findings, key=lambda finding: -finding.share)

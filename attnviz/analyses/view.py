@@ -78,11 +78,11 @@ def pair_stream(attention: Attention, stream: str) -> Attention:
                 key_side=sides[stream[-1]],
             )
         )
-    kept = {name: value for name, value in settings.items() if name not in (SECOND_PART, PARTS)}
+    others = {name: value for name, value in settings.items() if name not in (SECOND_PART, PARTS)}
     return replace(
         attention,
         maps=tuple(maps),
-        provenance=replace(attention.provenance, settings=kept),
+        provenance=replace(attention.provenance, settings=others),
         text=None,
         source=text[: start - 1],
         target=text[start:],
@@ -96,8 +96,8 @@ def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple
         raise InputError(f"no token stands for the second text, from character {start}")
     if which == "a":
         return slice(0, first), tuple(tokens[:first])
-    moved = (replace(t, start=max(t.start - start, 0), end=max(t.end - start, 0)) for t in tokens)
-    return slice(first, None), tuple(moved)[first:]
+    shifts = (replace(t, start=max(t.start - start, 0), end=max(t.end - start, 0)) for t in tokens)
+    return slice(first, None), tuple(shifts)[first:]
 
 
 def _covers(token: Token, start: int) -> bool:
@@ -112,10 +112,10 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     unknown = np.full(len(item.heads), np.nan)
     tokenwise = item.values == "share" and not item.is_pooled
     entropies = mean_entropy(item.weights)[0] if tokenwise else unknown
-    signed = item.values == "signed"
-    sizes = np.nan_to_num(np.abs(item.weights[0])) if signed else item.weights[0]
+    is_signed = item.values == "signed"
+    sizes = np.nan_to_num(np.abs(item.weights[0])) if is_signed else item.weights[0]
     sums = sizes.sum(axis=-1, dtype=np.float64)
-    masses = sums.sum(axis=-1) if signed else sums.mean(axis=-1)
+    masses = sums.sum(axis=-1) if is_signed else sums.mean(axis=-1)
     lines = []
     for place, head in enumerate(item.heads):
         pattern, weight = describe(item.part([item.layers[0]], [head]))
@@ -145,17 +145,17 @@ def describe(item: AttentionMap) -> tuple[str, float]:
 
 def _patterns(weights: NDArray[np.float32], item: AttentionMap) -> list[tuple[str, float]]:
     queries, keys = weights.shape
-    found: list[tuple[str, float]] = []
+    patterns: list[tuple[str, float]] = []
     if queries > 2:
-        received = weights.mean(axis=0)
-        column = int(received.argmax())
-        found.append((f"every token → {item.key_tokens[column].text}", float(received[column])))
+        by_key = weights.mean(axis=0)
+        column = int(by_key.argmax())
+        patterns.append((f"every token → {item.key_tokens[column].text}", float(by_key[column])))
     if queries == keys > 2 and item.query_side == item.key_side:
         # N - 1 rows have a token before them, N - 1 one after, N themselves.
-        found.append(("each → the one before", float(np.diagonal(weights, -1).mean())))
-        found.append(("each → the one after", float(np.diagonal(weights, 1).mean())))
-        found.append(("each → itself", float(np.diagonal(weights).mean())))
-    return found
+        patterns.append(("each → the one before", float(np.diagonal(weights, -1).mean())))
+        patterns.append(("each → the one after", float(np.diagonal(weights, 1).mean())))
+        patterns.append(("each → itself", float(np.diagonal(weights).mean())))
+    return patterns
 
 
 def views(
@@ -256,18 +256,18 @@ def _view(
     lines: bool = True,
 ) -> View:
     of_layer = item.part([layer])
-    shown, which = _matrix(of_layer, focus)
+    matrix, which = _matrix(of_layer, focus)
     settings = attention.provenance.settings
     # Files saved before November 2026 spell it "knock-out".
-    found = settings.get(AGREEMENT, settings.get(AGREEMENT.replace("knockout", "knock-out")))
-    if attention.lens_name == "all" and isinstance(found, dict):
-        agrees = found.get(item.stream)
+    agreements = settings.get(AGREEMENT, settings.get(AGREEMENT.replace("knockout", "knock-out")))
+    if attention.lens_name == "all" and isinstance(agreements, dict):
+        agrees = agreements.get(item.stream)
         if isinstance(agrees, float):
             which += f", {AGREEMENT} {agrees:.2f}".replace(" -", " −")
     many = len(item.heads) > 1
     run = describe_run(attention, item)
     return View(
-        map=shown,
+        map=matrix,
         caption=f"{run} · {which}",
         orientation=orientation(item),
         heads=head_lines(of_layer) if many and lines else (),
@@ -275,7 +275,7 @@ def _view(
         run=run,
         which=which,
         links=links[:top],
-        focus=focus if focus and shown.heads == (focus.head,) else None,
+        focus=focus if focus and matrix.heads == (focus.head,) else None,
     )
 
 
@@ -284,8 +284,8 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
     if len(item.heads) == 1 and layer in LENSES:
         return item, f"through all layers, {axis_name('head', item.heads[0])}"
     if len(item.heads) == 1:
-        trained = focus and (focus.layer, focus.head) == (layer, item.heads[0])
-        why = f" ({focus.why})" if focus and trained else ""
+        in_focus = focus and (focus.layer, focus.head) == (layer, item.heads[0])
+        why = f" ({focus.why})" if focus and in_focus else ""
         return item, f"{axis_name('layer', layer)} {axis_name('head', item.heads[0])}{why}"
     if focus and focus.layer == layer:
         return item.part(heads=[focus.head]), f"layer {layer} head {focus.head} ({focus.why})"
@@ -330,11 +330,11 @@ def picture_words(
     title, (head, _, why) = attention.provenance.title, which.partition(" (")
     facts = describe_run(attention, item).removeprefix(title).split(" · ")[1:]
     several = len(attention.maps) > 1
-    named = [one for one in facts if one.startswith("lens ") or (several and one == item.stream)]
-    rest = [one for one in facts if one not in named]
+    lead = [one for one in facts if one.startswith("lens ") or (several and one == item.stream)]
+    rest = [one for one in facts if one not in lead]
     below = [*rest, why.removesuffix(")"), reading]
     return {
-        "title": " · ".join(filter(None, (title, *named, head))),
+        "title": " · ".join(filter(None, (title, *lead, head))),
         "subtitle": " · ".join(filter(None, below)),
     }
 
@@ -365,11 +365,11 @@ def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
     item = attention.main
     layers, heads = item.weights.shape[:2]
     if 1 < layers * heads <= MOST_SIDE_BY_SIDE:
-        chosen = " · ".join(
+        title = " · ".join(
             f"{what}s {', '.join(names)}" if len(names) > 1 else axis_name(what, names[0])
             for what, names in (("layer", item.layers), ("head", item.heads))
         )
-        return item, chosen
+        return item, title
     return first.map, first.which
 
 

@@ -50,8 +50,8 @@ CURVED_HEAD = (
 
 def score_of(sides: HeadSides) -> Numbers:
     """The scores before a cap, (…, queries, keys)."""
-    found = sides.query.astype(np.float64) @ np.swapaxes(sides.key, -1, -2) * sides.factor
-    return found if sides.position is None else found + sides.position
+    scores = sides.query.astype(np.float64) @ np.swapaxes(sides.key, -1, -2) * sides.factor
+    return scores if sides.position is None else scores + sides.position
 
 
 def weigh(sides: HeadSides, scores: Any) -> Any:
@@ -69,21 +69,21 @@ def weigh(sides: HeadSides, scores: Any) -> Any:
 
 def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = None) -> Numbers:
     """Factors that turn scores (queries, keys) into a score minus the mean or another score."""
-    found = np.zeros(sides.visible.shape)
+    factors = np.zeros(sides.visible.shape)
     if against is None:
-        found[query] -= sides.visible[query] / sides.visible[query].sum()
+        factors[query] -= sides.visible[query] / sides.visible[query].sum()
     else:
-        found[query, against] = -1
-    found[query, key] += 1
-    return found
+        factors[query, against] = -1
+    factors[query, key] += 1
+    return factors
 
 
 def mean_contrast(sides: HeadSides) -> Numbers:
     """Factors that turn scores into the mean over rows of the attended minus the mean score."""
     rows = sides.visible.sum(axis=-1, keepdims=True)
     usual = sides.visible / np.maximum(rows, 1)
-    found: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
-    return np.where(rows > 1, found, 0)
+    factors: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
+    return np.where(rows > 1, factors, 0)
 
 
 def split_score(
@@ -121,17 +121,17 @@ def check_sum(what: str, parts: Numbers, total: float, text: WrittenText) -> Non
 
 def clear_roles(attention: Attention) -> dict[HeadAt, Role]:
     """The clearest role of each head, of those that have one."""
-    found: dict[HeadAt, Role] = {}
+    roles: dict[HeadAt, Role] = {}
     for item in attention.maps:
         measures = measure_heads(MeasuredMap.of(attention, item))
-        known = {n: one.uniform for n, one in measures.items() if one.uniform is not None}
-        values = {name: measures[name].values for name in known}
-        uniform = {name: np.broadcast_to(one, values[name].shape) for name, one in known.items()}
+        uniforms = {n: one.uniform for n, one in measures.items() if one.uniform is not None}
+        values = {name: measures[name].values for name in uniforms}
+        uniform = {name: np.broadcast_to(one, values[name].shape) for name, one in uniforms.items()}
         stream = item.stream, item.layers, item.heads
         for row in rows_of(stream, values, uniform, rests_on=resting_places(item)):
             if row.roles:
-                found[HeadAt(item.stream, row.layer, item.heads.index(row.head))] = row.roles[0]
-    return found
+                roles[HeadAt(item.stream, row.layer, item.heads.index(row.head))] = row.roles[0]
+    return roles
 
 
 def role_names(attention: Attention) -> Mapping[tuple[str, str, int], str]:
@@ -151,29 +151,29 @@ def rank_parts(
 ) -> tuple[WriterPart, ...]:
     """Every writer that has a part, the largest by size first."""
     order = [n for n in np.argsort(-np.abs(parts), kind="stable") if parts[n]]
-    found = []
+    ranking = []
     for number in order:
         writer = text.writers[number]
         place = (writer.stream, writer.layer, -1 if writer.head is None else writer.head)
         role = roles.get(place, "")
-        found.append(WriterPart(name_writer(writer, main), float(parts[number]), role))
-    return tuple(found)
+        ranking.append(WriterPart(name_writer(writer, main), float(parts[number]), role))
+    return tuple(ranking)
 
 
 def pair_parts(
     text: WrittenText, at: HeadAt, sides: HeadSides, contrast: Numbers, by_key: Numbers
 ) -> tuple[tuple[str, str, float], ...]:
     """The largest parts that a writer of the query and a writer of the key make together."""
-    found = []
-    chosen = [int(n) for n in np.argsort(-np.abs(by_key), kind="stable")[:PAIRED] if by_key[n]]
-    keys = text.parts(at.stream, at.layer, "key", chosen)
-    for number, part in zip(chosen, keys, strict=True):
+    pairs = []
+    numbers = [int(n) for n in np.argsort(-np.abs(by_key), kind="stable")[:PAIRED] if by_key[n]]
+    keys = text.parts(at.stream, at.layer, "key", numbers)
+    for number, part in zip(numbers, keys, strict=True):
         direction = sides.factor * contrast @ part[at.head].astype(np.float64)
         by_query = text.read(at, "query", direction)
         for other in np.argsort(-np.abs(by_query), kind="stable")[:PAIRED]:
             names = (name_writer(text.writers[n], at.stream) for n in (other, number))
-            found.append((*names, float(by_query[other])))
-    return tuple(sorted(found, key=lambda one: -abs(one[2])))  # type: ignore[arg-type]
+            pairs.append((*names, float(by_query[other])))
+    return tuple(sorted(pairs, key=lambda one: -abs(one[2])))  # type: ignore[arg-type]
 
 
 def knock_out(
@@ -183,13 +183,13 @@ def knock_out(
     (part,) = text.parts(at.stream, at.layer, side, [writer])
     own, query, key = part[at.head].astype(np.float64), sides.query, sides.key
     lost = own @ key.T if side == "query" else query @ own.T
-    expected = weigh(sides, score_of(sides) - lost * sides.factor)[link]
+    estimate = weigh(sides, score_of(sides) - lost * sides.factor)[link]
     new = text.without(at, side, writer).astype(np.float64)
     scores = (new @ key.T if side == "query" else query @ new.T) * sides.factor
     if sides.position is not None:
         scores = scores + sides.position
     name = name_writer(text.writers[writer], at.stream)
-    return Knockout(side, name, float(expected), float(weigh(sides, scores)[link]))
+    return Knockout(side, name, float(estimate), float(weigh(sides, scores)[link]))
 
 
 def weight_at_distance(item: AttentionMap, at: HeadAt, link: tuple[int, int]) -> float | None:
@@ -286,7 +286,7 @@ def unfold_link(
         factor=sides.factor,
         position=None if sides.position is None else float(sides.position[link]),
         cap=sides.cap,
-        scores=tuple(score if seen else None for score, seen in rows),
+        scores=tuple(score if visible else None for score, visible in rows),
         weights=tuple(weigh(sides, scores)[query].tolist()),
         changes=changes,
     )
@@ -294,19 +294,19 @@ def unfold_link(
 
 def follow_circuit(text: WrittenText, first: LinkReport, most: int) -> list[LinkReport]:
     """A link, the strongest links of the heads that wrote most at its ends, …: `most` in all."""
-    roles, found = role_names(text.attention), [first]
-    done = {(first.head, first.link)}
-    for report in found:
+    roles, reports = role_names(text.attention), [first]
+    places = {(first.head, first.link)}
+    for report in reports:
         for at, row in _writers_of(text, report):
             item = text.attention.map_of(at.stream)
             weights = item.weights[item.layers.index(at.layer), at.head, row]
             link = row, int(np.argmax(weights))
-            if len(found) == most:
-                return found
-            if (at, link) not in done and weights[link[1]] > 0:
-                done.add((at, link))
-                found.append(explain_link(text, at, link, roles=roles))
-    return found
+            if len(reports) == most:
+                return reports
+            if (at, link) not in places and weights[link[1]] > 0:
+                places.add((at, link))
+                reports.append(explain_link(text, at, link, roles=roles))
+    return reports
 
 
 def _writers_of(text: WrittenText, report: LinkReport) -> Iterator[tuple[HeadAt, int]]:
@@ -351,19 +351,19 @@ def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
     """The report's fields on what links (query, key, weight) argue for, a mean over queries."""
-    found = dict[str, Any]()
+    report = dict[str, Any]()
     outputs: dict[int, Numbers] = {}
     for row, key, weight in cells:
         if text.predicts(at.stream, row):
             outputs[row] = outputs.get(row, 0.0) + weight * sides.value[key].astype(np.float64)
     if not outputs:
-        return found
+        return report
     logits = text.argue(at, outputs) / len(outputs)
-    found["logits"] = logits
+    report["logits"] = logits
     if not logits.any():  # a class is read from other positions
-        return found
+        return report
     order = np.argsort(-logits, kind="stable")
-    found["arguments"] = list_arguments(text, logits)
+    report["arguments"] = list_arguments(text, logits)
     best = int(order[0])
     directions = np.zeros(sides.value.shape)
     place = at.stream, at.layer
@@ -373,26 +373,26 @@ def arguments_of(
             directions[key] += weight * slopes[row]
     by_value = text.read(at, "value", directions)
     check_sum("the value's parts of an argument", by_value, float(logits[best]), text)
-    found["value"] = rank_parts(text, by_value, at.stream, {})
-    found["value_of"] = text.spell(best)
+    report["value"] = rank_parts(text, by_value, at.stream, {})
+    report["value_of"] = text.spell(best)
     if len(outputs) == 1:
         (row,) = outputs
         whole = text.logits(row)
         likeliest = int(whole.argmax())
         shares = np.exp(whole - whole.max())
-        found["predicted"] = text.spell(likeliest), float(shares[likeliest] / shares.sum())
-        found["argument"] = float(logits[likeliest])
-        found["rank"] = int((logits > logits[likeliest]).sum()) + 1
-        found["logit"] = float(whole[likeliest] - whole.mean())
-    return found
+        report["predicted"] = text.spell(likeliest), float(shares[likeliest] / shares.sum())
+        report["argument"] = float(logits[likeliest])
+        report["rank"] = int((logits > logits[likeliest]).sum()) + 1
+        report["logit"] = float(whole[likeliest] - whole.mean())
+    return report
 
 
 def list_arguments(text: WrittenText, logits: Numbers) -> tuple[Argument, ...]:
     """The choices with the largest logits, then those with the lowest."""
     order = np.argsort(-logits, kind="stable")
     most = min(ARGUMENTS, len(order) // 2)
-    chosen = [*order[:most], *order[len(order) - most :]]
-    return tuple(Argument(text.spell(int(n)), float(logits[n])) for n in chosen)
+    ends = [*order[:most], *order[len(order) - most :]]
+    return tuple(Argument(text.spell(int(n)), float(logits[n])) for n in ends)
 
 
 class ArgumentStudy:
@@ -411,8 +411,8 @@ class ArgumentStudy:
             for place, layer in enumerate(item.layers) if rows else ():
                 for head, weights in enumerate(item.weights[place]):
                     at = HeadAt(item.stream, layer, head)
-                    mixed = weights.astype(np.float64) @ text.sides(at).value
-                    logits = text.argue(at, {row: mixed[row] for row in rows})
+                    mixtures = weights.astype(np.float64) @ text.sides(at).value
+                    logits = text.argue(at, {row: mixtures[row] for row in rows})
                     self._sums[at] = self._sums.get(at, 0.0) + logits / len(rows)
                     self._counts[at] = self._counts.get(at, 0) + 1
 
@@ -420,8 +420,8 @@ class ArgumentStudy:
         """The choices that a head argues for most, largest first; empty if the head has none."""
         if at not in self._sums or self._text is None:
             return ()
-        found = list_arguments(self._text, self._sums[at] / self._counts[at])
-        return found[: len(found) // 2]
+        arguments = list_arguments(self._text, self._sums[at] / self._counts[at])
+        return arguments[: len(arguments) // 2]
 
 
 def mean_reports(reports: Sequence[LinkReport], text: WrittenText) -> LinkReport:
@@ -433,13 +433,13 @@ def mean_reports(reports: Sequence[LinkReport], text: WrittenText) -> LinkReport
     def combine(side: str) -> tuple[WriterPart, ...]:
         names = dict.fromkeys(one.writer for report in reports for one in getattr(report, side))
         rows = [{one.writer: one for one in getattr(report, side)} for report in reports]
-        found = []
+        parts = []
         for name in names:
             values = np.array([row[name].value if name in row else 0.0 for row in rows])
             _, mean, low, high = means_over(values)
             role = next((row[name].role for row in rows if name in row), "")
-            found.append(WriterPart(name, float(mean), role, (float(low), float(high))))
-        return tuple(sorted(found, key=lambda one: -abs(one.value)))
+            parts.append(WriterPart(name, float(mean), role, (float(low), float(high))))
+        return tuple(sorted(parts, key=lambda one: -abs(one.value)))
 
     pairs: dict[tuple[str, str], float] = {}
     for report in reports:
@@ -475,9 +475,9 @@ def follow_layers(
     attention = text.attention
     item = attention.main
     last = text.logits(row)
-    chosen = int(last.argmax()) if choice is None else choice
-    parts = text.logit_parts(row, chosen)
-    total = float(last[chosen] - last.mean())
+    target = int(last.argmax()) if choice is None else choice
+    parts = text.logit_parts(row, target)
+    total = float(last[target] - last.mean())
     if not adds_up(parts, total):
         notes = [*notes, CURVED_HEAD]
     # Layers of an encoder reach the logits through the decoder's heads.
@@ -491,9 +491,9 @@ def follow_layers(
             writer = text.writers[place]
             if number and writer.layer == layer and writer.kind in sums:
                 sums[writer.kind] += float(parts[place])
-        shifted = logits - logits.max()
-        log_p = float(shifted[chosen] - np.log(np.exp(shifted).sum()))
-        rank = int((logits > logits[chosen]).sum()) + 1
+        below_top = logits - logits.max()
+        log_p = float(below_top[target] - np.log(np.exp(below_top).sum()))
+        rank = int((logits > logits[target]).sum()) + 1
         likeliest = text.spell(int(logits.argmax()))
         rows.append(LayerRow(layer, sums["head"], sums["feed-forward"], log_p, rank, likeliest))
     heads = np.where([writer.kind == "head" for writer in text.writers], parts, 0.0)
@@ -501,7 +501,7 @@ def follow_layers(
     name = token_label(item.query_tokens, row)
     return LayersReport(
         caption=f"{attention.provenance.title} · after {name}",
-        choice=text.spell(chosen),
+        choice=text.spell(target),
         position=name,
         rows=tuple(rows),
         other=other,

@@ -58,17 +58,17 @@ def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any)
         less = part @ np.swapaxes(sides.key, 1, 2)
     else:
         less = sides.query @ np.swapaxes(part, 1, 2)
-    moved = (
+    shifts = (
         np.abs(weights - weigh(sides, scores - less * np.float32(sides.factor))).sum(axis=-1) / 2
     )
     rows = sides.visible[0].sum(axis=-1) > 1
-    return np.asarray(moved[:, rows].mean(axis=-1) if rows.any() else np.zeros(len(moved)))
+    return np.asarray(shifts[:, rows].mean(axis=-1) if rows.any() else np.zeros(len(shifts)))
 
 
 def wires_of(text: WrittenText) -> dict[Pair, float]:
     """How far each head moves if one side cannot read one earlier head."""
     heads = {n: one for n, one in enumerate(text.writers) if one.kind == "head"}
-    found: dict[Pair, float] = {}
+    wires: dict[Pair, float] = {}
     maps = text.attention.maps
     order = {(item.stream, layer): n for item in maps for n, layer in enumerate(item.layers)}
     for item in maps:
@@ -92,11 +92,11 @@ def wires_of(text: WrittenText) -> dict[Pair, float]:
                         continue
                     one = heads[number]
                     writer = HeadAt(one.stream, one.layer, one.head or 0)
-                    moved = moved_by(sides, scores, weights, side, part)
-                    found |= {
-                        (at, side, writer): float(n) for at, n in zip(places, moved, strict=True)
+                    shifts = moved_by(sides, scores, weights, side, part)
+                    wires |= {
+                        (at, side, writer): float(n) for at, n in zip(places, shifts, strict=True)
                     }
-    return found
+    return wires
 
 
 class WireSums:
@@ -110,10 +110,10 @@ class WireSums:
         self.pairs: dict[Pair, int] = {}
         self.sums: Moments = moments_of(np.empty((0, 0)))
 
-    def add(self, moved: Mapping[Pair, float]) -> None:
+    def add(self, shares: Mapping[Pair, float]) -> None:
         one = WireSums()
-        one.pairs = {pair: place for place, pair in enumerate(moved)}
-        one.sums = moments_of(np.array([list(moved.values())]))
+        one.pairs = {pair: place for place, pair in enumerate(shares)}
+        one.sums = moments_of(np.array([list(shares.values())]))
         self.merge(one)
 
     def merge(self, other: WireSums) -> None:
@@ -134,22 +134,22 @@ class WireSums:
     def from_names(
         cls, names: Sequence[Sequence[Any]], sums: Mapping[str, NDArray[Any]]
     ) -> WireSums:
-        found = cls()
+        wires = cls()
         for place, one in enumerate(names):
-            found.pairs[HeadAt(*one[:3]), one[3], HeadAt(*one[4:])] = place
-        found.sums = {name: sums[name] for name in found.sums}
-        return found
+            wires.pairs[HeadAt(*one[:3]), one[3], HeadAt(*one[4:])] = place
+        wires.sums = {name: sums[name] for name in wires.sums}
+        return wires
 
     def wires(self) -> tuple[Wire, ...]:
         count, *numbers = means_of(self.sums)
-        found = []
+        wires = []
         for (head, side, writer), texts, mean, low, high in zip(
             self.pairs, count.tolist(), *(one.tolist() for one in numbers), strict=True
         ):
             # An interval can reach below 0, which no share can: cut it there.
             ends = (max(low, 0.0), high) if texts > 1 else None
-            found.append(Wire(head, side, writer, mean, ends))
-        return tuple(sorted(found, key=lambda one: -one.moved))
+            wires.append(Wire(head, side, writer, mean, ends))
+        return tuple(sorted(wires, key=lambda one: -one.moved))
 
 
 class WiringStudy:
@@ -175,8 +175,8 @@ class WiringStudy:
         attention = self.first
         many = f" · mean over {self.texts} texts" if self.texts > 1 else ""
         roles = {}
-        for at, named in self._roles.items():
-            often = max(named.values(), key=len)
+        for at, by_name in self._roles.items():
+            often = max(by_name.values(), key=len)
             if 2 * len(often) >= self.texts:
                 roles[at] = max(often, key=lambda one: one.share)
         return WiringReport(
@@ -244,16 +244,16 @@ def circuit_of(head: HeadWeights) -> HeadCircuit:
 
 def copying_of(heads: Sequence[HeadWeights]) -> dict[HeadAt, float]:
     """How far each head's weights copy, for heads that read tokens."""
-    found = {one.head: one.copying for one in map(circuit_of, heads)}
-    return {at: n for at, n in found.items() if n is not None}
+    scores = {one.head: one.copying for one in map(circuit_of, heads)}
+    return {at: n for at, n in scores.items() if n is not None}
 
 
 def random_composition(shape: tuple[int, ...], draws: int = 8) -> float:
     """The mean composition of heads of normal random numbers (head size, size)."""
-    drawn, found = np.random.default_rng(0), []
+    generator, shares = np.random.default_rng(0), []
     for _ in range(draws):
-        side, value, output = (drawn.normal(size=shape) for _ in range(3))
-        written = output.T @ value
-        sizes = np.linalg.norm(side) * np.linalg.norm(written)
-        found.append(np.linalg.norm(side @ written) / sizes)
-    return float(np.mean(found))
+        side, value, output = (generator.normal(size=shape) for _ in range(3))
+        product = output.T @ value
+        sizes = np.linalg.norm(side) * np.linalg.norm(product)
+        shares.append(np.linalg.norm(side @ product) / sizes)
+    return float(np.mean(shares))

@@ -32,15 +32,15 @@ def smooth_weights(weights: NDArray[np.floating], width: int) -> NDArray[np.floa
     A frame with equal weights is 0. The median mirrors edges; it is left out for too few frames.
     """
     scores: NDArray[np.float32]
-    given = weights.astype(np.float64)
-    spread = given.std(axis=-2, keepdims=True)
-    centred = given - given.mean(axis=-2, keepdims=True)
-    scores = np.divide(centred, spread, out=np.zeros_like(given), where=spread > 0).astype("f4")
+    exact = weights.astype(np.float64)
+    spread = exact.std(axis=-2, keepdims=True)
+    apart = exact - exact.mean(axis=-2, keepdims=True)
+    scores = np.divide(apart, spread, out=np.zeros_like(exact), where=spread > 0).astype("f4")
     half = width // 2
-    if given.shape[-1] <= half:
+    if exact.shape[-1] <= half:
         return scores
-    padded = np.pad(scores, [(0, 0)] * (scores.ndim - 1) + [(half, half)], mode="reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=-1)
+    mirror = np.pad(scores, [(0, 0)] * (scores.ndim - 1) + [(half, half)], mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(mirror, width, axis=-1)
     scores = np.median(windows, axis=-1)
     return scores
 
@@ -66,16 +66,16 @@ def first_frames(scores: NDArray[np.floating]) -> NDArray[np.int64]:
         here = np.full_like(last, np.inf)
         here[:, row] = best - scores[:, row - 1, diagonal - row - 1]
         before, last = last, here
-    found = np.zeros((paths, rows), dtype=np.int64)
+    entries = np.zeros((paths, rows), dtype=np.int64)
     each = np.arange(paths)
     row, frame = np.full(paths, rows - 1), np.full(paths, frames - 1)
-    found[each, row] = frame
+    entries[each, row] = frame
     while (moving := (row > 0) | (frame > 0)).any():
         move = moves[each, row, frame]
         row = row - (moving & (move != _ALONG))
         frame = frame - (moving & (move != _DOWN))
-        found[each, row] = frame
-    return found
+        entries[each, row] = frame
+    return entries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,9 +119,9 @@ class WordClock:
         each = np.arange(len(split_words(self.text)))
         bounds = np.stack([np.searchsorted(numbers, each, side) for side in ("left", "right")])
         for word, (first, last) in enumerate(bounds.T):
-            voiced = first + np.flatnonzero(~silent[first:last])
-            if voiced.size:
-                bounds[:, word] = voiced[0], voiced[-1] + 1
+            sounds = first + np.flatnonzero(~silent[first:last])
+            if sounds.size:
+                bounds[:, word] = sounds[0], sounds[-1] + 1
         return self.start + self.step * frames[:, bounds.T]
 
     def word_times(self, heads: Heads) -> list[TimedWord]:
@@ -163,12 +163,12 @@ def timing_errors(
             f"the true times run from {true[0].start:g} to {true[-1].end:g} s, and "
             f"{clock.start:g} to {clock.end:g} s are heard"
         )
-    wanted = np.array([[word.start, word.end] for word in true])
+    truth = np.array([[word.start, word.end] for word in true])
     half = len(true) // 2 if len(true) >= ENOUGH else 0
 
     def distances(scores: NDArray[np.floating]) -> NDArray[np.floating]:
         """The distances from the true times, (paths, words, begin and end)."""
-        off: NDArray[np.floating] = np.abs(clock.times(scores) - wanted)
+        off: NDArray[np.floating] = np.abs(clock.times(scores) - truth)
         return off
 
     def error(heads: Heads, off: NDArray[np.floating]) -> TimingError:
@@ -179,20 +179,20 @@ def timing_errors(
     off = distances(scores)
     every = [error([place], one) for place, one in zip(places, off, strict=True)]
     every.sort(key=lambda one: one.error)
-    (asked,) = (error(heads, one) for one in distances(clock.scores(heads).mean(0, keepdims=True)))
+    (own,) = (error(heads, one) for one in distances(clock.scores(heads).mean(0, keepdims=True)))
     if not half:
-        return asked, None, every
+        return own, None, every
     alone = off[:, :half].mean(axis=(1, 2))
     order = np.argsort(alone, kind="stable")[:CANDIDATES].tolist()
-    best, left = order[:1], [n for n in order[1:] if alone[n] <= 2 * alone[order[0]]]
+    best, others = order[:1], [n for n in order[1:] if alone[n] <= 2 * alone[order[0]]]
     total, now = scores[best[0]], off[best[0]]
-    while left and len(best) < MOST_HEADS:
-        tried = distances(total + scores[left])
-        errors = tried[:, :half].mean(axis=(1, 2))
+    while others and len(best) < MOST_HEADS:
+        trials = distances(total + scores[others])
+        errors = trials[:, :half].mean(axis=(1, 2))
         better = int(errors.argmin())
         if errors[better] > 0.9 * now[:half].mean():
             break
-        now = tried[better]
-        best.append(left.pop(better))
+        now = trials[better]
+        best.append(others.pop(better))
         total = total + scores[best[-1]]
-    return asked, error([places[number] for number in best], now), every
+    return own, error([places[number] for number in best], now), every

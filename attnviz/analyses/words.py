@@ -34,16 +34,16 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
         return item.with_weights(
             item.weights, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
         )
-    merged = np.empty(shape, dtype=np.float32)
+    means = np.empty(shape, dtype=np.float32)
     for layer, weights in enumerate(item.weights):
         there = ~np.isnan(weights)
         sums = _sums(_sums(np.where(there, weights, 0), keys, -1), queries, -2)
         counts = np.bincount(queries.groups)[:, None].astype(np.float64)
         if not there.all():  # rows without a value count in no mean
             counts = _sums(_sums(there, keys, -1) > 0, queries, -2)
-        merged[layer] = np.where(counts, sums / np.maximum(counts, 1), np.nan)
+        means[layer] = np.where(counts, sums / np.maximum(counts, 1), np.nan)
     return item.with_weights(
-        merged, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
+        means, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
     )
 
 
@@ -54,8 +54,8 @@ def partition_of(tokens: Sequence[Token], numbers: Sequence[int | None], text: s
     for group, positions in enumerate(members):
         for position in positions:
             groups[position] = group
-    named = (_together([tokens[position] for position in positions], text) for positions in members)
-    return Partition(tuple(named), tuple(groups))
+    joint = (_together([tokens[position] for position in positions], text) for positions in members)
+    return Partition(tuple(joint), tuple(groups))
 
 
 def members_of(numbers: Sequence[int | None]) -> list[list[int]]:
@@ -71,9 +71,9 @@ def _together(tokens: Sequence[Token], text: str) -> Token:
     if len(tokens) == 1:
         return tokens[0]
     start, end = min(token.start for token in tokens), max(token.end for token in tokens)
-    covered = " ".join(text[start:end].split()) or " ".join(token.text for token in tokens)
+    spelling = " ".join(text[start:end].split()) or " ".join(token.text for token in tokens)
     labels = {token.label for token in tokens}
-    return Token(covered, start, end, label=labels.pop() if len(labels) == 1 else None)
+    return Token(spelling, start, end, label=labels.pop() if len(labels) == 1 else None)
 
 
 def _sums(values: NDArray[Any], partition: Partition, axis: int) -> NDArray[np.float64]:
@@ -88,20 +88,20 @@ _WORD = re.compile(r"\S+")
 
 def split_words(text: str) -> tuple[Token, ...]:
     """The runs of characters between spaces, each with its place in the text."""
-    return tuple(Token(found[0], found.start(), found.end()) for found in _WORD.finditer(text))
+    return tuple(Token(match[0], match.start(), match.end()) for match in _WORD.finditer(text))
 
 
 def split_marks(text: str) -> tuple[Token, ...]:
     """Words, with punctuation at their ends as separate words: "fast." becomes two."""
-    found: list[Token] = []
+    parts: list[Token] = []
     for word in split_words(text):
         kinds = "".join("m" if category(letter)[0] == "P" else "w" for letter in word.text)
         inner = {kinds.find("w"), kinds.rfind("w") + 1} if "w" in kinds else set()
-        found += (
+        parts += (
             Token(word.text[start:end], word.start + start, word.start + end)
             for start, end in pairwise(sorted({0, *inner, len(kinds)}))
         )
-    return tuple(found)
+    return tuple(parts)
 
 
 def word_numbers(
@@ -126,8 +126,8 @@ def word_numbers(
 
 def first_character(token: Token, text: str) -> int:
     """The place of the token's first character that is no space."""
-    covered = text[token.start : token.end]
-    return token.start + len(covered) - len(covered.lstrip())
+    piece = text[token.start : token.end]
+    return token.start + len(piece) - len(piece.lstrip())
 
 
 def merge_words(
@@ -149,8 +149,8 @@ def merge_attention(attention: Attention) -> Attention:
 
 def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:
     words = split_marks(text) if words is None else words
-    placed = any(token.end for token in tokens)  # else each token is a word
-    numbers = word_numbers(tokens, text, words) if placed else [None] * len(tokens)
+    has_places = any(token.end for token in tokens)  # else each token is a word
+    numbers = word_numbers(tokens, text, words) if has_places else [None] * len(tokens)
     runs = partition_of(tokens, numbers, text)
     first = (numbers[run[0]] for run in members_of(numbers))
     pairs = zip(runs.tokens, first, strict=True)

@@ -224,7 +224,7 @@ Positive = Annotated[int, Range(1)]
 NotNegative = Annotated[int, Range(0)]
 Nats = Annotated[float, Range(0)]
 OPENERS = ("model", "tokenizer", "processor")
-OPTIONS = {name: found for half in (Origin, Choice, Many) for name, found in DECLARED[half].items()}
+OPTIONS = {name: kind for half in (Origin, Choice, Many) for name, kind in DECLARED[half].items()}
 PICTURES = (
     *("bars", "gif", "grid", "heatmap", "highlight", "lines", "overlay", "overview", "plot"),
     "scatter",
@@ -247,25 +247,25 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
     """
 
     @functools.wraps(function)
-    def run(*arguments: P.args, **given: P.kwargs) -> Answer:
-        bound = inspect.signature(function).bind(*arguments, **given).arguments
-        options = bound.pop("options", {})
-        kinds, shared = _kinds_of(function)
+    def run(*arguments: P.args, **keywords: P.kwargs) -> Answer:
+        by_name = inspect.signature(function).bind(*arguments, **keywords).arguments
+        options = by_name.pop("options", {})
+        kinds, kinds_of_options = _kinds_of(function)
         command = function.__name__
         if command in ("attend", "attend_many"):  # the shell has no such command
             command = str(options.get("command") or "self")
         for name in options:
-            if name in WRITTEN and name not in shared:
+            if name in WRITTEN and name not in kinds_of_options:
                 raise UsageError(f"{name}= is an option of the shell: {WRITTEN[name]}")
             refuse_old_option(name, command)
-            choose(name, [*kinds, *shared], "option")
-        values = {name: check_value(name, value, kinds[name]) for name, value in bound.items()}
-        checked = {
-            name: check_value(name, value, *OPTIONS.get(name, (shared[name], None)))
+            choose(name, [*kinds, *kinds_of_options], "option")
+        values = {name: check_value(name, value, kinds[name]) for name, value in by_name.items()}
+        checked_options = {
+            name: check_value(name, value, *OPTIONS.get(name, (kinds_of_options[name], None)))
             for name, value in _with_model(options).items()
         }
         try:
-            return function(**values, **checked)  # type: ignore[call-arg]
+            return function(**values, **checked_options)  # type: ignore[call-arg]
         except (Exception, *INTERRUPTIONS):
             raise
         except BaseException as error:
@@ -281,22 +281,22 @@ def _kinds_of(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, A
     """The types of a function's own parameters, and those of its shared options."""
     kinds = get_type_hints(function, include_extras=True)
     kinds.pop("return", None)
-    (shared,) = get_args(kinds.pop("options", None)) or (None,)
-    return kinds, {} if shared is None else get_type_hints(shared)
+    (type_of_options,) = get_args(kinds.pop("options", None)) or (None,)
+    return kinds, {} if type_of_options is None else get_type_hints(type_of_options)
 
 
 def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, with one thing for a model and for what reads its inputs."""
     model, *readers = (options.get(name) for name in OPENERS)
     reader = next((one for one in readers if one is not None), None)
-    found = {name: value for name, value in options.items() if name not in OPENERS}
+    others = {name: value for name, value in options.items() if name not in OPENERS}
     if model is None or isinstance(model, str | Path | InMemoryModel):
         if reader is not None:
             raise UsageError("a tokenizer or processor is for a model from Python: model=…")
         if model is None:
-            return found
-        return found | {"model": str(model) if isinstance(model, Path) else model}
-    return found | {"model": InMemoryModel(model, reader)}
+            return others
+        return others | {"model": str(model) if isinstance(model, Path) else model}
+    return others | {"model": InMemoryModel(model, reader)}
 
 
 def read_options(options: Mapping[str, Any], *, top: int = 0) -> Options:
@@ -311,8 +311,8 @@ def read_options(options: Mapping[str, Any], *, top: int = 0) -> Options:
 @contextmanager
 def in_evaluation(model: str | InMemoryModel | None) -> Iterator[None]:
     """Have a model when no other thread does; one from Python in evaluation mode meanwhile."""
-    loaded = model.model if isinstance(model, InMemoryModel) else None
-    with model_lock(model if loaded is None else loaded), evaluation_mode(loaded):
+    own = model.model if isinstance(model, InMemoryModel) else None
+    with model_lock(model if own is None else own), evaluation_mode(own):
         yield
 
 
@@ -336,11 +336,11 @@ def records_of(texts: Any) -> list[Text | BadText]:
     """
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise UsageError(f"a list of texts is needed, and {in_short(texts)} is none")
-    found = list[Text | BadText]()
+    records = list[Text | BadText]()
     for number, one in enumerate(texts):
         where = f"text {number}"
         if isinstance(one, Text):
-            found.append(one)
+            records.append(one)
             continue
         source, target = one if isinstance(one, list | tuple) and len(one) == 2 else (one, None)
         if not isinstance(source, str) or not isinstance(target, str | None):
@@ -349,10 +349,10 @@ def records_of(texts: Any) -> list[Text | BadText]:
             check_text(source)
             if target is not None:
                 check_text(target, "target")
-            found.append(Text(str(number), source, target, where=where))
+            records.append(Text(str(number), source, target, where=where))
         except InputError as error:
-            found.append(BadText(where, InputError(f"{where}: {error}"), number + 1))
-    return found
+            records.append(BadText(where, InputError(f"{where}: {error}"), number + 1))
+    return records
 
 
 def read_texts(

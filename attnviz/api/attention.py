@@ -60,23 +60,23 @@ def attend(
     Raises:
         AttnvizError: what the shell would say in one line.
     """
-    for what, given in (("text", text), ("target", target)):
-        if not isinstance(given, str) and (given is not None or what == "text"):
-            kind = type(given).__name__
+    for what, value in (("text", text), ("target", target)):
+        if not isinstance(value, str) and (value is not None or what == "text"):
+            kind = type(value).__name__
             raise UsageError(f"the {what} is of type {kind}: attend_many takes several texts")
-    command, asked = _read_request(options, "self" if target is None else "cross")
-    if not brings_tokens(asked.origin):
+    command, request = _read_request(options, "self" if target is None else "cross")
+    if not brings_tokens(request.origin):
         check_text(text)
         if target is not None:
             check_text(target, "target")
-    return _attend_text(asked.origin, command, Text("0", text, target), asked.choice)
+    return _attend_text(request.origin, command, Text("0", text, target), request.choice)
 
 
 def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
     with in_evaluation(origin.model):
         source = source_for(origin, command, with_head=needs_head(choice.lens) or origin.keep_qk)
-        found = attend_one(source, text, choice, command)
-    return replace(found, again=AttentionRequest(origin, command, text, _attend_text))
+        result = attend_one(source, text, choice, command)
+    return replace(result, again=AttentionRequest(origin, command, text, _attend_text))
 
 
 @public
@@ -97,9 +97,9 @@ def attend_many(
     """
     records = records_of(texts)
     pairs = any(isinstance(record, Text) and record.target is not None for record in records)
-    command, asked = _read_request(options, "cross" if pairs else "self")
-    origin = asked.origin
-    work = AttendChunk(origin, asked.choice, command, batch_size)
+    command, request = _read_request(options, "cross" if pairs else "self")
+    origin = request.origin
+    work = AttendChunk(origin, request.choice, command, batch_size)
 
     def read_results() -> Iterator[Result | AttnvizError]:
         with open_engine("local", workers, None) as engine:
@@ -125,11 +125,11 @@ def unload() -> None:
 
 def _read_request(options: AttendOptions, usual: Command) -> tuple[Command, Options]:
     command: Command = options.get("command") or usual
-    asked = keep_scores(read_options(options, top=Origin().top))
-    check_choice(asked.choice)
-    check_origin(asked.origin, command)
-    check_kept(asked.origin, asked.choice)
-    return command, asked
+    request = keep_scores(read_options(options, top=Origin().top))
+    check_choice(request.choice)
+    check_origin(request.origin, command)
+    check_kept(request.origin, request.choice)
+    return command, request
 
 
 @public
@@ -167,7 +167,7 @@ def image(
     choose(lens, [name for name in LENS_NAMES if name != ALL], "lens")
     if not isinstance(more, list | tuple) or not all(isinstance(one, str | Path) for one in more):
         raise UsageError(f"more={in_short(more)} is no list of pictures")
-    asked = PictureRequest(
+    request = PictureRequest(
         files=tuple(map(Path, (file, *more))),
         patch=patch,
         image_size=image_size,
@@ -178,9 +178,9 @@ def image(
         smooth=smooth,
     )
     how = read_options(options)
-    asked.check(how)
+    request.check(how)
     with collect("image", "maps", how) as report:
-        item = look_at_pictures(asked, asked.read(), how)
+        item = look_at_pictures(request, request.read(), how)
         hold_notes(item.attention, report)
         report.add(item)
     return _only_result(report)
@@ -223,7 +223,7 @@ def audio(
         raise UsageError(f"start={start} is no second of a recording")
     if seconds > 3600:
         raise UsageError(f"seconds={seconds} is out of range: 1 to 3600")
-    asked = RecordingRequest(
+    request = RecordingRequest(
         file=Path(file),
         text=text,
         language=language,
@@ -236,14 +236,14 @@ def audio(
         against=against,
     )
     how = read_options(options, top=Origin().top)
-    asked.check(how)
-    with collect("audio", asked.kind, how) as report:
-        report_recording(asked, how, report)
-    return _only_result(report) if asked.kind == "maps" else report.found
+    request.check(how)
+    with collect("audio", request.kind, how) as report:
+        report_recording(request, how, report)
+    return _only_result(report) if request.kind == "maps" else report.findings
 
 
 def _only_result(report: CollectedReport) -> Result:
-    (item,) = report.found.items
-    found = item.attention
-    made = found if isinstance(found, Result) else as_result(found, Choice())
-    return replace(made, item=item)
+    (item,) = report.findings.items
+    attention = item.attention
+    result = attention if isinstance(attention, Result) else as_result(attention, Choice())
+    return replace(result, item=item)

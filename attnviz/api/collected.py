@@ -45,8 +45,8 @@ class Findings(Presentable):
 
     def __repr__(self) -> str:
         count = f"{len(self.items)} result{'s' if len(self.items) != 1 else ''}"
-        failed = f" · {len(self.errors)} failed" if self.errors else ""
-        return f"<Findings {self.command} · {count}{failed}>"
+        failures = f" · {len(self.errors)} failed" if self.errors else ""
+        return f"<Findings {self.command} · {count}{failures}>"
 
     def _repr_html_(self) -> str:
         import io
@@ -64,11 +64,11 @@ class CollectedReport:
     """A report that keeps results, errors and notes for whoever called."""
 
     def __init__(self, command: str, kind: DataKind, options: Options) -> None:
-        self.options, self.held = options, dict[str, str]()
-        self.found = Findings(command, kind)
+        self.options, self.notes = options, dict[str, str]()
+        self.findings = Findings(command, kind)
 
     def add(self, result: Attention | Data | Item) -> None:
-        self.found.items.append(item_of(result, self.options))
+        self.findings.items.append(item_of(result, self.options))
 
     add_blank = add
 
@@ -76,14 +76,14 @@ class CollectedReport:
         """Keep the reason why a record failed, or raise it where the run is to stop."""
         if self.options.many.on_error == "stop":
             raise error
-        self.found.errors.append(error)
+        self.findings.errors.append(error)
 
     def reject(self, lines: bytes, count: int = 1) -> None:
         """Lines of records that failed have no file here."""
 
     def say(self, text: str) -> None:
         """Keep a note; notes of one kind become one."""
-        hold(self.held, text)
+        hold(self.notes, text)
 
     hold = say
 
@@ -93,9 +93,9 @@ class CollectedReport:
         """From Python no progress is shown."""
         return nullcontext(lambda more: None)
 
-    def finish(self, done: str = "") -> None:
+    def finish(self, summary: str = "") -> None:
         """Every result is complete."""
-        self.found.notes = list(self.held.values())
+        self.findings.notes = list(self.notes.values())
 
 
 @contextmanager
@@ -109,5 +109,5 @@ def collect(command: str, kind: DataKind, options: Options) -> Iterator[Collecte
     with in_evaluation(options.origin.model), notices_to(report.say):
         yield report
         report.finish()
-    if report.found.errors and not report.found.items:
-        raise report.found.errors[0]
+    if report.findings.errors and not report.findings.items:
+        raise report.findings.errors[0]

@@ -78,7 +78,7 @@ def heads(
     Returns:
         One row for each head; pictures "overview" and "scatter".
     """
-    asked = HeadsRequest(
+    request = HeadsRequest(
         cross=cross,
         role=role,
         order=sort,
@@ -95,18 +95,18 @@ def heads(
     if maps and all(isinstance(one, Attention) for one in maps):
         how = replace(how, origin=replace(how.origin, weights=InMemoryMaps(maps)))
         text = [Text(one.id, one.text or one.source or "", one.target) for one in maps]
-    check_heads(how, asked.command)
+    check_heads(how, request.command)
     if treebank is not None:
         others = {"text": text, "input": input, "role": role, "similar": similar}
         others |= {"no_repeat": no_repeat, "sort": sort != "role", "cross": cross}
         check_treebank({**others, "effect": effect, "writes": writes, "probe": probe})
         with collect("heads", "heads", how) as report:
             report_relations(treebank, how, report)
-        return report.found
+        return report.findings
     texts = read_texts("heads", text, input, how.many, pairs=cross)
     with collect("heads", "heads", how) as report:
-        report_heads(asked, texts, how, report)
-    return report.found
+        report_heads(request, texts, how, report)
+    return report.findings
 
 
 @public
@@ -151,7 +151,7 @@ def corpus(
         `atlas` a page.
     """
     choose(show, SHOWS, "show")
-    asked = CorpusRequest(
+    request = CorpusRequest(
         cross=cross,
         order=sort,
         effect=effect,
@@ -164,17 +164,17 @@ def corpus(
         wiring=wiring,
     )
     how = read_options(options)
-    given = _corpus_of(file, more, how, pairs=cross)
-    asked.check(given, how)
+    inputs = _corpus_of(file, more, how, pairs=cross)
+    request.check(inputs, how)
     journal = None
     if checkpoint is not None:
-        if given.file is None:
+        if inputs.file is None:
             raise UsageError("checkpoint= continues a run over a file: give the texts as a file")
-        journal = CorpusJournal(checkpoint, asked.question(given, how))
+        journal = CorpusJournal(checkpoint, request.question(inputs, how))
         how = replace(how, many=replace(how.many, resume=True))
     with collect("corpus", "corpus", how) as report:
-        report_corpus(asked, given, how, report, journal=journal)
-    return report.found
+        report_corpus(request, inputs, how, report, journal=journal)
+    return report.findings
 
 
 def _corpus_of(file: Any, more: Sequence[str | Path], how: Options, *, pairs: bool) -> TextInput:
@@ -214,7 +214,7 @@ def align(
             report_links(work, texts, how, report)
         else:
             report_scores(work, gold, texts, how, report)
-    return report.found
+    return report.findings
 
 
 @public
@@ -242,9 +242,11 @@ def history(
     check_choice(how.choice)
     bad = chosen_verdicts(fail_on or "")
     with collect("history", "history", how) as report:
-        item, found = training_history([folder] if other is None else [folder, other], how.choice)
+        item, histories = training_history(
+            [folder] if other is None else [folder, other], how.choice
+        )
         report.add(item)
-    for one in found:
+    for one in histories:
         check_health(one.verdicts, bad)
         check_changes(last_drifts(one), "heads", fail_above)
-    return report.found
+    return report.findings

@@ -41,7 +41,7 @@ from attnviz.runs.questions.sources import (
     report_sources,
 )
 from attnviz.runs.questions.why import (
-    Asked,
+    InputKind,
     Why,
     read_file_argument,
     report_weights,
@@ -65,9 +65,9 @@ def _read_question(
         if not isinstance(text, Result) or text.again is None:
             raise UsageError("only what attend() gave can be run again: give its text and model")
         # What the caller gives wins over what the result was made with.
-        taken, origin = ExperimentOptions.__optional_keys__, text.again.origin
-        known = {name: getattr(origin, name) for name in taken if hasattr(origin, name)}
-        text, target, options = text.source or text.text, text.target, {**known, **options}
+        names, origin = ExperimentOptions.__optional_keys__, text.again.origin
+        own = {name: getattr(origin, name) for name in names if hasattr(origin, name)}
+        text, target, options = text.source or text.text, text.target, {**own, **options}
     how = read_options(options)
     single = isinstance(text, str) and target is None and file is None
     command: Command = "self" if single else "cross"  # files and lists may hold pairs
@@ -119,22 +119,22 @@ def ablate(
         One row for each effect; pictures "bars" and, of every head or token, "grid" or "highlight".
     """
     how, texts, command = _read_question("ablate", text, target, input, options)
-    asked = Ablation(
+    request = Ablation(
         heads=name_parts("heads", heads, "."),
         links=name_parts("links", links, ">"),
         tokens=name_parts("tokens", tokens, ""),
         layer=layer,
         each=each,
         by=by,
-        wanted=how.choice.explain,
+        output=how.choice.explain,
         seed=seed,
         names=how.choice.token_groups,
     )
     others = _read_reference("ablate", reference, how)
-    check_reference(asked, given=others is not None)
+    check_reference(request, has_reference=others is not None)
     with collect("ablate", "ablation", how) as report:
-        report_ablation(asked, texts, command, how, report, reference=others, top=top)
-    return report.found
+        report_ablation(request, texts, command, how, report, reference=others, top=top)
+    return report.findings
 
 
 @public
@@ -168,10 +168,10 @@ def why(
         A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
     """
     how, texts, kind = _read_written("why", text, target, input, options)
-    asked = Why(head, link, against, mean, layers, how.choice.explain)
+    request = Why(head, link, against, mean, layers, how.choice.explain)
     with collect("why", "why", how) as report:
-        report_why(asked, texts, kind, how, report)
-    return report.found
+        report_why(request, texts, kind, how, report)
+    return report.findings
 
 
 @public
@@ -204,10 +204,12 @@ def explain(
         and the picture "plot".
     """
     how, texts, kind = _read_written("explain", text, target, input, options)
-    asked = AnswerRequest(how.choice.explain, against, contrast)
+    request = AnswerRequest(how.choice.explain, against, contrast)
     with collect("explain", "answer", how) as report:
-        report_answers(asked, texts, kind, how, report, _read_reference("explain", reference, how))
-    return report.found
+        report_answers(
+            request, texts, kind, how, report, _read_reference("explain", reference, how)
+        )
+    return report.findings
 
 
 def _read_reference(function: str, reference: Any, how: Options) -> TextInput | None:
@@ -247,19 +249,19 @@ def wiring(
         how = read_options(options)
         with collect("wiring", "wiring", how) as report:
             report_weights(top, how, report)
-        return report.found
+        return report.findings
     how, texts, kind = _read_written("wiring", text, target, input, options)
     with collect("wiring", "wiring", how) as report:
         report_wiring(texts, kind, top, how, report)
-    return report.found
+    return report.findings
 
 
 def _read_written(
     function: str, text: Any, target: str | None, file: str | None, options: Mapping[str, Any]
-) -> tuple[Options, TextInput, Asked]:
+) -> tuple[Options, TextInput, InputKind]:
     """The options, texts or a file, and what reads them."""
-    if (found := read_file_argument(text, target)) and file is None:
-        return read_options(options), *found
+    if (inputs := read_file_argument(text, target)) and file is None:
+        return read_options(options), *inputs
     return _read_question(function, text, target, file, options)
 
 
@@ -300,11 +302,11 @@ def sources(
         raise UsageError(f"context={in_short(context)} is no list of files")
     if not files:
         raise UsageError("context names no file")
-    asked = SourcesRequest(tuple(map(Path, files)), question, answer, group, by, budget, fit)
+    request = SourcesRequest(tuple(map(Path, files)), question, answer, group, by, budget, fit)
     with collect("sources", "sources", how) as report:
-        found = report_sources(asked, how, report)
-    check_support(found, fail_unsupported)
-    return report.found
+        result = report_sources(request, how, report)
+    check_support(result, fail_unsupported)
+    return report.findings
 
 
 @public
@@ -343,20 +345,20 @@ def cache(
     if isinstance(text, str) and target is not None and not names:
         kinds, kind, how = read_kinds(text, target, [], read_options(options))
     else:
-        given: list[tuple[str, Any, str | None]] = [("", text, None)]
+        groups: list[tuple[str, Any, str | None]] = [("", text, None)]
         if names:
-            given = [(Path(name).stem, text, name) for name in names]
+            groups = [(Path(name).stem, text, name) for name in names]
         elif isinstance(text, Mapping):
-            given = [(name, own, None) for name, own in text.items()]
-        read = [_read_written("cache", own, target, file, options) for _, own, file in given]
+            groups = [(name, own, None) for name, own in text.items()]
+        read = [_read_written("cache", own, target, file, options) for _, own, file in groups]
         if not read:
             raise UsageError("cache needs texts: there is no kind of them")
         how, _, kind = read[0]
-        kinds = [(one[0], texts) for one, (_, texts, _) in zip(given, read, strict=True)]
-    asked = CacheRequest(rules, start, how.choice.stream, per_head, seed)
+        kinds = [(one[0], texts) for one, (_, texts, _) in zip(groups, read, strict=True)]
+    request = CacheRequest(rules, start, how.choice.stream, per_head, seed)
     with collect("cache", "cache", how) as report:
-        report_cache(asked, kinds, kind, how, report)
-    return report.found
+        report_cache(request, kinds, kind, how, report)
+    return report.findings
 
 
 @public
@@ -380,7 +382,7 @@ def lenses(
     how, texts, command = _read_question("lenses", text, target, input, options)
     with collect("lenses", "lenses", how) as report:
         report_lenses(texts, command, seed, how, report)
-    return report.found
+    return report.findings
 
 
 @public
@@ -441,20 +443,20 @@ def compare(
             data, changes = effect_changes(effects, top)
         report.add(data)
     check_changes(changes, "heads" if effects is None else "effects", fail_above)
-    return report.found
+    return report.findings
 
 
-def _side(name: str, given: Any) -> str | InMemoryMaps | SavedEffects:
+def _side(name: str, value: Any) -> str | InMemoryMaps | SavedEffects:
     """What is compared, in the form in which a run takes it."""
-    if isinstance(given, Attention):
-        return InMemoryMaps((given,))
-    if isinstance(given, Findings) and given.kind == "ablation":
-        effects = read_effects(given.render_as("json"), name)
+    if isinstance(value, Attention):
+        return InMemoryMaps((value,))
+    if isinstance(value, Findings) and value.kind == "ablation":
+        effects = read_effects(value.render_as("json"), name)
         assert effects is not None
         return effects
-    if not isinstance(given, str):
-        raise UsageError(f"{name}={in_short(given)} is no text and no name of a file")
-    return given
+    if not isinstance(value, str):
+        raise UsageError(f"{name}={in_short(value)} is no text and no name of a file")
+    return value
 
 
 @public
@@ -490,7 +492,7 @@ def steps(
         Every matrix; the picture "scatter"; a page.
     """
     how = read_options(options)
-    asked = StepsRequest(
+    request = StepsRequest(
         file=file,
         target=target,
         text=text,
@@ -502,8 +504,8 @@ def steps(
         diagram=diagram,
     )
     with collect("steps", "steps", how) as report:
-        report.add(asked.data(how))
-    return report.found
+        report.add(request.data(how))
+    return report.findings
 
 
 @public
@@ -536,12 +538,12 @@ def lesson(
         The numbers; the picture "plot"; a page.
     """
     choose(name, LESSONS, "lesson")
-    wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
-    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
-    given = {option: value for option, value in wanted.items() if value is not None}
-    for option, value in given.items():
+    values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    values |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    settings = {option: value for option, value in values.items() if value is not None}
+    for option, value in settings.items():
         if isinstance(value, int) and value > 10**9 and option != "seed":
             raise UsageError(f"{option}={value}: no more than 1,000,000,000 can be asked for")
     with collect("lesson", "lesson", Options()) as report:
-        report.add(lesson_data(teach(name, given)))
-    return report.found
+        report.add(lesson_data(teach(name, settings)))
+    return report.findings

@@ -73,19 +73,19 @@ PANELS = {
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
-received: list[int] = []
+signal_numbers: list[int] = []
 """The signals that ended the run. A library may have raised another error since."""
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
     """End the run on SIGTERM as Python does on Ctrl-C."""
-    received.append(number)
+    signal_numbers.append(number)
     raise KeyboardInterrupt
 
 
 def status_of_signal() -> int:
     """The exit status of an interrupted run: 130 after Ctrl-C, 143 after SIGTERM, as in a shell."""
-    return 128 + (received[0] if received else signal.SIGINT)
+    return 128 + (signal_numbers[0] if signal_numbers else signal.SIGINT)
 
 
 INTERRUPTED = 130
@@ -170,10 +170,10 @@ class Command(TyperCommand):
 
 def _import_help() -> None:
     """Import what prints help, but for Markdown and tracebacks: half of the time, never used."""
-    unused = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
-    stands = {name: ModuleType(name) for name in unused if name not in sys.modules}
+    classes = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+    stands = {name: ModuleType(name) for name in classes if name not in sys.modules}
     for name, module in stands.items():
-        setattr(module, unused[name], type(unused[name], (), {}))
+        setattr(module, classes[name], type(classes[name], (), {}))
     sys.modules |= stands
     try:
         import typer.rich_utils  # noqa: F401 - typer finds it in sys.modules
@@ -196,8 +196,8 @@ def _list_rare(panels: Mapping[str, list[str]]) -> None:
 def _help_all() -> TyperOption:
     """The option that shows all options, also those that --help only lists."""
 
-    def show(ctx: Any, _: Any, wanted: bool) -> None:
-        if wanted:
+    def show(ctx: Any, _: Any, value: bool) -> None:
+        if value:
             _import_help()
             TyperCommand.format_help(ctx.command, ctx, ctx.make_formatter())
             raise typer.Exit
@@ -227,7 +227,7 @@ def exit_status_of(run: Any) -> int:
     try:
         status = _status_of(run)
     except BaseException as error:
-        if received and isinstance(error, Exception):
+        if signal_numbers and isinstance(error, Exception):
             status = INTERRUPTED  # a library turned the KeyboardInterrupt into this error
         elif package := plugin_at_fault(error):
             complain(f"the plug-in {package} failed: {error_line(error)}", "PluginError")
@@ -297,8 +297,8 @@ def tell(kind: str, message: str, **facts: object) -> None:
 def _form_asked(arguments: Sequence[str]) -> str:
     """The value of --errors, which holds for mistakes in the command line itself, too."""
     words = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    asked = ("--errors", "json") in pairwise(words) or "--errors=json" in words
-    return "json" if asked else "text"
+    as_json = ("--errors", "json") in pairwise(words) or "--errors=json" in words
+    return "json" if as_json else "text"
 
 
 def printable_line(text: str) -> str:
@@ -328,14 +328,14 @@ def _message_of(error: TyperException) -> str:
         guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
         return f"unknown option '{option}'.{guess or ' --help-all lists them'}"
     text = str(getattr(error, "message", ""))
-    chosen = re.fullmatch(r"(?:Value error, )?'(.*)' is not one of (.*)", text, re.DOTALL)
+    match = re.fullmatch(r"(?:Value error, )?'(.*)' is not one of (.*)", text, re.DOTALL)
     names = getattr(getattr(error, "param", None), "opts", None)
-    if chosen and names:
-        choices = re.findall("'(.*?)'", chosen[2])
-        allowed = f"choose from {', '.join(choices)}.{did_you_mean(chosen[1], choices)}"
-        if names[0] == "--format" and chosen[1] in FORMATS:
-            return f"format '{chosen[1]}' cannot hold what this command writes: {allowed}"
-        return f"unknown value '{chosen[1]}' for {names[0]}: {allowed}"
+    if match and names:
+        choices = re.findall("'(.*?)'", match[2])
+        advice = f"choose from {', '.join(choices)}.{did_you_mean(match[1], choices)}"
+        if names[0] == "--format" and match[1] in FORMATS:
+            return f"format '{match[1]}' cannot hold what this command writes: {advice}"
+        return f"unknown value '{match[1]}' for {names[0]}: {advice}"
     return message[:1].lower() + message[1:].rstrip(".")
 
 
@@ -354,14 +354,14 @@ def build_command(name: str) -> Any:
     settings = {"allow_interspersed_args": name != "watch"}
     texts = {"help": function.__doc__, "short_help": COMMANDS[name].summary}
     single.command(name, cls=Command, context_settings=settings, **texts)(function)
-    made: Any = typer.main.get_command(single)
-    made.rare = getattr(function, "rare", ())
-    made.params.append(_help_all())
-    return made
+    command: Any = typer.main.get_command(single)
+    command.rare = getattr(function, "rare", ())
+    command.params.append(_help_all())
+    return command
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         print(f"attnviz {__version__}")
         raise typer.Exit
 

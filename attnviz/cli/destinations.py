@@ -50,7 +50,7 @@ class DataOutput:
         limit: int | None = None,
     ) -> None:
         self.renderer, self.draft, self.alone, self.limit = renderer, draft, alone, limit
-        self.read, self.held, self.size = True, list[bytes](), 0
+        self.read, self.parts, self.size = True, list[bytes](), 0
 
     def add(self, item: Item) -> None:
         """Write the result's part."""
@@ -65,7 +65,7 @@ class DataOutput:
         if self.limit is not None:
             if self.size > self.limit:
                 raise self._too_large(f"{self.size:,} bytes")
-            self._send(b"".join(self.held))
+            self._send(b"".join(self.parts))
         if self.draft is not None:
             self.draft.move()
 
@@ -76,7 +76,7 @@ class DataOutput:
             return
         self.size += len(data)
         if self.size <= self.limit:
-            self.held.append(data)
+            self.parts.append(data)
         elif self.alone:  # nothing else is to be written that an error would end
             raise self._too_large(f"at least {self.size:,} bytes{_largest_field(data)}")
 
@@ -95,12 +95,14 @@ class DataOutput:
 def _largest_field(data: bytes) -> str:
     """The field that most of a JSON document is in; empty for other data."""
     try:
-        found = json.loads(data.lstrip(b"[,\n"))
+        document = json.loads(data.lstrip(b"[,\n"))
     except ValueError:
         return ""
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return ""
-    sizes = {name: len(json.dumps(value, separators=(",", ":"))) for name, value in found.items()}
+    sizes = {
+        name: len(json.dumps(value, separators=(",", ":"))) for name, value in document.items()
+    }
     name = max(sizes, key=lambda one: sizes[one])
     return f" ('{name}' {sizes[name] / len(data):.0%} of them)"
 
@@ -153,9 +155,9 @@ class PictureFiles(NumberedFiles):
 class PageFiles(NumberedFiles):
     """A page of each text."""
 
-    def __init__(self, path: Path | None, *, many: bool, shown: bool, count: int = 0) -> None:
+    def __init__(self, path: Path | None, *, many: bool, in_browser: bool, count: int = 0) -> None:
         super().__init__(path, many=many, count=count)
-        self.shown = shown
+        self.in_browser = in_browser
         self.atlas: Path | None = None
 
     def add(self, item: Item) -> None:
@@ -170,13 +172,13 @@ class PageFiles(NumberedFiles):
         page = page_of(item, command_line(), atlas)
         if page is None:
             return
-        save_page(path, as_bytes(page), shown=self.shown and not self.waits)
+        save_page(path, as_bytes(page), in_browser=self.in_browser and not self.waits)
 
     def finish(self) -> None:
         """Show the first page, and say that it is the first, where there were more texts."""
-        if self.shown and self.waits and self.path is not None:
+        if self.in_browser and self.waits and self.path is not None:
             show(numbered_path(self.path, 0) if self.many else self.path)
-        if self.shown and self.count > 1:
+        if self.in_browser and self.count > 1:
             note("--open shows the first text; --html FILE writes a page for each")
 
 
@@ -201,7 +203,7 @@ def check_own(path: Path) -> None:
             )
 
 
-def save_page(path: Path | None, page: bytes, *, shown: bool) -> Path:
+def save_page(path: Path | None, page: bytes, *, in_browser: bool) -> Path:
     """Write a page, without a path a temporary one; open it in a browser if it is shown."""
     if path is not None:
         write_file(path, page)
@@ -217,7 +219,7 @@ def save_page(path: Path | None, page: bytes, *, shown: bool) -> Path:
         except BaseException:
             path.unlink()
             raise
-    if shown:
+    if in_browser:
         show(path)
     return path
 
@@ -251,15 +253,15 @@ def command_line() -> str:
         if item.name not in DECIDING and "watch" not in sys.argv[1:2]  # its program may have such
     ]
     takes_value = {name: bool(one.metavar) for one in options for name in one.names}
-    kept = ["attnviz"]
+    line = ["attnviz"]
     for word in words:
         if word == "--":
-            kept += [word, *words]
+            line += [word, *words]
         elif takes_value.get(word):
             next(words, None)
         elif word.partition("=")[0] not in takes_value:
-            kept.append(word)
-    return shlex.join(kept)
+            line.append(word)
+    return shlex.join(line)
 
 
 def open_resumable(
@@ -270,8 +272,8 @@ def open_resumable(
     resume, rejects = options.many.resume, options.many.rejects
     if path is None:
         if shard_size or resume:
-            given = "--shard-size" if shard_size else "--resume"
-            raise UsageError(f"{given} is about the data file: add -o FILE")
+            option = "--shard-size" if shard_size else "--resume"
+            raise UsageError(f"{option} is about the data file: add -o FILE")
         return None
     name = format_of(path)
     again = input_file is not None and input_file.is_file()
@@ -318,10 +320,10 @@ def display_of_stdout(*, many: bool) -> Display:
     """
     from rich.console import Console
 
-    forced = True if os.environ.get("FORCE_COLOR") else None
-    console = Console(force_terminal=forced, force_jupyter=False)
+    as_terminal = True if os.environ.get("FORCE_COLOR") else None
+    console = Console(force_terminal=as_terminal, force_jupyter=False)
     colors = None if console.no_color or not console.is_terminal else console.color_system
-    named = {"windows": "standard"}.get(colors or "", colors)
+    system = {"windows": "standard"}.get(colors or "", colors)
     if not sys.stdout.isatty() and os.environ.get("FORCE_COLOR") and colors is None:
-        named = None if console.no_color else "standard"
-    return Display(width=max(console.width, 20), colors=named, many=many)
+        system = None if console.no_color else "standard"
+    return Display(width=max(console.width, 20), colors=system, many=many)

@@ -77,8 +77,8 @@ OPTIONS = {name: option for of_half in DECLARED.values() for name, (_, option) i
 
 def complete_from(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Shell completion over a fixed list."""
-    listed = list(names)
-    return lambda incomplete: [name for name in listed if name.startswith(incomplete)]
+    choices = list(names)
+    return lambda incomplete: [name for name in choices if name.startswith(incomplete)]
 
 
 def one_of(names: Iterable[str]) -> Any:
@@ -87,39 +87,39 @@ def one_of(names: Iterable[str]) -> Any:
 
 
 def option_of(
-    annotation: Any, declared: Option, panel: str, kinds: tuple[DataKind, ...] = ("maps",)
+    annotation: Any, option: Option, panel: str, kinds: tuple[DataKind, ...] = ("maps",)
 ) -> Any:
     """An option as typer reads it from an annotation."""
-    choices = declared.choices or names_in(annotation)
+    choices = option.choices or names_in(annotation)
     suffixes: list[str] = []
-    if declared.group in ("stdout", "data"):
-        found = {name: entry for kind in kinds for name, entry in formats_of(kind).items()}
-        suffixes = sorted({entry.suffix for entry in found.values() if entry.suffix})
-        choices = tuple(found) if annotation == str | None else ()
+    if option.group in ("stdout", "data"):
+        formats = {name: entry for kind in kinds for name, entry in formats_of(kind).items()}
+        suffixes = sorted({entry.suffix for entry in formats.values() if entry.suffix})
+        choices = tuple(formats) if annotation == str | None else ()
     if choices:
         optional = type(None) in get_args(annotation)
         annotation = one_of(choices) | None if optional else one_of(choices)
     settings: dict[str, Any] = {
-        "metavar": declared.metavar,
-        "min": declared.min,
-        "max": declared.max,
+        "metavar": option.metavar,
+        "min": option.min,
+        "max": option.max,
     }
-    if declared.suggested:
-        settings["autocompletion"] = complete_from(declared.suggested)
+    if option.suggested:
+        settings["autocompletion"] = complete_from(option.suggested)
     words = {"choices": in_words(choices) if choices else "", "suffixes": ", ".join(suffixes)}
-    text = declared.help
+    text = option.help
     for name, value in words.items():
         text = text.replace(f"{{{name}}}", value)
     return Annotated[
-        annotation, typer.Option(*declared.names, help=text, rich_help_panel=panel, **settings)
+        annotation, typer.Option(*option.names, help=text, rich_help_panel=panel, **settings)
     ]
 
 
 def _own_parameter(parameter: inspect.Parameter) -> inspect.Parameter:
     """A parameter of the command itself; its option may be declared with `opt`."""
     if isinstance(parameter.default, Field):
-        declared: Option = parameter.default.metadata["option"]
-        annotation = option_of(parameter.annotation, declared, declared.group)
+        option: Option = parameter.default.metadata["option"]
+        annotation = option_of(parameter.annotation, option, option.group)
         # A keyword, since the panels of the help may put it behind shared options.
         return parameter.replace(
             kind=parameter.KEYWORD_ONLY, default=parameter.default.default, annotation=annotation
@@ -134,11 +134,11 @@ def _place_in_help(parameter: inspect.Parameter) -> int:
     return panels.index(panel) if panel in panels else -1
 
 
-def _files_named(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[str, str]]:
+def _files_named(values: dict[str, Any], outputs: Collection[str]) -> Iterator[tuple[str, str]]:
     """The values that may name a file to read: texts and paths that are no outputs."""
     for name, value in values.items():
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str | Path) and name not in written:
+            if isinstance(one, str | Path) and name not in outputs:
                 yield name, str(one)
 
 
@@ -151,7 +151,7 @@ def with_options(
 ) -> Callable[[Callable[..., None]], Any]:
     """A decorator that gives a command groups of shared options; --help only names `rare` ones."""
     kinds = (writes,) if isinstance(writes, str) else writes
-    offered = {
+    offers = {
         half: {
             name: option_of(annotation, option, PANELS.get(option.group, panel), kinds)
             for name, (annotation, option) in DECLARED[half].items()
@@ -159,8 +159,8 @@ def with_options(
         }
         for half, panel in HALVES.items()
     }
-    known = {*OPTIONS, *(option.group for option in OPTIONS.values())}
-    assert known.issuperset((*groups, *also)), f"no such options: {groups}, {also}"
+    names = {*OPTIONS, *(option.group for option in OPTIONS.values())}
+    assert names.issuperset((*groups, *also)), f"no such options: {groups}, {also}"
     defaults: dict[Any, Any] = {half: half() for half in HALVES}
 
     def decorate(command: Callable[..., None]) -> Any:
@@ -175,7 +175,7 @@ def with_options(
                 default=getattr(defaults[half], name),
                 annotation=annotation,
             )
-            for half, options in offered.items()
+            for half, options in offers.items()
             for name, annotation in options.items()
         ]
         parameters.sort(key=_place_in_help)
@@ -188,28 +188,28 @@ def with_options(
                     raise UsageError(
                         f"--{option} {value}: no more than {LARGEST:,} can be asked for"
                     )
-            given = tuple(_files_named(values, offered[Output].keys() | {"rejects"}))
+            files = tuple(_files_named(values, offers[Output].keys() | {"rejects"}))
             origin, choice, output, look, many = (
                 half(**{name: values.pop(name) for name in options})
-                for half, options in offered.items()
+                for half, options in offers.items()
             )
-            if "top" not in offered[Origin]:  # finding the strongest links costs time
+            if "top" not in offers[Origin]:  # finding the strongest links costs time
                 origin = replace(origin, top=0)
             stderr_form.set(output.errors)
             try:
-                command(**values, options=Options(origin, choice, output, many, look, given))
+                command(**values, options=Options(origin, choice, output, many, look, files))
             except TooLargeError as error:
                 ways = [name for name in SMALLER if name in known_names]
                 raise TooLargeError(f"{error}: {in_words(ways)} makes it smaller") from error
 
-        declared = {name: OPTIONS[name] for options in offered.values() for name in options}
-        declared |= {
+        option_by_name = {name: OPTIONS[name] for options in offers.values() for name in options}
+        option_by_name |= {
             item.name: item.default.metadata["option"]
             for item in signature.parameters.values()
             if isinstance(item.default, Field)
         }
-        known_names = {option.names[0] for option in declared.values()}
-        run.rare = {*rare, *(name for name, option in declared.items() if option.rare)}  # type: ignore[attr-defined]
+        known_names = {option.names[0] for option in option_by_name.values()}
+        run.rare = {*rare, *(name for name, option in option_by_name.items() if option.rare)}  # type: ignore[attr-defined]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in parameters}
         del run.__wrapped__

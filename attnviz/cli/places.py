@@ -42,12 +42,12 @@ def hold_interrupts() -> Iterator[None]:
     """Let the block finish before a signal ends the run; a second signal ends it at once."""
     aside = threading.current_thread() is not threading.main_thread()
     usual = {} if aside else {number: signal.getsignal(number) for number in SIGNALS}
-    known = (signal.default_int_handler, interrupt)
-    usual = {number: handler for number, handler in usual.items() if handler in known}
-    pressed: list[int] = []
+    own_handlers = (signal.default_int_handler, interrupt)
+    usual = {number: handler for number, handler in usual.items() if handler in own_handlers}
+    numbers: list[int] = []
 
     def answer(number: int, frame: FrameType | None) -> None:
-        pressed.append(number)
+        numbers.append(number)
         restore()
 
     def restore() -> None:
@@ -60,9 +60,9 @@ def hold_interrupts() -> Iterator[None]:
         yield
     finally:
         restore()
-    if pressed:
-        answer_of: Any = usual[signal.Signals(pressed[0])]
-        answer_of(pressed[0], None)
+    if numbers:
+        answer_of: Any = usual[signal.Signals(numbers[0])]
+        answer_of(numbers[0], None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ class Place:
         stem, suffix = re.escape(_fold_name(real.stem)), re.escape(_fold_name(real.suffix))
         number = rf"(?:-\d+){'?' * self.perhaps}" if self.several else ""
         file = f"{stem}{number}{suffix}"
-        made = rf"{stem}(?:-\d+)?{suffix}\.(?:partial|unfinished|journal)(?:-\d+)?"
-        hidden = rf"\.{made}|\.\.{made}\.partial(?:-\d+)?"  # the draft of what is hidden too
-        return re.fullmatch(f"{file}|{hidden}", _fold_name(name)) is not None
+        draft = rf"{stem}(?:-\d+)?{suffix}\.(?:partial|unfinished|journal)(?:-\d+)?"
+        secret = rf"\.{draft}|\.\.{draft}\.partial(?:-\d+)?"  # the draft of what is hidden too
+        return re.fullmatch(f"{file}|{secret}", _fold_name(name)) is not None
 
     def meets(self, other: Place) -> bool:
         """Whether one file is, or may become, both."""
@@ -131,9 +131,9 @@ CHECKPOINT = re.compile(
 """Names of files in a model's folder that are read."""
 
 
-def inputs_among(given: Iterable[str]) -> Iterator[Path]:
+def inputs_among(names: Iterable[str]) -> Iterator[Path]:
     """The files that what was given names: itself, a model's in its folder, or saved shards."""
-    for path in map(Path, given):
+    for path in map(Path, names):
         with suppress(OSError, ValueError):
             if path.is_dir():
                 yield from (item for item in path.iterdir() if CHECKPOINT.fullmatch(item.name))
@@ -145,7 +145,7 @@ def inputs_among(given: Iterable[str]) -> Iterator[Path]:
                 yield from shards_of(path)
 
 
-def check_apart(places: Sequence[Place], given: Iterable[str]) -> None:
+def check_apart(places: Sequence[Place], names: Iterable[str]) -> None:
     """Refuse to write two outputs to one file, or one over what is read.
 
     Files are the same through links, hard links, `..` and capitals, and where the shell has sent a
@@ -155,22 +155,22 @@ def check_apart(places: Sequence[Place], given: Iterable[str]) -> None:
         if place.meets(other):
             both = f" than '{place.path}' and '{other.path}'" * (place.path != other.path)
             raise UsageError(f"two outputs go to the same file: name different ones{both}")
-    read = [Place(path) for path in inputs_among(given)]
+    read = [Place(path) for path in inputs_among(names)]
     for place, source in product(places, read):
         if place.meets(source):
             raise UsageError(
                 f"'{place.path}' would replace '{source.path}', which is read: name another"
             )
     stdin, stdout, stderr = map(_descriptor, (sys.stdin, sys.stdout, sys.stderr))
-    written = [place for place in places if place.is_itself]
-    for stream, said, others in (
-        (stdin, "stdin is", written),
-        (stdout, "stdout goes to", [*written, *read]),
-        (stderr, "stderr goes to", [*written, *read]),
+    own_files = [place for place in places if place.is_itself]
+    for stream, phrase, others in (
+        (stdin, "stdin is", own_files),
+        (stdout, "stdout goes to", [*own_files, *read]),
+        (stderr, "stderr goes to", [*own_files, *read]),
     ):
         for place in others:
             if same_file(stream, place.real):
-                raise UsageError(f"{said} '{place.path}', which is read or written: name another")
+                raise UsageError(f"{phrase} '{place.path}', which is read or written: name another")
     if same_file(stdin, stdout) and stat.S_ISREG(os.fstat(stdin).st_mode):
         raise UsageError("stdin and stdout are one file: name another")
 

@@ -66,22 +66,22 @@ class Notices:
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
-        self.said, self.held = dict[str, str](), dict[str, str]()
+        self.latest, self.pending = dict[str, str](), dict[str, str]()
 
     def say(self, text: str) -> None:
         """Print a note once; if its numbers change, `say_held` prints their range at the end."""
         kind = kind_of(text)
-        if kind not in self.said and not self.quiet:
+        if kind not in self.latest and not self.quiet:
             note(text)
-        self.said.setdefault(kind, text)
-        hold(self.held, text)
+        self.latest.setdefault(kind, text)
+        hold(self.pending, text)
 
     def say_held(self) -> None:
         """Print the held notes whose words have changed since they were printed."""
-        for kind, text in self.held.items():
-            if self.said.get(kind) != text and not self.quiet:
+        for kind, text in self.pending.items():
+            if self.latest.get(kind) != text and not self.quiet:
                 note(text)
-            self.said[kind] = text
+            self.latest[kind] = text
 
 
 class Report(AbstractContextManager["Report"]):
@@ -91,7 +91,7 @@ class Report(AbstractContextManager["Report"]):
     `finish`. What is not finished when the run ends leaves no file, or one that --resume continues.
     While it is open, notes of the work are printed on stderr.
 
-    The counts of records that `failed` and of `good` results include those of an earlier run.
+    The counts of `failures` and of `good` results include those of an earlier run.
     """
 
     def __init__(
@@ -105,17 +105,19 @@ class Report(AbstractContextManager["Report"]):
         input_file: Path | None = None,
     ) -> None:
         self.options = options
-        self.started = time.perf_counter()
+        self.start_time = time.perf_counter()
         self.open, output = ExitStack(), options.output
         if pictures is None:
             pictures = {"heatmap": output.heatmap, "grid": output.grid, "lines": output.lines}
         places = {name: path for name, path in pictures.items() if path is not None}
-        given = [value for name, value in options.given if name not in pictures]
-        drawn = [name for name in pictures if name != "gif"]
-        shown = [name for name in drawn if name in places] or drawn[:1] if output.show else []
-        self.format = check_places(options, kind, places, given, many=many, shown=bool(shown))
+        inputs = [value for name, value in options.given if name not in pictures]
+        still = [name for name in pictures if name != "gif"]
+        on_screen = [name for name in still if name in places] or still[:1] if output.show else []
+        self.format = check_places(
+            options, kind, places, inputs, many=many, on_screen=bool(on_screen)
+        )
         self.notices = Notices(quiet=output.quiet)
-        self.screen = self._open_screen(shown, many=many)
+        self.screen = self._open_screen(on_screen, many=many)
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         self.formats = {self.format, *([format_of(output.output, kind)] if output.output else [])}
         forms = {FORMATS[name].form for name in self.formats}
@@ -130,8 +132,8 @@ class Report(AbstractContextManager["Report"]):
             if kind == "maps"
             else None
         )
-        self.failed = self.resumable.failed if self.resumable else 0
-        self.good = self.records_done - self.failed
+        self.failures = self.resumable.failures if self.resumable else 0
+        self.good = self.records_done - self.failures
         self.last_failure, self.blanks = "", 0
         with self.open:  # what fails before the run has begun leaves no draft
             resumable = self.resumable
@@ -143,23 +145,25 @@ class Report(AbstractContextManager["Report"]):
         self, kind: DataKind, places: Mapping[str, Path], display: Display, *, many: bool
     ) -> list[RunOutput | ShownPictures]:
         output = self.options.output
-        found: list[RunOutput | ShownPictures] = []
+        outputs: list[RunOutput | ShownPictures] = []
         if draft := self._draft(output.output, self.resumable):
             plain = replace(display, colors=None)
             renderer = make_renderer(format_of(draft.path, kind), plain, kind)
-            found.append(DataOutput(renderer, draft))
+            outputs.append(DataOutput(renderer, draft))
         for picture, path in places.items():
-            found.append(PictureFiles(picture, path, self.options.look, many=many, count=self.good))
+            outputs.append(
+                PictureFiles(picture, path, self.options.look, many=many, count=self.good)
+            )
         if output.html or output.open_page:
-            pages = PageFiles(output.html, many=many, shown=output.open_page, count=self.good)
+            pages = PageFiles(output.html, many=many, in_browser=output.open_page, count=self.good)
             pages.atlas = output.atlas
-            found.append(pages)
+            outputs.append(pages)
         renderer = make_renderer(self.format, display, kind)
-        alone = not (found or self.resumable)
-        found.append(DataOutput(renderer, alone=alone, limit=output.limit_bytes))
+        alone = not (outputs or self.resumable)
+        outputs.append(DataOutput(renderer, alone=alone, limit=output.limit_bytes))
         if self.screen is not None:
-            found.append(self.screen)
-        return found
+            outputs.append(self.screen)
+        return outputs
 
     def _open_screen(self, names: Sequence[str], *, many: bool) -> ShownPictures | None:
         """The terminal that --show draws in; without one a note says why."""
@@ -174,8 +178,8 @@ class Report(AbstractContextManager["Report"]):
             return None
         return ShownPictures(screen, names, self.options.look, self.say, many=many)
 
-    def _draft(self, path: Path | None, taken: object) -> PartialFile | None:
-        if path is None or taken:
+    def _draft(self, path: Path | None, owner: object) -> PartialFile | None:
+        if path is None or owner:
             return None
         return self.open.enter_context(PartialFile(path, kinds=PARTS))
 
@@ -186,7 +190,7 @@ class Report(AbstractContextManager["Report"]):
                 self.resumable.skip(lines)
             if self.rejects is not None:
                 self.rejects.write(lines)
-            self.failed += count
+            self.failures += count
 
     def __enter__(self) -> Report:
         self.open.enter_context(notices_to(None if self.notices.quiet else self.say))
@@ -200,8 +204,8 @@ class Report(AbstractContextManager["Report"]):
         if self.resumable is not None:
             self.resumable.leave()
         self.open.__exit__(*error)
-        if self.failed and not self.last_failure and error[0] is None:
-            records = f"{self.failed} record{'s' if self.failed > 1 else ''}"
+        if self.failures and not self.last_failure and error[0] is None:
+            records = f"{self.failures} record{'s' if self.failures > 1 else ''}"
             complain(f"{records} came to nothing in the run that this one continues")
 
     @property
@@ -217,7 +221,7 @@ class Report(AbstractContextManager["Report"]):
     @property
     def status(self) -> int:
         """The exit status: 1 if a record failed."""
-        return 1 if self.failed else 0
+        return 1 if self.failures else 0
 
     def say(self, text: str) -> None:
         """Say a note on stderr, once, unless --quiet was given; if its numbers change, again."""
@@ -225,15 +229,15 @@ class Report(AbstractContextManager["Report"]):
 
     def hold(self, text: str) -> None:
         """Say a note when all is done, its numbers as a range over the texts."""
-        hold(self.notices.held, text)
+        hold(self.notices.pending, text)
 
-    def say_done(self, what: str, loaded: float | None = None) -> None:
+    def say_done(self, what: str, loaded_at: float | None = None) -> None:
         """Say how long the work took, if --verbose was given."""
         if self.options.output.verbose:
             now, loading = time.perf_counter(), ""
-            if loaded is not None:
-                loading = f"loaded in {loaded - self.started:.2f} s, "
-            note(f"{loading}{what} in {now - (loaded or self.started):.2f} s")
+            if loaded_at is not None:
+                loading = f"loaded in {loaded_at - self.start_time:.2f} s, "
+            note(f"{loading}{what} in {now - (loaded_at or self.start_time):.2f} s")
 
     def add(self, result: Attention | Data | Item) -> None:
         """Write one result to every output, also if Ctrl-C is pressed meanwhile."""
@@ -269,10 +273,10 @@ class Report(AbstractContextManager["Report"]):
         self.last_failure = str(error)
         self.reject(reject_of(record, error))
 
-    def finish(self, done: str = "") -> None:
+    def finish(self, summary: str = "") -> None:
         """Complete every output, or only the file of rejects if every record failed."""
         with hold_interrupts():
-            if self.good == 1 and not self.failed:
+            if self.good == 1 and not self.failures:
                 for output in self.outputs:
                     if isinstance(output, NumberedFiles):
                         output.rename_only()
@@ -285,11 +289,11 @@ class Report(AbstractContextManager["Report"]):
             if self.rejects is not None:
                 self.rejects.move()
         self.notices.say_held()
-        kept = self.options.output.output
-        if self.failed and not self.good and kept is not None and kept.is_file():
-            self.say(f"'{kept}' is left as it was: no record came to anything")
-        if done:
-            self.say_done(done)
+        data_file = self.options.output.output
+        if self.failures and not self.good and data_file is not None and data_file.is_file():
+            self.say(f"'{data_file}' is left as it was: no record came to anything")
+        if summary:
+            self.say_done(summary)
 
     def progress(
         self, total: Callable[[], int | None] | None
@@ -303,9 +307,9 @@ class Report(AbstractContextManager["Report"]):
         return progress_bar(total())
 
 
-def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
+def doubts(arguments: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Notes on arguments that may be mistakes: a text that names a file, or single words."""
-    texts = [value for name, value in given if name in ("text", "source", "target")]
+    texts = [value for name, value in arguments if name in ("text", "source", "target")]
     for text in texts:
         # os.path, since Path.is_file() raises where a text is longer than a name can be.
         if text != "-" and os.path.isfile(text):  # noqa: PTH113
@@ -321,7 +325,7 @@ def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    started, done = time.monotonic(), 0
+    start, count = time.monotonic(), 0
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.fields[done]} texts"),
@@ -334,15 +338,17 @@ def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
     task = progress.add_task("texts", total=total, done="0", rate="", remaining="")
 
     def advance(more: int) -> None:
-        nonlocal done
-        done += more
-        elapsed = time.monotonic() - started
-        if elapsed <= 1:  # most runs end within a second, and need no bar
+        nonlocal count
+        count += more
+        seconds = time.monotonic() - start
+        if seconds <= 1:  # most runs end within a second, and need no bar
             return
-        left = "" if total is None else f"{_format_clock((total - done) * elapsed / done)} left"
-        of_all = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-        rate = f"{done / elapsed:.0f} a second"
-        progress.update(task, completed=done, done=of_all, rate=rate, remaining=left)
+        remainder = (
+            "" if total is None else f"{_format_clock((total - count) * seconds / count)} left"
+        )
+        of_all = f"{count:,}" if total is None else f"{count:,} of {total:,}"
+        rate = f"{count / seconds:.0f} a second"
+        progress.update(task, completed=count, done=of_all, rate=rate, remaining=remainder)
         progress.start()
 
     try:
@@ -364,10 +370,10 @@ def check_places(
     options: Options,
     kind: DataKind,
     pictures: Mapping[str, Path],
-    given: Iterable[str] = (),
+    names: Iterable[str] = (),
     *,
     many: bool = False,
-    shown: bool = False,
+    on_screen: bool = False,
 ) -> str:
     """Find out whether everything asked for has a place of its own; answers stdout's format."""
     output, formats = options.output, formats_of(kind)
@@ -377,9 +383,9 @@ def check_places(
             f"format '{name}' cannot hold {DATA_KINDS[kind][0]}: choose from {', '.join(formats)}"
         )
     _check_page(options)
-    check_look(options.look, drawn=bool(pictures) or shown)
+    check_look(options.look, has_pictures=bool(pictures) or on_screen)
     places = _places(options, kind, pictures, many=many)
-    check_apart(places, given)
+    check_apart(places, names)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
         raise UsageError(f"--rejects '{rejects}' are written as JSON lines: end it in .jsonl")
     if many and not output.overwrite:
@@ -388,16 +394,16 @@ def check_places(
                 check_own(path)
     if FORMATS[name].binary:
         refuse_binary_on_terminal(name)
-    written = {name, *([format_of(output.output, kind)] if output.output else [])}
-    if output.fields is not None and written.isdisjoint(CUT):
+    formats_used = {name, *([format_of(output.output, kind)] if output.output else [])}
+    if output.fields is not None and formats_used.isdisjoint(CUT):
         raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")
-    check_digits(output.digits, written, kind)
+    check_digits(output.digits, formats_used, kind)
     return name
 
 
-def check_look(look: Look, *, drawn: bool) -> None:
+def check_look(look: Look, *, has_pictures: bool) -> None:
     """Refuse options of pictures where none is drawn, and names that matplotlib does not know."""
-    if look.flags and not drawn:
+    if look.flags and not has_pictures:
         raise UsageError(f"{next(iter(look.flags.values()))} is for pictures: name a file for one")
     if look.cmap:
         import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib
@@ -434,10 +440,10 @@ def _places(
         format_of(data, kind)
     if page is not None and page.suffix.lower() not in PAGES:
         raise UsageError(f"--html '{page}' must end in {' or '.join(PAGES)}")
-    sharded = many and options.many.shard_size is not None
+    in_shards = many and options.many.shard_size is not None
     places = [Place(path, many, many) for path in (page, *pictures.values()) if path is not None]
     places += [
-        Place(path, several) for path, several in ((data, sharded), (rejects, False)) if path
+        Place(path, several) for path, several in ((data, in_shards), (rejects, False)) if path
     ]
     for place in places:
         check_writable(place.path)

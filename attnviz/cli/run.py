@@ -28,25 +28,25 @@ def run_texts(command: Command, texts: TextInput, options: Options) -> int:
             return report.status
         if isinstance(engine, InProcess):
             work.open()
-        loaded = time.perf_counter()
+        loaded_at = time.perf_counter()
         ready = texts.ready if texts.several else None
-        found = attend_all(work, chunks(texts.open(), ready=ready), engine, report.records_done)
-        done = report_all(found, report, texts.total)
-        report.say_done(f"{done} text{'s' if done != 1 else ''}", loaded)
+        outcomes = attend_all(work, chunks(texts.open(), ready=ready), engine, report.records_done)
+        count = report_all(outcomes, report, texts.total)
+        report.say_done(f"{count} text{'s' if count != 1 else ''}", loaded_at)
     return report.status
 
 
 def report_all(
-    found: Iterable[tuple[Record | None, Outcome]],
+    outcomes: Iterable[tuple[Record | None, Outcome]],
     report: Report,
     total: Callable[[], int | None] | None = None,
 ) -> int:
     """Write each result, note or failure, and return how many results there were."""
-    done = 0
-    for _, outcome in good_results(found, report, total):
-        done += 1
+    count = 0
+    for _, outcome in good_results(outcomes, report, total):
+        count += 1
         if not report.options.output.quiet:
             hold_notes(outcome, report)
         report.add(outcome)
     report.finish()
-    return done
+    return count

@@ -71,7 +71,7 @@ def ask_screen() -> Screen:
         protocol = "kitty"
     elif attributes and b"4" in attributes[1].split(b";")[1:]:
         protocol = "sixel"
-    if lack := _lack(protocol, name, inner=inner, answered=attributes is not None):
+    if lack := _lack(protocol, name, inner=inner, responds=attributes is not None):
         return Screen(lack=lack)
     cell = CELL.search(answer)
     high, wide = map(int, cell.groups()) if cell else USUAL_CELL[::-1]
@@ -79,7 +79,7 @@ def ask_screen() -> Screen:
     return Screen(protocol, size.columns * wide, (size.lines - 1) * high)
 
 
-def _lack(protocol: str, name: str, *, inner: bool, answered: bool) -> str:
+def _lack(protocol: str, name: str, *, inner: bool, responds: bool) -> str:
     """Why no picture can be shown; empty where one can."""
     if protocol == "sixel" and find_spec("textual_image") is None:
         extra = "pip install 'attnviz[terminal]'"
@@ -89,7 +89,7 @@ def _lack(protocol: str, name: str, *, inner: bool, answered: bool) -> str:
     if inner:
         return "tmux shows pictures from 3.4 on, if it is built with sixel: or leave it"
     who = f"this terminal ({name})" if name else "this terminal"
-    does = "shows no pictures" if answered else "did not answer whether it shows pictures"
+    does = "shows no pictures" if responds else "did not answer whether it shows pictures"
     return f"{who} {does}; {GET_PICTURES}"
 
 

@@ -185,6 +185,6 @@ class SourcesReport:
 
     def sources_of(self, sentence: int) -> list[int]:
         """The parts that a sentence depends on, by number, the largest effect first."""
-        found = [(one.of_sentences[sentence], one.number) for one in self.parts]
-        strong = sorted((one for one in found if one[0] >= SUPPORTS), reverse=True)
+        effects = [(one.of_sentences[sentence], one.number) for one in self.parts]
+        strong = sorted((one for one in effects if one[0] >= SUPPORTS), reverse=True)
         return [number for _, number in strong[:NAMED]]

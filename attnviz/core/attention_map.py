@@ -29,8 +29,8 @@ _CALL = re.compile(r"call (\d+) · (.+)")
 
 def stream_of_call(stream: str) -> tuple[int | None, str]:
     """The number of the call that a stream ("call 3 · self") is of, and the stream without it."""
-    found = _CALL.fullmatch(stream)
-    return (int(found[1]), found[2]) if found else (None, stream)
+    match = _CALL.fullmatch(stream)
+    return (int(match[1]), match[2]) if match else (None, stream)
 
 
 SECOND_PART, PARTS = "second part from character", "parts"
@@ -178,11 +178,12 @@ class AttentionMap:
             object.__setattr__(self, "layers", tuple(map(str, range(weights.shape[0]))))
         if not self.heads:
             object.__setattr__(self, "heads", tuple(map(str, range(weights.shape[1]))))
-        named = (len(self.layers), len(self.heads), len(self.query_tokens), len(self.key_tokens))
-        if weights.shape != named:
+        lengths = (len(self.layers), len(self.heads), len(self.query_tokens), len(self.key_tokens))
+        if weights.shape != lengths:
             raise InputError(
                 f"weights of stream '{self.stream}' have the shape {weights.shape}, but there are "
-                f"{named[0]} layers, {named[1]} heads, {named[2]} query and {named[3]} key tokens"
+                f"{lengths[0]} layers, {lengths[1]} heads, {lengths[2]} query and "
+                f"{lengths[3]} key tokens"
             )
         if weights.size == 0:
             raise InputError(f"weights of stream '{self.stream}' are empty: shape {weights.shape}")
@@ -329,8 +330,14 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens_name"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
-        read, written = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
-        counts = None if read is None or written is None else (int(read), int(written))
+        prompt_count, output_count = (
+            settings.get(f"{part} tokens") for part in ("prompt", "output")
+        )
+        counts = (
+            None
+            if prompt_count is None or output_count is None
+            else (int(prompt_count), int(output_count))
+        )
         facts["parts"] = TextParts(settings[PARTS], int(settings[SECOND_PART]), counts)
     return facts
 
@@ -368,10 +375,10 @@ class Projections:
         layers = [self.layers.index(name) for name in item.layers]
         heads = [self.heads.index(name) for name in item.heads]
         names = ("query", "key", "value", "writes", "effects")
-        kept: dict[str, Any] = {name: getattr(self, name) for name in names}
-        kept = {n: one if one is None else one[layers][:, heads] for n, one in kept.items()}
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in names}
+        arrays = {n: one if one is None else one[layers][:, heads] for n, one in arrays.items()}
         peaks = tuple(self.peaks[place] for place in layers) if self.peaks else ()
-        return replace(self, **kept, peaks=peaks, layers=item.layers, heads=item.heads)
+        return replace(self, **arrays, peaks=peaks, layers=item.layers, heads=item.heads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -482,20 +489,20 @@ class Attention:
         """This attention with other maps; its provenance says how they were made."""
         before, settings = self.provenance, {**self.provenance.settings, **(settings or {})}
         steps, notes = (*before.steps, *steps), (*before.notes, *notes)
-        made = replace(before, steps=steps, notes=notes, settings=settings)
-        return replace(self, maps=maps, provenance=made)
+        provenance = replace(before, steps=steps, notes=notes, settings=settings)
+        return replace(self, maps=maps, provenance=provenance)
 
-    def with_links(self, kept: Callable[[MeasuredLink], MeasuredLink | None]) -> Attention:
-        """The same with the links that have effects beside them as `kept` gives them, or without.
+    def with_links(self, change: Callable[[MeasuredLink], MeasuredLink | None]) -> Attention:
+        """The same with the links that have effects beside them as `change` gives them, or without.
 
         Their positions are those of the maps' tokens: whoever changes these changes the links.
         """
 
         def those(links: tuple[MeasuredLink, ...]) -> tuple[MeasuredLink, ...]:
-            return tuple(found for one in links if (found := kept(one)) is not None)
+            return tuple(changed_link for one in links if (changed_link := change(one)) is not None)
 
-        measured, idle, decisive = map(those, (self.measured, self.idle, self.decisive))
-        return replace(self, measured=measured, idle=idle, decisive=decisive)
+        measured_links, idle, decisive = map(those, (self.measured, self.idle, self.decisive))
+        return replace(self, measured=measured_links, idle=idle, decisive=decisive)
 
     def map_of(self, name: str) -> AttentionMap:
         """The map of one stream; a UsageError if there is none."""

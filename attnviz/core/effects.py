@@ -60,7 +60,7 @@ class PruneCurve:
 
     def losses_by(self, name: str) -> NDArray[np.float64]:
         """The losses of the orders with this name."""
-        return self.losses[[place for place, given in enumerate(self.names) if given == name]]
+        return self.losses[[place for place, own_name in enumerate(self.names) if own_name == name]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Eviction(Protocol):
         """The cells that it hid in the last run, by layer."""
         ...
 
-    def hide(self, layer: str, seen: LayerWeights) -> NDArray[np.bool_]:
+    def hide(self, layer: str, weights: LayerWeights) -> NDArray[np.bool_]:
         """The cells (heads, queries, keys) whose key is gone."""
         ...
 
@@ -140,10 +140,10 @@ class Intervention:
 
     def changes(self, stream: str, layer: str, sides: tuple[str, str]) -> bool:
         """Whether it changes a layer whose queries and keys belong to these texts."""
-        cut = any(at.stream == stream and at.layer in (None, layer) for at in self.links)
-        hidden = any(at.side == sides[1] for at in self.tokens)
-        dropped = any(one.stream == stream for one in self.evictions)
-        return cut or hidden or dropped or bool(self.outputs_off(stream, layer))
+        cuts = any(at.stream == stream and at.layer in (None, layer) for at in self.links)
+        hides = any(at.side == sides[1] for at in self.tokens)
+        evicts = any(one.stream == stream for one in self.evictions)
+        return cuts or hides or evicts or bool(self.outputs_off(stream, layer))
 
     def hidden_cells(
         self,
@@ -151,20 +151,22 @@ class Intervention:
         layer: str,
         sides: tuple[str, str],
         shape: tuple[int, int, int],
-        seen: Callable[[], LayerWeights] | None = None,
+        weights_of: Callable[[], LayerWeights] | None = None,
     ) -> NDArray[np.bool_] | None:
         """The hidden cells of a layer, (heads, queries, keys), or None.
 
-        `sides` are the texts of the layer's queries and keys; `seen` gives its weights, after the
-        run None. Positions beyond the shape are ignored: a text that the model is still writing
-        does not have them yet.
+        `sides` are the texts of the layer's queries and keys; `weights_of` gives its weights, after
+        the run None. Positions beyond the shape are ignored: a text that the model is still
+        writing does not have them yet.
         """
         dropping = [one for one in self.evictions if one.stream == stream]
         if not self.links and not self.tokens and not dropping:
             return None
         cells = np.zeros(shape, dtype=np.bool_)
         for one in dropping:
-            cells |= one.hidden_cells[layer] if seen is None else one.hide(layer, seen())
+            cells |= (
+                one.hidden_cells[layer] if weights_of is None else one.hide(layer, weights_of())
+            )
         for link in self.links:
             inside = link.query < shape[1] and link.key < shape[2]
             if link.stream == stream and link.layer in (None, layer) and inside:
@@ -188,11 +190,13 @@ class Intervention:
                 continue
             whole = own.sum(-1, keepdims=True)
             own[cells] = 0
-            left = own.sum(-1, keepdims=True)
-            known = sinks.get((item.stream, layer))
+            remainder = own.sum(-1, keepdims=True)
+            own_sink = sinks.get((item.stream, layer))
             lost = np.where(1 - whole > SINK, 1 - whole, 0)
-            sink = lost if known is None else known[..., None]
-            own *= np.divide(whole + sink, left + sink, out=np.zeros_like(left), where=left > 0)
+            sink = lost if own_sink is None else own_sink[..., None]
+            own *= np.divide(
+                whole + sink, remainder + sink, out=np.zeros_like(remainder), where=remainder > 0
+            )
         return item.with_weights(weights)
 
     def __add__(self, other: Intervention) -> Intervention:
@@ -275,8 +279,8 @@ def log_probabilities(
     """Log-probabilities of the outputs, (changes, outputs), in nats."""
     numbers = [output.number for output in experiment.outputs]
     places = np.arange(len(numbers))
-    found = [row[places, numbers] for row in experiment.run(changes, instead)]
-    return np.array(found, dtype=np.float64).reshape(len(changes), len(numbers))
+    values = [row[places, numbers] for row in experiment.run(changes, instead)]
+    return np.array(values, dtype=np.float64).reshape(len(changes), len(numbers))
 
 
 @dataclass(frozen=True, slots=True)

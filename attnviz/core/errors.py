@@ -78,24 +78,24 @@ def reason_of(error: BaseException) -> str:
     return line if isinstance(error, AttnvizError) or line == kind else f"{kind}: {line}"
 
 
-def did_you_mean(name: str, allowed: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """A sentence that names the closest allowed spelling, or an empty text."""
     from difflib import get_close_matches
 
     # Compare without dashes: with them '--dpi' is close to '--pair'. One wrong letter in four is
     # still a slip.
-    bare = {one.lstrip("-."): one for one in allowed}
+    bare = {one.lstrip("-."): one for one in names}
     close = get_close_matches(name.lstrip("-."), bare, n=1, cutoff=0.66)
     return f" Did you mean '{bare[close[0]]}'?" if close else ""
 
 
-def choose(name: str, allowed: Iterable[str], what: str) -> str:
+def choose(name: str, choices: Iterable[str], what: str) -> str:
     """The name itself if it is allowed; `what` is its kind ("format").
 
     Raises:
         UsageError: it is not allowed; the message lists the allowed names and suggests one.
     """
-    names = list(allowed)
+    names = list(choices)
     if not isinstance(name, str):
         raise UsageError(f"{in_short(name)} is no {what}: choose from {', '.join(names)}")
     if name in names:

@@ -15,12 +15,12 @@ FileFingerprint = tuple[tuple[str, int, int, int], ...]
 
 def fingerprint_files(paths: Iterable[Path]) -> FileFingerprint:
     """Name, size, time of the last change in ns, and inode of each file that exists."""
-    found = []
+    fingerprints = []
     for path in paths:
         with suppress(OSError):  # the code that reads the file reports the error
             facts = path.stat()
-            found.append((str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino))
-    return tuple(found)
+            fingerprints.append((str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino))
+    return tuple(fingerprints)
 
 
 class ModelFingerprint:
@@ -31,13 +31,13 @@ class ModelFingerprint:
     """
 
     def __init__(self, model: Any) -> None:
-        named = (*model.named_parameters(), *model.named_buffers())
-        self.facts: list[Any] = [(name, *_memory_of(tensor)) for name, tensor in named]
+        tensors = (*model.named_parameters(), *model.named_buffers())
+        self.facts: list[Any] = [(name, *_memory_of(tensor)) for name, tensor in tensors]
         for name, part in model.named_modules():
             hooks = (item for kind in hooks_of(part) for item in kind.items())
             self.facts.append((name, [n for n, hook in hooks if not hasattr(hook, "passing")]))
         # Addresses are not enough: a new tensor may lie where a freed one lay.
-        parts = (*model.modules(), *(tensor for _, tensor in named))
+        parts = (*model.modules(), *(tensor for _, tensor in tensors))
         self.parts = [ref(part) for part in parts]
 
     def __eq__(self, other: object) -> bool:
@@ -61,13 +61,15 @@ def model_checksum(model: Any) -> str:
     """A checksum of a model's modules and numbers, equal in every process."""
     import torch
 
-    found = sha256("\n".join(f"{name} {type(one)}" for name, one in model.named_modules()).encode())
+    checksum = sha256(
+        "\n".join(f"{name} {type(one)}" for name, one in model.named_modules()).encode()
+    )
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         if not tensor.is_meta:
             numbers = tensor.detach().cpu().contiguous().reshape(-1)
-            found.update(numbers.view(torch.uint8).numpy())
-    return found.hexdigest()[:16]
+            checksum.update(numbers.view(torch.uint8).numpy())
+    return checksum.hexdigest()[:16]
 
 
 def hooks_of(part: Any) -> list[dict[int, Any]]:

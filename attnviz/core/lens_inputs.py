@@ -32,9 +32,9 @@ class AttentionGradients:
     experiment: Experiment | None = None  # cuts links; None if the output is a score
 
     def __post_init__(self) -> None:
-        for item, found in zip(self.attention.maps, self.gradients, strict=True):
+        for item, gradient in zip(self.attention.maps, self.gradients, strict=True):
             dtype = self.attention.provenance.dtype
-            check_finite(found, item.stream, item.layers, item.heads, dtype, "the gradient")
+            check_finite(gradient, item.stream, item.layers, item.heads, dtype, "the gradient")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,8 +48,8 @@ class ValueVectors:
     projected: bool
 
     def __post_init__(self) -> None:
-        for item, found in zip(self.attention.maps, self.products, strict=True):
-            of_heads, dtype = found.swapaxes(1, 2), self.attention.provenance.dtype
+        for item, product in zip(self.attention.maps, self.products, strict=True):
+            of_heads, dtype = product.swapaxes(1, 2), self.attention.provenance.dtype
             check_finite(of_heads, item.stream, item.layers, item.heads, dtype, "the value vector")
 
 
@@ -66,19 +66,19 @@ def inner_products(
         squares = (value.astype(np.float64) ** 2).sum(axis=-1).T
         return np.asarray(squares[:, :, None] * np.eye(heads))
     slices = projection.astype(np.float64).reshape(heads, head_size, -1)
-    found = np.empty((keys, heads, heads))
+    products = np.empty((keys, heads, heads))
     for start in range(0, keys, BLOCK):
         block = slice(start, start + BLOCK)
-        made = (value[:, block] @ slices).swapaxes(0, 1)
-        found[block] = made @ made.swapaxes(1, 2)
-    return found
+        vectors = (value[:, block] @ slices).swapaxes(0, 1)
+        products[block] = vectors @ vectors.swapaxes(1, 2)
+    return products
 
 
 NEXT = "next:"  # prefix of a word that means a possible next token, even if the text has it
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
 
 
-def find_token(tokens: Sequence[Token], wanted: str, first: int = 0, also: str = "") -> int | None:
+def find_token(tokens: Sequence[Token], word: str, first: int = 0, also: str = "") -> int | None:
     """The place of a token by its text, text and position ("red[3]") or position; None: no token.
 
     `first` is 1 for next-token prediction: such a model predicts the token after the last one
@@ -90,32 +90,32 @@ def find_token(tokens: Sequence[Token], wanted: str, first: int = 0, also: str =
     places = [
         place
         for place, token in enumerate(tokens)
-        if wanted in (token.text, token.text.removeprefix("##")) and place >= first
+        if word in (token.text, token.text.removeprefix("##")) and place >= first
     ]
     if len(places) + bool(places and also) > 1:
         stands = f"stands {len(places)} times" if len(places) > 1 else "stands"
-        names = [f"{wanted}[{place}]" for place in places]
+        names = [f"{word}[{place}]" for place in places]
         if also:
             names.append(also)
         more = ", and something else may be meant by it" if also else ""
         more = ", and it may be what comes next" if also.startswith(NEXT) else more
         raise UsageError(
-            f"--target '{wanted}' {stands} in the text{more}: write "
+            f"--target '{word}' {stands} in the text{more}: write "
             + in_words(f"--target '{name}'" for name in names)
         )
     if places:
         return places[0]
-    numbered = _NUMBERED.fullmatch(wanted)
-    if numbered and find_token(tokens[int(numbered[2]) :][:1], numbered[1]) is not None:
-        return int(numbered[2]) if int(numbered[2]) >= first else None
-    if is_number(wanted) and first <= int(wanted) < len(tokens) + first:
-        return int(wanted)
+    match = _NUMBERED.fullmatch(word)
+    if match and find_token(tokens[int(match[2]) :][:1], match[1]) is not None:
+        return int(match[2]) if int(match[2]) >= first else None
+    if is_number(word) and first <= int(word) < len(tokens) + first:
+        return int(word)
     return None
 
 
 def place_to_explain(
     tokens: Sequence[Token],
-    wanted: str,
+    output: str,
     first: int,
     number_of: Callable[[str], int | None],
     open_place: tuple[str, int],
@@ -127,20 +127,20 @@ def place_to_explain(
     ("next:", 7); the prefix is "" if a word in the text always means the text's token.
     """
     name, end = open_place
-    if name and wanted.startswith(name):
-        word = wanted.removeprefix(name)
+    if name and output.startswith(name):
+        word = output.removeprefix(name)
         number = number_of(word) if word else None
         return (end, number) if number is not None or not word else None
-    number = None if is_number(wanted) else number_of(wanted)
-    also = f"{name}{wanted}" if name and number is not None else ""
-    found = find_token(tokens, wanted, first, also)
-    if found is not None:
-        return found, None
+    number = None if is_number(output) else number_of(output)
+    also = f"{name}{output}" if name and number is not None else ""
+    place = find_token(tokens, output, first, also)
+    if place is not None:
+        return place, None
     return None if number is None else (end, number)
 
 
 def last_word(tokens: Sequence[Token]) -> int:
     """The last token with a letter or digit; else the last that stands for text, or the last."""
     plain = [place for place, token in enumerate(tokens) if not token.special]
-    worded = [place for place in plain if any(map(str.isalnum, tokens[place].text))]
-    return (worded or plain or [len(tokens) - 1])[-1]
+    words = [place for place in plain if any(map(str.isalnum, tokens[place].text))]
+    return (words or plain or [len(tokens) - 1])[-1]

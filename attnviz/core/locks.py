@@ -49,8 +49,8 @@ def thread_hook(look: Callable[..., Any]) -> Any:
     """A hook that runs only in this thread, so that copies of a model do not inherit it."""
     thread = get_ident()
 
-    def hook(*args: Any, **named: Any) -> Any:
-        return look(*args, **named) if get_ident() == thread else None
+    def hook(*args: Any, **options: Any) -> Any:
+        return look(*args, **options) if get_ident() == thread else None
 
     hook.passing = True  # type: ignore[attr-defined]
     return hook

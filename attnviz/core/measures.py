@@ -118,9 +118,9 @@ def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:
     names = [meaning.name for meaning in measures]
     if "mass" not in names:
         return ""
-    scaled = ", ".join(name for name in DISTRIBUTIONS if name in names)
+    distributions = ", ".join(name for name in DISTRIBUTIONS if name in names)
     none = "; rows that attend to nothing (empty) are left out of them" if "empty" in names else ""
-    return f"rows do not sum to 1 (mass): {scaled} are of rows made to sum to 1{none}"
+    return f"rows do not sum to 1 (mass): {distributions} are of rows made to sum to 1{none}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,20 +275,20 @@ class History:
     run: str = ""
 
 
-def verdict_lines(found: History, layers: Mapping[str, str]) -> list[str]:
+def verdict_lines(history: History, layers: Mapping[str, str]) -> list[str]:
     """A line for each verdict: its heads by their names in `layers`, their steps, and its rule."""
     lines = list[str]()
     for name, rule in RULES.items():
-        own = [one for one in found.verdicts if one.name == name]
+        own = [one for one in history.verdicts if one.name == name]
         if own:
             heads = (
                 f"all {len(own)} heads"
-                if len(own) == len(found.heads) > 1
+                if len(own) == len(history.heads) > 1
                 else ", ".join(f"{layers[one.head[1]]}.{one.head[2]}" for one in own)
             )
             steps = sorted({one.step for one in own})
             when = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
             worst = max(own, key=lambda one: one.detail) if name == "saturating" else None
-            said = f" ({worst.detail})" if worst else ""
-            lines.append(f"{name}: {heads}, since step {when}{said} – {rule}")
+            detail = f" ({worst.detail})" if worst else ""
+            lines.append(f"{name}: {heads}, since step {when}{detail} – {rule}")
     return lines

@@ -80,18 +80,18 @@ def join_notices(text: str, other: str) -> str:
     return _TOLD.sub(lambda match: _range(match[0], next(others, match[0])), text)
 
 
-def hold(held: dict[str, str], text: str) -> None:
+def hold(notices: dict[str, str], text: str) -> None:
     """Add a notice to those of several texts; notices of one kind become one."""
     kind = kind_of(text)
-    held[kind] = join_notices(held.get(kind, text), text)
+    notices[kind] = join_notices(notices.get(kind, text), text)
 
 
 def merge_notices(texts: Iterable[str]) -> tuple[str, ...]:
     """The notices of several texts, one of each kind."""
-    held: dict[str, str] = {}
+    notices: dict[str, str] = {}
     for text in texts:
-        hold(held, text)
-    return tuple(held.values())
+        hold(notices, text)
+    return tuple(notices.values())
 
 
 def _range(one: str, other: str) -> str:

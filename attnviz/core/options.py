@@ -449,8 +449,8 @@ def parse_scale(text: str) -> tuple[float, float] | None:
     if text in get_args(PictureScale):
         return None
     number = r"(-?\d*\.?\d+(?:e-?\d+)?)"
-    found = re.fullmatch(f"{number}-{number}", text)
-    low, high = map(float, found.groups()) if found else (0.0, 0.0)
+    match = re.fullmatch(f"{number}-{number}", text)
+    low, high = map(float, match.groups()) if match else (0.0, 0.0)
     if low >= high:
         raise UsageError(f"--scale '{text}' is no scale: write own, shared, or its ends as 0-0.1")
     return low, high
@@ -525,7 +525,7 @@ class Options:
     collect: Any = None  # takes the results in Python; None prints them
 
 
-def map_options(options: Options, *allowed: str) -> list[str]:
+def map_options(options: Options, *exceptions: str) -> list[str]:
     """The given options that choose, draw or show maps, such as "--heatmap"."""
     places = ("pictures", "lines", "page")
     return [
@@ -534,15 +534,15 @@ def map_options(options: Options, *allowed: str) -> list[str]:
         for item in fields(part)
         for option in (item.metadata["option"],)
         if (part is options.choice or option.group in places)
-        and item.name not in allowed
+        and item.name not in exceptions
         and getattr(part, item.name) != item.default
     ]
 
 
 def names_in(literal: object) -> tuple[str, ...]:
     """The names that a Literal type allows, also beside None; none for other types."""
-    found = [name for part in (literal, *get_args(literal)) for name in get_args(part)]
-    return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
+    names = [name for part in (literal, *get_args(literal)) for name in get_args(part)]
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 _LAYERS = "self cross co compare corpus heads steps"
@@ -570,8 +570,8 @@ def refuse_old_option(name: str, command: str) -> None:
     in_python = not name.startswith("-")
     for old, commands, new, value in OLD_OPTIONS:
         if name in (old, old[2:].replace("-", "_")) and command in commands.split():
-            known = f'{new[2:].replace("-", "_")}="{value}"' if in_python else f"{new} {value}"
-            raise UsageError(f"unknown option '{name}': {f'write {known}' if new else value}")
+            advice = f'{new[2:].replace("-", "_")}="{value}"' if in_python else f"{new} {value}"
+            raise UsageError(f"unknown option '{name}': {f'write {advice}' if new else value}")
 
 
 def _declarations_of(half: Any) -> dict[str, tuple[Any, Option]]:

@@ -232,11 +232,11 @@ def parse_mechanism(text: str) -> MechanismChoice:
     name, colon, numbers = text.partition(":")
     mechanisms = tables()["MECHANISMS"]
     row: Mechanism = mechanisms[choose(name, mechanisms, "mechanism")]
-    given: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for part in numbers.split(",") if colon else ():
         key, _, number = (one.strip() for one in part.partition("="))
-        if key not in LIMITS or key in given:
-            wrong = f"'{key}' twice" if key in given else f"'{part.strip()}'"
+        if key not in LIMITS or key in sizes:
+            wrong = f"'{key}' twice" if key in sizes else f"'{part.strip()}'"
             example = ",".join(f"{one}=N" for one in LIMITS)
             raise UsageError(
                 f"--mechanism {text} has {wrong}: write {name}:{example}, or some of these."
@@ -248,10 +248,10 @@ def parse_mechanism(text: str) -> MechanismChoice:
             raise UsageError(
                 f"--mechanism {text}: {key}={number} is no whole number from {low} to {high:,}"
             )
-        given[key] = int(number)
-    if given.get("heads", 1) > 1 and not row.many_heads:
-        raise UsageError(f"mechanism '{name}' has one head: leave heads={given['heads']} out")
-    return MechanismChoice(name, **given)
+        sizes[key] = int(number)
+    if sizes.get("heads", 1) > 1 and not row.many_heads:
+        raise UsageError(f"mechanism '{name}' has one head: leave heads={sizes['heads']} out")
+    return MechanismChoice(name, **sizes)
 
 
 def is_reduced(name: str) -> bool:

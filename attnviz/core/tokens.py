@@ -25,8 +25,8 @@ _END = re.compile(
 def continues_word(text: str, start: int) -> bool:
     """Whether a piece continues a word ("##ing"), which none does in scripts without spaces."""
     before, first = text[max(start - 1, 0) : start], text[start : start + 1]
-    spaced = unicodedata.east_asian_width(first or " ") not in {"W", "F"}
-    return before.isalnum() and first.isalnum() and spaced
+    has_spaces = unicodedata.east_asian_width(first or " ") not in {"W", "F"}
+    return before.isalnum() and first.isalnum() and has_spaces
 
 
 def text_places(tokens: Sequence[Token]) -> list[int]:
@@ -85,14 +85,14 @@ def sink_place(item: AttentionMap) -> int | None:
     if len(item.key_tokens) < 4 or not weights.any():  # of fewer one holds much by chance
         return None
     causal = not np.triu(weights, 1).any()
-    seen = np.tri(*weights.shape) if causal else np.ones_like(weights)
+    visible = np.tri(*weights.shape) if causal else np.ones_like(weights)
     place = int(weights.sum(axis=0).argmax())
     # In the map of one head a word with much attention may be about the text, so it is no sink.
     if place and len(item.layers) == len(item.heads) == 1 and item.heads[0].isdigit():
         return None
-    held = weights[:, place].sum() / weights.sum()
-    uniform = (seen / seen.sum(axis=-1, keepdims=True))[:, place].mean()
-    return place if held >= max(SINK_SHARE, BEYOND_UNIFORM * uniform) else None
+    share = weights[:, place].sum() / weights.sum()
+    uniform = (visible / visible.sum(axis=-1, keepdims=True))[:, place].mean()
+    return place if share >= max(SINK_SHARE, BEYOND_UNIFORM * uniform) else None
 
 
 def word_cells(item: AttentionMap) -> NDArray[np.bool_]:
@@ -113,12 +113,12 @@ def split_sentences(text: str) -> tuple[Token, ...]:
     letter follow; after 。！ or ？; and at a line break. A point after a single capital letter or a
     common abbreviation (Dr., Mr., e.g.) does not end a sentence.
     """
-    found: list[Token] = []
+    sentences: list[Token] = []
     start = 0
     for end in (*(match.end() for match in _END.finditer(text)), len(text)):
         piece = text[start:end]
         if piece.strip():
             first = start + len(piece) - len(piece.lstrip())
-            found.append(Token(piece.strip(), first, first + len(piece.strip())))
+            sentences.append(Token(piece.strip(), first, first + len(piece.strip())))
         start = end
-    return tuple(found)
+    return tuple(sentences)

@@ -40,23 +40,23 @@ def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> An
     """
     if get_origin(annotation) is Annotated:
         annotation, about = get_args(annotation)[:2]
-    allowed = [annotation]
+    types = [annotation]
     if get_origin(annotation) in (Union, UnionType):
-        allowed = [one for one in get_args(annotation) if one is not type(None)]
-        if value is None and len(allowed) < len(get_args(annotation)):
+        types = [one for one in get_args(annotation) if one is not type(None)]
+        if value is None and len(types) < len(get_args(annotation)):
             return None
-    if get_origin(allowed[0]) is Annotated:  # as in Positive | None
-        allowed[0], about = get_args(allowed[0])[:2]
-    known = all(one in (*FITS, *SEVERAL) or get_origin(one) is Literal for one in allowed)
-    if isinstance(about, str) or isinstance(value, InMemory) or not known:
+    if get_origin(types[0]) is Annotated:  # as in Positive | None
+        types[0], about = get_args(types[0])[:2]
+    convertible = all(one in (*FITS, *SEVERAL) or get_origin(one) is Literal for one in types)
+    if isinstance(about, str) or isinstance(value, InMemory) or not convertible:
         return value
-    if Sequence[str] in allowed:  # a text is one of its letters, whereas a number would fit str too
-        allowed = [one for one in allowed if one is not str]
-    for one in allowed:
-        if (made := _convert(one, value, name)) is not None:
-            return check_range(name, made, about) if one in (int, float) else made
+    if Sequence[str] in types:  # a text is one of its letters, whereas a number would fit str too
+        types = [one for one in types if one is not str]
+    for one in types:
+        if (converted := _convert(one, value, name)) is not None:
+            return check_range(name, converted, about) if one in (int, float) else converted
     words = in_words(
-        str(getattr(one, "__name__", one) if one not in SEVERAL else one) for one in allowed
+        str(getattr(one, "__name__", one) if one not in SEVERAL else one) for one in types
     )
     words = words.replace("collections.abc.", "")
     raise UsageError(f"{name}={in_short(value)} is no {words}")
@@ -70,8 +70,8 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
         from msgspec import MsgspecError, convert
 
         try:
-            given = value.tolist() if hasattr(value, "tolist") else value
-            return convert([*given] if isinstance(given, str) else given, kind)
+            plain = value.tolist() if hasattr(value, "tolist") else value
+            return convert([*plain] if isinstance(plain, str) else plain, kind)
         except (MsgspecError, ValueError):
             return None
     if kind is str and isinstance(value, list | tuple):

@@ -177,10 +177,10 @@ class LinkReport:
         """The largest parts of a side, then the sum of all others."""
         position = [] if self.position is None else [WriterPart("position", self.position)]
         whole = sorted([*parts, *position], key=lambda one: -abs(one.value))
-        found, rest = whole[:LISTED], whole[LISTED:]
+        largest, rest = whole[:LISTED], whole[LISTED:]
         if rest:
-            found.append(WriterPart(f"the other {len(rest)}", sum(one.value for one in rest)))
-        return found
+            largest.append(WriterPart(f"the other {len(rest)}", sum(one.value for one in rest)))
+        return largest
 
 
 @dataclass(frozen=True, slots=True)

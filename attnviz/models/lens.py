@@ -149,7 +149,7 @@ def measure_agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dic
     if not known:
         return f"{missing}: there are too few", {}
     values = ", ".join(f"{name} {value:.2f}" for name, value in known.items())
-    note = f"{AGREEMENT} (log p of {found.explained.output}): {values}"
+    note = f"{AGREEMENT} (log p of {found.inputs.output}): {values}"
     return note, {AGREEMENT: {name: round(value, 6) for name, value in known.items()}}
 
 

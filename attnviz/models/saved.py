@@ -182,7 +182,7 @@ class DumpedTexts(UnbatchedSource):
             self._name_tokens(item, queries, keys, may_grow=found.ends_early) for item in found.maps
         )
         text, source, target = query_texts(query)
-        notes = tuple(note for note in found.provenance.notes if note not in found.unnamed)
+        notes = tuple(note for note in found.provenance.notes if note not in found.token_notes)
         provenance = replace(found.provenance, notes=notes)
         return replace(
             found, maps=maps, provenance=provenance, text=text, source=source, target=target

@@ -55,15 +55,15 @@ class Ablation:
     layer: str | None = None  # "2", "0-2" or "encoder.2", switched off where no heads are named
     each: Each | None = None  # what to switch off one by one instead
     by: By = "zero"  # what takes the place of a head's output
-    wanted: str | None = None  # the output to explain; None: every predicted token, else one output
+    output: str | None = None  # the output to explain; None: every predicted token, else one output
     seed: int = 0  # of what --by resample draws
     names: Path | None = None  # a file of groups of tokens with names
 
     def __post_init__(self) -> None:
         head_places(self.heads, self.layer)
-        named = {"head": self.heads, "layer": self.layer, "link": self.links, "token": self.tokens}
+        names = {"head": self.heads, "layer": self.layer, "link": self.links, "token": self.tokens}
         if self.joint and self.each:
-            clash = next(name for name, value in named.items() if value)
+            clash = next(name for name, value in names.items() if value)
             raise UsageError(
                 f"--each {self.each} switches off one after the other, and --{clash} what it "
                 "names: give one of them"
@@ -82,27 +82,27 @@ class Ablation:
 
 
 def ablate_text(
-    source: Source, text: Text, asked: Ablation, banks: Sequence[HeadOutputs] = ()
+    source: Source, text: Text, request: Ablation, banks: Sequence[HeadOutputs] = ()
 ) -> AblationReport:
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
-    experiment = open_experiment(source, query_for(text), asked.wanted)
+    experiment = open_experiment(source, query_for(text), request.output)
     attention = replace(experiment.attention, id=text.id)
-    if asked.names is not None:
-        attention = name_tokens(attention, asked.names)
-    parts = asked.parts(attention)
+    if request.names is not None:
+        attention = name_tokens(attention, request.names)
+    parts = request.parts(attention)
     instead = None
-    if asked.by != "zero":
+    if request.by != "zero":
         own = banks or [experiment.head_outputs()]
-        instead = replacements(asked.by, own, attention, asked.seed)
-    both = [together(parts)] if asked.joint else []
+        instead = replacements(request.by, own, attention, request.seed)
+    both = [together(parts)] if request.joint else []
     effects = tuple(measure_parts(experiment, [*parts, *both], instead))
     names = tuple(output.name for output in experiment.outputs)
     every = f"all {len(names)} tokens of the {attention.main.query_side}"
     place = label_of(experiment.outputs[0], attention.main.query_tokens).removeprefix(names[0])
-    found = AblationReport(
+    report = AblationReport(
         caption=f"{attention.provenance.title} · log p of "
         + (every if len(names) > 1 else f"'{names[0]}'{place}"),
-        by=asked.by,
+        by=request.by,
         effects=effects[: len(parts)],
         together=effects[-1] if both else None,
         predictions=(),
@@ -114,28 +114,28 @@ def ablate_text(
         reference=len(banks),
     )
     if not both:
-        return found
+        return report
     change = both[0][1]
-    seen = predictions(experiment, change, instead)
+    rows = predictions(experiment, change, instead)
     before, after = experiment.write(Intervention()), experiment.write(change, instead)
     wrote = None if before is None or after is None else (before, after)
-    return replace(found, predictions=seen, wrote=wrote)
+    return replace(report, predictions=rows, wrote=wrote)
 
 
 def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
     """Notes on words that are several tokens."""
     texts = {item.key_side: [token.text for token in item.key_tokens] for item in attention.maps}
-    found = []
+    notes = []
     for part, change in parts:
         if len(change.tokens) > 1:
             pieces = " ".join(texts[at.side][at.position] for at in change.tokens)
             count = len(change.tokens)
-            found.append(f"'{part.label}' is {count} tokens, hidden together: '{pieces}'")
+            notes.append(f"'{part.label}' is {count} tokens, hidden together: '{pieces}'")
         if len(change.links) > 1:
-            found.append(
+            notes.append(
                 f"'{part.label}' is {len(change.links)} links between tokens, cut together"
             )
-    return found
+    return notes
 
 
 def query_for(text: Text) -> Query:
@@ -147,7 +147,7 @@ def query_for(text: Text) -> Query:
 class AblationStudy:
     """Effects over many texts: of named parts, else of all parts with the same label."""
 
-    found: dict[str | int, list[Effect]] = field(default_factory=lambda: defaultdict(list))
+    effects: dict[str | int, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     together: list[Effect] = field(default_factory=list)
     first: AblationReport | None = None
     texts: int = 0
@@ -159,7 +159,7 @@ class AblationStudy:
         self.notes = merge_notices((*self.notes, *report.notes))
         for number, effect in enumerate(report.effects):
             key = effect.label if report.together is None else number
-            self.found[key].append(replace(effect, of_outputs=()))
+            self.effects[key].append(replace(effect, of_outputs=()))
         if report.together is not None:
             self.together.append(report.together)
 
@@ -176,7 +176,7 @@ class AblationStudy:
         return replace(
             self.first,
             caption=f"{title} · log p of {what} · mean over {self.texts} texts",
-            effects=tuple(mean_effect(own) for own in self.found.values()),
+            effects=tuple(mean_effect(own) for own in self.effects.values()),
             together=mean_effect(self.together) if self.together else None,
             predictions=(),
             wrote=None,
@@ -197,16 +197,16 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
     return Effect(effects[0].label, effects[0].kind, place, mean, interval, int(texts))
 
 
-def check_reference(asked: Ablation, *, given: bool) -> None:
+def check_reference(request: Ablation, *, has_reference: bool) -> None:
     """Refuse a reference that is not used, and --by resample without one."""
-    if given and asked.by == "zero":
+    if has_reference and request.by == "zero":
         raise UsageError("--reference gives what --by mean and resample put in: add --by mean")
-    if asked.by == "resample" and not given:
+    if request.by == "resample" and not has_reference:
         raise UsageError("--by resample draws positions from other texts: add --reference FILE")
 
 
 def report_ablation(
-    asked: Ablation,
+    request: Ablation,
     texts: TextInput,
     command: Command,
     options: Options,
@@ -225,10 +225,10 @@ def report_ablation(
     banks = [] if reference is None else reference_banks(source, reference)
     study, lines = AblationStudy(), list[str]()
     # A name that one text does not contain is an error of that text: another may contain it.
-    named = asked.links or asked.tokens or asked.wanted
-    own = (InputError, UsageError) if named else (InputError,)
-    found = each_text(texts.open(), lambda text: ablate_text(source, text, asked, banks), own)
-    for _, effects in good_results(found, report, texts.total):
+    has_names = request.links or request.tokens or request.output
+    own = (InputError, UsageError) if has_names else (InputError,)
+    outcomes = each_text(texts.open(), lambda text: ablate_text(source, text, request, banks), own)
+    for _, effects in good_results(outcomes, report, texts.total):
         for note in effects.notes:
             report.hold(note)
         study.add(effects)
@@ -259,12 +259,12 @@ def each_text(
 
 def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
     """What each head puts out at the positions of some texts."""
-    found = []
+    banks = []
     for text in texts.open():
         if isinstance(text, BadText):
             raise text.error
-        found.append(open_experiment(source, query_for(text)).head_outputs())
-    return found
+        banks.append(open_experiment(source, query_for(text)).head_outputs())
+    return banks
 
 
 def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
@@ -295,10 +295,10 @@ def report_lenses(
         return faithfulness(scores, seed)
 
     results = each_text(texts.open(), agreement_of)
-    found = [one for _, one in good_results(results, report, texts.total)]
-    if found:
-        result = lens_report(found)
+    agreements = [one for _, one in good_results(results, report, texts.total)]
+    if agreements:
+        result = lens_report(agreements)
         report.add(data_of(result, *LENSES))
         for note in result.provenance.notes:
             report.say(note)
-    report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")
+    report.finish(f"{len(agreements)} text{'s' if len(agreements) != 1 else ''}")

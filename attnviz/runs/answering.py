@@ -105,7 +105,7 @@ class QuestionResult:
     source: Source
     query: Query
     result: Result
-    seen: dict[str, bytes] | None = None
+    pictures: dict[str, bytes] | None = None
 
 
 class Answers:
@@ -160,15 +160,15 @@ class Answers:
             read = self._read(question)
             answer = self._predictions(question, read)
             self._stage("packing the weights")
-            shown_views = views_of(read.result)
+            views = views_of(read.result)
             document, blobs = page_data(
-                read.result, most_weights=MOST_WEIGHTS, picture=read.seen, shown=shown_views
+                read.result, most_weights=MOST_WEIGHTS, picture=read.pictures, views=views
             )
-            for item, shown in zip(read.result.maps, document["maps"], strict=True):
+            for item, page_map in zip(read.result.maps, document["maps"], strict=True):
                 for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
                     # The page does not need a token's place in its text; a saved document does.
-                    if shown[axis]["block"] == 1:
-                        for one, token in zip(shown[axis]["tokens"], tokens, strict=True):
+                    if page_map[axis]["block"] == 1:
+                        for one, token in zip(page_map[axis]["tokens"], tokens, strict=True):
                             one |= {"start": token.start, "end": token.end}
             answer["seconds"] = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
@@ -180,19 +180,19 @@ class Answers:
             read = self._read(question)
             experiment = open_experiment(read.source, read.query)
             off = _change(experiment.attention, question.off)
-            streams, done = list[dict[str, Any]](), 0
+            streams, count = list[dict[str, Any]](), 0
             parts = [change for _, change in each_part(experiment.attention, "heads")]
             for item in experiment.attention.maps:
                 values = []
                 for _ in item.layers:  # one batch for each layer, to show progress
-                    some = [off + one for one in parts[done : done + len(item.heads)]]
-                    self._stage(f"heads off one by one: {done} of {len(parts)}")
-                    found = log_probabilities(experiment, [off, *some]).sum(axis=1)
-                    before, *after = found.tolist()
+                    some = [off + one for one in parts[count : count + len(item.heads)]]
+                    self._stage(f"heads off one by one: {count} of {len(parts)}")
+                    totals = log_probabilities(experiment, [off, *some]).sum(axis=1)
+                    before, *after = totals.tolist()
                     values.append([before - one for one in after])
-                    done += len(some)
-                named = {"layers": list(item.layers), "heads": list(item.heads)}
-                streams.append({"stream": item.stream, **named, "values": values})
+                    count += len(some)
+                axes = {"layers": list(item.layers), "heads": list(item.heads)}
+                streams.append({"stream": item.stream, **axes, "values": values})
             notes = _new_notes(experiment.attention.provenance.notes)
             seconds = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "streams": streams, "notes": notes, "seconds": seconds}
@@ -205,17 +205,17 @@ class Answers:
                 raise UsageError("name a link: stream, layer, head, query and key")
             read = self._read(structs.replace(question, lens="raw", explain=None))
             self._stage("taking the score apart")
-            written = written_of(read.source, read.query)
-            (link,) = _change(written.attention, Off(links=[question.link])).links
+            trace = written_of(read.source, read.query)
+            (link,) = _change(trace.attention, Off(links=[question.link])).links
             at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
-            if not written.sides(at).visible[cell]:
+            if not trace.sides(at).visible[cell]:
                 raise UsageError("the query does not see this key, which comes later")
-            report = shown_report(explain_link(written, at, cell))
+            report = shown_report(explain_link(trace, at, cell))
             self._stage("cutting the link")
             experiment = None
             with suppress(AttnvizError):  # a model that predicts nothing
                 experiment = open_experiment(read.source, read.query)
-            steps = printable_texts(asdict(unfold_link(written, at, cell, experiment)))
+            steps = printable_texts(asdict(unfold_link(trace, at, cell, experiment)))
             seconds = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "report": report, "steps": steps, "seconds": seconds}
 
@@ -226,11 +226,11 @@ class Answers:
             if question.picture is not None:
                 raise UsageError("what decided an answer is explained of texts alone")
             read = self._read(structs.replace(question, lens="raw", explain=None))
-            wanted = None if question.explain is None else str(question.explain)
-            known = self.explainer
-            if known is None or known.source is not read.source:
-                known = Explainer(read.source, AnswerRequest(), None)
-            self.explainer = replace(known, asked=AnswerRequest(wanted))
+            output = None if question.explain is None else str(question.explain)
+            explainer = self.explainer
+            if explainer is None or explainer.source is not read.source:
+                explainer = Explainer(read.source, AnswerRequest(), None)
+            self.explainer = replace(explainer, request=AnswerRequest(output))
             self._stage("searching for what decided it")
             report, _ = self.explainer.explain_query(read.query)
             claims = [printable_texts(one.document()) for one in sentences_of(report)]
@@ -295,8 +295,8 @@ class Answers:
         query = Query(question.source, kind="picture", picture=Picture(image, lens=question.lens))
         attention = look_through(source, query, choice, None)
         parts = sheet_parts(attention, [image]).items()
-        seen = {name: as_jpeg(part) for name, part in parts}
-        return QuestionResult(source, query, apply_choice(attention, Choice()), seen)
+        files = {name: as_jpeg(part) for name, part in parts}
+        return QuestionResult(source, query, apply_choice(attention, Choice()), files)
 
     def _origin(self, question: Question) -> Origin:
         """The question's model and its options."""
@@ -309,8 +309,8 @@ class Answers:
         free = replace(self.origin, revision=None, allow_pickle=False, allow_code=False)
         if name == POCKET:
             return replace(free, model=None, adapter=None, device_map=None, to=question.to)
-        given = None if name in SHIPPED else free.device_map
-        return replace(free, model=name, adapter=None, device_map=given)
+        device_map = None if name in SHIPPED else free.device_map
+        return replace(free, model=name, adapter=None, device_map=device_map)
 
     def _predictions(self, question: Question, read: QuestionResult) -> dict[str, Any]:
         """The predictions; with parts off, also their changes and those of the maps."""
@@ -418,15 +418,15 @@ def _map(maps: dict[str, AttentionMap], stream: str, layer: str | None) -> Atten
     if stream not in maps:
         raise WrongPlaceError(f"there is no stream '{stream}': {', '.join(maps)}")
     if layer is not None and layer not in maps[stream].layers:
-        known = ", ".join(maps[stream].layers)
-        raise WrongPlaceError(f"there is no layer '{layer}' in stream '{stream}': {known}")
+        names = ", ".join(maps[stream].layers)
+        raise WrongPlaceError(f"there is no layer '{layer}' in stream '{stream}': {names}")
     return maps[stream]
 
 
 def _head(item: AttentionMap, head: str) -> int:
     if head not in item.heads:
-        known = ", ".join(item.heads)
-        raise WrongPlaceError(f"there is no head '{head}' in stream '{item.stream}': {known}")
+        names = ", ".join(item.heads)
+        raise WrongPlaceError(f"there is no head '{head}' in stream '{item.stream}': {names}")
     return item.heads.index(head)
 
 
@@ -434,15 +434,15 @@ def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, 
     """Each output with the space before it in running text, and its log p."""
     attention = experiment.attention
     tokens, text = attention.main.query_tokens, attention.text_of(attention.main.query_side)
-    found = []
+    pieces = []
     for output, logp in zip(experiment.outputs, row.tolist(), strict=True):
         at = output.position
         inside = at is not None and 0 < at < len(tokens)
         before = gap(tokens[at - 1], tokens[at], text) if at is not None and inside else " "
         piece = {"text": printable(output.name), "gap": before, "position": at, "logp": logp}
-        found.append(piece)
-    return found
+        pieces.append(piece)
+    return pieces
 
 
-def _new_notes(notes: Sequence[str], known: Sequence[str] = ()) -> list[str]:
-    return [printable(note) for note in notes if note not in known]
+def _new_notes(notes: Sequence[str], known_notes: Sequence[str] = ()) -> list[str]:
+    return [printable(note) for note in notes if note not in known_notes]

@@ -42,21 +42,21 @@ Change = tuple[str, float]  # a head or an effect by name, and how much it chang
 class ComparedSide:
     """A or B: a text with its model, maps or effects; and which part of it."""
 
-    given: str | InMemoryMaps | SavedEffects  # a text, the name of a file, or data
+    content: str | InMemoryMaps | SavedEffects  # a text, the name of a file, or data
     origin: Origin
     choice: Choice
 
     @property
     def is_text(self) -> bool:
         """Whether a model has to read this side first."""
-        return isinstance(self.given, str) and Path(self.given).suffix.lower() not in SAVED
+        return isinstance(self.content, str) and Path(self.content).suffix.lower() not in SAVED
 
 
 Sides = tuple[ComparedSide, ComparedSide]
 
 
 def sides_of(
-    given: tuple[str | InMemoryMaps | SavedEffects, str | InMemoryMaps | SavedEffects],
+    contents: tuple[str | InMemoryMaps | SavedEffects, str | InMemoryMaps | SavedEffects],
     options: Options,
     origins: Sequence[Mapping[str, Any]],
     choices: Sequence[Mapping[str, Any]],
@@ -72,7 +72,7 @@ def sides_of(
             replace(options.origin, **{name: own for name, own in of.items() if own is not None}),
             replace(options.choice, **{name: own for name, own in part.items() if own}),
         )
-        for one, of, part in zip(given, origins, choices, strict=True)
+        for one, of, part in zip(contents, origins, choices, strict=True)
     )
     _check_models((first, second), options.origin, origins)
     if first == second:
@@ -87,17 +87,17 @@ def sides_of(
     return first, second
 
 
-def _check_models(sides: Sides, shared: Origin, origins: Sequence[Mapping[str, Any]]) -> None:
+def _check_models(sides: Sides, common: Origin, origins: Sequence[Mapping[str, Any]]) -> None:
     """Refuse options of a model where none is read."""
     for name, side, own in zip("AB", sides, origins, strict=True):
-        given = [f"--{one}-{name.lower()}" for one, value in own.items() if value is not None]
-        if given and not side.is_text:
-            raise UsageError(f"{given[0]} names a model, and {name} is saved: leave it out")
+        names = [f"--{one}-{name.lower()}" for one, value in own.items() if value is not None]
+        if names and not side.is_text:
+            raise UsageError(f"{names[0]} names a model, and {name} is saved: leave it out")
     if any(side.is_text for side in sides):
         return
-    for item in fields(shared):
+    for item in fields(common):
         # compare has a --top of its own
-        if item.name != "top" and getattr(shared, item.name) != item.default:
+        if item.name != "top" and getattr(common, item.name) != item.default:
             option = item.metadata["option"].names[0]
             raise UsageError(f"{option} is for a model, and A and B are saved: leave it out")
 
@@ -115,29 +115,29 @@ def saved_effects(sides: Sides, options: Options) -> tuple[SavedEffects, SavedEf
         names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
         raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
     for letter, side in zip("ab", sides, strict=True):
-        if given := map_options(replace(options, choice=side.choice)):
-            own = "" if given[0] in map_options(options) else f"-{letter}"
+        if flags := map_options(replace(options, choice=side.choice)):
+            own = "" if flags[0] in map_options(options) else f"-{letter}"
             raise UsageError(
-                f"'{side.given}' holds effects, which are compared as they were saved: leave "
-                f"{given[0]}{own} out"
+                f"'{side.content}' holds effects, which are compared as they were saved: leave "
+                f"{flags[0]}{own} out"
             )
     return first, second
 
 
 def _effects_of(side: ComparedSide) -> SavedEffects | None:
-    if isinstance(side.given, SavedEffects):
-        return side.given
-    if isinstance(side.given, InMemoryMaps) or side.is_text:
+    if isinstance(side.content, SavedEffects):
+        return side.content
+    if isinstance(side.content, InMemoryMaps) or side.is_text:
         return None
-    return read_effects(read_bytes(Path(side.given)), f"'{side.given}'")
+    return read_effects(read_bytes(Path(side.content)), f"'{side.content}'")
 
 
-def effect_changes(saved: tuple[SavedEffects, SavedEffects], top: int) -> tuple[Data, list[Change]]:
+def effect_changes(both: tuple[SavedEffects, SavedEffects], top: int) -> tuple[Data, list[Change]]:
     """What changed between two ablations, and by how much each effect did."""
-    found = compare_effects(*saved)
-    both = ((one, other) for one, other in found.pairs if one and other)
-    changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
-    return data_of(found, *tables.EFFECTS, top), changes
+    report = compare_effects(*both)
+    pairs = ((one, other) for one, other in report.pairs if one and other)
+    changes = [(one.label, abs(other.effect - one.effect)) for one, other in pairs]
+    return data_of(report, *tables.EFFECTS, top), changes
 
 
 def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
@@ -146,45 +146,45 @@ def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
 
     def attend(side: ComparedSide) -> Result:
         if side.is_text:
-            text = Text("0", check_text(str(side.given)))
+            text = Text("0", check_text(str(side.content)))
             return attend_one(load(side.origin, "self"), text, side.choice, "self")
         return apply_choice(_saved_maps(side), side.choice)
 
     first, second = attend(sides[0]), attend(sides[1])
     maps = _pair_maps(first, second)
-    found = compare_maps(*maps, top=top)
+    comparison = compare_maps(*maps, top=top)
     notes = tuple(dict.fromkeys((*first.provenance.notes, *second.provenance.notes)))
     for text in notes:
         notify(text)
-    sizes = enumerate(found.divergences.ravel().tolist())
-    changes = [(tables.head_name(found, place), size) for place, size in sizes]
-    return _difference_data((first, second), maps, found, notes, top), changes
+    sizes = enumerate(comparison.divergences.ravel().tolist())
+    changes = [(tables.head_name(comparison, place), size) for place, size in sizes]
+    return _difference_data((first, second), maps, comparison, notes, top), changes
 
 
 def _saved_maps(side: ComparedSide) -> Attention:
-    if isinstance(side.given, InMemoryMaps):
-        attention: Attention = side.given.maps[0]
+    if isinstance(side.content, InMemoryMaps):
+        attention: Attention = side.content.maps[0]
         return attention
-    name = str(side.given)
-    found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
-    if len(found) != 1:
+    name = str(side.content)
+    maps = list(read_any(read_bytes(Path(name)), f"'{name}'"))
+    if len(maps) != 1:
         raise InputError(
-            f"'{name}' holds {len(found)} texts, not one: "
+            f"'{name}' holds {len(maps)} texts, not one: "
             "save one with 'attnviz render FILE --record ID -o ONE.npz'"
         )
-    return found[0]
+    return maps[0]
 
 
 def _pair_maps(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
     """The main map of A and B's map of the same stream; the only ones, if each has one."""
-    wanted = first.main.stream
-    same = [item for item in second.maps if item.stream == wanted]
+    stream = first.main.stream
+    same = [item for item in second.maps if item.stream == stream]
     if same:
         return first.main, same[0]
     if len(second.maps) == 1 or len(first.maps) == 1:
         return first.main, second.main
     raise UsageError(
-        f"B has no stream '{wanted}': it has {', '.join(item.stream for item in second.maps)}; "
+        f"B has no stream '{stream}': it has {', '.join(item.stream for item in second.maps)}; "
         "choose one that both have with --stream"
     )
 
@@ -202,7 +202,7 @@ def _caption(attention: Attention, item: AttentionMap) -> str:
 def _difference_data(
     results: tuple[Result, Result],
     maps: tuple[AttentionMap, AttentionMap],
-    found: Comparison,
+    comparison: Comparison,
     notes: tuple[str, ...],
     top: int,
 ) -> Data:
@@ -219,22 +219,22 @@ def _difference_data(
             first.provenance,
             model="B − A",
             trained=None,
-            notes=(f"A: {captions[0]}", f"B: {captions[1]}", *notes, *found.notes),
+            notes=(f"A: {captions[0]}", f"B: {captions[1]}", *notes, *comparison.notes),
             steps=(*first.provenance.steps, "difference B − A"),
         )
         texts = first.text, first.source, first.target
-        return dump_archive([Attention((found.map,), provenance, *texts, id=first.id)])
+        return dump_archive([Attention((comparison.map,), provenance, *texts, id=first.id)])
 
     return Data(
-        text=lambda display: tables.comparison_table(found, captions, top, display),
-        rows=lambda: tables.comparison_tsv(found),
-        document=lambda: tables.comparison_json(found, sides),
+        text=lambda display: tables.comparison_table(comparison, captions, top, display),
+        rows=lambda: tables.comparison_tsv(comparison),
+        document=lambda: tables.comparison_json(comparison, sides),
         arrays=archive,
         figures={
-            name: partial(draw_difference, found, name, under) for name in ("heatmap", "grid")
+            name: partial(draw_difference, comparison, name, under) for name in ("heatmap", "grid")
         },
-        value=found,
-        notes=(*notes, *found.notes),
+        value=comparison,
+        notes=(*notes, *comparison.notes),
     )
 
 
@@ -243,26 +243,26 @@ def check_changes(differences: Sequence[Change], what: str, limit: float | None)
     over = [one for one in differences if limit is not None and one[1] > limit]
     if over:
         over.sort(key=lambda one: -one[1])
-        named = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
+        names = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         raise AttnvizError(
             f"{len(over)} of {len(differences)} {what} differ by more than {limit:g} nats: "
-            f"{named}{more}"
+            f"{names}{more}"
         )
 
 
 def sample_files(folder: Path) -> dict[int, Path]:
     """The samples in a folder by step, in order."""
-    found = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
-    return dict(sorted((int(one[1]), folder / one[0]) for one in found if one))
+    matches = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
+    return dict(sorted((int(one[1]), folder / one[0]) for one in matches if one))
 
 
 def read_sample(path: Path) -> Attention:
     """The maps of one sample; an InputError if the file holds something else."""
-    found = list(read_any(read_bytes(path), f"'{path}'"))
-    if len(found) != 1:
-        raise InputError(f"'{path}' holds {len(found)} texts: a sample is one")
-    return found[0]
+    maps = list(read_any(read_bytes(path), f"'{path}'"))
+    if len(maps) != 1:
+        raise InputError(f"'{path}' holds {len(maps)} texts: a sample is one")
+    return maps[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,10 +307,10 @@ def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Ite
         InputError: there is no such folder, or it holds no samples.
     """
     runs = [TrainingRun(Path(folder), choice) for folder in folders]
-    found = {one: one.history() for one in runs}
-    histories = list(found.values())
+    by_run = {one: one.history() for one in runs}
+    histories = list(by_run.values())
     names = [one.name if len({run.name for run in runs}) > 1 else str(one.folder) for one in runs]
-    if len(found) > 1:
+    if len(by_run) > 1:
         histories = [replace(one, run=name) for name, one in zip(names, histories, strict=True)]
     for note in dict.fromkeys(
         note for one in histories for note in (*one.provenance.notes, *one.notes)
@@ -323,20 +323,20 @@ def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Ite
         *(value, head_tables.history_table, head_tables.history_tsv, head_tables.history_json),
         figures=figures,
     )
-    page = partial(_page, dict(zip(names, found.items(), strict=True)))
+    page = partial(_page, dict(zip(names, by_run.items(), strict=True)))
     return Item(data, tuple, figures, page), histories
 
 
-def last_drifts(found: History) -> list[Change]:
+def last_drifts(history: History) -> list[Change]:
     """How far each head drifted between the last two samples, in nats."""
-    names = [f"layer {layer} head {head}" for _, layer, head in found.heads]
-    return list(zip(names, found.values[DRIFT][-1].tolist(), strict=True))
+    names = [f"layer {layer} head {head}" for _, layer, head in history.heads]
+    return list(zip(names, history.values[DRIFT][-1].tolist(), strict=True))
 
 
 def _page(runs: Mapping[str, tuple[TrainingRun, History]], command: str) -> str:
     """A page whose streams are the steps, which it has a slider for, under maps of the measures."""
-    maps, scores, told = list[AttentionMap](), dict[Any, Any](), list[dict[str, Any]]()
-    for name, (run, found) in runs.items():
+    maps, scores, panels = list[AttentionMap](), dict[Any, Any](), list[dict[str, Any]]()
+    for name, (run, history) in runs.items():
         before, places = f"{name}: " if len(runs) > 1 else "", []
         for step, sample in run.samples():
             at = dict[tuple[str, str, str], tuple[int, int, int]]()
@@ -349,11 +349,11 @@ def _page(runs: Mapping[str, tuple[TrainingRun, History]], command: str) -> str:
                     at[_kind(own), *names] = len(maps), layer, head
                     scores[stream, *names] = sample.scores.get((item.stream, *names), {})
                 maps.append(replace(item, stream=stream))
-            places.append([at.get((_kind(head[0]), *head[1:])) for head in found.heads])
-        told.append(head_tables.history_panel(found, name, places))
+            places.append([at.get((_kind(head[0]), *head[1:])) for head in history.heads])
+        panels.append(head_tables.history_panel(history, name, places))
     last = next(iter(runs.values()))[1]
     document, blobs = page_data(Attention(tuple(maps), last.provenance, scores=scores), command)
-    return assemble(document | {"history": told}, blobs)
+    return assemble(document | {"history": panels}, blobs)
 
 
 def _kind(stream: str) -> str:
@@ -361,10 +361,10 @@ def _kind(stream: str) -> str:
     return re.sub(r"\bcausal\b", "self", stream)
 
 
-def _frames(found: History, run: TrainingRun) -> Figure:
+def _frames(history: History, run: TrainingRun) -> Figure:
     """One head in each sample on one scale: the figure of the last one, with all as its frames."""
-    most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
-    _, layer, head = found.heads[most]
+    most = int(np.nan_to_num(history.values[DRIFT]).sum(axis=0).argmax())
+    _, layer, head = history.heads[most]
     maps = {
         step: item.part([layer], [head])
         for step, sample in run.samples()
@@ -372,6 +372,6 @@ def _frames(found: History, run: TrainingRun) -> Figure:
         if layer in item.layers and head in item.heads
     }
     which = f"layer {layer} head {head}"
-    if len(found.heads) > 1:
-        which += f", which drifted most of {len(found.heads)}"
-    return draw_by("head_history:head_frames", maps, found.provenance.title, which)
+    if len(history.heads) > 1:
+        which += f", which drifted most of {len(history.heads)}"
+    return draw_by("head_history:head_frames", maps, history.provenance.title, which)

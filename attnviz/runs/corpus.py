@@ -108,22 +108,22 @@ class ShardTask:
                 continue
             shares = without_implied(result)
             try:
-                moved = self._wires_of(record, shares) if self.wiring else {}
+                wires = self._wires_of(record, shares) if self.wiring else {}
                 aggregates.add(shares, number)
-                aggregates.wires.add(moved)
+                aggregates.wires.add(wires)
                 notes.update(shares.provenance.notes)
             except InputError as error:
                 failures.append((record, type(error)(f"{record.where}: {error}")))
-        aggregates.failed = len(failures)
+        aggregates.failures = len(failures)
         return ShardResult(aggregates, failures, notes)
 
     def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
         """How far each shown head moves if it cannot read an earlier head."""
         assert isinstance(record, Text)
-        written = written_of(self.attend.open(), query_of(record, self.attend.command))
-        named = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
-        shown = {HeadAt(stream, layer, int(head)) for stream, of in named for layer, head in of}
-        return {pair: moved for pair, moved in wires_of(written).items() if pair[0] in shown}
+        trace = written_of(self.attend.open(), query_of(record, self.attend.command))
+        grids = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
+        heads = {HeadAt(stream, layer, int(head)) for stream, of in grids for layer, head in of}
+        return {pair: move for pair, move in wires_of(trace).items() if pair[0] in heads}
 
 
 @dataclass
@@ -132,22 +132,22 @@ class CorpusState:
 
     aggregates: Aggregates
     records: int = 0
-    failed: int = 0
+    failures: int = 0
     rejects: str = ""
     notes: dict[str, int] = field(default_factory=dict)
 
-    def add(self, chunk: Chunk, found: ShardResult | AttnvizError, on_failure: OnFailure) -> None:
+    def add(self, chunk: Chunk, result: ShardResult | AttnvizError, on_failure: OnFailure) -> None:
         """Add the next shard's records."""
-        if isinstance(found, AttnvizError):
-            failures: Sequence[tuple[Record, AttnvizError]] = [(item, found) for item in chunk]
-            self.aggregates.failed += len(chunk)
+        if isinstance(result, AttnvizError):
+            failures: Sequence[tuple[Record, AttnvizError]] = [(item, result) for item in chunk]
+            self.aggregates.failures += len(chunk)
         else:
-            failures = found.failures
-            self.aggregates.merge(found.aggregates)
-            self._add_notes(found.notes)
+            failures = result.failures
+            self.aggregates.merge(result.aggregates)
+            self._add_notes(result.notes)
         for record, error in failures:
             self.rejects += on_failure(record, error)
-            self.failed += 1
+            self.failures += 1
         self.records += len(chunk)
 
     def _add_notes(self, notes: Mapping[str, int]) -> None:
@@ -175,12 +175,14 @@ class CorpusJournal(RunJournal):
         try:
             with np.load(io.BytesIO(old.payload), allow_pickle=False) as archive:
                 arrays = dict(archive)
-            found = json.decode(str(arrays.pop(_MEMBER)), type=SavedNotes)
+            payload = json.decode(str(arrays.pop(_MEMBER)), type=SavedNotes)
             aggregates = Aggregates.from_arrays(arrays, task.vocabulary)
         except (*DAMAGE, MemoryError, DecodeError) as error:
             raise damage_of(self.place) from error
-        done = old.progress
-        return CorpusState(aggregates, done.records, done.failed, found.rejects, found.notes)
+        progress = old.progress
+        return CorpusState(
+            aggregates, progress.records, progress.failed, payload.rejects, payload.notes
+        )
 
     def save_state(self, state: CorpusState) -> None:
         if not self.is_due:
@@ -189,7 +191,7 @@ class CorpusJournal(RunJournal):
         arrays[_MEMBER] = np.array(dump_json({"rejects": state.rejects, "notes": state.notes}))
         file = io.BytesIO()
         np.savez(file, **arrays)
-        self.save(Progress(state.records, state.failed), file.getvalue())
+        self.save(Progress(state.records, state.failures), file.getvalue())
 
     @contextmanager
     def until_done(self, say: Callable[[str], None]) -> Iterator[None]:
@@ -230,13 +232,13 @@ class CorpusRequest:
         if self.wiring and self.show != "measures":
             raise UsageError("--wiring and --show contradict each other: give one of them")
 
-    def command(self, given: TextInput) -> Command:
-        return "picture" if given.pictures else "cross" if self.cross else "self"
+    def command(self, inputs: TextInput) -> Command:
+        return "picture" if inputs.pictures else "cross" if self.cross else "self"
 
-    def check(self, given: TextInput, options: Options) -> None:
+    def check(self, inputs: TextInput, options: Options) -> None:
         """Before a model loads, refuse what cannot be done."""
         check_choice(options.choice)
-        if given.pictures:
+        if inputs.pictures:
             check_vision(options.origin)
             many = options.many
             texts_only = {
@@ -249,84 +251,84 @@ class CorpusRequest:
                 "--columns": many.columns,
                 "--input-format": many.input_format,
             }
-            if named := [option for option, value in texts_only.items() if value]:
-                raise UsageError(f"{named[0]} is for texts, and these are pictures: leave it out")
-        check_origin(options.origin, self.command(given))
+            if flags := [option for option, value in texts_only.items() if value]:
+                raise UsageError(f"{flags[0]} is for texts, and these are pictures: leave it out")
+        check_origin(options.origin, self.command(inputs))
 
-    def question(self, given: TextInput, options: Options) -> dict[str, str]:
+    def question(self, inputs: TextInput, options: Options) -> dict[str, str]:
         """All options that decide the result, by the names that a user knows, for --resume."""
-        assert given.file is not None
-        found = run_options(f"corpus {self.command(given)}", options, given.file)
+        assert inputs.file is not None
+        settings = run_options(f"corpus {self.command(inputs)}", options, inputs.file)
         if self.effect:
-            found["--effect"] = self.by
+            settings["--effect"] = self.by
         if self.samples:
-            found["--atlas"] = "given"
+            settings["--atlas"] = "given"
         if self.wiring:
-            found["--wiring"] = "given"
+            settings["--wiring"] = "given"
         if self.frequencies is not None:
-            found["the checksum of --frequencies"] = checksum_of(read_bytes(self.frequencies))
-        if given.pictures:
-            sizes = "\n".join(f"{path.stat().st_size} {path}" for path in given.pictures)
-            found["the pictures"] = checksum_of(os.fsencode(sizes))
-        return found
+            settings["the checksum of --frequencies"] = checksum_of(read_bytes(self.frequencies))
+        if inputs.pictures:
+            sizes = "\n".join(f"{path.stat().st_size} {path}" for path in inputs.pictures)
+            settings["the pictures"] = checksum_of(os.fsencode(sizes))
+        return settings
 
 
 def report_corpus(
-    asked: CorpusRequest,
-    given: TextInput,
+    request: CorpusRequest,
+    inputs: TextInput,
     options: Options,
     report: RunReport,
     *,
     journal: CorpusJournal | None = None,
 ) -> None:
     """Report what each head does over a corpus; a journal keeps the state meanwhile."""
-    if given.others:
-        report.say(f"{given.others} files that are no pictures are left out")
-    vocabulary, texts, total = _read(asked, given)
+    if inputs.others:
+        report.say(f"{inputs.others} files that are no pictures are left out")
+    vocabulary, texts, total = _read(request, inputs)
     origin = keep_scores(options).origin
-    what = origin, options.choice, asked.command(given), options.many.batch_size
-    attend = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
-    task = ShardTask(attend, vocabulary, samples=asked.samples, wiring=asked.wiring)
-    kept = list[Record]()
+    what = origin, options.choice, request.command(inputs), options.many.batch_size
+    attend = EffectChunk(*what, request.by) if request.effect else AttendChunk(*what)
+    task = ShardTask(attend, vocabulary, samples=request.samples, wiring=request.wiring)
+    sample = list[Record]()
     state = CorpusState(task.empty())
     if journal is not None:
         old = journal.resume(journal.read(), report.say, resume=options.many.resume)
         if old is not None:
             state = journal.restore(old, task)
             report.say(f"resuming after {state.records} records")
-            report.reject(state.rejects.encode(), state.failed)
-    left = None if total is None else total - state.records
+            report.reject(state.rejects.encode(), state.failures)
+    remainder = None if total is None else total - state.records
 
     def on_failure(record: Record, error: AttnvizError) -> str:
         report.skip(record, error)
         return "" if options.many.rejects is None else reject_of(record, error).decode()
 
     with journal.until_done(report.say) if journal is not None else nullcontext():
-        with engine_for(options.many) as engine, report.progress(lambda: left) as advance:
-            found = study(
-                *(task, keep_for_curve(texts, kept) if asked.curve else texts, engine),
+        with engine_for(options.many) as engine, report.progress(lambda: remainder) as advance:
+            result = study(
+                *(task, keep_for_curve(texts, sample) if request.curve else texts, engine),
                 state=state,
                 journal=journal,
                 on_failure=on_failure,
                 advance=advance,
-                order=asked.order,
+                order=request.order,
             )
-            if found is not None and asked.curve and isinstance(attend, EffectChunk):
+            if result is not None and request.curve and isinstance(attend, EffectChunk):
                 orders = partial(orders_of, state.aggregates)
-                found = replace(found, curve=curve_of(attend, kept, found, orders, engine))
-        if found is not None:
-            report.add(_corpus_data(found, asked))
-        report.finish(f"{state.records} {'pictures' if given.pictures else 'texts'}")
+                result = replace(result, curve=curve_of(attend, sample, result, orders, engine))
+        if result is not None:
+            report.add(_corpus_data(result, request))
+        report.finish(f"{state.records} {'pictures' if inputs.pictures else 'texts'}")
 
 
 def _read(
-    asked: CorpusRequest, given: TextInput
+    request: CorpusRequest, inputs: TextInput
 ) -> tuple[Vocabulary, Iterator[Record], int | None]:
-    if given.pictures:
-        return Vocabulary({}, (), PATCHES), given.open(), given.count()
-    if asked.frequencies is None:
-        return read_twice(given)
-    return read_frequencies(asked.frequencies), given.open(), given.count()
+    if inputs.pictures:
+        return Vocabulary({}, (), PATCHES), inputs.open(), inputs.count()
+    if request.frequencies is None:
+        return read_twice(inputs)
+    return read_frequencies(request.frequencies), inputs.open(), inputs.count()
 
 
 def study(
@@ -349,8 +351,8 @@ def study(
     state = state or CorpusState(task.empty())
     size = min(task.attend.size, PICTURES) if task.attend.command == "picture" else task.attend.size
     waiting = shards(texts, state.records, size)
-    for (_, chunk), found in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
-        state.add(chunk, found, on_failure)
+    for (_, chunk), result in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
+        state.add(chunk, result, on_failure)
         if journal is not None:
             journal.save_state(state)
         advance(len(chunk))
@@ -366,34 +368,34 @@ def study(
     return replace(report_of(state.aggregates, order), notes=tuple(notes))
 
 
-def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> Iterator[Shard]:
+def shards(records: Iterable[Record], start: int = 0, size: int = CHUNK_SIZE) -> Iterator[Shard]:
     """Chunks of records, numbered."""
     number = 0
     for chunk in chunks(records, size):
-        if number >= done:
+        if number >= start:
             yield number, chunk
         number += len(chunk)
-    if number < done:
-        raise InputError(f"the unfinished run has {done} records, its input {number}: start again")
+    if number < start:
+        raise InputError(f"the unfinished run has {start} records, its input {number}: start again")
 
 
-def read_twice(given: TextInput) -> tuple[Vocabulary, Iterator[Record], int]:
+def read_twice(inputs: TextInput) -> tuple[Vocabulary, Iterator[Record], int]:
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
     Input that can be read only once, such as stdin, is kept in a temporary file.
     """
     counts, number = WordCounts(), 0
     with temporary_file_errors():
-        kept = None if given.rereads else tempfile.TemporaryFile()  # noqa: SIM115  # `_read_back` closes it
-    for text in given.open():
+        copy = None if inputs.rereads else tempfile.TemporaryFile()  # noqa: SIM115  # `_read_back` closes it
+    for text in inputs.open():
         number += 1
         if isinstance(text, Text):
             counts.add(text.text)
             counts.add(text.target or "")
-        if kept is not None:
-            with temporary_file_errors(kept):
-                pickle.dump(text, kept)
-    texts = given.open() if kept is None else _read_back(kept)
+        if copy is not None:
+            with temporary_file_errors(copy):
+                pickle.dump(text, copy)
+    texts = inputs.open() if copy is None else _read_back(copy)
     return counts.vocabulary(), texts, number
 
 
@@ -438,12 +440,12 @@ def read_frequencies(path: Path) -> Vocabulary:
     return vocabulary_of(counts.items())
 
 
-def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
+def _corpus_data(report: CorpusReport, request: CorpusRequest) -> Data:
     from attnviz.renderers import data
     from attnviz.renderers.text.corpus_table import corpus_table
     from attnviz.renderers.text.why_table import wiring_table, wiring_tsv
 
-    streams = (replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams)
+    streams = (replace(stream, rows=stream.rows[: request.top]) for stream in report.streams)
     first = replace(report, streams=tuple(streams))
 
     figures = {"overview": partial(draw_by, "corpus_overview:corpus_overview", report)}
@@ -459,16 +461,16 @@ def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
 
     def table(display: Display) -> str:
         if wiring is None:
-            return corpus_table(first, asked.show, display)
-        return wiring_table(wiring, asked.top or SHOWN_WIRES, display)
+            return corpus_table(first, request.show, display)
+        return wiring_table(wiring, request.top or SHOWN_WIRES, display)
 
     return Data(
         text=table,
-        rows=lambda: wiring_tsv(wiring) if wiring else data.corpus_tsv(first, asked.show),
+        rows=lambda: wiring_tsv(wiring) if wiring else data.corpus_tsv(first, request.show),
         document=lambda: data.corpus_json(report),
         arrays=lambda: data.corpus_npz(report),
         figures=figures,
-        page=page if asked.samples else None,
+        page=page if request.samples else None,
         about=dump_json(asdict(report.provenance)),
         value=report,
     )

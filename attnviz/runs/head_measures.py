@@ -87,33 +87,33 @@ class EffectChunk(AttendChunk):
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""
-        for record, found in zip(chunk, AttendChunk.__call__(self, chunk), strict=True):
-            if isinstance(found, AttnvizError):
-                yield found
+        for record, outcome in zip(chunk, AttendChunk.__call__(self, chunk), strict=True):
+            if isinstance(outcome, AttnvizError):
+                yield outcome
             else:
-                yield made_of(record, partial(self._with_effects, found))
+                yield made_of(record, partial(self._with_effects, outcome))
 
-    def _with_effects(self, found: Result, text: Text) -> Result:
-        experiment, explained, instead = self.experiment(text)
-        shown = {
-            (item.stream, at, n) for item in found.maps for at in item.layers for n in item.heads
+    def _with_effects(self, result: Result, text: Text) -> Result:
+        experiment, outputs, instead = self.experiment(text)
+        places = {
+            (item.stream, at, n) for item in result.maps for at in item.layers for n in item.heads
         }
         heads = {
             name: change
             for _, change in each_part(experiment.attention, "heads")
             for at in change.heads
-            if (name := (at.stream, at.layer, str(at.head))) in shown
+            if (name := (at.stream, at.layer, str(at.head))) in places
         }
         effects = effects_of(experiment, [*heads.values()], instead).sum(axis=1)
-        meaning = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
-        before = found.provenance
+        meaning = f"log p of {outputs}, with the head minus without it (off: {HOW[self.by]})"
+        before = result.provenance
         provenance = replace(
             before,
             notes=tuple(dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))),
             settings={**before.settings, "effect": meaning},
         )
         of_heads = dict(zip(heads, effects.tolist(), strict=True))
-        return replace(found, provenance=provenance, effects=of_heads)
+        return replace(result, provenance=provenance, effects=of_heads)
 
     def experiment(self, text: Text) -> tuple[Experiment, str, HeadOutputs | None]:
         """A text before the model, what of it is explained, and what heads put out instead.
@@ -121,15 +121,15 @@ class EffectChunk(AttendChunk):
         That is every token which the model can predict from those before it, else one output.
         """
         experiment = open_experiment(self.open(), query_of(text, self.command))
-        output, explained = experiment.outputs[0], "the likeliest output"
+        output, outputs = experiment.outputs[0], "the likeliest output"
         if output.row == output.position:
-            explained = "its last word where it is masked"
+            outputs = "its last word where it is masked"
         elif output.position is not None:
-            explained = f"every token of the {experiment.attention.main.query_side}"
+            outputs = f"every token of the {experiment.attention.main.query_side}"
         if self.by == "zero":
-            return experiment, explained, None
+            return experiment, outputs, None
         own = [experiment.head_outputs()]
-        return experiment, explained, replacements(self.by, own, experiment.attention)
+        return experiment, outputs, replacements(self.by, own, experiment.attention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class PruneChunk:
         points = [tuple(order[:count]) for order in self.orders for count in self.off]
         # With no head or all heads off, all orders are the same.
         same = {frozenset(heads): Intervention(heads) for heads in points}
-        found = []
+        results = []
         for record in chunk:
             if not isinstance(record, Text):
                 continue
@@ -157,21 +157,21 @@ class PruneChunk:
             of_change = dict(zip(same, losses.tolist(), strict=True))
             table = np.array([of_change[frozenset(heads)] for heads in points])
             shape = len(self.orders), len(self.off)
-            found.append((table.reshape(shape), len(experiment.outputs)))
-        return found
+            results.append((table.reshape(shape), len(experiment.outputs)))
+        return results
 
 
-def keep_for_curve(records: Iterable[Record], kept: list[Record]) -> Iterator[Record]:
+def keep_for_curve(records: Iterable[Record], store: list[Record]) -> Iterator[Record]:
     """The records unchanged; those that a pruning curve may need are stored."""
     for number, record in enumerate(records):
-        if len(kept) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):
-            kept.append(record)
+        if len(store) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):
+            store.append(record)
         yield record
 
 
 def curve_of(
     work: EffectChunk,
-    kept: Sequence[Record],
+    records: Sequence[Record],
     report: CorpusReport,
     orders_of: Callable[..., tuple[Mapping[str, tuple[HeadAt, ...]], int]],
     engine: Engine,
@@ -186,23 +186,25 @@ def curve_of(
     """
     half = report.texts >= ENOUGH
     if half:  # of the first ones both halves were kept
-        first = [record for place, record in enumerate(kept[:ENOUGH]) if not gives_order(place)]
-        kept = [*first, *kept[ENOUGH:]]
+        first = [record for place, record in enumerate(records[:ENOUGH]) if not gives_order(place)]
+        records = [*first, *records[ENOUGH:]]
     by, texts = orders_of(half=half)
     names, orders = [*by], [*by.values()]
     heads = sorted(orders[0], key=lambda at: (at.stream, at.layer, at.head))
     for seed in range(SHUFFLES):
-        shuffled = np.random.default_rng(seed).permutation(len(heads))
+        order = np.random.default_rng(seed).permutation(len(heads))
         names.append("chance")
-        orders.append(tuple(heads[place] for place in shuffled))
+        orders.append(tuple(heads[place] for place in order))
     steps = np.linspace(0, len(heads), min(POINTS, len(heads)) + 1)
     off = tuple(np.unique(steps.round().astype(int)).tolist())
     task = PruneChunk(work, orders, off)
     losses, outputs, read = np.zeros((len(orders), len(off))), 0, 0
-    for _, found in with_shards(task, chunks(kept[:CURVE_TEXTS], work.size), engine, chunk_name):
-        if isinstance(found, AttnvizError):
-            raise found
-        for table, count in found:
+    for _, results in with_shards(
+        task, chunks(records[:CURVE_TEXTS], work.size), engine, chunk_name
+    ):
+        if isinstance(results, AttnvizError):
+            raise results
+        for table, count in results:
             losses += table
             outputs += count
             read += 1
@@ -263,9 +265,9 @@ def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False)
 
 def check_treebank(others: Mapping[str, object]) -> None:
     """Refuse options that contradict --treebank."""
-    if given := [name for name, value in others.items() if value]:
+    if flags := [name for name, value in others.items() if value]:
         raise UsageError(
-            f"--treebank brings its own sentences and scores every head on them: leave {given[0]} "
+            f"--treebank brings its own sentences and scores every head on them: leave {flags[0]} "
             "out"
         )
 
@@ -276,21 +278,21 @@ def check_heads(options: Options, command: Command) -> None:
 
 
 def report_heads(
-    asked: HeadsRequest, texts: TextInput, options: Options, report: RunReport
+    request: HeadsRequest, texts: TextInput, options: Options, report: RunReport
 ) -> None:
     study, similarity, options = HeadStudy(), SimilarityStudy(), keep_scores(options)
-    what = options.origin, options.choice, asked.command, options.many.batch_size
+    what = options.origin, options.choice, request.command, options.many.batch_size
     arguments = ArgumentStudy()
     writer = None
-    if asked.writes:
-        writer = open_source(options.origin, asked.command, with_head="exact")
-    work = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
-    repeat = asked.repeat and not asked.cross and not brings_tokens(options.origin)
+    if request.writes:
+        writer = open_source(options.origin, request.command, with_head="exact")
+    work = EffectChunk(*what, request.by) if request.effect else AttendChunk(*what)
+    repeat = request.repeat and not request.cross and not brings_tokens(options.origin)
     with engine_for(options.many) as engine:
-        found = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
-        for record, result in good_results(found, report, texts.total):
+        outcomes = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
+        for record, result in good_results(outcomes, report, texts.total):
             if writer is not None and isinstance(record, Text):
-                arguments.add(written_of(writer, query_of(record, asked.command)))
+                arguments.add(written_of(writer, query_of(record, request.command)))
             shares = without_implied(result)
             try:
                 study.add(shares, repeats=not repeat)
@@ -299,7 +301,7 @@ def report_heads(
                 continue
             for note in shares.provenance.notes:
                 report.hold(note)
-            if asked.compares:
+            if request.compares:
                 similarity.add(shares)
     if study.texts:
         # These texts are read as they are.
@@ -307,10 +309,10 @@ def report_heads(
         alone = replace(options, origin=origin, choice=replace(options.choice, token_groups=None))
         if repeat:
             _add_repeated(replace(work, origin=alone.origin).open(), study, report, alone)
-        if asked.probe:
+        if request.probe:
             _add_probes(study, report, alone)
-        wanted = replace(asked, scores=options.origin.scores)
-        report.add(_measures_data(study, similarity, wanted, arguments, writer))
+        with_scores = replace(request, scores=options.origin.scores)
+        report.add(_measures_data(study, similarity, with_scores, arguments, writer))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -344,8 +346,8 @@ def _add_probes(study: HeadStudy, report: RunReport, options: Options) -> None:
         return open_experiment(source, Query(text), "all")
 
     try:
-        found, even = retrieval_scores(lambda text: open_text(text).attention)
-        study.add_values(RETRIEVAL, found, even)
+        values, even = retrieval_scores(lambda text: open_text(text).attention)
+        study.add_values(RETRIEVAL, values, even)
         study.add_values(TASK, task_scores(open_text))
     except InputError as error:  # it reads short texts only
         report.say(f"no retrieval and function-vector scores: {error}")
@@ -359,7 +361,7 @@ def _add_probes(study: HeadStudy, report: RunReport, options: Options) -> None:
 def _measures_data(
     study: HeadStudy,
     similarity: SimilarityStudy,
-    asked: HeadsRequest,
+    request: HeadsRequest,
     arguments: ArgumentStudy,
     source: Source | None,
 ) -> Data:
@@ -368,16 +370,16 @@ def _measures_data(
             study.add_values(COPYING, copying_of(source.head_weights()[0]))
         except UsageError:  # torch runs it
             notify("copying is left out: it is known of models that numpy runs")
-    if asked.scores and not study.measures("score-std"):
+    if request.scores and not study.measures("score-std"):
         notify(NO_SCORES)
-    found = study.report(asked.order, asked.role)
-    if asked.role is not None and not found.rows:
-        notify(f"no head has the role '{asked.role}'")
-    if asked.writes:
-        at = [HeadAt(row.stream, row.layer, int(row.head)) for row in found.rows]
-        rows = zip(found.rows, at, strict=True)
-        found = replace(
-            found, rows=tuple(replace(row, writes=arguments.arguments(one)) for row, one in rows)
+    measures = study.report(request.order, request.role)
+    if request.role is not None and not measures.rows:
+        notify(f"no head has the role '{request.role}'")
+    if request.writes:
+        at = [HeadAt(row.stream, row.layer, int(row.head)) for row in measures.rows]
+        rows = zip(measures.rows, at, strict=True)
+        measures = replace(
+            measures, rows=tuple(replace(row, writes=arguments.arguments(one)) for row, one in rows)
         )
 
     def overview() -> Figure:
@@ -387,11 +389,11 @@ def _measures_data(
         return draw_by("head_overview:head_plane", similarity.report(), study.report("layer").rows)
 
     more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}}
-    more["notes"] = found.provenance.notes
-    if asked.similar:
+    more["notes"] = measures.provenance.notes
+    if request.similar:
         return data_of(similarity.report(), *tables.SIMILARITY, **more)
-    table = partial(tables.measures_table, keep=asked.order)
-    return data_of(found, table, tables.measures_tsv, tables.measures_json, **more)
+    table = partial(tables.measures_table, keep=request.order)
+    return data_of(measures, table, tables.measures_tsv, tables.measures_json, **more)
 
 
 def report_relations(file: str, options: Options, report: RunReport) -> None:
@@ -406,20 +408,20 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
     def results() -> Iterator[tuple[None, Sentence | InputError]]:
         for sentence in sentences:
             try:
-                found = attend_one(source, Text("0", sentence.text), options.choice, "self")
-                study.add(sentence, found)
+                result = attend_one(source, Text("0", sentence.text), options.choice, "self")
+                study.add(sentence, result)
             except InputError as error:
                 yield None, InputError(f"the sentence at {sentence.where}: {error}")
                 continue
-            for note in found.provenance.notes:
+            for note in result.provenance.notes:
                 report.hold(note)
             yield None, sentence
 
-    done = sum(1 for _ in good_results(results(), report, lambda: len(sentences)))
-    if not done:
+    count = sum(1 for _ in good_results(results(), report, lambda: len(sentences)))
+    if not count:
         raise InputError(f"'{file}' holds no sentence that could be used")
     result = study.report()
     for note in result.notes:
         report.say(note)
     report.add(data_of(result, *tables.TREEBANK))
-    report.finish(f"{done} sentences")
+    report.finish(f"{count} sentences")

@@ -39,7 +39,7 @@ def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
     """The lines of stdin as they arrive, unpacked if they are gzip."""
     buffer: Any = sys.stdin.buffer
     lines = open_lines(getattr(buffer, "raw", buffer), "stdin", longest=longest)
-    _open[:] = [] if lines.packed else [lines]
+    _open[:] = [] if lines.is_gzip else [lines]
     yield from whole_lines(lines, "stdin")
 
 
@@ -70,18 +70,18 @@ def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -
     """How to read a file: by --input-format, or else by its suffix."""
     path, input_format = Path(file), how.input_format
     if input_format is None:
-        known = format_of_file(path)
-        if known is None and not (file == "-" or path.is_fifo() or path.is_dir()):
+        file_format = format_of_file(path)
+        if file_format is None and not (file == "-" or path.is_fifo() or path.is_dir()):
             raise UsageError(
                 f"'{file}' ends in none of {', '.join(SUFFIXES)}, with or without .gz: "
                 f"rename it, or give --input-format {'|'.join(INPUT_FORMATS)}"
             )
     else:
-        known = choose(input_format, INPUT_FORMATS, "input format")
-    asked = {}
+        file_format = choose(input_format, INPUT_FORMATS, "input format")
+    columns = {}
     if how.columns is not None:
-        asked = parse_columns(how.columns, pairs=pairs)
-    reading = FileFormat(known or "txt", pairs, keep_blank, asked, how.max_line << 20)
+        columns = parse_columns(how.columns, pairs=pairs)
+    reading = FileFormat(file_format or "txt", pairs, keep_blank, columns, how.max_line << 20)
     check_reading(reading)
     return reading
 
@@ -105,16 +105,16 @@ def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
     from attnviz.storage.matrices import open_file
 
     file = open_file(path, buffering=0)
-    yield from read_file(file, f"'{path}'", packed=is_packed(path), longest=reading.longest)
+    yield from read_file(file, f"'{path}'", is_gzip=is_packed(path), longest=reading.longest)
 
 
 def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
     """The texts; an InputError if there are none."""
-    found = False
+    is_empty = True
     for text in texts:
-        found = True
+        is_empty = False
         yield text
-    if not found:
+    if is_empty:
         raise InputError(f"{name} holds no text")
 
 
@@ -126,7 +126,7 @@ def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
     """The pictures among files and in folders, and the count of other files in the folders."""
     from attnviz.storage.matrices import open_file
 
-    found, others, aside = list[Path](), list[str](), 0
+    pictures, others, aside = list[Path](), list[str](), 0
     for file in files:
         path = Path(file)
         if path.is_dir():
@@ -135,16 +135,16 @@ def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
             if not mine:
                 raise InputError(f"folder '{file}' holds no picture ({', '.join(PICTURES)})")
             aside += len(inside) - len(mine)
-            found += mine
+            pictures += mine
         elif path.suffix.lower() in PICTURES:
             open_file(path).close()
-            found.append(path)
+            pictures.append(path)
         else:
             others.append(file)
-    if others and (found or len(others) > 1):
-        mixed = f"'{others[0]}' is no picture ({', '.join(PICTURES)})"
-        raise UsageError(f"{mixed}: give pictures and folders of them, or one file of texts")
-    return found, aside
+    if others and (pictures or len(others) > 1):
+        reason = f"'{others[0]}' is no picture ({', '.join(PICTURES)})"
+        raise UsageError(f"{reason}: give pictures and folders of them, or one file of texts")
+    return pictures, aside
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -157,8 +157,8 @@ def files_below(folder: Path) -> list[Path]:
     def refuse(error: OSError) -> None:
         raise InputError(f"folder '{error.filename}' cannot be read: {error.strerror}") from error
 
-    found = (Path(at, name) for at, _, names in os.walk(folder, onerror=refuse) for name in names)
-    return sorted(one for one in found if one.is_file())
+    paths = (Path(at, name) for at, _, names in os.walk(folder, onerror=refuse) for name in names)
+    return sorted(one for one in paths if one.is_file())
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +210,12 @@ def texts_of(
         records = texts_of_file(file, reading)
         return TextInput(lambda: records, count=count, ready=ready, file=on_disk, rereads=False)
     if how.columns is not None or how.input_format is not None:
-        given = "--columns" if how.columns is not None else "--input-format"
-        raise UsageError(f"{given} is for files and stdin: leave it out, or give --input FILE")
+        option = "--columns" if how.columns is not None else "--input-format"
+        raise UsageError(f"{option} is for files and stdin: leave it out, or give --input FILE")
     if pairs:
         source, target = arguments[0], arguments[1] if len(arguments) > 1 else None
-        checked = None if target is None else check_text(target, "target")
-        return given_texts(Text("0", check_text(source, "source"), checked))
+        second = None if target is None else check_text(target, "target")
+        return given_texts(Text("0", check_text(source, "source"), second))
     return given_texts(
         *(Text(str(place), check_text(text)) for place, text in enumerate(arguments))
     )
@@ -237,8 +237,8 @@ def corpus_input(files: Sequence[str], how: Many, *, pairs: bool) -> TextInput:
     """The pictures among files and in folders, or the texts of one file."""
     pictures, others = pictures_in(files)
     if pictures:
-        known = given_texts(*_picture_records(pictures), several=True)
-        return replace(known, file=pictures[0], pictures=pictures, others=others)
+        texts = given_texts(*_picture_records(pictures), several=True)
+        return replace(texts, file=pictures[0], pictures=pictures, others=others)
     (file,) = files
     on_disk = Path(file) if file != "-" and Path(file).is_file() else None
     return TextInput(

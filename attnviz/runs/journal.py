@@ -96,18 +96,18 @@ def read_journal(path: Path) -> Journal | None:
                 f"the journal '{path}' has schema {document['schema']!r:.20}, not {SCHEMA}: "
                 "remove it to start again"
             )
-        found = convert(document, SavedProgress)
+        progress = convert(document, SavedProgress)
         rest = {name: one for name, one in document.items() if name != "checksum"}
         checksum = checksum_of(dump_json(rest).encode(), payload)
-        if (found.checksum, found.payload) != (checksum, len(payload)):
+        if (progress.checksum, progress.payload) != (checksum, len(payload)):
             raise ValueError("a byte is another, or missing")
-        if found.failed > found.records:
+        if progress.failed > progress.records:
             raise ValueError("more failed than there were")
     except (ValueError, ValidationError) as error:
         raise damage_of(path) from error
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from error
-    return Journal(found.question, convert(found, Progress, from_attributes=True), payload)
+    return Journal(progress.question, convert(progress, Progress, from_attributes=True), payload)
 
 
 def damage_of(path: Path) -> InputError:
@@ -122,13 +122,13 @@ class RunJournal:
 
     Attributes:
         seconds: between two saves at least; as much work may be done twice.
-        saved: how far the run has come by what is saved.
+        progress: how far the run has come by what is saved.
     """
 
     def __init__(self, path: Path, options: Mapping[str, str] | None, seconds: float) -> None:
         self.path, self.options, self.seconds = path, options, seconds
         self.place = beside(path, "journal")
-        self.saved, self.saved_at = Progress(), time.monotonic()
+        self.progress, self.saved_at = Progress(), time.monotonic()
 
     def read(self) -> Journal | None:
         return None if self.options is None else read_journal(self.place)
@@ -146,7 +146,7 @@ class RunJournal:
                 say(f"nothing of '{self.path}' to resume: starting from the first record")
         elif resume:
             check_same_options(old.options, self.options or {}, self.path)
-            self.saved = old.progress
+            self.progress = old.progress
             return old
         elif old.progress.records:
             say(
@@ -162,12 +162,12 @@ class RunJournal:
     def save(self, progress: Progress, payload: bytes = b"") -> None:
         if self.options is not None:
             Journal(self.options, progress, payload).write(self.place)
-        self.saved, self.saved_at = progress, time.monotonic()
+        self.progress, self.saved_at = progress, time.monotonic()
 
     def say_left(self, say: Callable[[str], None]) -> None:
         """Say that this run, which ends early, can be continued."""
-        if self.saved.records:
-            say(f"{self.saved.records} records are done: continue with --resume")
+        if self.progress.records:
+            say(f"{self.progress.records} records are done: continue with --resume")
 
     def remove(self) -> None:
         self.place.unlink(missing_ok=True)
@@ -175,30 +175,30 @@ class RunJournal:
 
 def checksum_of(*parts: bytes) -> str:
     """The first 16 digits of the SHA-256 of some bytes."""
-    found = sha256()
+    digest = sha256()
     for part in parts:
-        found.update(part)
-    return found.hexdigest()[:16]
+        digest.update(part)
+    return digest.hexdigest()[:16]
 
 
 def run_options(command: str, options: Options, input_file: Path) -> dict[str, str]:
     """All options that decide the bytes of the output, by the names that a user knows."""
-    given: dict[str, Any] = {"attnviz": __version__, "command": command, "--input": input_file}
+    values: dict[str, Any] = {"attnviz": __version__, "command": command, "--input": input_file}
     for half in (options.origin, options.choice, options.many):
         for item in fields(half):
             if half is not options.many or item.name in DECIDING:
-                given[item.metadata["option"].names[0]] = getattr(half, item.name)
-    given |= {"--fields": options.output.fields, "--digits": options.output.digits}
-    given |= _fingerprint(input_file)
+                values[item.metadata["option"].names[0]] = getattr(half, item.name)
+    values |= {"--fields": options.output.fields, "--digits": options.output.digits}
+    values |= _fingerprint(input_file)
     states = states_of(options.origin)
     if options.choice.group not in (None, "words", "sentences"):
         states["--group"] = fingerprint_files([Path(str(options.choice.group))])
     for name, state in states.items():
         if state:
-            given[f"the state of {name}'s files"] = checksum_of(repr(state).encode())
+            values[f"the state of {name}'s files"] = checksum_of(repr(state).encode())
     if isinstance(options.origin.model, InMemoryModel):
-        given["the weights of --model"] = model_checksum(options.origin.model.model)
-    texts = {name: str(value) for name, value in given.items() if value is not None}
+        values["the weights of --model"] = model_checksum(options.origin.model.model)
+    texts = {name: str(value) for name, value in values.items() if value is not None}
     # The name of a file need not be UTF-8, but JSON must be.
     return {name: one.encode(errors="backslashreplace").decode() for name, one in texts.items()}
 

@@ -50,19 +50,19 @@ def source_for(
     """
     if isinstance(origin.model, InMemoryModel):  # its owner may change it, or let it go
         return open_source(origin, kind, with_head=with_head)
-    key, wanted = (origin, kind, with_head), states_of(origin) if states is None else states
+    key, state = (origin, kind, with_head), states_of(origin) if states is None else states
     with _OPENING:
-        known, source = _OPEN.pop(key, (None, None))
-        if source is None or known != wanted:
+        state_before, source = _OPEN.pop(key, (None, None))
+        if source is None or state_before != state:
             source = None  # frees its memory before the next one loads
             while len(_OPEN) >= KEPT:
                 del _OPEN[next(iter(_OPEN))]
             source = open_source(origin, kind, with_head=with_head)
             gc.enable()
-            if states_of(origin) != wanted:
+            if states_of(origin) != state:
                 name = origin.model or origin.adapter or origin.weights or origin.qk
                 raise InputError(f"'{name}' changed after the run began: start it again")
-        _OPEN[key] = wanted, source
+        _OPEN[key] = state, source
         return source
 
 
@@ -117,32 +117,32 @@ def attend_all(
     work: Callable[[Chunk], Iterable[Outcome]],
     chunks: Iterable[Chunk],
     engine: Engine,
-    done: int = 0,
+    start: int = 0,
 ) -> Iterator[tuple[Record, Outcome]]:
     """Each record with its result, in order, without the first `done` records."""
-    left = iter(chunks)
-    for chunk in left:
-        if done < len(chunk):
+    rest = iter(chunks)
+    for chunk in rest:
+        if start < len(chunk):
             # The whole chunk runs again: its numbers depend on every text in it.
-            found = with_records(with_shards(work, chain([chunk], left), engine, chunk_name))
-            yield from islice(found, done, None)
+            outcomes = with_records(with_shards(work, chain([chunk], rest), engine, chunk_name))
+            yield from islice(outcomes, start, None)
             return
-        done -= len(chunk)
-    if done:
+        start -= len(chunk)
+    if start:
         raise InputError(
-            f"the unfinished run has {done} records more than its input: leave --resume out"
+            f"the unfinished run has {start} records more than its input: leave --resume out"
         )
 
 
 def with_records(
-    found: Iterable[tuple[Chunk, Iterable[Made] | AttnvizError]],
+    outcomes: Iterable[tuple[Chunk, Iterable[Made] | AttnvizError]],
 ) -> Iterator[tuple[Record, Made | AttnvizError]]:
     """Each record of some chunks with its result; a failed chunk fails each of its records."""
-    for chunk, made in found:
-        if isinstance(made, AttnvizError):
-            yield from ((record, made) for record in chunk)
+    for chunk, results in outcomes:
+        if isinstance(results, AttnvizError):
+            yield from ((record, results) for record in chunk)
         else:
-            yield from zip(chunk, made, strict=True)
+            yield from zip(chunk, results, strict=True)
 
 
 def with_shards(
@@ -152,15 +152,15 @@ def with_shards(
     name: Callable[[int, Shard], str],
 ) -> Iterator[tuple[Shard, Made | AttnvizError]]:
     """Each shard with its result from an engine, or the error."""
-    sent: deque[Shard] = deque()
+    queue: deque[Shard] = deque()
 
     def sending() -> Iterator[Shard]:
         for shard in shards:
-            sent.append(shard)
+            queue.append(shard)
             yield shard
 
-    for made in engine.map(work, sending(), name):
-        yield sent.popleft(), made
+    for result in engine.map(work, sending(), name):
+        yield queue.popleft(), result
 
 
 def chunk_name(number: int, chunk: Chunk) -> str:

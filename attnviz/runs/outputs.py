@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from attnviz.analyses.view import divisions, first_focus, views
+from attnviz.analyses.view import divisions, first_focus
+from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose, in_words
 from attnviz.core.notices import notices_to
@@ -132,10 +133,12 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
 
     A reader who chose layers sees each of them; who chose heads or reduced them, these alone.
     """
-    chosen = choice or Choice()
-    every_layer = chosen.layer is not None
-    as_chosen = every_layer or chosen.head is not None or chosen.reduce != "none"
-    return cache(partial(views, attention, every_layer=every_layer, as_chosen=as_chosen, top=top))
+    own = choice or Choice()
+    every_layer = own.layer is not None
+    as_chosen = every_layer or own.head is not None or own.reduce != "none"
+    return cache(
+        partial(every_view, attention, every_layer=every_layer, as_chosen=as_chosen, top=top)
+    )
 
 
 def draw_item(item: Item, picture: str, look: Look) -> Figure:
@@ -154,7 +157,7 @@ def draw_item(item: Item, picture: str, look: Look) -> Figure:
 
 
 def draw(
-    attention: Attention, picture: str, shown: Views | None = None, **above: NDArray[np.float32]
+    attention: Attention, picture: str, views: Views | None = None, **above: NDArray[np.float32]
 ) -> Figure:
     """A picture of the main map; a heat map may have a spectrogram `above` its columns."""
     from attnviz.analyses.view import few_heads, orientation, picture_words, sides
@@ -162,12 +165,12 @@ def draw(
     from attnviz.renderers.figures.figure import fit_width
     from attnviz.renderers.look import look_option
 
-    shown, function = shown or views_of(attention), PICTURES[picture].load()
+    views, function = views or views_of(attention), PICTURES[picture].load()
     if picture == "heatmap":
-        pictured = [view for view in shown() if not view.second]
-        if attention.lens_name == "all" and len(pictured) > 1:
-            return draw_side_by_side(attention, pictured)
-        view, main = pictured[0], attention.main
+        first_views = [view for view in views() if not view.second]
+        if attention.lens_name == "all" and len(first_views) > 1:
+            return draw_side_by_side(attention, first_views)
+        view, main = first_views[0], attention.main
         words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
         if look_option("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
@@ -175,33 +178,33 @@ def draw(
             function, view.map, **words, second_part=divisions(attention, view.map), **above
         )
     if picture == "lines":
-        item, which = few_heads(attention, shown()[0])
+        item, which = few_heads(attention, views()[0])
         return fit_width(function, item, **picture_words(attention, item, sides(item), which))
     item = attention.every_call(attention.main)
     return fit_width(function, item, **picture_words(attention, item, orientation(item)))
 
 
-def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
+def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
     """A text through every lens, one panel each."""
     from attnviz.analyses.view import orientation
     from attnviz.renderers.figures.figure import fit_width
     from attnviz.renderers.figures.grid import panels
 
     correlation = "\nrank correlation with hiding tokens"
-    whiches = (view.which.replace(f", {AGREEMENT}", correlation) for view in shown)
-    headings = [f"{which}\n{view.map.unit}" for which, view in zip(whiches, shown, strict=True)]
+    whiches = (view.which.replace(f", {AGREEMENT}", correlation) for view in views)
+    headings = [f"{which}\n{view.map.unit}" for which, view in zip(whiches, views, strict=True)]
     title = f"{attention.provenance.title} · every lens side by side"
     words = {"title": title, "subtitle": orientation(attention.main)}
-    return fit_width(panels, [view.map for view in shown], **words, headings=headings)
+    return fit_width(panels, [view.map for view in views], **words, headings=headings)
 
 
-def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
+def draw_difference(comparison: Comparison, picture: str, subtitle: str) -> Figure:
     """B − A: every head, or the one that differs most as a heat map."""
     from attnviz.renderers.figures.figure import fit_width
 
-    item, title = found.map, "B − A"
+    item, title = comparison.map, "B − A"
     if picture == "heatmap":
-        sizes = np.nan_to_num(found.divergences, nan=-1.0)
+        sizes = np.nan_to_num(comparison.divergences, nan=-1.0)
         layer, head = np.unravel_index(int(sizes.argmax()), sizes.shape)
         title += f" · layer {item.layers[layer]} head {item.heads[head]}"
         if sizes.size > 1:
@@ -219,20 +222,20 @@ def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = Non
         return item.page(command)
     if isinstance(item.data, Data):
         return None
-    return page_html(item.data, command, atlas, shown=item.views)
+    return page_html(item.data, command, atlas, views=item.views)
 
 
 def page_html(
     attention: Attention,
     command: str = "",
     atlas: tuple[Path, Path] | None = None,
-    **shown: Any,
+    **settings: Any,
 ) -> str:
     """Every map of one text as one interactive HTML file; more options as of `page_data`."""
     from attnviz.renderers.page import assemble
     from attnviz.renderers.page.atlas import link_atlas
 
-    document, blobs = page_data(attention, command, **shown)
+    document, blobs = page_data(attention, command, **settings)
     if atlas is not None:
         document["atlas"] = link_atlas(attention, *atlas)
     return assemble(document, blobs)
@@ -262,11 +265,11 @@ def page_data(
     command: str = "",
     most_weights: int | None = None,
     picture: Mapping[str, bytes] | None = None,
-    shown: Views | None = None,
+    views: Views | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What the page shows of one text, with the measures of its heads: a document, and numbers.
 
-    It opens on the first of the views (`shown`); `command` makes it again. Of more than
+    It opens on the first of the `views`; `command` makes it again. Of more than
     `most_weights`, by default as many as a browser opens quickly, tokens are pooled. For a stream,
     a picture is a PNG, JPEG or WebP file, whose patches stand at the end of its keys.
     """
@@ -279,17 +282,17 @@ def page_data(
     parts = {name: {} for name in ("measures", "words", "projections", "patches")}
     for number, item in enumerate(attention.maps):
         if item.values == "share" and not item.is_pooled:
-            found = measure_heads(MeasuredMap.of(attention, item), repeated=False)
-            parts["measures"][number] = list(found.values())
+            measures = measure_heads(MeasuredMap.of(attention, item), repeated=False)
+            parts["measures"][number] = list(measures.values())
         sides = zip((item.query_tokens, item.key_tokens), attention.texts_of(item), strict=True)
         parts["words"][number] = tuple(word_numbers(t, s, split_marks(s)) for t, s in sides)
-        kept = attention.projections.get(item.stream)
-        if kept is not None and (own := kept.of(item)) is not None:
+        vectors = attention.projections.get(item.stream)
+        if vectors is not None and (own := vectors.of(item)) is not None:
             parts["projections"][number] = own
         if picture and item.stream in picture:
             parts["patches"][number] = _patches(picture[item.stream], item)
     return page_parts(
-        _with_focus(attention, (shown or views_of(attention))()),
+        _with_focus(attention, (views or views_of(attention))()),
         title=" · ".join([attention.provenance.title, *attention.provenance.steps]),
         command=command,
         most_weights=most_weights or MOST_WEIGHTS,
@@ -297,13 +300,13 @@ def page_data(
     )
 
 
-def _with_focus(attention: Attention, shown: Sequence[View]) -> Attention:
-    as_chosen = not any(view.second for view in shown)
-    found = {
+def _with_focus(attention: Attention, views: Sequence[View]) -> Attention:
+    as_chosen = not any(view.second for view in views)
+    focuses = {
         item.stream: first_focus(attention, item, as_chosen=as_chosen)
         for item in attention.maps[1:]
-    } | {attention.main.stream: shown[0].focus}
-    return replace(attention, focus={name: one for name, one in found.items() if one is not None})
+    } | {attention.main.stream: views[0].focus}
+    return replace(attention, focus={name: one for name, one in focuses.items() if one is not None})
 
 
 def _patches(picture: bytes, item: AttentionMap) -> Patches:
@@ -316,13 +319,13 @@ def _patches(picture: bytes, item: AttentionMap) -> Patches:
 
 def save_figure(item: Item, picture: str, file: str | Path | None, look: LookOptions) -> Figure:
     """A picture of a result for Python, also written to a file if one is given."""
-    declared = DECLARED[Look]
-    chosen: dict[str, Any] = {
-        name: check_value(name, value, *declared[choose(name, declared, "option")])
+    types = DECLARED[Look]
+    values: dict[str, Any] = {
+        name: check_value(name, value, *types[choose(name, types, "option")])
         for name, value in look.items()
     }
     with notices_to(partial(warnings.warn, stacklevel=2)):
-        figure = draw_item(item, picture, Look(**chosen))
+        figure = draw_item(item, picture, Look(**values))
     if file is not None:
         from attnviz.renderers.figures.figure import figure_bytes
 

@@ -124,9 +124,9 @@ class Result(Attention, Presentable):
 
         for name in choice:
             choose(name, [item.name for item in fields(Choice)], "option")
-        made = Choice(layer=spell(layer), head=spell(head), **choice)
-        check_choice(made)
-        return replace(apply_choice(self, made), again=self.again)
+        own = Choice(layer=spell(layer), head=spell(head), **choice)
+        check_choice(own)
+        return replace(apply_choice(self, own), again=self.again)
 
     def stream(self, name: str) -> Result:
         """One of its streams by name."""
@@ -189,8 +189,8 @@ class Result(Attention, Presentable):
 
     def __getstate__(self) -> list[Any]:
         # Functions that attend or draw again may hold a model, and they are no part of the result.
-        left = ("again", "item")
-        return [None if one.name in left else getattr(self, one.name) for one in fields(self)]
+        functions = ("again", "item")
+        return [None if one.name in functions else getattr(self, one.name) for one in fields(self)]
 
     def __repr__(self) -> str:
         item = self.main
@@ -217,17 +217,17 @@ class Result(Attention, Presentable):
 
     def _notebook_page(self) -> str:
         # A notebook saves what it shows, so its pages stay small.
-        return page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views)
+        return page_html(self, most_weights=NOTEBOOK_WEIGHTS, views=self._views)
 
     def _repr_html_(self) -> str:
         from attnviz.renderers.page import iframe
 
         return iframe(self._notebook_page())
 
-    def _repr_mimebundle_(self, **wanted: Any) -> Any:
+    def _repr_mimebundle_(self, **formats: Any) -> Any:
         """The widget, where anywidget is installed; else None, for a notebook to ask on."""
         try:
-            bundle = self.widget()._repr_mimebundle_(**wanted)
+            bundle = self.widget()._repr_mimebundle_(**formats)
         except UsageError:
             return None
         return bundle and ({**bundle[0], "text/plain": repr(self)}, bundle[1])
@@ -276,8 +276,8 @@ def from_numpy(
     sides = ("target", "source") if cross else ("text", "text")
     names = (tokens, key_tokens if cross else tokens)
     rows, columns = (
-        tuple(Token(str(name)) for name in (range(count) if given is None else given))
-        for given, count in zip(names, array.shape[2:], strict=True)
+        tuple(Token(str(name)) for name in (range(count) if own is None else own))
+        for own, count in zip(names, array.shape[2:], strict=True)
     )
     stream = "cross" if cross else "self"
     item = AttentionMap(
@@ -298,7 +298,7 @@ def load(file: str | Path) -> list[Result]:
     if not isinstance(file, str | Path):
         raise UsageError(f"load needs the name of a file, not {in_short(file)}")
     path = Path(file)
-    return [as_result(found, Choice()) for found in read_any(read_bytes(path), f"'{path}'")]
+    return [as_result(item, Choice()) for item in read_any(read_bytes(path), f"'{path}'")]
 
 
 def check_choice(choice: Choice) -> None:
@@ -344,11 +344,11 @@ def attend_chunk(
     queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
-    attended = source.attend(queries, batch_size=batch_size)
+    answers = source.attend(queries, batch_size=batch_size)
     contacts = contacts_of(source, choice)
 
     def view(one: Text) -> Result:
-        return _view_next(source, query_of(one, command), attended, choice, one, contacts)
+        return _view_next(source, query_of(one, command), answers, choice, one, contacts)
 
     for text in chunk:
         yield made_of(text, view)
@@ -396,7 +396,7 @@ def query_of(text: Text, command: Command) -> Query:
 def _view_next(
     source: Source,
     query: Query,
-    attended: Iterator[Attention | InputError],
+    answers: Iterator[Attention | InputError],
     choice: Choice,
     text: Text,
     contacts: ContactModel | None = None,
@@ -404,11 +404,11 @@ def _view_next(
     """The next of the answers through a lens, which may ask the source for more about it."""
 
     def attend() -> Attention:
-        found = next(attended)
-        if isinstance(found, InputError):
+        answer = next(answers)
+        if isinstance(answer, InputError):
             # A new one: the old belongs to the iterator, and would tie this run's files to it.
-            raise type(found)(str(found)) from found
-        return keep_steps(source, query, found) if found.projections else found
+            raise type(answer)(str(answer)) from answer
+        return keep_steps(source, query, answer) if answer.projections else answer
 
     def ask(needs: Needs) -> LensInputs:
         return ask_source(source, query, needs, choice.explain)
@@ -439,9 +439,9 @@ def _choose_from(
     """
 
     def prepare(attention: Attention) -> Attention:
-        named = tuple(choice.labels.split()) if choice.labels else text.labels
+        labels = tuple(choice.labels.split()) if choice.labels else text.labels
         attention = replace(attention, id=text.id)
-        attention = label_tokens(attention, named) if named else attention
+        attention = label_tokens(attention, labels) if labels else attention
         if choice.token_groups is not None:
             attention = name_tokens(attention, choice.token_groups)
         return attention
@@ -449,16 +449,16 @@ def _choose_from(
     experiments: list[Experiment] = []
 
     def ask_once(needs: Needs) -> LensInputs:
-        found = ask(needs)
-        experiment = getattr(found, "experiment", None)
+        inputs = ask(needs)
+        experiment = getattr(inputs, "experiment", None)
         if experiment is not None:
             experiments.append(experiment)
-        return found
+        return inputs
 
-    insisted: Needs | None = None if choice.explain is None else "gradients"
+    needs_first: Needs | None = None if choice.explain is None else "gradients"
     if choice.explain == ALL_OUTPUTS:
-        insisted = "effects"
-    attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=insisted)
+        needs_first = "effects"
+    attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=needs_first)
     if contacts is not None:
         attention = contacts.predict(attention)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
@@ -483,5 +483,5 @@ def _group_of(choice: Choice) -> str | None:
 
 def as_result(attention: Attention, choice: Choice) -> Result:
     """The same attention with its pictures and files, and what was chosen of it."""
-    known = {item.name: getattr(attention, item.name) for item in fields(Attention)}
-    return Result(**known, choice=choice)
+    values = {item.name: getattr(attention, item.name) for item in fields(Attention)}
+    return Result(**values, choice=choice)

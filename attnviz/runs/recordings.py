@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.query import Recording
-    from attnviz.models.hugging_face.audio.audio import AudioModel
+    from attnviz.models.hugging_face.audio_model import AudioModel
 
 TIMED = ("textgrid", "vtt")  # formats of words with times
 
@@ -69,14 +69,14 @@ class RecordingRequest:
             raise UsageError(
                 "--timing-heads names heads that time words: add --word-times or --times"
             )
-        if self.kind != "maps" and (given := map_options(options)):
-            output, asked = options.output, "--times" if self.times else "--word-times"
+        if self.kind != "maps" and (flags := map_options(options)):
+            output, option = options.output, "--times" if self.times else "--word-times"
             if output.format in TIMED:
-                asked = f"-f {output.format}"
+                option = f"-f {output.format}"
             elif output.output and output.output.suffix.lower()[1:] in TIMED:
-                asked = f"-o {output.output}"
-            heads = ", or choose by --timing-heads" if given[0] in ("--layer", "--head") else ""
-            raise UsageError(f"{asked} writes times, not maps: leave {given[0]} out{heads}")
+                option = f"-o {output.output}"
+            heads = ", or choose by --timing-heads" if flags[0] in ("--layer", "--head") else ""
+            raise UsageError(f"{option} writes times, not maps: leave {flags[0]} out{heads}")
         if self.text is not None:
             check_text(self.text)
 
@@ -93,34 +93,34 @@ def open_speech_model(origin: Origin) -> AudioModel:
     """The speech model of a request."""
     check_speech(origin)
     check_torch(origin, "recordings")
-    from attnviz.models.hugging_face.audio.audio import load_audio_model
+    from attnviz.models.hugging_face.audio_model import load_audio_model
 
     source = load_audio_model(name_of(origin), **loading_of(origin))
     return replace(source, region=region_of(origin))
 
 
-def report_recording(asked: RecordingRequest, options: Options, report: RunReport) -> None:
+def report_recording(request: RecordingRequest, options: Options, report: RunReport) -> None:
     """Report maps, times of words, or how far heads err from true times."""
-    true = [] if asked.times is None else read_timed_words(asked.times)
-    from attnviz.models.hugging_face.audio.recordings import read_recording
+    true = [] if request.times is None else read_timed_words(request.times)
+    from attnviz.models.hugging_face.inputs.recordings import read_recording
 
     heard = replace(
-        read_recording(asked.file, asked.start, asked.seconds),
-        language=asked.language,
-        task=asked.task,
+        read_recording(request.file, request.start, request.seconds),
+        language=request.language,
+        task=request.task,
         encoder=options.choice.stream == "encoder",
-        ended=asked.kind != "maps",
+        ended=request.kind != "maps",
     )
     source = open_speech_model(options.origin)
-    spoken = asked.text or " ".join(word.text for word in true)
+    spoken = request.text or " ".join(word.text for word in true)
     attention = attend_query(source, Query(spoken, kind="recording", recording=heard))
-    attention = attention.with_maps(attention.maps, settings={"recording": asked.file.name})
-    attention = replace(attention, id=asked.file.stem)
+    attention = attention.with_maps(attention.maps, settings={"recording": request.file.name})
+    attention = replace(attention, id=request.file.stem)
     hold_notes(attention, report)
-    if asked.kind == "maps":
+    if request.kind == "maps":
         report.add(_maps_item(attention, source, heard, options))
     else:
-        report.add(_times_data(attention, source, asked, true, report))
+        report.add(_times_data(attention, source, request, true, report))
     report.finish("1 recording")
 
 
@@ -128,42 +128,42 @@ def _maps_item(
     attention: Attention, source: AudioModel, heard: Recording, options: Options
 ) -> Item:
     """The maps, above a spectrogram where the keys are times."""
-    from attnviz.models.hugging_face.audio.audio import SIDE
-    from attnviz.models.hugging_face.audio.recordings import log_mel
+    from attnviz.models.hugging_face.audio_model import SIDE
+    from attnviz.models.hugging_face.inputs.recordings import log_mel
 
-    found = apply_choice(attention, options.choice)
-    views = views_of(found, options.choice, options.origin.top)
+    result = apply_choice(attention, options.choice)
+    views = views_of(result, options.choice, options.origin.top)
     bands = cache(partial(log_mel, source.cut(heard), source.extractor))
     if source.has_patches:
         # Patches of a spectrogram are shown over it, as those of a picture are.
         def page(command: str) -> str:
             pictures = {"self": as_jpeg(spectrogram(bands()))}
-            return page_html(found, command, picture=pictures, shown=views)
+            return page_html(result, command, picture=pictures, views=views)
 
-        return Item(found, views, page=page)
-    if found.main.key_side != SIDE:
-        return Item(found, views)
-    return Item(found, views, {"heatmap": lambda: draw(found, "heatmap", views, above=bands())})
+        return Item(result, views, page=page)
+    if result.main.key_side != SIDE:
+        return Item(result, views)
+    return Item(result, views, {"heatmap": lambda: draw(result, "heatmap", views, above=bands())})
 
 
 def _times_data(
     attention: Attention,
     source: AudioModel,
-    asked: RecordingRequest,
+    request: RecordingRequest,
     true: list[TimedWord],
     report: RunReport,
 ) -> Data:
     settings, item = attention.provenance.settings, attention.main
-    chosen = parse_heads(asked.timing_heads) if asked.timing_heads else None
-    heads, why = source.timing_heads(item, chosen)
+    own_heads = parse_heads(request.timing_heads) if request.timing_heads else None
+    heads, why = source.timing_heads(item, own_heads)
     report.hold(f"words are timed by heads {head_names(heads)}: {why}")
     median = getattr(source.model.config, "median_filter_width", 7)
     step = settings["seconds of a frame"]
-    clock = WordClock(item, attention.text or "", step, asked.start, median, asked.against)
+    clock = WordClock(item, attention.text or "", step, request.start, median, request.against)
     about: dict[str, Any] = {
-        "recording": asked.file.name,
+        "recording": request.file.name,
         "text": clock.text,
-        "against": asked.against,
+        "against": request.against,
         "provenance": asdict(attention.provenance),
     }
     if true:
@@ -210,15 +210,15 @@ def selection_note(count: int) -> str:
 
 
 def errors_data(
-    found: tuple[TimingError, TimingError | None, list[TimingError]], about: dict[str, Any]
+    results: tuple[TimingError, TimingError | None, list[TimingError]], about: dict[str, Any]
 ) -> Data:
     """How far the chosen heads, the best set and every head err from the true times."""
-    asked, best, every = found
-    named = {"as asked": asked} | ({"best set": best} if best else {})
-    rows = [*named.items(), *(("", one) for one in every)]
+    own, best, every = results
+    sets = {"as asked": own} | ({"best set": best} if best else {})
+    rows = [*sets.items(), *(("", one) for one in every)]
     cells = [(name, head_names(one.heads), one.error, one.start, one.end) for name, one in rows]
-    made = listing(("set", "heads", "error", "start_error", "end_error"), cells, headings=True)
-    table, heads = made.text, best.heads if best else None
+    data = listing(("set", "heads", "error", "start_error", "end_error"), cells, headings=True)
+    table, heads = data.text, best.heads if best else None
     line = f'\n"alignment_heads": {json.dumps(heads)}\n' if heads else ""
     assert table is not None
     errors = [
@@ -226,10 +226,10 @@ def errors_data(
         for name, one in rows
     ]
     return replace(
-        made,
+        data,
         text=lambda display: table(display) + line,
         document=lambda: _json({**about, "errors": errors, "alignment_heads": heads}),
-        value=found,
+        value=results,
     )
 
 
@@ -239,8 +239,8 @@ def spectrogram(bands: NDArray[np.float32]) -> Image:
 
     low, high = float(bands.min()), float(bands.max())
     grey = 255 * (1 - (bands[::-1] - low) / (high - low or 1))
-    made = Image.fromarray(grey.astype(np.uint8)).convert("RGB")
-    return made.resize((4 * made.width, 4 * made.height))
+    image = Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+    return image.resize((4 * image.width, 4 * image.height))
 
 
 def _json(document: dict[str, Any]) -> str:

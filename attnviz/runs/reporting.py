@@ -48,7 +48,7 @@ class RunReport(Protocol):
     ) -> AbstractContextManager[Callable[[int], None]]:
         """A function to call with the number of further records that are done."""
 
-    def finish(self, done: str = "") -> None:
+    def finish(self, summary: str = "") -> None:
         """Complete everything; `done` says what was done."""
 
 
@@ -72,18 +72,18 @@ def hold_notes(attention: Attention, report: RunReport) -> None:
 
 
 def good_results(
-    found: Iterable[tuple[Source, Made | AttnvizError]],
+    outcomes: Iterable[tuple[Source, Made | AttnvizError]],
     report: RunReport,
     total: Callable[[], int | None] | None,
 ) -> Iterator[tuple[Source, Made]]:
     """Each record that succeeded with its result; failed ones are reported."""
     with report.progress(total) as advance:
-        for record, made in found:
+        for record, result in outcomes:
             advance(1)
-            if isinstance(made, AttnvizError):
-                report.skip(record, made)
+            if isinstance(result, AttnvizError):
+                report.skip(record, result)
             else:
-                yield record, made
+                yield record, result
 
 
 def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:

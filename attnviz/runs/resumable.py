@@ -48,8 +48,8 @@ class ResumableSink:
         self.complete = False
         old = self.journal.read()
         # The file of a finished run may have been replaced or deleted since.
-        gone = old is not None and old.progress.ended and not (resume and self._is_there(old))
-        self.old, self.started = None if gone else old, False
+        is_gone = old is not None and old.progress.ended and not (resume and self._is_there(old))
+        self.old, self.has_started = None if is_gone else old, False
         there = shards_of(path) if shard_size is not None else path.exists()
         if resume and self.old is None and there:
             self.complete = True
@@ -58,8 +58,8 @@ class ResumableSink:
             self._resume(old.progress)
         else:
             self._check_start()
-        self.progress = self.journal.saved
-        self.records, self.failed = self.progress.records, self.progress.failed
+        self.progress = self.journal.progress
+        self.records, self.failures = self.progress.records, self.progress.failed
 
     def add(self, result: Any, views: Views) -> None:
         """Take one record's result, as the renderer takes it."""
@@ -78,14 +78,14 @@ class ResumableSink:
 
     def finish(self) -> None:
         """Move everything into place; where every record failed, the rejects only."""
-        if self.complete or not self.started:
+        if self.complete or not self.has_started:
             return
-        whole = self.shard_size is None and self.failed < self.records
+        whole = self.shard_size is None and self.failures < self.records
         if self.data is not None and self.shard_size is not None:
             self._close_shard()
         elif self.data is not None and whole:
             self.data.write(as_bytes(self.renderer.finish()))
-        self._mark(ended=True)
+        self._mark(is_end=True)
         self._save()
         if self.data is not None:
             (self.data.keep if whole else self.data.discard)()
@@ -95,7 +95,7 @@ class ResumableSink:
 
     def _end(self) -> None:
         """After every file is saved: keep the journal only if records failed."""
-        if self.failed:
+        if self.failures:
             self.journal.save(replace(self.progress, complete=True))
         else:
             self.journal.remove()
@@ -112,7 +112,7 @@ class ResumableSink:
 
     def leave(self) -> None:
         """End early: keep complete records, if there are any to continue from."""
-        if self.complete or not self.started:
+        if self.complete or not self.has_started:
             return
         with suppress(OSError, OutputError):
             if self.data is not None:
@@ -120,12 +120,12 @@ class ResumableSink:
             if self.rejects is not None:
                 self.rejects.truncate(self.progress.rejects)
             self._save()
-        saved = self.journal.saved if self.options is not None else Progress()
-        done = saved.records
-        for file, size in ((self.data, saved.output), (self.rejects, saved.rejects)):
+        progress = self.journal.progress if self.options is not None else Progress()
+        count = progress.records
+        for file, size in ((self.data, progress.output), (self.rejects, progress.rejects)):
             if file is not None:
-                (file.close if done and (size or file is self.rejects) else file.discard)()
-        if done:
+                (file.close if count and (size or file is self.rejects) else file.discard)()
+        if count:
             self.journal.say_left(self.notify)
         else:
             self.journal.remove()
@@ -134,18 +134,18 @@ class ResumableSink:
         for path in (self.path, self.rejects_path):
             if path is not None:
                 check_writable(path)
-        known = [] if self.old is None else self.old.shards(self.path)
-        if self.shard_size is not None and (found := set(shards_of(self.path)).difference(known)):
+        own = [] if self.old is None else self.old.shards(self.path)
+        if self.shard_size is not None and (others := set(shards_of(self.path)).difference(own)):
             raise OutputError(
-                f"cannot write '{self.path}' in shards: '{min(found).name}' and {len(found) - 1} "
+                f"cannot write '{self.path}' in shards: '{min(others).name}' and {len(others) - 1} "
                 "more are there from another run; move or remove them"
             )
 
     def _start(self) -> None:
-        self.started = True
+        self.has_started = True
         if self.old is not None:
-            size, done = self.old.shard_size, self.old.progress.records
-            place = shard_path(self.path, done // size) if size else self.path
+            size, count = self.old.shard_size, self.old.progress.records
+            place = shard_path(self.path, count // size) if size else self.path
             PartialFile(place).discard()  # which fails where somebody is writing it
             for shard in self.old.shards(self.path):
                 shard.unlink(missing_ok=True)
@@ -154,9 +154,9 @@ class ResumableSink:
         self.journal.save(Progress())
 
     def _resume(self, progress: Progress) -> None:
-        self.started = True
+        self.has_started = True
         if progress.ended:
-            self.progress, self.failed = progress, progress.failed
+            self.progress, self.failures = progress, progress.failed
             if not progress.complete:
                 self._move(progress)
                 self._end()
@@ -187,7 +187,7 @@ class ResumableSink:
         self.notify(f"'{self.path}' is complete: nothing is left to do")
 
     def _open(self) -> PartialFile:
-        if not self.started:
+        if not self.has_started:
             self._start()
         if self.data is None:
             self._open_at(Progress(self.records))
@@ -198,9 +198,9 @@ class ResumableSink:
         self.data = PartialFile(self._place(progress.records), progress.output)
         self.renderer = self.make(progress.records, progress.output > 0)
 
-    def _count(self, failed: int) -> None:
+    def _count(self, failures: int) -> None:
         self.records += 1
-        self.failed += failed
+        self.failures += failures
         if self.shard_size is not None and self.records % self.shard_size == 0:
             self._close_shard()
             self._save()
@@ -216,9 +216,9 @@ class ResumableSink:
         self.data = None
         self._mark()
 
-    def _mark(self, *, ended: bool = False) -> None:
+    def _mark(self, *, is_end: bool = False) -> None:
         output, rejects = (0 if file is None else file.size for file in (self.data, self.rejects))
-        self.progress = Progress(self.records, self.failed, output, rejects, ended)
+        self.progress = Progress(self.records, self.failures, output, rejects, is_end)
 
     def _save(self) -> None:
         for file in (self.data, self.rejects):

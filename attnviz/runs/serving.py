@@ -79,11 +79,11 @@ class DroppedJob(KeyboardInterrupt):
 class Job:
     """A question in the queue."""
 
-    dropped: bool = False
+    is_dropped: bool = False
 
     def check(self) -> None:
         """Stop the work if its client has gone."""
-        if self.dropped:
+        if self.is_dropped:
             raise DroppedJob
 
 
@@ -106,7 +106,7 @@ class JobQueue:
         return {"doing": doing or None, "seconds": seconds, "waiting": max(self._count() - 1, 0)}
 
     def _count(self) -> int:
-        return sum(not job.dropped for job in list(self.jobs))
+        return sum(not job.is_dropped for job in list(self.jobs))
 
     def put(self, work: Work, question: Question) -> tuple[Job, asyncio.Future[bytes]]:
         """Queue a question; return its job and its answer to come.
@@ -122,7 +122,7 @@ class JobQueue:
             self.one, self._answer, job, work, question
         )
         # If the client has gone, nobody reads the exception, and asyncio would warn of that.
-        future.add_done_callback(lambda done: done.exception())
+        future.add_done_callback(lambda answer: answer.exception())
         return job, future
 
     def _answer(self, job: Job, work: Work, question: Question) -> bytes:
@@ -173,8 +173,8 @@ class AccessPolicy:
         site = headers.get("sec-fetch-site", "none")
         if origin not in (None, f"http://{host}") or site not in ("none", "same-origin"):
             return "pages of other sites are not answered"
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and _same(given.strip(), self.token):
+        kind, _, credentials = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and _same(credentials.strip(), self.token):
             return ""
         if not _same(request.cookies.get(self.cookie_name, ""), self.cookie):
             return "the token is missing: open the address that 'attnviz serve' has printed"
@@ -196,8 +196,8 @@ class AccessPolicy:
         return False
 
 
-def _same(given: str, secret: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+def _same(candidate: str, secret: str) -> bool:
+    return hmac.compare_digest(candidate.encode("utf-8", "replace"), secret.encode())
 
 
 class ChunkedResponse(Response):
@@ -256,11 +256,11 @@ def application(queue: JobQueue, policy: AccessPolicy, page: str) -> Starlette:
     def endpoint(work: Work) -> Callable[[Request], Awaitable[Response]]:
         async def ask(request: Request) -> Response:
             job, answer = queue.put(work, await read_question(request))
-            gone = asyncio.ensure_future(_wait_for_disconnect(request))
-            both: set[asyncio.Future[Any]] = {answer, gone}
+            disconnect = asyncio.ensure_future(_wait_for_disconnect(request))
+            both: set[asyncio.Future[Any]] = {answer, disconnect}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not gone.cancel():
-                job.dropped = True
+            if not disconnect.cancel():
+                job.is_dropped = True
                 return Response()
             return as_json(await answer)
 
@@ -409,11 +409,11 @@ class Connection(H11Protocol):
 
     def _wait(self) -> None:
         """Start the timer between requests, and stop it while one is being answered."""
-        answered = self.cycle is not None and not self.cycle.response_complete
-        if answered and self.late is not None:
+        is_busy = self.cycle is not None and not self.cycle.response_complete
+        if is_busy and self.late is not None:
             self.late.cancel()
             self.late = None
-        elif not answered and self.late is None:
+        elif not is_busy and self.late is None:
             self.late = self.loop.call_later(PATIENCE, self.transport.abort)
 
 

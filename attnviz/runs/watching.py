@@ -32,9 +32,9 @@ CALLS = 10
 class Watched:
     """The attention seen in a block, also while the block still runs."""
 
-    def __init__(self, model: str, wanted: WatchRequest, seen: WatchLog, names: Names) -> None:
-        self._facts = model, wanted, names
-        self.seen = seen
+    def __init__(self, model: str, request: WatchRequest, log: WatchLog, names: Names) -> None:
+        self._facts = model, request, names
+        self.log = log
 
     def attention(self) -> Result:
         """The maps, one for each stream, shape and call, with layers named by the module.
@@ -44,19 +44,19 @@ class Watched:
         Raises:
             AttentionError: there are none, and why.
         """
-        wanted = self._facts[1]
-        return self._record(wanted.batch or 0)
+        request = self._facts[1]
+        return self._record(request.batch or 0)
 
     def records(self) -> list[Result]:
         """The maps of each item of the batch that was kept."""
-        numbers = sorted({kept.item for kept in self.seen.kept})
+        numbers = sorted({call.item for call in self.log.kept})
         return [self._record(number) for number in numbers] or [self.attention()]
 
     def _record(self, item: int) -> Result:
         from attnviz.models.watch.maps import watched_attention
 
-        model, wanted, names = self._facts
-        return as_result(watched_attention(self.seen, item, model, wanted, names), Choice())
+        model, request, names = self._facts
+        return as_result(watched_attention(self.log, item, model, request, names), Choice())
 
     def heatmap(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """As `Result.heatmap`."""
@@ -111,10 +111,10 @@ class Watched:
             picture_crop,
         )
 
-        model, wanted, names = self._facts
-        seen = picture_crop(picture)
-        ratio = seen.pixels.shape[0] / seen.pixels.shape[1]
-        rows, columns, maps = word_maps(self.seen, wanted.batch or 0, wanted, names, word, ratio)
+        model, request, names = self._facts
+        crop = picture_crop(picture)
+        ratio = crop.pixels.shape[0] / crop.pixels.shape[1]
+        rows, columns, maps = word_maps(self.log, request.batch or 0, request, names, word, ratio)
         means = ["heads"]
         if steps == "mean":
             if len(columns) > 1:
@@ -124,7 +124,7 @@ class Watched:
             if len(rows) > 1:
                 means.insert(0, f"{len(rows)} layers")
             rows, maps = ["mean"], known_mean(maps, 0, keepdims=True)
-        said: dict[str, Any] = {
+        words: dict[str, Any] = {
             "title": f"{model} · “{word}”",
             "subtitle": f"attention to the word, mean over {', '.join(means)}",
             "unit": "share of attention",
@@ -132,11 +132,11 @@ class Watched:
         }
         maps = maps.astype(np.float32)
         if maps.shape[:2] == (1, 1):
-            drawn = partial(fit_width, overlay, seen, weights=maps[0, 0], **said)
+            draw = partial(fit_width, overlay, crop, weights=maps[0, 0], **words)
         else:
-            said |= {"layers": tuple(rows), "heads": tuple(columns), "columns": "step"}
-            drawn = partial(fit_width, overlay_grid, seen, weights=maps, **said)
-        item = Item(Data(), tuple, {"overlay": drawn})
+            words |= {"layers": tuple(rows), "heads": tuple(columns), "columns": "step"}
+            draw = partial(fit_width, overlay_grid, crop, weights=maps, **words)
+        item = Item(Data(), tuple, {"overlay": draw})
         return save_figure(item, "overlay", file, look)
 
     def page(self, file: str | Path | None = None) -> str:
@@ -148,11 +148,11 @@ class Watched:
         self.attention().save(file, digits=digits)
 
     def __repr__(self) -> str:
-        told = f"{sum(self.seen.calls.values())} calls of {len(self.seen.calls)} modules seen"
-        return f"<Watched {self._facts[0]} · {told}>"
+        counts = f"{sum(self.log.calls.values())} calls of {len(self.log.calls)} modules seen"
+        return f"<Watched {self._facts[0]} · {counts}>"
 
     def _repr_html_(self) -> str | None:
-        return self.attention()._repr_html_() if self.seen.kept else None
+        return self.attention()._repr_html_() if self.log.kept else None
 
 
 @contextmanager
@@ -211,10 +211,10 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     Raises:
         UsageError: an option out of its range.
     """
-    given = locals()
+    values = locals()
     for name, kind in get_type_hints(unwrap(watch)).items():
-        if name in given:
-            check_value(name, given[name], kind)
+        if name in values:
+            check_value(name, values[name], kind)
     import torch
 
     from attnviz.models.hugging_face.capture.region import Region
@@ -237,12 +237,12 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     if calls is None:
         calls = CALLS if first is None and every == 1 else "all"
     some = _calls_to_keep(calls)
-    wanted = WatchRequest(patterns, first, every, some, item, region, max_bytes, scores)
-    queries, keys = (tokens if given is None else given for given in (query_tokens, key_tokens))
+    request = WatchRequest(patterns, first, every, some, item, region, max_bytes, scores)
+    queries, keys = (tokens if own is None else own for own in (query_tokens, key_tokens))
     names = Names(queries, keys, split)
     title = "code" if model is None else type(model).__name__
-    with observe(model, wanted, eager=eager) as seen:
-        yield Watched(title, wanted, seen, names)
+    with observe(model, request, eager=eager) as log:
+        yield Watched(title, request, log, names)
 
 
 def _calls_to_keep(calls: int | str | Sequence[int]) -> int | tuple[int, ...] | None:

@@ -91,21 +91,21 @@ class Aligner:
 
     def links(self, pair: Text) -> Links:
         """The links of one pair, (source word, target word), words being runs between spaces."""
-        (found,) = self.align([pair])
-        if isinstance(found, InputError):
-            raise found
-        return found.links
+        (pair_links,) = self.align([pair])
+        if isinstance(pair_links, InputError):
+            raise pair_links
+        return pair_links.links
 
     def attend(self, pair: Text) -> Attention:
-        (found,) = self._read(self.source, [pair])
-        if isinstance(found, InputError):
-            raise found
-        return found
+        (attention,) = self._read(self.source, [pair])
+        if isinstance(attention, InputError):
+            raise attention
+        return attention
 
     def align(
         self, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[AlignedPair | InputError]:
-        turned = [
+        reverse = [
             pair if pair.target is None else replace(pair, text=pair.target, target=pair.text)
             for pair in pairs
         ]
@@ -129,8 +129,8 @@ class Aligner:
             if backward is None:
                 # A target that the model wrote is known only now.
                 text, target = forward.target or "", pairs[number].text
-                turned[number] = replace(turned[number], text=text, target=target)
-                backward = self._read(self.backward, turned[number:], batch_size)
+                reverse[number] = replace(reverse[number], text=text, target=target)
+                backward = self._read(self.backward, reverse[number:], batch_size)
             back = next(backward)
             if isinstance(back, InputError):
                 yield back
@@ -141,15 +141,15 @@ class Aligner:
         self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
         complete = [pair for pair in pairs if pair.target is not None or not pair.where]
-        attended = source.attend(
+        answers = source.attend(
             [Query(pair.text, pair.target, "cross") for pair in complete], batch_size=batch_size
         )
         for pair in pairs:
             if pair.target is None and pair.where:
                 yield InputError("an alignment needs a source and a target, separated by a tab")
                 continue
-            found = next(attended)
-            yield found if isinstance(found, InputError) else self._in_words(found)
+            answer = next(answers)
+            yield answer if isinstance(answer, InputError) else self._in_words(answer)
 
     def _in_words(self, attention: Attention) -> Attention:
         if attention.main.stream != "cross":
@@ -200,12 +200,12 @@ class Scores:
     """The score of every layer and head, forward only, and of the links that the aligner gives."""
 
     heads: dict[tuple[str, str], Score] = field(default_factory=dict)
-    chosen: Score = field(default_factory=Score)
+    aligner: Score = field(default_factory=Score)
 
-    def add(self, found: AlignedPair, sure: Links, possible: Links) -> None:
+    def add(self, pair: AlignedPair, sure: Links, possible: Links) -> None:
         """Count one pair with its gold links."""
-        self.chosen.add(found.links, sure, possible)
-        item = found.forward.main
+        self.aligner.add(pair.links, sure, possible)
+        item = pair.forward.main
         for layer, of_layer in zip(item.layers, item.weights, strict=True):
             for head, weights in zip(item.heads, of_layer, strict=True):
                 score = self.heads.setdefault((layer, head), Score())
@@ -213,8 +213,8 @@ class Scores:
 
     def rows(self) -> Iterable[tuple[str, str, Score]]:
         """Layer, head and score, the best first."""
-        ordered = sorted(self.heads.items(), key=lambda entry: entry[1].error)
-        return ((layer, head, score) for (layer, head), score in ordered)
+        entries = sorted(self.heads.items(), key=lambda entry: entry[1].error)
+        return ((layer, head, score) for (layer, head), score in entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,16 +234,16 @@ class AlignChunk(SourceWork):
         backward = source_for(replace(self.origin, to=other), "cross") if other else source
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
         pairs = [record for record in chunk if isinstance(record, Text)]
-        aligned = aligner.align(pairs, self.batch_size)
-        found: list[AlignedPair | AttnvizError] = []
+        results = aligner.align(pairs, self.batch_size)
+        outcomes: list[AlignedPair | AttnvizError] = []
         for record in chunk:
-            made = record.error if isinstance(record, BadText) else next(aligned)
-            if isinstance(record, Text) and record.where and isinstance(made, InputError):
-                made = type(made)(f"{record.where}: {made}")
-            found.append(made)
+            outcome = record.error if isinstance(record, BadText) else next(results)
+            if isinstance(record, Text) and record.where and isinstance(outcome, InputError):
+                outcome = type(outcome)(f"{record.where}: {outcome}")
+            outcomes.append(outcome)
         for text in aligner.notes:
             notify(text)
-        return found
+        return outcomes
 
 
 def check_alignment(options: Options, how: str | None, against: str) -> AlignChunk:
@@ -264,20 +264,20 @@ def _align_all(
 
 def report_links(work: AlignChunk, texts: TextInput, options: Options, report: RunReport) -> None:
     """Report the links of each pair; one without links gets a blank, so that lines stay in step."""
-    done, doubtful = 0, list[Record]()
+    count, doubtful = 0, list[Record]()
     with engine_for(options.many) as engine, report.progress(texts.total) as advance:
-        for record, aligned in _align_all(work, texts, engine):
+        for record, outcome in _align_all(work, texts, engine):
             advance(1)
-            data = links_data(getattr(record, "id", str(done)), aligned)
-            done += 1
-            if isinstance(aligned, AttnvizError):
-                report.skip(record, aligned)
+            data = links_data(getattr(record, "id", str(count)), outcome)
+            count += 1
+            if isinstance(outcome, AttnvizError):
+                report.skip(record, outcome)
                 report.add_blank(data)
                 continue
             report.add(data)
-            if not aligned.reliable:
+            if not outcome.reliable:
                 doubtful.append(record)
-    say_unreliable(doubtful, done, report)
+    say_unreliable(doubtful, count, report)
     report.finish("done")
 
 
@@ -285,14 +285,14 @@ COLUMNS = ("id", "source_position", "source_word", "target_position", "target_wo
 MOST_NAMED = 10  # lines that a note names
 
 
-def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> None:
+def say_unreliable(records: Sequence[Record], count: int, report: RunReport) -> None:
     """Name the lines whose links are not reliable."""
     if records:
         file = records[0].where.partition(" of ")[2]
-        named = [record.where.partition(" of ")[0] for record in records[:MOST_NAMED]]
-        more = f" and {len(records) - len(named)} more" if len(records) > len(named) else ""
-        where = f": {', '.join(named)}{more} of {file}" if file else ""
-        pairs = f"{done} pair{'s' if done > 1 else ''}"
+        names = [record.where.partition(" of ")[0] for record in records[:MOST_NAMED]]
+        more = f" and {len(records) - len(names)} more" if len(records) > len(names) else ""
+        where = f": {', '.join(names)}{more} of {file}" if file else ""
+        pairs = f"{count} pair{'s' if count > 1 else ''}"
         report.say(
             f"the links of {len(records)} of {pairs} are unreliable (both "
             "directions hardly agree, or the pair lies outside what the model was trained for)"
@@ -300,15 +300,15 @@ def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> N
         )
 
 
-def links_data(name: str, aligned: AlignedPair | AttnvizError) -> Data:
+def links_data(name: str, pair: AlignedPair | AttnvizError) -> Data:
     """The links of one pair as data."""
     links: list[tuple[int, int]] | None = None
     texts: tuple[str | None, str | None] = (None, None)
     score, more = None, dict[str, Any]()
-    if not isinstance(aligned, AttnvizError):
-        links, score = sorted(aligned.links), round(aligned.score, 4)
-        texts = (aligned.forward.source, aligned.forward.target)
-        more = {"reliable": aligned.reliable, "notes": aligned.forward.provenance.notes}
+    if not isinstance(pair, AttnvizError):
+        links, score = sorted(pair.links), round(pair.score, 4)
+        texts = (pair.forward.source, pair.forward.target)
+        more = {"reliable": pair.reliable, "notes": pair.forward.provenance.notes}
     source, target = ((text or "").split() for text in texts)
     rows = [(name, str(s), source[s], str(t), target[t], str(score)) for s, t in links or []]
     document = {"id": name, "source": texts[0], "target": texts[1], "links": links, "score": score}
@@ -331,17 +331,17 @@ def report_scores(
     """Report precision, recall and error of every layer and head, best first, and of all."""
     scores, count = Scores(), 0
     with engine_for(options.many) as engine, report.progress(texts.total) as advance:
-        for count, (record, aligned) in enumerate(_align_all(work, texts, engine), 1):
+        for count, (record, outcome) in enumerate(_align_all(work, texts, engine), 1):
             advance(1)
             if count > len(gold):
                 raise InputError(f"the gold file has {len(gold)} lines, fewer than there are pairs")
-            if isinstance(aligned, AttnvizError):
-                report.skip(record, aligned)
+            if isinstance(outcome, AttnvizError):
+                report.skip(record, outcome)
             else:
-                scores.add(aligned, *gold[count - 1])
+                scores.add(outcome, *gold[count - 1])
     if count < len(gold):
         raise InputError(f"the gold file has {len(gold)} lines for {count} pairs")
-    rows = [("as asked", "", scores.chosen), *scores.rows()]
+    rows = [("as asked", "", scores.aligner), *scores.rows()]
     columns = ("layer", "head", "precision", "recall", "alignment_error")
     cells = [
         (layer, head, score.precision, score.recall, score.error) for layer, head, score in rows
@@ -353,10 +353,10 @@ def report_scores(
 def read_gold_file(path: Path) -> list[tuple[Links, Links]]:
     """The sure and possible links of each line."""
     lines = read_bytes(path).decode("utf-8", "replace").splitlines()
-    found = []
+    links = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(read_gold(line))
+            links.append(read_gold(line))
         except InputError as error:
             raise InputError(f"line {number} of '{path}': {error}") from error
-    return found
+    return links

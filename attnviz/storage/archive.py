@@ -110,8 +110,8 @@ class ArchiveReader:
     def __iter__(self) -> Iterator[Attention]:
         return itertools.starmap(self._read, enumerate(self.documents()))
 
-    def at(self, wanted: int) -> Attention:
-        return self._read(wanted, next(itertools.islice(self.documents(), wanted, None)))
+    def at(self, number: int) -> Attention:
+        return self._read(number, next(itertools.islice(self.documents(), number, None)))
 
     def documents(self) -> Iterator[bytes]:
         """The JSON of each text without its weights."""
@@ -122,13 +122,13 @@ class ArchiveReader:
             raise self._damage_error(error) from error
 
     def _read(self, number: int, line: bytes) -> Attention:
-        def weights(position: int, stream: str, named: Shape) -> NDArray[Any]:
+        def weights(position: int, stream: str, pattern: Shape) -> NDArray[Any]:
             name = _member(number, position, stream)
             try:
                 shape = member_shape(self.archive, f"{name}.npy")
-                if not shape_fits(shape, named):
-                    wanted = ", ".join("any" if size is None else str(size) for size in named)
-                    raise ValueError(f"member '{name}' has the shape {shape}, not ({wanted})")
+                if not shape_fits(shape, pattern):
+                    sizes = ", ".join("any" if size is None else str(size) for size in pattern)
+                    raise ValueError(f"member '{name}' has the shape {shape}, not ({sizes})")
                 return read_numbers(read_member(self.archive, f"{name}.npy"), f"member '{name}'")
             except DAMAGE as error:
                 raise InputError(f"damaged: {error}") from error
@@ -140,19 +140,19 @@ class ArchiveReader:
         return InputError(f"{self.where} is damaged: {error}")
 
 
-def shape_fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
+def shape_fits(shape: Sequence[int], pattern: Sequence[int | None]) -> bool:
     """Whether a shape is the wanted one, in which None may be any size."""
-    sizes = zip(wanted, shape, strict=False)
-    return len(shape) == len(wanted) and all(want in (None, size) for want, size in sizes)
+    sizes = zip(pattern, shape, strict=False)
+    return len(shape) == len(pattern) and all(want in (None, size) for want, size in sizes)
 
 
 def member_shape(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
     """The shape of an array from its header; a ValueError where the member holds less than that."""
     with archive.open(name) as member:
         shape, kind = _header(member)
-    needed, held = math.prod(shape) * kind.itemsize, archive.getinfo(name).file_size
-    if needed > held:
-        raise ValueError(f"member '{name}' says {needed} bytes and has {held}")
+    least, size = math.prod(shape) * kind.itemsize, archive.getinfo(name).file_size
+    if least > size:
+        raise ValueError(f"member '{name}' says {least} bytes and has {size}")
     return shape
 
 
@@ -160,8 +160,8 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """The array of a member, if it fits into memory; pickled objects are refused."""
     check_room(archive.getinfo(name).file_size, f"member '{name}'")
     with archive.open(name) as member, warnings.catch_warnings(action="ignore"):
-        found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
-        return found
+        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+        return array
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -254,9 +254,9 @@ class ByteBuffer(io.RawIOBase):
 
     def take(self) -> bytes:
         """The bytes written since the last time."""
-        taken = b"".join(self.parts)
+        data = b"".join(self.parts)
         self.parts.clear()
-        return taken
+        return data
 
 
 def _member(number: int, position: int, stream: str) -> str:

@@ -88,20 +88,20 @@ Surface = tuple[Any, list[Any]]  # written characters, and their words
 
 
 def _surface(rows: list[Any]) -> Iterator[Surface]:
-    covered = 0
+    last = 0
     for row in rows:
         match row["id"]:
-            case (first, "-", covered):
-                inside = range(first, covered + 1)
+            case (first, "-", last):
+                inside = range(first, last + 1)
                 yield row, [word for word in rows if word["id"] in inside]
-            case int(number) if number > covered:
+            case int(number) if number > last:
                 yield row, [row]
 
 
 def _surface_text(surface: Surface) -> str:
     row, _ = surface
-    spaced = (row.get("misc") or {}).get("SpaceAfter") != "No"
-    return f"{row['form']} " if spaced else str(row["form"])
+    space = (row.get("misc") or {}).get("SpaceAfter") != "No"
+    return f"{row['form']} " if space else str(row["form"])
 
 
 def _place(surface: list[Surface], text: str) -> tuple[Token, ...]:
@@ -109,8 +109,8 @@ def _place(surface: list[Surface], text: str) -> tuple[Token, ...]:
     words: list[Token] = []
     end = 0
     for row, parts in surface:
-        found = text.find(row["form"], end)
-        start, end = (end, end) if found < 0 else (found, found + len(row["form"]))
+        start_at = text.find(row["form"], end)
+        start, end = (end, end) if start_at < 0 else (start_at, start_at + len(row["form"]))
         inner = start
         for part in parts:
             at = text.find(part["form"], inner, end)

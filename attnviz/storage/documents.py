@@ -85,30 +85,30 @@ def read_numbers(
 ) -> NDArray[Any]:
     """Real numbers, else an InputError about `what`; with `absent` null is NaN."""
     try:
-        found = np.asarray(value)
-        if absent and found.dtype.kind == "O":
-            known = np.frompyfunc(lambda one: np.nan if one is None else one, 1, 1)
-            found = np.asarray(known(found).tolist())
+        array = np.asarray(value)
+        if absent and array.dtype.kind == "O":
+            fill = np.frompyfunc(lambda one: np.nan if one is None else one, 1, 1)
+            array = np.asarray(fill(array).tolist())
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} has rows of different lengths") from error
-    if found.dtype.kind == "c":
+    if array.dtype.kind == "c":
         raise InputError(f"{what} holds complex numbers: store real ones")
-    if found.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf":
         raise InputError(f"{what} is no matrix of numbers")
     with np.errstate(over="ignore"):  # what is not finite is refused by whoever reads it
-        return found.astype(dtype, copy=False)
+        return array.astype(dtype, copy=False)
 
 
-def check_room(needed: int, what: str) -> None:
+def check_room(size: int, what: str) -> None:
     """Refuse to read this many bytes of numbers if they would fill the memory."""
-    if needed < SMALL:
+    if size < SMALL:
         return
     import psutil
 
     free = psutil.virtual_memory().available
-    if needed > free / 2:
+    if size > free / 2:
         raise InputError(
-            f"{what} holds {needed / 2**30:,.1f} GiB of numbers, more than half of the "
+            f"{what} holds {size / 2**30:,.1f} GiB of numbers, more than half of the "
             f"{free / 2**30:,.1f} GiB of memory that are free"
         )
 
@@ -123,8 +123,8 @@ def round_weights(
     if digits is None:
         return weights
     scale = np.float64(10**digits)
-    found: NDArray[np.float64] = np.rint(weights * scale) / scale + 0.0
-    return found
+    numbers: NDArray[np.float64] = np.rint(weights * scale) / scale + 0.0
+    return numbers
 
 
 def _spell_rounded(weights: NDArray[np.float32], digits: int) -> Any:
@@ -140,13 +140,13 @@ def _spell_rounded(weights: NDArray[np.float32], digits: int) -> Any:
     parts, step = [b"["], max(1, BLOCK // keys)
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        chosen = np.empty((len(part), keys + 1), np.intp)
-        chosen[:, 0] = between[start : start + step]
-        chosen[:, 1:] = np.rint(part * np.float64(scale))
-        cells = spelt.take(chosen)
-        cells.view(np.uint8).reshape(*chosen.shape, -1)[:, 1, 0] = 0  # a row's first comma
-        found = cells.tobytes().translate(None, b"\0")
-        parts.append(found if start else found.removeprefix(b"]]],"))
+        places = np.empty((len(part), keys + 1), np.intp)
+        places[:, 0] = between[start : start + step]
+        places[:, 1:] = np.rint(part * np.float64(scale))
+        cells = spelt.take(places)
+        cells.view(np.uint8).reshape(*places.shape, -1)[:, 1, 0] = 0  # a row's first comma
+        text = cells.tobytes().translate(None, b"\0")
+        parts.append(text if start else text.removeprefix(b"]]],"))
     return orjson.Fragment(b"".join([*parts, b"]]]]"]))
 
 
@@ -169,13 +169,15 @@ def to_document(attention: Attention, digits: int | None = None) -> dict[str, An
     focus = {stream: asdict(head) for stream, head in attention.focus.items()}
     scores = [[*head, own] for head, own in attention.scores.items()]
     also = {"focus": focus, **({"scores": scores} if scores else {})}
-    made = attention.provenance
+    provenance = attention.provenance
     maps = [_map_document(item) for item in attention.maps]
     if digits is not None:
-        made = replace(made, notes=(*made.notes, f"weights are rounded to {digits} decimals"))
+        provenance = replace(
+            provenance, notes=(*provenance.notes, f"weights are rounded to {digits} decimals")
+        )
         for one in maps:
             one["weights"] = _spell_rounded(one["weights"], digits)
-    facts = {about.name: getattr(made, about.name) for about in fields(made)}
+    facts = {about.name: getattr(provenance, about.name) for about in fields(provenance)}
     return {
         "schema": SCHEMA,
         "id": attention.id,
@@ -208,12 +210,12 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
     return {"coords": coords, "attrs": attrs, "dims": sizes, "data_vars": variables}
 
 
-def from_dataset(found: Mapping[str, Any]) -> Attention:
+def from_dataset(dataset: Mapping[str, Any]) -> Attention:
     """The attention of `to_dataset`, also from xarray; an InputError for other objects."""
     try:
         document, variables = (
-            parse_json(found["attrs"]["attnviz"], "the dataset"),
-            found["data_vars"],
+            parse_json(dataset["attrs"]["attnviz"], "the dataset"),
+            dataset["data_vars"],
         )
         arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables.values()]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -278,29 +280,29 @@ def from_document(
             f"{where} is a document of schema {document.get('schema')!r}: "
             f"this attnviz reads schema {SCHEMA}"
         )
-    found = fit(document, Document, where)
-    provenance = fit_provenance(found.provenance, where)
-    told, place = found.provenance, "provenance"
-    focus = fit(told.get("focus", {}), dict[str, Focus], where, f"{place}.focus")
-    scores = fit(told.get("scores", []), list[HeadScores], where, f"{place}.scores")
+    text = fit(document, Document, where)
+    provenance = fit_provenance(text.provenance, where)
+    facts, place = text.provenance, "provenance"
+    focus = fit(facts.get("focus", {}), dict[str, Focus], where, f"{place}.focus")
+    scores = fit(facts.get("scores", []), list[HeadScores], where, f"{place}.scores")
     try:
         return Attention(
             maps=tuple(
-                _read_map(number, item, read_weights) for number, item in enumerate(found.maps)
+                _read_map(number, item, read_weights) for number, item in enumerate(text.maps)
             ),
             provenance=provenance,
-            id=str(found.id),
-            text=found.text,
-            source=found.source,
-            target=found.target,
+            id=str(text.id),
+            text=text.text,
+            source=text.source,
+            target=text.target,
             focus=focus,
             scores={
                 (stream, layer, head): {n: nan if one is None else one for n, one in own.items()}
                 for stream, layer, head, own in scores
             },
-            measured=measured_of(found.measured),
-            idle=measured_of(found.idle),
-            decisive=measured_of(found.decisive),
+            measured=measured_of(text.measured),
+            idle=measured_of(text.idle),
+            decisive=measured_of(text.decisive),
             **typed_facts(provenance),
         )
     except (InputError, TypeError, ValueError) as error:
@@ -309,8 +311,8 @@ def from_document(
 
 def identity_of(line: bytes) -> str:
     """The id in a document's JSON, usually without parsing the rest."""
-    found = _IDENTITY.match(line)
-    document = {"id": parse_json(found[1], "id")} if found else parse_json(line, "the document")
+    match = _IDENTITY.match(line)
+    document = {"id": parse_json(match[1], "id")} if match else parse_json(line, "the document")
     if not isinstance(document, Mapping):
         raise InputError("this is no attnviz document: it is no JSON object")
     return str(document.get("id", "0"))
@@ -326,8 +328,8 @@ def _read_map(number: int, item: MapDocument, read_weights: WeightsReader | None
         if item.shape:
             weights = weights.reshape(item.shape)
     else:
-        named = len(item.layers) or None, len(item.heads) or None, len(queries), len(keys)
-        weights = read_weights(number, item.stream, named)
+        pattern = len(item.layers) or None, len(item.heads) or None, len(queries), len(keys)
+        weights = read_weights(number, item.stream, pattern)
     return AttentionMap(
         stream=item.stream,
         query_tokens=queries,

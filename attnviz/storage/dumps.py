@@ -93,11 +93,11 @@ def _names(data: bytes) -> list[str] | None:
     return None
 
 
-def _json_names(found: Any) -> list[str]:
+def _json_names(value: Any) -> list[str]:
     """The names in an object or in the first of several; bare nested lists are attention."""
-    if isinstance(found, list) and found:
-        return ["attention"] if isinstance(found[0], list) else _json_names(found[0])
-    return list(found) if isinstance(found, Mapping) else []
+    if isinstance(value, list) and value:
+        return ["attention"] if isinstance(value[0], list) else _json_names(value[0])
+    return list(value) if isinstance(value, Mapping) else []
 
 
 def _is_json(data: bytes) -> bool:
@@ -109,15 +109,15 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
-def _from_json(found: Any, where: str) -> Iterator[Dump]:
-    if isinstance(found, Mapping):
-        yield read_arrays(found, where)
-    elif found and all(isinstance(item, Mapping) for item in found):
-        for number, item in enumerate(found):
+def _from_json(value: Any, where: str) -> Iterator[Dump]:
+    if isinstance(value, Mapping):
+        yield read_arrays(value, where)
+    elif value and all(isinstance(item, Mapping) for item in value):
+        for number, item in enumerate(value):
             place = f"text {number} of {where}"
             yield read_arrays(item, place, str(item.get("id", number)))
     else:
-        yield read_arrays({"attention": found}, where)
+        yield read_arrays({"attention": value}, where)
 
 
 def _from_text(data: bytes, where: str) -> Iterator[Dump]:
@@ -166,7 +166,7 @@ def _read_alignment(line: str, identity: str, at: str, where: str) -> Dump:
     )
     notes = (f"the file names no tokens: {NUMBERED}",)
     provenance = file_provenance(where, notes)
-    return Dump((item,), provenance, id=identity, unnamed=notes, ends_early=True)
+    return Dump((item,), provenance, id=identity, token_notes=notes, ends_early=True)
 
 
 PLAIN = ("attention", "attentions", "weights", "attn", "layer")
@@ -188,20 +188,20 @@ _NAME = re.compile(
 class Dump(Attention):
     """Attention that another program saved."""
 
-    unnamed: tuple[str, ...] = ()  # notes on tokens without names
+    token_notes: tuple[str, ...] = ()  # notes on tokens without names
     ends_early: bool = False  # whether maps may end before the text
 
 
-def read_arrays(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
+def read_arrays(entries: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
     """The attention in arrays by name."""
     streams: dict[str, dict[str | None, Any]] = {}
-    for name in found:
+    for name in entries:
         match = _NAME.fullmatch(name)
         if match:  # an archive knows the shapes of its arrays before it reads them
-            shape = getattr(found, "shapes", {}).get(name, ())
+            shape = getattr(entries, "shapes", {}).get(name, ())
             for size, what in zip(shape[-2:], ("query", "key"), strict=False):
-                _tokens(found, _names_for(match["stream"] or "self", what), size, what, where)
-        value = found[name] if match else None
+                _tokens(entries, _names_for(match["stream"] or "self", what), size, what, where)
+        value = entries[name] if match else None
         if match and _is_views(value):
             views = [_from_view(view, where) for view in value or ()]
             return _attention(views, where, identity)
@@ -210,11 +210,11 @@ def read_arrays(found: Mapping[str, Any], where: str, identity: str = "0") -> Du
     if not streams:
         raise InputError(
             f"{where} holds no attention that is known by name: it holds "
-            f"{', '.join(found) or 'nothing'}; call it attention, layer_0, layer_1, … or "
+            f"{', '.join(entries) or 'nothing'}; call it attention, layer_0, layer_1, … or "
             "cross_attention, and store tokens"
         )
     return _attention(
-        [_from_arrays(stream, arrays, found, where) for stream, arrays in streams.items()],
+        [_from_arrays(stream, arrays, entries, where) for stream, arrays in streams.items()],
         where,
         identity,
     )
@@ -226,9 +226,9 @@ def number_tokens(count: int) -> tuple[Token, ...]:
 
 
 def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Dump:
-    notes = () if all(named for _, named in views) else (f"the file names no tokens: {NUMBERED}",)
+    notes = () if all(own for _, own in views) else (f"the file names no tokens: {NUMBERED}",)
     maps = tuple(item for item, _ in views)
-    return Dump(maps, file_provenance(where, notes), id=identity, unnamed=notes)
+    return Dump(maps, file_provenance(where, notes), id=identity, token_notes=notes)
 
 
 def file_provenance(where: str, notes: tuple[str, ...]) -> Provenance:
@@ -248,7 +248,7 @@ def _from_view(view: Mapping[str, Any], where: str) -> tuple[AttentionMap, bool]
 
 
 def _from_arrays(
-    stream: str, arrays: Mapping[str | None, Any], found: Mapping[str, Any], where: str
+    stream: str, arrays: Mapping[str | None, Any], entries: Mapping[str, Any], where: str
 ) -> tuple[AttentionMap, bool]:
     """The map of one stream, and whether the file names its tokens."""
     if None in arrays and len(arrays) > 1:
@@ -267,8 +267,8 @@ def _from_arrays(
             raise InputError(f"layers in {where} have different shapes: {shapes}")
         weights = np.stack(each)
         layers = tuple(str(int(name or 0)) for name in numbers)
-    queries = _tokens(found, _names_for(stream, "query"), weights.shape[2], "query", where)
-    keys = _tokens(found, _names_for(stream, "key"), weights.shape[3], "key", where)
+    queries = _tokens(entries, _names_for(stream, "query"), weights.shape[2], "query", where)
+    keys = _tokens(entries, _names_for(stream, "key"), weights.shape[3], "key", where)
     _refuse_transposed(weights, where)
     same = queries is None or queries == keys
     if stream == "self" and not (same and weights.shape[2] == weights.shape[3]):
@@ -292,26 +292,26 @@ def _names_for(stream: str, what: str) -> tuple[str, ...]:
     return QUERY_TOKENS if what == "query" else KEY_TOKENS
 
 
-def _axes(array: NDArray[np.float32], wanted: int, what: str, where: str) -> NDArray[np.float32]:
+def _axes(array: NDArray[np.float32], axes: int, what: str, where: str) -> NDArray[np.float32]:
     """Axes ([layers, [batch,]] [heads,] queries, keys) as four, or those of one layer as three."""
-    if array.ndim == wanted + 1:
-        batch = array.shape[wanted - 3]
+    if array.ndim == axes + 1:
+        batch = array.shape[axes - 3]
         if batch != 1:
             raise InputError(f"{what} in {where} is of a batch of {batch}: save one text")
-        return array.squeeze(wanted - 3)
-    if not 2 <= array.ndim <= wanted:
-        raise InputError(f"{what} in {where} has {array.ndim} axes, not 2 to {wanted + 1}")
-    return array.reshape((1,) * (wanted - array.ndim) + array.shape)
+        return array.squeeze(axes - 3)
+    if not 2 <= array.ndim <= axes:
+        raise InputError(f"{what} in {where} has {array.ndim} axes, not 2 to {axes + 1}")
+    return array.reshape((1,) * (axes - array.ndim) + array.shape)
 
 
 def _tokens(
-    found: Mapping[str, Any], names: Sequence[str], count: int, what: str, where: str
+    entries: Mapping[str, Any], names: Sequence[str], count: int, what: str, where: str
 ) -> tuple[Token, ...] | None:
     """The tokens of an axis, None where the file names none."""
-    name = next((name for name in names if name in found), None)
+    name = next((name for name in names if name in entries), None)
     if name is None:
         return None
-    words = found[name]
+    words = entries[name]
     words = words.tolist() if isinstance(words, np.ndarray) else words
     if isinstance(words, list) and len(words) == 1 and isinstance(words[0], list):
         words = words[0]

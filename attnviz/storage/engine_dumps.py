@@ -55,12 +55,12 @@ class LayeredArray:
     def __getitem__(self, layer: int) -> NDArray[np.float64]:
         """One layer, (heads, tokens, size)."""
         parts = [_queries_and_keys(shard, layer)[self.side == "k"] for shard in self.shards]
-        found = np.concatenate([p.reshape(len(p), -1, self.size) for p in parts], axis=1)
-        if found.swapaxes(0, 1).shape != self.shape[1:]:
+        rows = np.concatenate([p.reshape(len(p), -1, self.size) for p in parts], axis=1)
+        if rows.swapaxes(0, 1).shape != self.shape[1:]:
             raise InputError(
                 f"'{self.shards[0].path}': layer {layer} has another shape than others"
             )
-        return found.swapaxes(0, 1).astype(np.float64)
+        return rows.swapaxes(0, 1).astype(np.float64)
 
 
 def is_engine_dump(path: Path) -> bool:
@@ -89,7 +89,7 @@ def read_engine_dump(path: Path) -> dict[str, Any]:
         shapes = [
             (len(order), count, len(first[0][n]), size) for n, count in ((0, heads), (1, own))
         ]
-        found: dict[str, Any] = {
+        arrays: dict[str, Any] = {
             "query": LayeredArray(shards, "q", size, shapes[0]),
             "key": LayeredArray(shards, "k", size, shapes[1]),
             "layers": tuple(str(one["layer_num"]) for one in order),
@@ -98,7 +98,7 @@ def read_engine_dump(path: Path) -> dict[str, Any]:
             "rotated": float(shards[0].about.get("rotated", True)),
         }
         about = shards[0].about
-        return found | {name: about[name] for name in ("tokens", "rope_theta") if name in about}
+        return arrays | {name: about[name] for name in ("tokens", "rope_theta") if name in about}
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise InputError(f"'{path}' is no dump of queries and keys: {error!r}") from error
 

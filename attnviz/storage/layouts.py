@@ -235,16 +235,16 @@ def type_of(name: str) -> Any:
     title = name.title().replace("-", "")
     words = iter(re.findall(r"-?\w+|[][:{}?|]", text.removeprefix("[")))
     about = {"schema": Literal[1], "kind": Literal[name.replace("-", " ")]}
-    told = kind is not None and not text.startswith(("[", "schema")) and name not in PLAIN
-    found = _object(title, words, about if told else {})
-    return list[found] if text.startswith("[") else found  # type: ignore[valid-type]
+    about_kind = kind is not None and not text.startswith(("[", "schema")) and name not in PLAIN
+    kind_of = _object(title, words, about if about_kind else {})
+    return list[kind_of] if text.startswith("[") else kind_of  # type: ignore[valid-type]
 
 
 PLAIN = ("alignment", "times", "time-errors", "card", "facts")
 """Documents that do not say their kind."""
 
 
-def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
+def _object(name: str, words: Iterator[str], members: dict[str, Any]) -> Any:
     """The object whose fields are described up to the bracket that closes it."""
     names: list[str] = []
     last: list[str] = []
@@ -255,12 +255,12 @@ def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
             break
         if word == ":":
             last, names, kind = names, [], next(words)
-            made = TYPES.get(kind) or _object(f"{name}{last[-1].title()}", words, {})
-            many: Any = list[made]  # type: ignore[valid-type]
-            found |= dict.fromkeys(last, many if kind == "[" else made)
+            value = TYPES.get(kind) or _object(f"{name}{last[-1].title()}", words, {})
+            many: Any = list[value]  # type: ignore[valid-type]
+            members |= dict.fromkeys(last, many if kind == "[" else value)
         elif word in "?|":
             more = UnsetType if word == "?" else None
-            found |= {one: found[one] | more for one in last}
+            members |= {one: members[one] | more for one in last}
         elif word in REPORTS:
             reports.append(REPORTS[word])
         elif word.startswith("-"):
@@ -268,13 +268,13 @@ def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
         else:
             names.append(word)
     for report in reports:
-        own = [one.name for one in fields(report) if one.name not in less | found.keys()]
-        kept = {one: report.__annotations__[one] for one in own}
-        typed = type(name, (), {"__annotations__": kept, "__module__": report.__module__})
-        found |= get_type_hints(typed, None, SEEN)
+        own = [one.name for one in fields(report) if one.name not in less | members.keys()]
+        own_types = {one: report.__annotations__[one] for one in own}
+        hints = type(name, (), {"__annotations__": own_types, "__module__": report.__module__})
+        members |= get_type_hints(hints, None, SEEN)
     rows: list[Any] = [
         (f"{key}_", kind, *([UNSET] if UnsetType in get_args(kind) else []))
-        for key, kind in found.items()
+        for key, kind in members.items()
     ]  # with a dash behind, since a field may be called "from"
     return defstruct(name, rows, kw_only=True, rename=lambda key: key[:-1])
 
@@ -282,8 +282,8 @@ def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
 def json_schema(name: str) -> dict[str, Any]:
     """The JSON Schema of a document. Where a number does not exist (NaN), null stands for it."""
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    found: dict[str, Any] = _for_readers(schema_of(type_of(name)))
-    return {"$schema": dialect, "title": name, "description": LAYOUTS[name].summary, **found}
+    schema: dict[str, Any] = _for_readers(schema_of(type_of(name)))
+    return {"$schema": dialect, "title": name, "description": LAYOUTS[name].summary, **schema}
 
 
 def _for_readers(value: Any) -> Any:
@@ -292,7 +292,7 @@ def _for_readers(value: Any) -> Any:
         return [_for_readers(one) for one in value]
     if not isinstance(value, dict):
         return value
-    made = {key: _for_readers(one) for key, one in value.items()}
-    if isinstance(made.get("description"), str):
-        made["description"] = cleandoc(made["description"])
-    return made | {"type": ["number", "null"]} if made.get("type") == "number" else made
+    result = {key: _for_readers(one) for key, one in value.items()}
+    if isinstance(result.get("description"), str):
+        result["description"] = cleandoc(result["description"])
+    return result | {"type": ["number", "null"]} if result.get("type") == "number" else result

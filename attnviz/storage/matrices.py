@@ -47,33 +47,33 @@ def read_bytes(path: Path) -> bytes:
 class Matrices(Mapping[str, Any]):
     """Numbers and lists of words by name; large arrays of an archive are read on demand."""
 
-    def __init__(self, found: Mapping[str, Any], path: Path) -> None:
-        self.found, self.path = found, path
+    def __init__(self, source: Mapping[str, Any], path: Path) -> None:
+        self.source, self.path = source, path
         self.read: dict[str, Any] = {}
-        for name in found:
-            if not isinstance(found, Archive) or found.bytes_of(name) < SMALL:
+        for name in source:
+            if not isinstance(source, Archive) or source.bytes_of(name) < SMALL:
                 self[name]
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.read:
-            value = self.found[name]
+            value = self.source[name]
             read = _words if name in TEXTS else _numbers
             self.read[name] = read(value, name, self.path)
         return self.read[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.found
+        return name in self.source
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.found)
+        return iter(self.source)
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.source)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The axes of an array, known before it is read."""
-        if isinstance(self.found, Archive):
-            return self.found.shapes[name]
+        if isinstance(self.source, Archive):
+            return self.source.shapes[name]
         shape: tuple[int, ...] = self[name].shape
         return shape
 
@@ -160,8 +160,8 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        found: Any = deserialize(data)  # type: ignore[no-untyped-call]
-        tensors = {name: read_tensor(item) for name, item in found}
+        items: Any = deserialize(data)  # type: ignore[no-untyped-call]
+        tensors = {name: read_tensor(item) for name, item in items}
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"'{path}' cannot be read as .safetensors: {error}") from error
     # The format keeps text in its header only: its first 8 bytes give the header's length.

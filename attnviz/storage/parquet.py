@@ -100,21 +100,21 @@ class ParquetReader:
             for row in self._group(number):
                 yield self._read(next(place), row)
 
-    def at(self, wanted: int) -> Attention:
-        left = wanted
-        for number in range(self.file.num_row_groups):
-            count = self.file.metadata.row_group(number).num_rows
-            if left < count:
-                return self._read(wanted, next(self._group(number, first=left)))
-            left -= count
-        raise IndexError(wanted)
+    def at(self, number: int) -> Attention:
+        place = number
+        for group in range(self.file.num_row_groups):
+            count = self.file.metadata.row_group(group).num_rows
+            if place < count:
+                return self._read(number, next(self._group(group, first=place)))
+            place -= count
+        raise IndexError(number)
 
     def _read(self, place: int, row: dict[str, Any]) -> Attention:
         where, provenance = f"text {place} of {self.where}", row.get("provenance")
         if not isinstance(provenance, str):
             raise InputError(f"{where}: column 'provenance' holds no JSON")
-        found = parse_json(provenance, f"{where}: column 'provenance'")
-        return from_document(row | {"schema": 1, "provenance": found}, where)
+        facts = parse_json(provenance, f"{where}: column 'provenance'")
+        return from_document(row | {"schema": 1, "provenance": facts}, where)
 
     def _group(
         self, number: int, columns: list[str] | None = None, first: int = 0
@@ -190,12 +190,12 @@ def _plain_maps(maps: Any) -> Any:
 
     if not isinstance(maps, pa.ListScalar) or not pa.types.is_struct(maps.type.value_type):
         return maps.as_py()
-    found = []
+    documents = []
     for item in maps if maps.is_valid else ():
         fields = {name: item[name] for name in item if item.is_valid}
         plain = {name: value.as_py() for name, value in fields.items() if name != "weights"}
         weights = fields.get("weights")
         if isinstance(weights, pa.ListScalar) and weights.is_valid:
             plain["weights"] = weights.values.to_numpy(zero_copy_only=False)
-        found.append(plain)
-    return found
+        documents.append(plain)
+    return documents

@@ -31,19 +31,19 @@ def open_picture(
     from PIL import Image, UnidentifiedImageError
 
     Image.init()
-    known = [one for one in formats if one in Image.OPEN]  # AVIF is newer than the lowest Pillow
+    readable = [one for one in formats if one in Image.OPEN]  # AVIF is newer than the lowest Pillow
     try:
-        with Image.open(file, formats=known) as opened:
-            if (count := opened.width * opened.height) > MOST_PIXELS:
+        with Image.open(file, formats=readable) as picture:
+            if (count := picture.width * picture.height) > MOST_PIXELS:
                 raise InputError(
                     f"{name} has {count:,} pixels: {MOST_PIXELS:,} at most, make it smaller"
                 )
-            yield opened
+            yield picture
     except (AttnvizError, MemoryError):
         raise
     except UnidentifiedImageError as error:
-        allowed = ", ".join(formats)
-        raise InputError(f"{name} cannot be read as a picture: it is none of {allowed}") from error
+        names = ", ".join(formats)
+        raise InputError(f"{name} cannot be read as a picture: it is none of {names}") from error
     except Exception as error:  # the decoders raise whatever a damaged file leads them to
         raise InputError(f"{name} cannot be read as a picture: {first_line(error)}") from error
 
@@ -60,37 +60,37 @@ def upright_picture(file: Path | IO[bytes], name: str, formats: tuple[str, ...] 
     """The same for an open file; errors begin with `name`, and formats are Pillow's names."""
     from PIL import ImageOps
 
-    with open_picture(file, name, formats) as opened:
-        return on_white(ImageOps.exif_transpose(opened))
+    with open_picture(file, name, formats) as picture:
+        return on_white(ImageOps.exif_transpose(picture))
 
 
 def read_frames(paths: Sequence[Path]) -> list[Image]:
     """Every frame of the animated pictures in files, one after the other."""
     from PIL import ImageSequence
 
-    found: list[Image] = []
+    frames: list[Image] = []
     for path in paths:
         read_picture(path)  # says in one line what is no picture
-        with open_picture(path, f"'{path}'") as opened:
-            for frame in ImageSequence.Iterator(opened):
-                if len(found) == MOST_FRAMES:
+        with open_picture(path, f"'{path}'") as picture:
+            for frame in ImageSequence.Iterator(picture):
+                if len(frames) == MOST_FRAMES:
                     raise InputError(
                         f"'{path}' brings the video to more than {MOST_FRAMES} frames: give some "
                         "of them, as files of their own"
                     )
-                found.append(on_white(frame))
-                if sum(one.width * one.height for one in found) > 2 * MOST_PIXELS:
+                frames.append(on_white(frame))
+                if sum(one.width * one.height for one in frames) > 2 * MOST_PIXELS:
                     raise InputError(
                         f"'{path}' brings the video to more than {2 * MOST_PIXELS:,} pixels: make "
                         "the frames smaller, or give fewer"
                     )
-    sizes = sorted({frame.size for frame in found})
+    sizes = sorted({frame.size for frame in frames})
     if len(sizes) > 1:
         two = " and ".join(f"{width} × {height}" for width, height in sizes[:2])
         raise InputError(f"frames of a video are of one size, and these have {two} pixels")
-    if len(found) < 2:
+    if len(frames) < 2:
         raise InputError(f"'{paths[0]}' is a single picture: --video needs two frames or more")
-    return found
+    return frames
 
 
 def on_white(picture: Image) -> Image:

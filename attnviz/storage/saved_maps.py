@@ -36,8 +36,8 @@ class SavedFile(Protocol):
 
     def __iter__(self) -> Iterator[Attention]: ...
 
-    def at(self, wanted: int) -> Attention:
-        return next(itertools.islice(self, wanted, None))
+    def at(self, number: int) -> Attention:
+        return next(itertools.islice(self, number, None))
 
 
 Opener = Callable[[], AbstractContextManager[SavedFile]]
@@ -56,8 +56,8 @@ class SavedLines:
     def __iter__(self) -> Iterator[Attention]:
         return itertools.starmap(self._read, self._lines())
 
-    def at(self, wanted: int) -> Attention:
-        return self._read(*next(itertools.islice(self._lines(), wanted, None)))
+    def at(self, number: int) -> Attention:
+        return self._read(*next(itertools.islice(self._lines(), number, None)))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         try:
@@ -75,10 +75,10 @@ class SavedLines:
 class LoadedMaps(SavedFile):
     """The texts of a file that is read at once."""
 
-    found: Sequence[Attention]
+    attentions: Sequence[Attention]
 
     def __iter__(self) -> Iterator[Attention]:
-        return iter(self.found)
+        return iter(self.attentions)
 
 
 def open_saved(file: IO[bytes], where: str) -> SavedFile:
@@ -88,7 +88,7 @@ def open_saved(file: IO[bytes], where: str) -> SavedFile:
     if beginning == MAGIC:
         return ParquetReader(file, where)
     if beginning == ZIP:
-        if _is_archive(file, damaged=True):  # so that the error says what is damaged
+        if _is_archive(file, if_damaged=True):  # so that the error says what is damaged
             return ArchiveReader(file, where)
     elif beginning.startswith(b"{"):
         first = file.readline()
@@ -113,9 +113,9 @@ def openers(path: Path) -> list[Opener]:
 
 def read_all(files: Iterable[Opener]) -> Iterator[Attention]:
     """Every text of every file, one by one."""
-    for opened in files:
-        with opened() as saved:
-            yield from saved
+    for opener in files:
+        with opener() as texts:
+            yield from texts
 
 
 def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
@@ -124,29 +124,29 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
     Raises:
         InputError: there is neither.
     """
-    for opened in _likely_first(files, record):
-        with opened() as saved:
-            places = [place for place, found in enumerate(saved.ids()) if found == record]
+    for opener in _likely_first(files, record):
+        with opener() as texts:
+            places = [place for place, identity in enumerate(texts.ids()) if identity == record]
             if places:
-                return [saved.at(place) for place in places]
-    left = int(record) if is_number(record) else -1
-    listed: list[str] = []
-    for opened in files:
-        with opened() as saved:
-            ids = list(saved.ids())
-            if 0 <= left < len(ids):
-                return [saved.at(left)]
-            left -= len(ids)
-            listed += ids[:LISTED]
-    raise InputError(f"{where} holds no text '{record}': it holds {', '.join(listed)[:LISTED]}")
+                return [texts.at(place) for place in places]
+    number = int(record) if is_number(record) else -1
+    known_ids: list[str] = []
+    for opener in files:
+        with opener() as texts:
+            ids = list(texts.ids())
+            if 0 <= number < len(ids):
+                return [texts.at(number)]
+            number -= len(ids)
+            known_ids += ids[:LISTED]
+    raise InputError(f"{where} holds no text '{record}': it holds {', '.join(known_ids)[:LISTED]}")
 
 
 def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
     """The shards, first the one that should hold this text if ids are numbers from 0."""
     if len(files) < 2 or not is_number(record):
         return files
-    with files[0]() as saved:
-        guess = int(record) // max(sum(1 for _ in saved.ids()), 1)
+    with files[0]() as texts:
+        guess = int(record) // max(sum(1 for _ in texts.ids()), 1)
     near = sorted(range(len(files)), key=lambda number: abs(number - guess))
     return [files[number] for number in near]
 
@@ -179,20 +179,20 @@ def read_effects(data: bytes, where: str) -> SavedEffects | None:
     try:
         if data.startswith(ZIP):
             reader = ArchiveReader(io.BytesIO(data), where)
-            found = [parse_json(one, where) for one in itertools.islice(reader.documents(), 1)]
+            texts = [parse_json(one, where) for one in itertools.islice(reader.documents(), 1)]
         else:
-            found = [one for _, one in _documents(data, where)] if b'"ablation"' in data else []
+            texts = [one for _, one in _documents(data, where)] if b'"ablation"' in data else []
     except InputError:
         return None
-    if not found or not isinstance(found[0], Mapping) or found[0].get("kind") != "ablation":
+    if not texts or not isinstance(texts[0], Mapping) or texts[0].get("kind") != "ablation":
         return None
-    if len(found) > 1:
+    if len(texts) > 1:
         raise InputError(
-            f"{where} holds the effects of {len(found)} texts: save their means with -f json"
+            f"{where} holds the effects of {len(texts)} texts: save their means with -f json"
         )
     from attnviz.storage.schema import fit_effects
 
-    return fit_effects(found[0], where)
+    return fit_effects(texts[0], where)
 
 
 def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
@@ -209,18 +209,18 @@ def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
                 place = f"line {number} of {where}"
                 yield place, parse_json(line, place)
         return
-    found = parse_json(data, where)
-    if not isinstance(found, list):
-        yield where, found
+    whole = parse_json(data, where)
+    if not isinstance(whole, list):
+        yield where, whole
         return
-    for number, document in enumerate(found):
+    for number, document in enumerate(whole):
         yield f"text {number} of {where}", document
 
 
 def holds_attention(data: bytes) -> bool:
     """Whether the bytes look like saved attention, and not like other matrices."""
     if data.startswith(ZIP):
-        return _is_archive(io.BytesIO(data), damaged=False)
+        return _is_archive(io.BytesIO(data), if_damaged=False)
     if data.startswith(MAGIC):
         return True
     try:
@@ -230,12 +230,12 @@ def holds_attention(data: bytes) -> bool:
     return isinstance(first, Mapping) and "maps" in first
 
 
-def _is_archive(file: IO[bytes], *, damaged: bool) -> bool:
-    """Whether this package wrote the archive; `damaged` if that cannot be read."""
+def _is_archive(file: IO[bytes], *, if_damaged: bool) -> bool:
+    """Whether this package wrote the archive; `if_damaged` where that cannot be read."""
     try:
         return f"{INDEX}.npy" in zipfile.ZipFile(file).namelist()
     except DAMAGE:
-        return damaged
+        return if_damaged
     finally:
         file.seek(0)
 
@@ -249,5 +249,5 @@ def shards_of(path: Path) -> list[Path]:
     """The shards that exist, by number."""
     name = re.compile(rf"{re.escape(path.stem)}-(\d{{5,}}){re.escape(path.suffix)}")
     siblings = path.parent.iterdir() if path.parent.is_dir() else ()
-    found = [match for item in siblings if (match := name.fullmatch(item.name))]
-    return [shard_path(path, number) for number in sorted(int(match[1]) for match in found)]
+    matches = [match for item in siblings if (match := name.fullmatch(item.name))]
+    return [shard_path(path, number) for number in sorted(int(match[1]) for match in matches)]

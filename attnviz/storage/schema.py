@@ -116,54 +116,54 @@ def fit(value: Any, kind: type[Made], where: str, under: str = "") -> Made:
     try:
         return convert(value, kind)
     except ValidationError as error:
-        found = _AT.fullmatch(str(error))
-        assert found
-        path = ".".join(part for part in (under, found[2]) if part)
-        reason = found[1][:1].lower() + found[1][1:].replace("`", "'")
+        match = _AT.fullmatch(str(error))
+        assert match
+        path = ".".join(part for part in (under, match[2]) if part)
+        reason = match[1][:1].lower() + match[1][1:].replace("`", "'")
         raise InputError(": ".join(filter(None, (where, path, reason)))) from error
 
 
-def fit_provenance(found: Any, where: str) -> Provenance:
+def fit_provenance(value: Any, where: str) -> Provenance:
     """The provenance in a document; what is missing stays unknown."""
-    known = {"source": "file", "model": "unknown", **fit(found, dict[str, Any], where)}
+    facts = {"source": "file", "model": "unknown", **fit(value, dict[str, Any], where)}
     place = "provenance"
     # Deeply nested values could be neither written again nor shown.
-    fit(known.get("settings", {}), Facts, where, f"{place}.settings")
-    return fit(known, Provenance, where, place)
+    fit(facts.get("settings", {}), Facts, where, f"{place}.settings")
+    return fit(facts, Provenance, where, place)
 
 
-def tokens_of(found: list[TokenDocument | str]) -> tuple[Token, ...]:
+def tokens_of(tokens: list[TokenDocument | str]) -> tuple[Token, ...]:
     """Tokens as maps have them."""
     return tuple(
         Token(item)
         if isinstance(item, str)
         else Token(item.text, item.start, item.end, item.special, item.label)
-        for item in found
+        for item in tokens
     )
 
 
-def links_of(found: list[LinkDocument]) -> tuple[Link, ...]:
+def links_of(links: list[LinkDocument]) -> tuple[Link, ...]:
     """Links as maps have them."""
-    return tuple(Link(**structs.asdict(item)) for item in found)
+    return tuple(Link(**structs.asdict(item)) for item in links)
 
 
-def measured_of(found: list[MeasuredDocument]) -> tuple[MeasuredLink, ...]:
+def measured_of(links: list[MeasuredDocument]) -> tuple[MeasuredLink, ...]:
     """Links with their effects as an `Attention` has them."""
     return tuple(
         MeasuredLink(item.stream, links_of([item.link])[0], item.estimated, item.measured)
-        for item in found
+        for item in links
     )
 
 
 def fit_effects(document: Any, where: str) -> SavedEffects:
     """The effects in a document of an ablation."""
-    found = fit(document, AblationDocument, where)
+    ablation = fit(document, AblationDocument, where)
     effects = tuple(
         Effect(one.label, one.kind, {}, nan if one.effect is None else one.effect, one.interval)
-        for one in (*found.effects, *([found.together] if found.together else []))
+        for one in (*ablation.effects, *([ablation.together] if ablation.together else []))
     )
-    provenance = fit_provenance(found.provenance, where)
-    text = found.text or " / ".join(filter(None, (found.source, found.target)))
-    caption = " · ".join(filter(None, (text, found.caption)))
-    instead = instead_in_words(found.by, found.reference, effects)
+    provenance = fit_provenance(ablation.provenance, where)
+    text = ablation.text or " / ".join(filter(None, (ablation.source, ablation.target)))
+    caption = " · ".join(filter(None, (text, ablation.caption)))
+    instead = instead_in_words(ablation.by, ablation.reference, effects)
     return SavedEffects(caption, instead, effects, provenance)

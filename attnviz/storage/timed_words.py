@@ -64,7 +64,7 @@ _FREE = re.compile(r'"((?:[^"]|"")*)"|(?<![^\s])(-?\d[\d.eE+-]*)(?![^\s])')
 
 
 def _from_textgrid(text: str) -> Iterator[TimedWord]:
-    parts = [(found[1] is not None, found[1] or found[2]) for found in _FREE.finditer(text)]
+    parts = [(match[1] is not None, match[1] or match[2]) for match in _FREE.finditer(text)]
     first = parts.index((True, "IntervalTier"))
     count = int(parts[first + 4][1])
     for place in range(first + 5, first + 5 + 3 * count, 3):
@@ -111,8 +111,8 @@ def as_textgrid(words: Sequence[TimedWord], end: float) -> str:
         part for before, word in edges for part in (TimedWord("", before.end, word.start), word)
     )
     parts = [part for part in silent_or_said if part.end > part.start]
-    quoted = ((part, part.text.replace('"', '""')) for part in parts)
-    lines = [f'{part.start:.3f}\n{part.end:.3f}\n"{text}"\n' for part, text in quoted]
+    labels = ((part, part.text.replace('"', '""')) for part in parts)
+    lines = [f'{part.start:.3f}\n{part.end:.3f}\n"{text}"\n' for part, text in labels]
     span = f"0\n{parts[-1].end:.3f}\n"
     head = f'File type = "ooTextFile"\nObject class = "TextGrid"\n\n{span}<exists>\n1\n'
     return "".join([head, f'"IntervalTier"\n"words"\n{span}{len(parts)}\n', *lines])

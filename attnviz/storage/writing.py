@@ -183,18 +183,18 @@ def write_whole(file: int, data: bytes) -> None:
     Raises:
         OSError: it could not be written; a part that was is taken back, unless it is in a pipe.
     """
-    left = memoryview(data)
-    while left:
+    rest = memoryview(data)
+    while rest:
         try:
-            left = left[os.write(file, left) :]
+            rest = rest[os.write(file, rest) :]
         except BlockingIOError:  # a pipe that does not wait: somebody else set it so
             select.select([], [file], [])
         except OSError:
-            written, facts = len(data) - len(left), os.fstat(file)
-            if written and stat.S_ISREG(facts.st_mode):
+            count, facts = len(data) - len(rest), os.fstat(file)
+            if count and stat.S_ISREG(facts.st_mode):
                 # Appending or not, the file's place is behind what was written last.
                 end = os.lseek(file, 0, os.SEEK_CUR)
                 if end == facts.st_size:  # nobody else has written behind it
-                    os.ftruncate(file, end - written)
-                    os.lseek(file, end - written, os.SEEK_SET)
+                    os.ftruncate(file, end - count)
+                    os.lseek(file, end - count, os.SEEK_SET)
             raise

@@ -134,19 +134,18 @@ def test_heads_of_other_names_are_paired_by_their_places():
     assert found.heads == ((("0", "3"), ("0", "7")),)
 
 
-def test_other_numbers_of_heads_are_refused():
-    with pytest.raises(UsageError, match="A has 1 × 2 layers and heads, B 1 × 3"):
-        compare_maps(map_of("ab", heads=2), map_of("ab", heads=3))
-
-
-def test_signed_maps_are_refused():
-    with pytest.raises(UsageError, match="signed values"):
-        compare_maps(map_of("ab", values="signed"), map_of("ab"))
-
-
-def test_texts_without_a_common_token_are_refused():
-    with pytest.raises(InputError, match="no token in common"):
-        compare_maps(map_of("ab"), map_of("cde"))
+@pytest.mark.parametrize(
+    ("one", "other", "error", "says"),
+    [
+        (("ab", {"heads": 2}), ("ab", {"heads": 3}), UsageError, "A has 1 × 2 layers and heads"),
+        (("ab", {"values": "signed"}), ("ab", {}), UsageError, "signed values"),
+        (("ab", {}), ("cde", {}), InputError, "no token in common"),
+        (("ab", {"blocks": (2, 2)}), ("ab", {}), InputError, "^a comparison needs single tokens"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(one, other, error, says):
+    with pytest.raises(error, match=says):
+        compare_maps(*(map_of(text, **fields) for text, fields in (one, other)))
 
 
 def test_a_difference_keeps_its_sides_and_marks_rows_and_keys_that_only_one_has():
@@ -154,11 +153,6 @@ def test_a_difference_keeps_its_sides_and_marks_rows_and_keys_that_only_one_has(
     found = compare_maps(map_of("abc", **cross), map_of("ac", **cross)).map
     assert (found.query_side, found.key_side) == ("target", "source")
     assert [token.text for token in found.key_tokens] == ["a", "−b", "c"]
-
-
-def test_a_comparison_of_blocks_is_refused_by_name():
-    with pytest.raises(InputError, match=r"^a comparison needs single tokens"):
-        compare_maps(map_of("ab", blocks=(2, 2)), map_of("ab"))
 
 
 def test_a_difference_is_named_after_both_in_layers_and_unit():

@@ -26,11 +26,6 @@ def test_entropy_is_the_sum_over_the_keys_and_within_its_bounds(queries, keys, s
     assert (found <= math.log(keys) + 1e-5).all()
 
 
-def test_entropy_ignores_the_order_of_keys():
-    weights = weights_of((1, 1, 3, 5))
-    assert np.allclose(row_entropy(weights), row_entropy(weights[..., [4, 2, 0, 1, 3]]))
-
-
 def test_a_head_has_the_mean_of_its_rows_without_those_that_attend_to_nothing():
     rows = np.array([[[[0.5, 0.5], [0, 0]], [[0, 0], [0, 0]]]], np.float32)
     assert mean_entropy(rows) == pytest.approx(np.array([[math.log(2), math.nan]]), nan_ok=True)

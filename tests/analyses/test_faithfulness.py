@@ -39,7 +39,7 @@ def scores(query: Query, wanted: str | None = None, **how: bool) -> TokenScores:
 
 def log_p(found: TokenScores, *tokens: TokenAt) -> float:
     """Of all outputs together, with tokens hidden."""
-    experiment = found.explained.experiment
+    experiment = found.inputs.experiment
     assert experiment is not None
     (row,) = experiment.run([Intervention(tokens=tokens)])
     return float(sum(row[at, one.number] for at, one in enumerate(experiment.outputs)))
@@ -76,7 +76,7 @@ def test_a_lens_is_judged_by_the_tokens_that_it_ranks_highest(query):
 def test_a_score_of_effects_is_the_sum_of_all_links_to_a_token_but_its_own():
     found = scores(PAIR)
     expected = dict.fromkeys(found.tokens, 0.0)
-    for item, slopes in zip(found.explained.attention.maps, found.explained.gradients, strict=True):
+    for item, slopes in zip(found.inputs.attention.maps, found.inputs.gradients, strict=True):
         links = effects(item.weights, slopes)
         for layer, head, query, key in np.ndindex(links.shape):
             own = item.query_side == item.key_side and query == key
@@ -88,7 +88,7 @@ def test_a_score_of_effects_is_the_sum_of_all_links_to_a_token_but_its_own():
 
 def test_raw_scores_are_what_the_explained_rows_give_to_others():
     found = scores(PAIR)
-    cross, _, decoder = found.explained.attention.maps
+    cross, _, decoder = found.inputs.attention.maps
     rows = cross.weights[:, :, :-1].mean(axis=(0, 1, 2))
     own = (
         decoder.weights[:, :, :-1].mean(axis=(0, 1)) * (1 - np.eye(*decoder.weights.shape[2:]))[:-1]
@@ -102,12 +102,12 @@ def test_raw_scores_are_what_the_explained_rows_give_to_others():
 
 def test_of_a_masked_text_every_lens_sees_the_mask():
     found = scores(TEXT)
-    (item,) = found.explained.attention.maps
+    (item,) = found.inputs.attention.maps
     assert "<mask>" in [token.text for token in item.key_tokens]
-    (row,) = found.explained.positions
+    (row,) = found.inputs.positions
     assert item.query_tokens[row].text == "<mask>"
     plain = load_pocket().values(TEXT)
-    experiment = found.explained.experiment
+    experiment = found.inputs.experiment
     assert not np.array_equal(experiment.values().products[0], plain.products[0])  # type: ignore[union-attr]
     assert {*found.scores} == {"raw", *LENSES} - {"logits"}
     assert "here a word is masked" in found.left_out["logits"]
@@ -116,14 +116,14 @@ def test_of_a_masked_text_every_lens_sees_the_mask():
 def test_a_causal_text_leaves_out_what_no_explained_row_sees():
     found = scores(TEXT, "all", causal=True)
     assert [token.position for token in found.tokens] == [*range(len(found.tokens))]
-    assert len(found.tokens) == len(found.explained.attention.main.key_tokens) - 2
+    assert len(found.tokens) == len(found.inputs.attention.main.key_tokens) - 2
 
 
 def test_a_lens_that_does_not_apply_is_listed_with_the_reason():
     def none() -> None:
         raise UsageError("there are only weights")
 
-    found = token_scores(scores(TEXT).explained, none, none)  # type: ignore[arg-type]
+    found = token_scores(scores(TEXT).inputs, none, none)  # type: ignore[arg-type]
     assert found.left_out == dict.fromkeys(("logits", "norm"), "there are only weights")
     report = lens_report([faithfulness(found)] * 2 + [faithfulness(scores(TEXT))])
     (row,) = [row for row in report.rows if row.lens == "norm"]

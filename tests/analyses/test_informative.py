@@ -3,8 +3,6 @@
 The measure's own loop stands with the others in `test_measures.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -51,7 +49,7 @@ def loop(item: AttentionMap, same: Same, special: tuple[int, ...] = ()) -> np.nd
     return np.maximum(found, 0) / len(rows)
 
 
-def test_between_two_texts_only_the_key_counts() -> None:
+def test_between_two_texts_only_the_key_counts():
     drawn = random_map(6)
     item = drawn.with_weights(
         drawn.weights[:, :, :4],
@@ -63,7 +61,7 @@ def test_between_two_texts_only_the_key_counts() -> None:
     np.testing.assert_allclose(values_of(item), expected, atol=1e-6)
 
 
-def test_patches_lie_apart_in_rows_and_columns() -> None:
+def test_patches_lie_apart_in_rows_and_columns():
     drawn = random_map(10)
     item = drawn.with_weights(drawn.weights, query_tokens=PICTURE, key_tokens=PICTURE)
 
@@ -76,7 +74,7 @@ def test_patches_lie_apart_in_rows_and_columns() -> None:
     np.testing.assert_allclose(values_of(item), loop(item, same, special=(0,)), atol=1e-6)
 
 
-def test_a_sink_is_held_against_its_column_as_special_tokens_are() -> None:
+def test_a_sink_is_held_against_its_column_as_special_tokens_are():
     drawn = random_map(8, seed=3)
     weights = 0.3 * drawn.weights
     weights[..., 0] += 0.7
@@ -88,7 +86,7 @@ def test_a_sink_is_held_against_its_column_as_special_tokens_are() -> None:
     np.testing.assert_allclose(values_of(item), loop(item, same, special=(0,)), atol=1e-6)
 
 
-def test_pieces_count_as_the_words_that_they_make() -> None:
+def test_pieces_count_as_the_words_that_they_make():
     text, ends = "unhappy cats sat down", [2, 7, 12, 16, 19, 21]
     starts = [0, 2, 8, 13, 17, 19]
     tokens = tuple(
@@ -102,7 +100,7 @@ def test_pieces_count_as_the_words_that_they_make() -> None:
     assert not np.allclose(values_of(item), values_of(joined), atol=1e-3)
 
 
-def test_rows_of_more_than_one_are_not_joined() -> None:
+def test_rows_of_more_than_one_are_not_joined():
     text = "ab cd ef"
     tokens = tuple(Token(text[at], at, at + 1) for at in (0, 1, 3, 4, 6, 7))
     weights = np.random.default_rng(0).uniform(0.3, 1, (1, 2, 6, 6)).astype(np.float32)
@@ -110,7 +108,7 @@ def test_rows_of_more_than_one_are_not_joined() -> None:
     np.testing.assert_array_equal(values_of(item, text), values_of(item))
 
 
-def test_padding_takes_no_part() -> None:
+def test_padding_takes_no_part():
     bare = random_map(5)
     padded = np.zeros((2, 3, 8, 8), np.float32)
     padded[..., :5, :5] = bare.weights
@@ -118,14 +116,14 @@ def test_padding_takes_no_part() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_long_maps_are_measured_part_by_part(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_maps_are_measured_part_by_part(causal, monkeypatch):
     item = random_map(9, causal=causal)
     whole = values_of(item)
     monkeypatch.setattr(distance, "AT_ONCE", 1)
     np.testing.assert_allclose(values_of(item), whole, atol=1e-6)
 
 
-def test_heads_of_position_say_little_and_heads_of_content_much() -> None:
+def test_heads_of_position_say_little_and_heads_of_content_much():
     before, jumps = np.eye(8, k=-1), np.zeros((8, 8))
     before[0, 0] = 1
     jumps[range(8), [3, 5, 7, 1, 0, 2, 4, 6]] = 1
@@ -134,5 +132,5 @@ def test_heads_of_position_say_little_and_heads_of_content_much() -> None:
 
 
 @pytest.mark.parametrize("item", [random_map(2), map_of(np.zeros((1, 2, 4, 4)))])
-def test_fewer_than_three_words_say_nothing(item: AttentionMap) -> None:
+def test_fewer_than_three_words_say_nothing(item):
     assert informative(MeasuredMap(item)) is None

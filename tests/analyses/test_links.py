@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from attnviz.renderers.colors import scale_of
 from tests.samples import checked, maps, self_map
 
 
-def test_the_strongest_link_is_between_different_words() -> None:
+def test_the_strongest_link_is_between_different_words():
     weights = np.array([[[[0.9, 0.1], [0.4, 0.6]]]], np.float32)
     link = sharpest(self_map(["a", "b"]).with_weights(weights, layers=("3",), heads=("5",)))
     assert link is not None
@@ -20,7 +18,7 @@ def test_the_strongest_link_is_between_different_words() -> None:
     assert link.weight == np.float32(0.4)
 
 
-def test_marks_count_only_where_there_is_nothing_else() -> None:
+def test_marks_count_only_where_there_is_nothing_else():
     tokens = (Token("[CLS]", special=True), Token("a"), Token("b"))
     weights = np.array([[[[0, 1, 0], [0.9, 0, 0.1], [0.8, 0.2, 0]]]], np.float32)
     link = sharpest(AttentionMap("self", tokens, tokens, weights))
@@ -31,7 +29,7 @@ def test_marks_count_only_where_there_is_nothing_else() -> None:
     assert alone.weight == 1
 
 
-def test_a_word_of_one_text_may_stand_where_the_others_stands() -> None:
+def test_a_word_of_one_text_may_stand_where_the_others_stands():
     weights = np.array([[[[0.9, 0.1], [0.4, 0.6]]]], np.float32)
     cross = self_map(["a", "b"]).with_weights(weights, query_side="target", key_side="source")
     assert [link.weight for link in strongest_links(cross, 1)] == [np.float32(0.9)]
@@ -39,13 +37,13 @@ def test_a_word_of_one_text_may_stand_where_the_others_stands() -> None:
 
 @checked
 @given(maps("self"), st.integers(1, 300))
-def test_links_are_the_largest_cells_in_order(item: AttentionMap, count: int) -> None:
+def test_links_are_the_largest_cells_in_order(item, count):
     links = strongest_links(item, count, between_words=False)
     expected = np.sort(np.abs(item.weights).ravel())[::-1][:count]
     assert np.array_equal([abs(link.weight) for link in links], expected)
 
 
-def test_equal_cells_come_in_the_order_of_the_map() -> None:
+def test_equal_cells_come_in_the_order_of_the_map():
     even = self_map(["a", "b", "c"]).with_weights(np.full((1, 1, 3, 3), 1 / 3, np.float32))
     assert [(link.query, link.key) for link in strongest_links(even, 6)] == [
         ("a", "b"),
@@ -57,14 +55,14 @@ def test_equal_cells_come_in_the_order_of_the_map() -> None:
     ]
 
 
-def test_of_equal_cells_the_first_is_the_strongest() -> None:
+def test_of_equal_cells_the_first_is_the_strongest():
     even = self_map(["a", "b", "c"]).with_weights(np.full((1, 1, 3, 3), 1 / 3, np.float32))
     link = sharpest(even)
     assert link is not None
     assert (link.query, link.key) == ("a", "b")
 
 
-def test_the_size_of_a_signed_cell_counts() -> None:
+def test_the_size_of_a_signed_cell_counts():
     item = self_map(["a", "b"], signed=True)
     weights = np.array([[[[0, 0.2], [-0.7, 0]]]], np.float32)
     link = sharpest(item.with_weights(weights))
@@ -81,7 +79,7 @@ def resting(count: int, **fields: object) -> AttentionMap:
     return AttentionMap("causal", tokens, tokens, weights[None, None], **fields)  # type: ignore[arg-type]
 
 
-def test_a_sink_is_no_end_of_the_strongest_links() -> None:
+def test_a_sink_is_no_end_of_the_strongest_links():
     item = resting(6)
     assert sink_place(item) == 0
     assert [(link.query, link.key) for link in strongest_links(item, 3)] == [
@@ -91,7 +89,7 @@ def test_a_sink_is_no_end_of_the_strongest_links() -> None:
     ]
 
 
-def test_a_sink_holds_much_and_more_than_uniform_attention_gives_it() -> None:
+def test_a_sink_holds_much_and_more_than_uniform_attention_gives_it():
     count = 6
     tokens = tuple(map(Token, "abcdef"))
     causal = np.tri(count) / np.tri(count).sum(axis=1, keepdims=True)
@@ -105,7 +103,7 @@ def test_a_sink_holds_much_and_more_than_uniform_attention_gives_it() -> None:
         assert sink_place(AttentionMap("self", tokens, tokens, weights)) == sink
 
 
-def test_a_word_that_one_head_attends_to_is_no_sink() -> None:
+def test_a_word_that_one_head_attends_to_is_no_sink():
     weights = np.full((1, 1, 6, 6), 0.1, np.float32)
     weights[..., 2] = 0.5
     one = AttentionMap("self", *2 * (tuple(map(Token, "abcdef")),), weights)
@@ -114,7 +112,7 @@ def test_a_word_that_one_head_attends_to_is_no_sink() -> None:
     assert sink_place(one.with_weights(weights, heads=("mean",))) == 2
 
 
-def test_sinks_are_of_single_tokens_of_one_text() -> None:
+def test_sinks_are_of_single_tokens_of_one_text():
     assert sink_place(resting(3)) is None
     assert sink_place(resting(4)) == 0
     assert sink_place(resting(6, blocks=(2, 2))) is None
@@ -124,7 +122,7 @@ def test_sinks_are_of_single_tokens_of_one_text() -> None:
     assert sink_place(empty) is None
 
 
-def test_words_are_neither_special_nor_a_sink_that_is_attended() -> None:
+def test_words_are_neither_special_nor_a_sink_that_is_attended():
     item = resting(4)
     assert word_cells(item).tolist() == [[False, True, True, True]] * 4
     tokens = (*item.key_tokens[:3], Token("<eos>", special=True))
@@ -135,13 +133,13 @@ def test_words_are_neither_special_nor_a_sink_that_is_attended() -> None:
     assert word_cells(item.with_weights(item.weights, key_tokens=marks)).all()
 
 
-def test_only_a_square_of_one_text_has_a_diagonal_to_leave_out() -> None:
+def test_only_a_square_of_one_text_has_a_diagonal_to_leave_out():
     tokens = tuple(map(Token, "abc"))
     item = AttentionMap("self", tokens[:1], tokens, np.array([[[[0.8, 0.1, 0.1]]]], np.float32))
     assert [link.key for link in strongest_links(item, 3)] == ["a", "b", "c"]
 
 
-def test_links_of_blocks_come_strongest_first_and_those_of_tokens_are_found_anew() -> None:
+def test_links_of_blocks_come_strongest_first_and_those_of_tokens_are_found_anew():
     given = tuple(
         Link(name, "x", weight, "0", "0", 0, 0) for name, weight in (("p", 0.2), ("q", 1))
     )
@@ -155,7 +153,7 @@ def test_links_of_blocks_come_strongest_first_and_those_of_tokens_are_found_anew
     assert strongest_links(unread, 2) == strongest_links(item, 2)
 
 
-def test_in_a_part_of_a_text_no_diagonal_is_left_out() -> None:
+def test_in_a_part_of_a_text_no_diagonal_is_left_out():
     item = self_map(["a", "b", "c"])
     part = item.with_weights(item.weights[:, :, 1:], query_tokens=item.query_tokens[1:])
     allowed = cells_between_words(part)

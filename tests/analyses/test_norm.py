@@ -40,14 +40,6 @@ def test_it_equals_the_vectors_added_up_for_each_pair(seed, heads, queries, keys
     np.testing.assert_allclose(norms_by_head(weights, products)[0], apart, rtol=1e-12)
 
 
-def test_a_look_at_one_key_alone_has_the_length_of_its_vector():
-    value, projection = drawn(0, 1, 4, 3), drawn(1, 3, 5)
-    one_hot = np.eye(4)[[2, 0, 3, 1]][None, None]
-    lengths = np.linalg.norm(value[0] @ projection, axis=-1)
-    found = norms(one_hot, inner_products(value, projection)[None])[0]
-    np.testing.assert_allclose(found, one_hot[0, 0] * lengths, rtol=1e-12)
-
-
 def test_heads_that_say_the_opposite_cancel_and_only_with_an_output_projection():
     value = np.ones((2, 1, 1))
     weights = np.ones((1, 2, 1, 1))

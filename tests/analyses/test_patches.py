@@ -1,7 +1,5 @@
 """One query's look, laid out as the picture is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -32,12 +30,12 @@ def picture_map(rows: int, columns: int, *, marked: bool) -> AttentionMap:
     return AttentionMap("self", tokens, tokens, weights)
 
 
-def test_names_give_the_grid_back() -> None:
+def test_names_give_the_grid_back():
     assert [token.text for token in patch_tokens(2, 2)] == ["0,0", "0,1", "1,0", "1,1"]
     assert patch_grid((CLASS, *patch_tokens(12, 3))) == (12, 3)
 
 
-def test_the_class_token_looks_first() -> None:
+def test_the_class_token_looks_first():
     item = picture_map(2, 3, marked=True)
     found = look_from(attention_of(item), None)
     assert found.tokens == ("[CLS]",)
@@ -45,7 +43,7 @@ def test_the_class_token_looks_first() -> None:
     assert found.provenance.steps == ("look from [CLS]",)
 
 
-def test_without_one_it_is_the_mean_over_patches() -> None:
+def test_without_one_it_is_the_mean_over_patches():
     item = picture_map(2, 3, marked=False)
     found = look_from(attention_of(item), None)
     assert found.main.query_tokens == (AVERAGE,)
@@ -53,7 +51,7 @@ def test_without_one_it_is_the_mean_over_patches() -> None:
 
 
 @pytest.mark.parametrize("marked", [True, False])
-def test_a_patch_is_chosen_by_row_and_column(marked: bool) -> None:
+def test_a_patch_is_chosen_by_row_and_column(marked):
     item = picture_map(2, 3, marked=marked)
     found = look_from(attention_of(item), "1,2")
     assert np.array_equal(found.weights, item.weights[:, :, -1:])
@@ -65,12 +63,12 @@ def test_a_patch_is_chosen_by_row_and_column(marked: bool) -> None:
 @pytest.mark.parametrize(
     ("patch", "message"), [("2,0", "0,0 to 1,2"), ("0,3", "has 2 × 3"), ("a", "ROW,COLUMN")]
 )
-def test_a_patch_that_is_not_there_is_told(patch: str, message: str) -> None:
+def test_a_patch_that_is_not_there_is_told(patch, message):
     with pytest.raises(UsageError, match=message):
         look_from(attention_of(picture_map(2, 3, marked=True)), patch)
 
 
-def test_a_view_is_laid_out_like_the_picture_and_scaled_to_its_largest_weight() -> None:
+def test_a_view_is_laid_out_like_the_picture_and_scaled_to_its_largest_weight():
     found = look_from(attention_of(picture_map(2, 3, marked=True)), None)
     (view,) = picture_views(found)
     mean = over_picture(found.main)[1].mean(0)
@@ -80,7 +78,7 @@ def test_a_view_is_laid_out_like_the_picture_and_scaled_to_its_largest_weight() 
     assert len(picture_views(found, every_layer=True)) == 2
 
 
-def test_what_goes_to_other_tokens_is_said() -> None:
+def test_what_goes_to_other_tokens_is_said():
     weights = np.array([0.25, 0.5, 0.25], np.float32)[None, None, None]
     item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
     assert said_looks(item) == (
@@ -102,7 +100,7 @@ def over_text() -> AttentionMap:
 
 
 @pytest.mark.parametrize(("which", "place"), [(None, 2), ("0", 0), ("1", 1), ("2", 2)])
-def test_a_token_looks_at_the_picture(which: str | None, place: int) -> None:
+def test_a_token_looks_at_the_picture(which, place):
     item = over_text()
     found = look_from_token(attention_of(item), which)
     assert np.array_equal(found.weights, item.weights[:, :, place : place + 1])
@@ -111,7 +109,7 @@ def test_a_token_looks_at_the_picture(which: str | None, place: int) -> None:
 
 
 @pytest.mark.parametrize("which", ["3", "-1", "a"])
-def test_a_token_that_is_not_there_is_told(which: str) -> None:
+def test_a_token_that_is_not_there_is_told(which):
     with pytest.raises(UsageError, match=r"the text has 0 to 2 \(0:what 1:is 2:this\)"):
         look_from_token(attention_of(over_text()), which)
 
@@ -120,19 +118,17 @@ def test_a_token_that_is_not_there_is_told(which: str) -> None:
     ("patch", "marks", "place"),
     [(None, 1, 0), (None, 0, None), ("0,0", 0, 0), ("0,0", 2, 2), ("1,2", 1, 6), ("1,0", 1, 4)],
 )
-def test_a_query_stands_where_its_patch_does(
-    patch: str | None, marks: int, place: int | None
-) -> None:
+def test_a_query_stands_where_its_patch_does(patch, marks, place):
     assert query_place((*(CLASS,) * marks, *patch_tokens(2, 3)), patch) == place
 
 
-def test_one_query_alone_is_the_one_that_looks() -> None:
+def test_one_query_alone_is_the_one_that_looks():
     item = picture_map(2, 3, marked=True)
     one = item.with_weights(item.weights[:, :, :1], query_tokens=(CLASS,))
     assert look_from(attention_of(one), None).main is one
 
 
-def test_the_last_layer_comes_first_and_every_layer_where_it_was_chosen() -> None:
+def test_the_last_layer_comes_first_and_every_layer_where_it_was_chosen():
     item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
     found = picture_views(attention_of(item), every_layer=True)
     for layer, view in enumerate(found):
@@ -148,7 +144,7 @@ def test_the_last_layer_comes_first_and_every_layer_where_it_was_chosen() -> Non
     assert picture_views(attention_of(one))[0].heads == ()
 
 
-def test_a_picture_that_gets_nothing_stays_empty() -> None:
+def test_a_picture_that_gets_nothing_stays_empty():
     weights = np.zeros((1, 1, 1, 3), np.float32)
     item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
     (view,) = picture_views(attention_of(item))
@@ -165,7 +161,7 @@ def test_a_picture_that_gets_nothing_stays_empty() -> None:
         (("0",), ("0", "1"), "mean over the heads of layer 0"),
     ],
 )
-def test_one_matrix_is_named(layers: tuple[str, ...], heads: tuple[str, ...], which: str) -> None:
+def test_one_matrix_is_named(layers, heads, which):
     item = AttentionMap(
         "self", (CLASS,), patch_tokens(1, 2), weights_of((len(layers), len(heads), 1, 2)),
         layers=layers, heads=heads,
@@ -192,14 +188,14 @@ def test_one_matrix_is_named(layers: tuple[str, ...], heads: tuple[str, ...], wh
         ),
     ],
 )
-def test_who_looks_is_said(token: Token, side: str, inside: float, said: str) -> None:
+def test_who_looks_is_said(token, side, inside, said):
     weights = np.array([[[[1 - inside, inside / 2, inside / 2]]]], np.float32)
     item = AttentionMap("s", (token,), (CLASS, *patch_tokens(1, 2)), weights, query_side=side)
     assert said_looks(item) == said
     assert "elsewhere" not in said_looks(item.with_weights(weights, unit=FLOW))
 
 
-def test_the_strongest_patch_is_told_with_its_place_among_the_tokens() -> None:
+def test_the_strongest_patch_is_told_with_its_place_among_the_tokens():
     weights = np.full((2, 2, 1, 7), 0.1, np.float32)
     weights[1, 0, 0, 6] = 0.4
     item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(2, 3)), weights)
@@ -208,7 +204,7 @@ def test_the_strongest_patch_is_told_with_its_place_among_the_tokens() -> None:
     assert (link.query_position, link.key_position) == (0, 6)
 
 
-def test_the_laid_out_map_says_where_it_came_from() -> None:
+def test_the_laid_out_map_says_where_it_came_from():
     item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
     (view,) = picture_views(attention_of(item))
     shown = view.map
@@ -217,13 +213,13 @@ def test_the_laid_out_map_says_where_it_came_from() -> None:
     assert view.strongest == strongest_patch(item)
 
 
-def test_two_heads_have_a_line_each() -> None:
+def test_two_heads_have_a_line_each():
     item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
     two = item.with_weights(item.weights[:, :2], heads=("0", "1"))
     assert [line.head for line in picture_views(attention_of(two))[0].heads] == ["0", "1"]
 
 
-def test_a_mean_over_many_patches_is_summed_exactly() -> None:
+def test_a_mean_over_many_patches_is_summed_exactly():
     tokens = patch_tokens(64, 64)
     weights = np.zeros((1, 1, len(tokens), len(tokens)), np.float32)
     weights[..., 0] = 1 / 3
@@ -232,14 +228,14 @@ def test_a_mean_over_many_patches_is_summed_exactly() -> None:
     assert found.weights[0, 0, 0, 0] == np.float32(1 / 3)
 
 
-def test_the_share_elsewhere_is_a_mean_over_the_heads_of_the_last_layer() -> None:
+def test_the_share_elsewhere_is_a_mean_over_the_heads_of_the_last_layer():
     weights = np.zeros((2, 2, 1, 3), np.float32)
     weights[1, :, 0] = [[0.5, 0.25, 0.25], [0, 0.5, 0.5]]
     item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
     assert said_looks(item).endswith("; 25% goes elsewhere")
 
 
-def test_patches_without_a_value_stay_so_and_are_no_largest_effect() -> None:
+def test_patches_without_a_value_stay_so_and_are_no_largest_effect():
     tokens = patch_tokens(2, 2)
     weights = np.full((1, 1, 4, 4), 0.25, np.float32)
     weights[0, 0, 0, 1], weights[0, 0, :, 2], weights[0, 0, 3, 3] = np.nan, np.nan, -0.5
@@ -263,14 +259,14 @@ def words_over(weights: np.ndarray, marks: tuple[str, ...] = ()) -> Attention:
     return Attention((item,), Provenance("file", "m"), "red cars")
 
 
-def test_pieces_of_a_word_are_averaged_under_its_name() -> None:
+def test_pieces_of_a_word_are_averaged_under_its_name():
     weights = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4) / 20
     found = merge_words(words_over(weights).main, "red cars", "")
     assert [token.text for token in found.query_tokens] == ["red", "cars"]
     np.testing.assert_allclose(found.weights[0, 0, 1], weights[0, 0, 1:].mean(axis=0))
 
 
-def test_what_gets_five_times_the_even_share_in_most_heads_is_a_sink_and_says_where() -> None:
+def test_what_gets_five_times_the_even_share_in_most_heads_is_a_sink_and_says_where():
     weights = np.full((1, 3, 2, 17), 0.01, np.float32)
     weights[:, :2, :, 0] = 0.3  # no place: two heads of three
     weights[:, :2, :, 1] = 0.31  # the upper left patch

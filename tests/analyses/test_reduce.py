@@ -10,12 +10,6 @@ from tests.samples import attention_of, checked, maps, self_map
 AXES = {"heads": 1, "layers": 0, "both": (0, 1)}
 
 
-def test_a_mean_by_hand():
-    item = self_map(["a"], 1, 2).with_weights(np.array([[[[0.25]], [[0.75]]]], np.float32))
-    assert reduce_map(item, "mean", "both").weights.tolist() == [[[[0.5]]]]
-    assert reduce_map(item, "max", "heads").weights.tolist() == [[[[0.75]]]]
-
-
 @checked
 @given(maps("self"))
 @pytest.mark.parametrize("over", list(AXES))
@@ -43,13 +37,6 @@ def test_the_provenance_says_what_was_done():
     assert reduce_attention(attention, "none", "heads") is attention
 
 
-def test_unknown_words_are_guessed():
-    with pytest.raises(UsageError, match="Did you mean 'mean'"):
-        check_reduction("meen", "both")
-    with pytest.raises(UsageError, match="Did you mean 'layers'"):
-        check_reduction("mean", "layer")
-
-
 def test_every_map_of_a_text_is_reduced_alike():
     found = reduce_attention(attention_of(self_map(["a"], 2, 3)), "mean", "heads")
     np.testing.assert_allclose(found.weights, self_map(["a"], 2, 3).weights.mean(1, keepdims=True))
@@ -57,10 +44,16 @@ def test_every_map_of_a_text_is_reduced_alike():
 
 
 @pytest.mark.parametrize(
-    ("how", "over", "what"), [("x", "both", "reduction"), ("mean", "x", "axis to reduce over")]
+    ("how", "over", "what"),
+    [
+        ("x", "both", "reduction 'x'"),
+        ("mean", "x", "axis to reduce over 'x'"),
+        ("meen", "both", ".*Did you mean 'mean'"),
+        ("mean", "layer", ".*Did you mean 'layers'"),
+    ],
 )
 def test_what_is_unknown_is_named(how, over, what):
-    with pytest.raises(UsageError, match=f"unknown {what} 'x'"):
+    with pytest.raises(UsageError, match=f"unknown {what}"):
         check_reduction(how, over)
 
 

@@ -84,7 +84,7 @@ def test_lookback_is_the_ratio_of_a_slow_loop():
     np.testing.assert_allclose(found.uniform, 0.5, rtol=1e-6)
     parts = TextParts("prompt and output", item.key_tokens[first].start)
     attention = Attention((item,), Provenance("made", "a"), text=TEXT, parts=parts)
-    assert MeasuredMap.of(attention, item).written == first
+    assert MeasuredMap.of(attention, item).output_start == first
     assert lookback(MeasuredMap(item, (TEXT, TEXT))) is None
 
 
@@ -132,7 +132,7 @@ def test_a_head_that_carries_the_task_costs_what_it_adds():
     assert {*found.values()} == {0.0}
     prompt, answer = next(iter(probes.prompts()))
     assert prompt.count(",") == probes.SHOTS
-    wrong, same = next(iter(probes.prompts(shuffled=True)))
+    wrong, same = next(iter(probes.prompts(wrong_answers=True)))
     assert same == answer
     assert wrong != prompt
     assert sorted(wrong.replace(",", "").split()) == sorted(prompt.replace(",", "").split())

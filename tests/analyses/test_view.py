@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +21,7 @@ from tests.samples import attention_of, self_map
 WORDS = ["a", "b", "c"]
 
 
-def test_as_chosen_the_mean_of_the_last_layer_comes_with_a_line_for_each_head() -> None:
+def test_as_chosen_the_mean_of_the_last_layer_comes_with_a_line_for_each_head():
     item = self_map(WORDS, 3, 4)
     (view,) = views(attention_of(item), as_chosen=True)
     assert np.allclose(view.map.weights[0, 0], item.weights[2].mean(axis=0), atol=1e-6)
@@ -37,7 +35,7 @@ def test_as_chosen_the_mean_of_the_last_layer_comes_with_a_line_for_each_head() 
     assert view.focus is None
 
 
-def test_a_focus_is_shown_with_its_reason_and_the_mean_of_its_layer_behind() -> None:
+def test_a_focus_is_shown_with_its_reason_and_the_mean_of_its_layer_behind():
     item = self_map(WORDS, 3, 4)
     focus = Focus("1", "2", "trained to align")
     first, mean = views(attention_of(item, focus={"self": focus}))
@@ -50,7 +48,7 @@ def test_a_focus_is_shown_with_its_reason_and_the_mean_of_its_layer_behind() -> 
     assert mean.strongest is not None
 
 
-def test_a_focus_that_was_not_kept_is_forgotten() -> None:
+def test_a_focus_that_was_not_kept_is_forgotten():
     item = self_map(WORDS, 1, 2).with_weights(self_map(WORDS, 1, 2).weights, layers=("5",))
     found = attention_of(item, focus={"self": Focus("1", "2", "why")})
     (view,) = views(found, as_chosen=True)
@@ -72,7 +70,7 @@ JUMPS = np.full((5, 5), 0.04)
 JUMPS[range(5), [3, 2, 4, 1, 0]] = 0.84
 
 
-def test_the_head_that_says_most_of_this_text_comes_first_with_its_link() -> None:
+def test_the_head_that_says_most_of_this_text_comes_first_with_its_link():
     item = layered(RESTING, UNIFORM, AFTER, BEFORE, JUMPS, UNIFORM)
     chosen = Focus("2", "0", "b → c .84, not explained by position")
     assert head_worth_showing(item) == chosen
@@ -84,12 +82,12 @@ def test_the_head_that_says_most_of_this_text_comes_first_with_its_link() -> Non
     assert len(mean.heads) == 2
 
 
-def test_of_equal_heads_the_first_comes_first() -> None:
+def test_of_equal_heads_the_first_comes_first():
     found = head_worth_showing(layered(UNIFORM, JUMPS, JUMPS, UNIFORM))
     assert found == Focus("0", "1", "b → c .84, not explained by position")
 
 
-def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short() -> None:
+def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short():
     words = ["The", "cat", "the", "x" * 30, "e"]
     links = np.full((5, 5), 0.04)
     links[[0, 3], [2, 1]] = 0.84
@@ -107,7 +105,7 @@ def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short() 
     assert found.why == "dogs → cats .90, not explained by position"
 
 
-def test_between_two_texts_a_key_is_held_against_itself_in_other_rows() -> None:
+def test_between_two_texts_a_key_is_held_against_itself_in_other_rows():
     item = layered(RESTING, BEFORE)
     cross = item.with_weights(item.weights, query_side="target", key_side="source")
     found = head_worth_showing(cross)
@@ -124,21 +122,21 @@ def test_between_two_texts_a_key_is_held_against_itself_in_other_rows() -> None:
         self_map(WORDS, 1, 2).with_weights(np.zeros((1, 2, 3, 3), np.float32)),
     ],
 )
-def test_no_head_stands_out(item: AttentionMap) -> None:
+def test_no_head_stands_out(item):
     assert head_worth_showing(item) is None
 
 
-def test_no_head_of_an_untrained_model_stands_out() -> None:
+def test_no_head_of_an_untrained_model_stands_out():
     (view,) = views(attention_of(self_map(WORDS, 3, 2), trained=False))
     assert "mean over the heads of layer 2" in view.caption
 
 
-def test_chosen_layers_are_all_shown() -> None:
+def test_chosen_layers_are_all_shown():
     found = views(attention_of(self_map(WORDS, 3, 2)), every_layer=True)
     assert [view.map.layers for view in found] == [("0",), ("1",), ("2",)]
 
 
-def test_every_chosen_layer_keeps_the_focus_and_its_links_at_the_top() -> None:
+def test_every_chosen_layer_keeps_the_focus_and_its_links_at_the_top():
     item, focus = self_map(WORDS, 3, 2), Focus("1", "1", "why")
     found = views(attention_of(item, focus={"self": focus}), every_layer=True, top=2)
     assert [view.map.heads for view in found] == [("mean",), ("1",), ("mean",)]
@@ -147,7 +145,7 @@ def test_every_chosen_layer_keeps_the_focus_and_its_links_at_the_top() -> None:
 
 
 @pytest.mark.parametrize(("top", "kept"), [(0, 0), (1, 1), (4, 4)])
-def test_as_many_links_come_along_as_were_asked_for(top: int, kept: int) -> None:
+def test_as_many_links_come_along_as_were_asked_for(top, kept):
     item = self_map(WORDS, 2, 2)
     (view,) = views(attention_of(item), as_chosen=True, top=top)
     assert view.links == tuple(strongest_links(item, kept))
@@ -155,7 +153,7 @@ def test_as_many_links_come_along_as_were_asked_for(top: int, kept: int) -> None
 
 
 @pytest.mark.parametrize("top", [0, 1, 3])
-def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top: int) -> None:
+def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top):
     items = [
         self_map(WORDS, 3, 2, seed).with_weights(self_map(WORDS, 3, 2, seed).weights, stream=name)
         for seed, name in enumerate(("raw", "rollout"))
@@ -169,26 +167,26 @@ def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top: int) ->
         assert view.links == tuple(strongest_links(item, top))
 
 
-def test_heads_of_a_map_of_blocks_are_not_compared_and_the_caption_says_so() -> None:
+def test_heads_of_a_map_of_blocks_are_not_compared_and_the_caption_says_so():
     item = self_map(WORDS, 2, 2)
     (view,) = views(attention_of(item.with_weights(item.weights, blocks=(2, 2))))
     assert view.which == "mean over the heads of layer 1 (blocks hide which head says most)"
 
 
-def test_one_head_alone_needs_no_lines() -> None:
+def test_one_head_alone_needs_no_lines():
     (view,) = views(attention_of(self_map(WORDS)))
     assert view.caption == "sample · self · layer 0 head 0"
     assert (view.heads, view.strongest) == ((), None)
 
 
-def test_reduced_axes_are_said_in_words() -> None:
+def test_reduced_axes_are_said_in_words():
     item = self_map(WORDS)
     item = item.with_weights(item.weights, layers=("mean",), heads=("max",))
     (view,) = views(attention_of(item))
     assert view.caption == "sample · self · mean over layers max over heads"
 
 
-def test_the_run_says_whether_it_was_trained_and_the_rows_who_attends() -> None:
+def test_the_run_says_whether_it_was_trained_and_the_rows_who_attends():
     item = self_map(WORDS)
     assert describe_run(attention_of(item, trained=False), item) == "sample (untrained) · self"
     assert orientation(item) == "rows attend to columns"
@@ -199,7 +197,7 @@ def test_the_run_says_whether_it_was_trained_and_the_rows_who_attends() -> None:
 
 
 @pytest.mark.parametrize(("heads", "kept"), [(1, 1), (2, 2), (8, 8), (9, 1)])
-def test_eight_heads_at_most_stand_side_by_side(heads: int, kept: int) -> None:
+def test_eight_heads_at_most_stand_side_by_side(heads, kept):
     found = attention_of(self_map(WORDS, 1, heads))
     item, title = few_heads(found, views(found)[0])
     assert item.weights.shape[1] == kept
@@ -207,14 +205,14 @@ def test_eight_heads_at_most_stand_side_by_side(heads: int, kept: int) -> None:
     assert title.endswith(f"layer 0 · heads {listed}") == (1 < heads < 9)
 
 
-def test_both_layers_are_named_where_their_heads_stand_side_by_side() -> None:
+def test_both_layers_are_named_where_their_heads_stand_side_by_side():
     found = attention_of(self_map(WORDS, 2, 1))
     item, title = few_heads(found, views(found)[0])
     assert item is found.main
     assert title == "layers 0, 1 · head 0"
 
 
-def test_a_run_is_said_with_all_that_sets_it_apart() -> None:
+def test_a_run_is_said_with_all_that_sets_it_apart():
     item = self_map(WORDS, 1, 2).with_weights(self_map(WORDS, 1, 2).weights, blocks=(2, 3))
     found = replace(
         attention_of(item, steps=("lens norm", "look from a", "special drop")),
@@ -229,7 +227,7 @@ def test_a_run_is_said_with_all_that_sets_it_apart() -> None:
     assert "blocks of 2 tokens" in describe_run(attention_of(square), square)
 
 
-def test_a_view_keeps_what_it_was_made_of() -> None:
+def test_a_view_keeps_what_it_was_made_of():
     item = self_map(WORDS, 2, 2)
     (view,) = views(attention_of(item), as_chosen=True)
     assert view.run == "sample · self · 2 layers × 2 heads"
@@ -240,12 +238,12 @@ def test_a_view_keeps_what_it_was_made_of() -> None:
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(1, 2), (2, 1)])
-def test_two_matrices_are_enough_for_a_strongest_link(layers: int, heads: int) -> None:
+def test_two_matrices_are_enough_for_a_strongest_link(layers, heads):
     (view,) = views(attention_of(self_map(WORDS, layers, heads)), as_chosen=True)
     assert view.strongest is not None
 
 
-def test_links_of_blocks_stay_with_their_layer() -> None:
+def test_links_of_blocks_stay_with_their_layer():
     links = tuple(Link("a", "b", 0.5, layer, "0", 0, 1) for layer in ("0", "1"))
     item = self_map(WORDS, 2, 1)
     item = item.with_weights(item.weights, blocks=(2, 2), links=links)
@@ -253,7 +251,7 @@ def test_links_of_blocks_stay_with_their_layer() -> None:
     assert [view.map.links for view in found] == [links[:1], links[1:]]
 
 
-def test_what_went_through_all_layers_says_so() -> None:
+def test_what_went_through_all_layers_says_so():
     item = self_map(WORDS).with_weights(self_map(WORDS).weights, layers=("rollout",))
     assert views(attention_of(item))[0].which == "through all layers, head 0"
     mean = item.with_weights(item.weights, heads=("mean",))
@@ -265,7 +263,7 @@ def test_what_went_through_all_layers_says_so() -> None:
     assert view.map.heads == ("mean",)
 
 
-def test_sides_say_which_is_which() -> None:
+def test_sides_say_which_is_which():
     item = self_map(WORDS)
     assert sides(item) == "left attends to right"
     cross = item.with_weights(item.weights, query_side="target", key_side="source")
@@ -277,7 +275,7 @@ def test_sides_say_which_is_which() -> None:
     assert orientation(output) == "the row is what is predicted, columns (text) its attribution"
 
 
-def test_heads_seen_in_blocks_have_lines_without_an_entropy() -> None:
+def test_heads_seen_in_blocks_have_lines_without_an_entropy():
     item = self_map(WORDS, 1, 2)
     lines = head_lines(item.with_weights(item.weights, blocks=(2, 2)))
     assert [line.head for line in lines] == ["0", "1"]
@@ -291,7 +289,7 @@ def test_heads_seen_in_blocks_have_lines_without_an_entropy() -> None:
     assert np.allclose([line.entropy for line in head_lines(item)], mean_entropy(item.weights)[0])
 
 
-def test_the_head_to_see_first_is_the_sources_or_else_the_one_worth_showing() -> None:
+def test_the_head_to_see_first_is_the_sources_or_else_the_one_worth_showing():
     item = layered(BEFORE, JUMPS)
     plain = attention_of(item)
     assert first_focus(plain, item) == Focus("0", "1", "b → c .84, not explained by position")

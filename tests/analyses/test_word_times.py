@@ -82,7 +82,7 @@ def test_a_word_lasts_from_its_first_token_to_the_next_words():
     assert [(word.start, word.end) for word in spoken] == [(3, 4), (4, 5.5)]
 
 
-def test_a_row_may_stand_for_the_token_that_it_has_read() -> None:
+def test_a_row_may_stand_for_the_token_that_it_has_read():
     spoken = clock("input").word_times([(0, 1)])
     assert spoken == [TimedWord("red", 0, 2), TimedWord("car", 2, 3)]
 

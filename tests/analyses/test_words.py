@@ -1,7 +1,5 @@
 """Pieces joined into words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,7 +28,7 @@ PIECES = (
 )
 
 
-def test_words_are_the_runs_between_spaces_with_their_places() -> None:
+def test_words_are_the_runs_between_spaces_with_their_places():
     assert [(w.text, w.start, w.end) for w in split_words("  l'eau,\tvite ! ")] == [
         ("l'eau,", 2, 8),
         ("vite", 9, 13),
@@ -38,19 +36,19 @@ def test_words_are_the_runs_between_spaces_with_their_places() -> None:
     ]
 
 
-def test_a_piece_belongs_to_the_word_its_first_visible_character_lies_in() -> None:
+def test_a_piece_belongs_to_the_word_its_first_visible_character_lies_in():
     assert word_numbers(PIECES, TEXT) == [None, 0, 0, 1, 2, 2, None]
 
 
-def test_a_space_after_the_last_word_belongs_to_that_word() -> None:
+def test_a_space_after_the_last_word_belongs_to_that_word():
     assert word_numbers((Token("a", 0, 1), Token("▁", 1, 2)), "a ") == [0, 0]
 
 
-def test_a_piece_that_covers_nothing_goes_to_the_word_after_it() -> None:
+def test_a_piece_that_covers_nothing_goes_to_the_word_after_it():
     assert word_numbers((Token("a", 0, 1), Token("▁", 2, 2), Token("b", 2, 3)), "a b") == [0, 1, 1]
 
 
-def test_key_pieces_are_added_and_query_pieces_averaged() -> None:
+def test_key_pieces_are_added_and_query_pieces_averaged():
     tokens = (Token("un", 0, 2), Token("do", 2, 4), Token("it", 5, 7))
     weights = np.array([[[[0.2, 0.3, 0.5], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]]]], dtype=np.float32)
     merged = merge_words(AttentionMap("self", tokens, tokens, weights), "undo it", "undo it")
@@ -58,14 +56,14 @@ def test_key_pieces_are_added_and_query_pieces_averaged() -> None:
     np.testing.assert_allclose(merged.weights[0, 0], [[0.65, 0.35], [0.2, 0.8]], atol=1e-6)
 
 
-def test_special_tokens_stay_where_they_are() -> None:
+def test_special_tokens_stay_where_they_are():
     weights = np.full((1, 1, 7, 7), 1 / 7, dtype=np.float32)
     merged = merge_words(AttentionMap("self", PIECES, PIECES, weights), TEXT, TEXT)
     assert [token.text for token in merged.key_tokens] == ["<s>", "unhappy", "cats", "!", "</s>"]
     assert merged.weights[0, 0, 1].tolist() == pytest.approx([1 / 7, 2 / 7, 1 / 7, 2 / 7, 1 / 7])
 
 
-def test_whole_words_are_left_as_they_were() -> None:
+def test_whole_words_are_left_as_they_were():
     tokens = split_words("one two three")
     weights = np.random.default_rng(0).dirichlet(np.ones(3), (2, 2, 3)).astype(np.float32)
     merged = merge_words(AttentionMap("self", tokens, tokens, weights), *("one two three",) * 2)
@@ -77,7 +75,7 @@ def test_whole_words_are_left_as_they_were() -> None:
     st.lists(st.sampled_from(["a", "bc", " ", " d", "  "]), min_size=1, max_size=12),
     st.integers(0, 2**32 - 1),
 )
-def test_rows_keep_their_sums(pieces: list[str], seed: int) -> None:
+def test_rows_keep_their_sums(pieces, seed):
     text = "".join(pieces)
     tokens, place = [], 0
     for piece in pieces:
@@ -89,7 +87,7 @@ def test_rows_keep_their_sums(pieces: list[str], seed: int) -> None:
     np.testing.assert_allclose(merge_words(item, text, text).weights.sum(-1), 1, atol=1e-5)
 
 
-def test_each_map_is_merged_by_the_text_its_sides_refer_to() -> None:
+def test_each_map_is_merged_by_the_text_its_sides_refer_to():
     source = (Token("re", 0, 2), Token("d", 2, 3), Token("<eos>", 3, 3, special=True))
     target = (Token("rou", 0, 3), Token("ge", 3, 5))
     weights = np.array([[[[0.4, 0.4, 0.2], [0.1, 0.5, 0.4]]]], dtype=np.float32)
@@ -100,7 +98,7 @@ def test_each_map_is_merged_by_the_text_its_sides_refer_to() -> None:
     assert merged.provenance.steps == ("pieces joined into words",)
 
 
-def test_blocks_cannot_be_joined_or_labelled() -> None:
+def test_blocks_cannot_be_joined_or_labelled():
     item = AttentionMap("self", PIECES, PIECES, np.full((1, 1, 7, 7), 1 / 7, np.float32))
     blocks = Attention(
         (item.with_weights(item.weights, blocks=(2, 2)),), Provenance("file", "made up"), TEXT
@@ -119,7 +117,7 @@ def test_blocks_cannot_be_joined_or_labelled() -> None:
         ("", []),
     ],
 )
-def test_punctuation_at_the_end_of_a_word_is_a_word(text: str, words: list[str]) -> None:
+def test_punctuation_at_the_end_of_a_word_is_a_word(text, words):
     found = split_marks(text)
     assert [word.text for word in found] == words
     assert [text[word.start : word.end] for word in found] == words

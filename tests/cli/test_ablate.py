@@ -1,10 +1,7 @@
 """`attnviz ablate`: what it shows, in which forms, and what it says of what is not there."""
 
-from __future__ import annotations
-
 import io
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,7 +46,7 @@ def text_of(*words: str) -> Attention:
     return Attention((item,), Provenance("own layer", "x"), text=text)
 
 
-def test_the_issue_s_command_shows_everything_that_changed() -> None:
+def test_the_issue_s_command_shows_everything_that_changed():
     named = ("--head", "2.0", "--head", "encoder.3.5", "--link", "rouge>red", "--token", "red")
     lines = ablated(*PAIR, *named).text.splitlines()
     assert lines[0] == "pocket · log p of all 6 tokens of the target"
@@ -72,7 +69,7 @@ def test_the_issue_s_command_shows_everything_that_changed() -> None:
     ]
 
 
-def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outputs() -> None:
+def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outputs():
     words = (*PAIR, "--head", "2.0", "--token", "red", "-q", "-f")
     found = {name: ablated(*words, name) for name in ALL}
     document = found["json"].json()
@@ -109,15 +106,13 @@ def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outpu
         (("--head", "3"), "cross 0.3,cross 1.3,cross 2.3,cross 3.3"),
     ],
 )
-def test_heads_and_layers_are_chosen_as_in_every_command(
-    asked: tuple[str, ...], parts: str
-) -> None:
+def test_heads_and_layers_are_chosen_as_in_every_command(asked, parts):
     found = ablated(*PAIR, *asked, "-q", "-f", "json").json()["effects"]
     labels = [one["label"].replace(" layer", "").replace(" head ", ".") for one in found]
     assert ",".join(labels) == parts
 
 
-def test_a_layer_that_is_named_is_switched_off_as_by_each_layers() -> None:
+def test_a_layer_that_is_named_is_switched_off_as_by_each_layers():
     (named,) = ablated(*PAIR, "--layer", "2", "-q", "-f", "json").json()["effects"]
     each = ablated(*PAIR, "--each", "layers", "-q", "-f", "json").json()["effects"]
     assert named["effect"] == pytest.approx(
@@ -125,7 +120,7 @@ def test_a_layer_that_is_named_is_switched_off_as_by_each_layers() -> None:
     )
 
 
-def test_an_archive_has_the_effect_of_each_head_where_it_belongs() -> None:
+def test_an_archive_has_the_effect_of_each_head_where_it_belongs():
     found = arrays(ablated(*PAIR, "--each", "heads", "-q", "-f", "npz"))
     for stream in ("cross", "encoder", "decoder"):
         assert found[f"heads/{stream}"].shape == (4, 6)
@@ -135,7 +130,7 @@ def test_an_archive_has_the_effect_of_each_head_where_it_belongs() -> None:
     assert np.isnan(found["interval"]).all()
 
 
-def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path: Path) -> None:
+def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path):
     rejects, saved = tmp_path / "r.jsonl", tmp_path / "all.jsonl"
     (tmp_path / "p.tsv").write_bytes(PAIRS)
     words = ("--input", tmp_path / "p.tsv", "--token", "red", "--head", "0.0")
@@ -161,7 +156,7 @@ def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path: 
         assert {**alone, "id": line["id"]} == line
 
 
-def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
+def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too():
     done = attnviz("ablate", "--input", "-", "--head", "9.9", stdin=PAIRS)
     assert (done.status, done.out) == (2, b"")
     assert done.mistake == ("layer 9 does not exist: pocket (cross) has 4 layers, 0 to 3")
@@ -198,7 +193,7 @@ def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
         (("--by", "resample"), "draws positions from other texts: add --reference FILE"),
     ],
 )
-def test_what_is_not_there_is_told_in_one_line(words: tuple[str, ...], told: str) -> None:
+def test_what_is_not_there_is_told_in_one_line(words, told):
     done = attnviz("ablate", *PAIR, *words)
     assert (done.status, done.out, len(done.err.splitlines())) == (2, b"", 1)
     assert told in done.mistake
@@ -215,9 +210,7 @@ TWICE = ("Tom has a red car and a red", "--model", "pocket-lm", "--head", "2.3",
         (("the red car saw the car",), "car", ("car[2]", "car[5]")),
     ],
 )
-def test_a_target_that_may_mean_several_things_is_asked_back(
-    words: tuple[str, ...], target: str, spellings: tuple[str, ...]
-) -> None:
+def test_a_target_that_may_mean_several_things_is_asked_back(words, target, spellings):
     for command in (("ablate", "--head", "2.0"), ("self", "--lens", "gradient"), ("lenses",)):
         done = attnviz(command[0], *words, *command[1:], "--target", target)
         assert (done.status, done.out, len(done.err.splitlines())) == (2, b"", 1)
@@ -237,9 +230,7 @@ def test_a_target_that_may_mean_several_things_is_asked_back(
         (None, None, "", "all 8 tokens of the text"),
     ],
 )
-def test_the_heading_names_the_place_of_what_is_measured_there(
-    target: str | None, row: int | None, word: str, heading: str
-) -> None:
+def test_the_heading_names_the_place_of_what_is_measured_there(target, row, word, heading):
     import torch
     from transformers import AutoTokenizer, LlamaForCausalLM
 
@@ -264,7 +255,7 @@ def test_the_heading_names_the_place_of_what_is_measured_there(
     assert [one["before"] for one in document["outputs"]] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_token_that_occurs_twice_is_named_by_its_position() -> None:
+def test_a_token_that_occurs_twice_is_named_by_its_position():
     found = text_of("the", "cat", "saw", "the", "cat")
     with pytest.raises(
         UsageError, match=r"'the' stands 2 times in the text: write the\[0\] or the\[3\]"
@@ -276,7 +267,7 @@ def test_a_token_that_occurs_twice_is_named_by_its_position() -> None:
     assert labels == ["the[0]", "cat[1]", "saw", "the[3]", "cat[4]"]
 
 
-def test_a_word_of_several_tokens_stands_for_all_of_them() -> None:
+def test_a_word_of_several_tokens_stands_for_all_of_them():
     found = text_of("la", "rap|id|e", "rap", "rap|id|e", "e|st")
     ((part, change),) = find_parts(found, tokens=["est"])
     assert (part.label, [at.position for at in change.tokens]) == ("est", [8, 9])
@@ -300,13 +291,13 @@ def test_a_word_of_several_tokens_stands_for_all_of_them() -> None:
     assert link.label == "la → est (encoder)"
 
 
-def test_words_of_several_tokens_are_said_to_be_so() -> None:
+def test_words_of_several_tokens_are_said_to_be_so():
     done = ablated("the reddish car", "la voiture", "--token", "reddish")
     assert "note: 'reddish (source)' is 3 tokens, hidden together: 'red ##d ##ish'" in done.err
     assert done.text.count("reddish (source)") == 1
 
 
-def test_names_with_escapes_and_markup_never_act() -> None:
+def test_names_with_escapes_and_markup_never_act():
     texts = ("[red]cat[/red] \x1b[31m", "le chat")
     for words in (
         ("--each", "tokens"),
@@ -322,9 +313,7 @@ def test_names_with_escapes_and_markup_never_act() -> None:
     assert "[red]cat (source)" in ablated(*texts, "--token", "[red]cat").text
 
 
-def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(tmp_path, monkeypatch):
     (tmp_path / "p.tsv").write_bytes(PAIRS)
     heads = (*PAIR, "--head", "0.0", "--head", "cross.3.4")
     told = {
@@ -353,7 +342,7 @@ def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(
 
 
 @pytest.mark.parametrize("each", ["heads", "layers", "links", "tokens"])
-def test_each_of_a_kind_is_measured_by_itself(each: str) -> None:
+def test_each_of_a_kind_is_measured_by_itself(each):
     document = ablated("the cat", "le chat", "--each", each, "-q", "-f", "json").json()
     assert {one["kind"] for one in document["effects"]} == {each.removesuffix("s")}
     labels = [one["label"] for one in document["effects"]]
@@ -361,7 +350,7 @@ def test_each_of_a_kind_is_measured_by_itself(each: str) -> None:
     assert document["together"] is document["wrote"] is None
 
 
-def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path: Path) -> None:
+def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path):
     places = {name: tmp_path / f"{name}.svg" for name in ("bars", "grid", "highlight")}
     ablated(*PAIR, "--each", "heads", "--bars", places["bars"], "--grid", places["grid"], "-q")
     ablated(*PAIR, "--each", "tokens", "--highlight", places["highlight"], "-q")
@@ -369,7 +358,7 @@ def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path: Path) -> None:
         assert path.read_text().startswith("<?xml"), name
 
 
-def test_two_saved_runs_are_compared(tmp_path: Path) -> None:
+def test_two_saved_runs_are_compared(tmp_path):
     a, b, c = tmp_path / "a.npz", tmp_path / "b.json", tmp_path / "c.json"
     ablated(*PAIR, "--each", "layers", "-o", a, "-q", "-f", "none")
     ablated(*PAIR, "--each", "layers", "--by", "mean", "-o", b, "-q", "-f", "none")
@@ -399,7 +388,7 @@ def test_two_saved_runs_are_compared(tmp_path: Path) -> None:
     )
 
 
-def test_parts_of_only_one_run_are_told(tmp_path: Path) -> None:
+def test_parts_of_only_one_run_are_told(tmp_path):
     for name, words in {
         "a": ("--token", "red", "--head", "0.0"),
         "b": ("--token", "red", "--token", "car"),
@@ -415,7 +404,7 @@ def test_parts_of_only_one_run_are_told(tmp_path: Path) -> None:
     assert [bool(cell) for cell in rows["car (source)"]] == [False, True, False]
 
 
-def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path: Path) -> None:
+def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path):
     a, lines = tmp_path / "a.npz", tmp_path / "b.jsonl"
     ablated("the cat", "le chat", "--head", "0.0", "-o", a, "-q", "-f", "none")
     ablated("--input", "-", "--head", "0.0", "-o", lines, "-q", "-f", "none", stdin=PAIRS)
@@ -451,7 +440,7 @@ def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path: Path) -> None:
             assert told in done.mistake
 
 
-def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path: Path) -> None:
+def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path):
     (tmp_path / "t.txt").write_text("the cat\n")
     done = attnviz(
         "ablate", *PAIR, "--head", "0.0", "--by", "mean", "--reference", tmp_path / "t.txt"
@@ -459,7 +448,7 @@ def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path: Path) -> N
     assert (done.status, "have no stream 'cross' to take from" in done.mistake) == (1, True)
 
 
-def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path: Path) -> None:
+def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path):
     words = ("the cat", "le chat", "--link", "decoder:<fr>><fr>", "--head", "0.0")
     saved = tmp_path / "a.npz"
     done = ablated(*words, "-o", saved, "--bars", tmp_path / "b.svg")
@@ -484,6 +473,6 @@ def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", [("lenses",), ("ablate", "--head", "2.0")])
-def test_a_line_that_is_no_text_is_named_once(command: tuple[str, ...]) -> None:
+def test_a_line_that_is_no_text_is_named_once(command):
     done = attnviz(*command, "--input", "-", stdin=b"a dog\tun chien\n\xff\tx\n")
     assert done.err.count("line 2 of stdin") == 1, done.err

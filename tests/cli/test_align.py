@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -23,9 +21,7 @@ def cross(arguments: list[str]) -> int:
     return run(["cross", *arguments, *OWN])
 
 
-def test_every_line_of_output_stays_beside_its_pair(
-    pairs: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_line_of_output_stays_beside_its_pair(pairs, capfd):
     assert cross(["--input", str(pairs), "-f", "pharaoh", "--symmetrize", "forward"]) == 1
     printed, said = capfd.readouterr()
     lines = printed.split("\n")
@@ -38,7 +34,7 @@ def test_every_line_of_output_stays_beside_its_pair(
     assert "line 4 of" in said
 
 
-def test_a_gold_file_scores_every_head(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_gold_file_scores_every_head(tmp_path, capfd):
     gold = tmp_path / "gold"
     gold.write_text("0-0 1?0\n")
     own = ["--mechanism", "multi-head:heads=2"]
@@ -50,9 +46,7 @@ def test_a_gold_file_scores_every_head(tmp_path: Path, capfd: pytest.CaptureFixt
     assert all(row.split()[2] == "1.000" for row in heads)  # both links are possible
 
 
-def test_scores_are_numbers_in_json_and_have_three_digits_elsewhere(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_scores_are_numbers_in_json_and_have_three_digits_elsewhere(tmp_path, capfd):
     gold = tmp_path / "gold"
     gold.write_text("0-0 1-1 2-2\n")
     found = []
@@ -72,16 +66,14 @@ def test_scores_are_numbers_in_json_and_have_three_digits_elsewhere(
     ("gold", "message"),
     [("0:0\n", "line 1 of"), ("0-0\n0-0\n", "has 2 lines for 1 pairs"), ("", "fewer than")],
 )
-def test_a_gold_file_that_does_not_fit_is_refused(
-    gold: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gold_file_that_does_not_fit_is_refused(gold, message, tmp_path, capfd):
     file = tmp_path / "gold"
     file.write_text(gold)
     assert cross(["a b", "x", "--score", str(file)]) == 1
     assert message in capfd.readouterr().err
 
 
-def test_misspelt_values_are_usage_errors(capfd: pytest.CaptureFixture[str]) -> None:
+def test_misspelt_values_are_usage_errors(capfd):
     for option, value in (("--symmetrize", "union"), ("--against", "output")):
         assert cross(["a", "b", option, value]) == 2
         assert f"{option} is for word alignments: add -f pharaoh or" in capfd.readouterr().err
@@ -92,9 +84,7 @@ def test_misspelt_values_are_usage_errors(capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(("name", "printed"), [("pharaoh", b"\n\n"), ("json", None)])
-def test_where_no_pair_could_be_aligned_the_old_file_stays(
-    tmp_path: Path, name: str, printed: bytes | None
-) -> None:
+def test_where_no_pair_could_be_aligned_the_old_file_stays(tmp_path, name, printed):
     pairs, links = tmp_path / "pairs.tsv", tmp_path / "links.txt"
     pairs.write_text("no target\nnone here either\n")
     links.write_text("0-0 1-1\n")
@@ -111,9 +101,7 @@ def test_where_no_pair_could_be_aligned_the_old_file_stays(
     assert links.read_text() == "\n0-0 1-1 2-2\n"
 
 
-def test_each_line_has_a_score_and_lines_that_cannot_be_relied_on_are_named(
-    tmp_path: Path,
-) -> None:
+def test_each_line_has_a_score_and_lines_that_cannot_be_relied_on_are_named(tmp_path):
     pairs, file = tmp_path / "pairs.tsv", tmp_path / "links.json"
     lines = [
         "The dog sleeps on the sofa.\tLe chien dort sur le canapé.",

@@ -1,7 +1,5 @@
 """attnviz corpus --atlas: the page, and that nothing changes it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -34,7 +32,7 @@ def of_run(page: Any) -> Any:
     return {name: value for name, value in page.items() if name not in ("command", "provenance")}
 
 
-def test_the_page_says_what_the_command_says(texts: Path, tmp_path: Path) -> None:
+def test_the_page_says_what_the_command_says(texts, tmp_path):
     page = atlas(texts, tmp_path / "page.html")
     (stream,) = attnviz("corpus", texts, *SMALL, "-f", "json").json()["streams"]
     (shown,) = page["streams"]
@@ -52,7 +50,7 @@ def test_the_page_says_what_the_command_says(texts: Path, tmp_path: Path) -> Non
         assert shown["texts"][best[0]][0] == head["links"][0]["id"]
 
 
-def test_notes_of_texts_are_on_the_page(tmp_path: Path) -> None:
+def test_notes_of_texts_are_on_the_page(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n')
     place = tmp_path / "page.html"
@@ -70,23 +68,21 @@ def test_notes_of_texts_are_on_the_page(tmp_path: Path) -> None:
         ("missing/atlas.html", 1, "there is no folder"),
     ],
 )
-def test_places_are_checked_before_the_work(
-    texts: Path, tmp_path: Path, place: str, status: int, said: str
-) -> None:
+def test_places_are_checked_before_the_work(texts, tmp_path, place, status, said):
     before = sorted(tmp_path.rglob("*"))
     done = attnviz("corpus", texts, *SMALL, "-f", "none", "--atlas", tmp_path / place)
     assert (done.status, said in done.mistake) == (status, True), done.err
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_run_that_fails_leaves_nothing(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"words": 1}\n')
     assert attnviz("corpus", path, *SMALL, "--atlas", tmp_path / "page.html").status == 1
     assert [item.name for item in tmp_path.iterdir()] == ["texts.jsonl"]
 
 
-def test_hostile_texts_are_text(tmp_path: Path) -> None:
+def test_hostile_texts_are_text(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text(json.dumps({"id": HOSTILE, "text": HOSTILE}) + "\n")
     page = atlas(path, tmp_path / "page.html")
@@ -98,9 +94,7 @@ def test_hostile_texts_are_text(tmp_path: Path) -> None:
     assert "</script><b" in "".join(words)
 
 
-def test_resuming_gives_the_same_bytes(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resuming_gives_the_same_bytes(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     whole, found = tmp_path / "whole.html", tmp_path / "found.html"
     atlas(texts, whole)
@@ -115,9 +109,7 @@ def test_resuming_gives_the_same_bytes(
     assert found.read_bytes() == whole.read_bytes()
 
 
-def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     monkeypatch.chdir(tmp_path)
     how = ["corpus", texts.name, *SMALL, "-f", "none", "--atlas", "a.html", "-o", "a.json"]
@@ -138,9 +130,7 @@ def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(
     assert made == [made[0]] * len(made)
 
 
-def test_a_run_without_an_atlas_is_not_resumed_with_one(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_an_atlas_is_not_resumed_with_one(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     how = ("corpus", texts, *SMALL, "-f", "none", "-o", tmp_path / "found.json")
     with monkeypatch.context() as patch:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from attnviz.models.hugging_face.audio.recordings import read_recording
+from attnviz.models.hugging_face.inputs.recordings import read_recording
 from attnviz.runs.recordings import spectrogram
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.invoke import attnviz

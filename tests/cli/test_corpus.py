@@ -1,7 +1,5 @@
 """attnviz corpus."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle
@@ -49,20 +47,20 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_corpus_is_a_table_with_a_line_a_head(texts: Path) -> None:
+def test_a_corpus_is_a_table_with_a_line_a_head(texts):
     done = attnviz("corpus", texts, *SMALL)
     assert done.status == 0, done.err
     assert done.lines[1].startswith("3 texts · ")
 
 
 @pytest.mark.parametrize("show", ["measures", "positions", "classes", "pairs", "links"])
-def test_each_part_is_shown_on_request(texts: Path, show: str) -> None:
+def test_each_part_is_shown_on_request(texts, show):
     done = attnviz("corpus", texts, *SMALL, "--show", show, "-f", "tsv")
     assert done.status == 0, done.err
     assert done.rows[0][:3] == ["stream", "layer", "head"]
 
 
-def test_only_the_first_heads_are_shown_on_request(texts: Path) -> None:
+def test_only_the_first_heads_are_shown_on_request(texts):
     one, both = (
         attnviz("corpus", texts, *SMALL, "--show", "classes", "-f", "tsv", *how).rows
         for how in (("--top", 1), ())
@@ -72,13 +70,13 @@ def test_only_the_first_heads_are_shown_on_request(texts: Path) -> None:
     assert {tuple(row[1:3]) for row in one[1:]} == {("0", "0")}
 
 
-def test_stdin_gives_what_a_file_gives(texts: Path) -> None:
+def test_stdin_gives_what_a_file_gives(texts):
     from_file = attnviz("corpus", texts, *SMALL, "-f", "json", "-q")
     from_stdin = attnviz("corpus", "-", *SMALL, "-f", "json", "-q", stdin=LINES.encode())
     assert from_file.out == from_stdin.out
 
 
-def test_files_hold_what_stdout_gets(texts: Path, tmp_path: Path) -> None:
+def test_files_hold_what_stdout_gets(texts, tmp_path):
     for suffix, name in ((".txt", "table"), (".tsv", "tsv"), (".json", "json"), (".npz", "npz")):
         path = tmp_path / f"found{suffix}"
         done = attnviz("corpus", texts, *SMALL, "-f", name, "-o", path)
@@ -86,13 +84,13 @@ def test_files_hold_what_stdout_gets(texts: Path, tmp_path: Path) -> None:
         assert path.read_bytes() == done.out
 
 
-def test_npz_holds_arrays(texts: Path) -> None:
+def test_npz_holds_arrays(texts):
     done = attnviz("corpus", texts, *SMALL, "-f", "npz")
     with np.load(io.BytesIO(done.out), allow_pickle=False) as archive:
         assert archive["0/mean"].shape[1:] == (1, 2)
 
 
-def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path: Path) -> None:
+def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n{"text": "a dog"}\n')
     done = attnviz("corpus", path, *SMALL)
@@ -101,7 +99,7 @@ def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path: Path) -> No
     assert "1 could not be read" in done.lines[1]
 
 
-def test_pairs_are_read_across(tmp_path: Path) -> None:
+def test_pairs_are_read_across(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text('{"source": "the cat", "target": "le chat"}\n' * 3)
     done = attnviz("corpus", path, "--cross", "--mechanism", "cross", "-f", "tsv")
@@ -109,7 +107,7 @@ def test_pairs_are_read_across(tmp_path: Path) -> None:
     assert {row[0] for row in done.rows[1:]} == {"cross"}
 
 
-def test_frequencies_come_from_a_file_on_request(texts: Path, tmp_path: Path) -> None:
+def test_frequencies_come_from_a_file_on_request(texts, tmp_path):
     counts = tmp_path / "counts.tsv"
     counts.write_text("zebra\t9\n" + "".join(f"word{number}\t5\n" for number in range(9)))
     done = attnviz("corpus", texts, *SMALL, "--frequencies", counts, "--show", "classes", "-f",
@@ -119,7 +117,7 @@ def test_frequencies_come_from_a_file_on_request(texts: Path, tmp_path: Path) ->
     assert even["rarer"] > 0.9
 
 
-def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path) -> None:
+def test_a_line_that_is_no_word_and_count_is_refused(texts, tmp_path):
     counts = tmp_path / "counts.tsv"
     counts.write_text("the\t5\ncat five\n")
     done = attnviz("corpus", texts, *SMALL, "--frequencies", counts)
@@ -136,7 +134,7 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path
         (("--mechanism", "nope"), "nope"),
     ],
 )
-def test_mistakes_are_found_before_the_work(texts: Path, arguments, said: str) -> None:
+def test_mistakes_are_found_before_the_work(texts, arguments, said):
     done = attnviz("corpus", texts, *arguments)
     assert done.status == 2
     assert said in done.mistake
@@ -156,7 +154,7 @@ def many(count: int) -> list[Text | BadText]:
     return [BadText("", InputError("bad")) if n % 50 == 7 else t for n, t in enumerate(good)]
 
 
-def test_shards_give_the_same_bytes_wherever_they_are_worked_on() -> None:
+def test_shards_give_the_same_bytes_wherever_they_are_worked_on():
     parts = list(shards(many(26), size=10))
     assert [number for number, _ in parts] == [0, 10, 20]
     found = []
@@ -168,14 +166,14 @@ def test_shards_give_the_same_bytes_wherever_they_are_worked_on() -> None:
     assert found[0] == found[1]
 
 
-def test_a_shard_says_which_records_failed() -> None:
+def test_a_shard_says_which_records_failed():
     (shard,) = shards(many(60))
     outcome = study()(shard)
-    assert (len(shard[1]), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
+    assert (len(shard[1]), outcome.aggregates.texts, outcome.aggregates.failures) == (60, 58, 2)
     assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
 
 
-def test_stopping_at_an_error_writes_nothing(tmp_path: Path) -> None:
+def test_stopping_at_an_error_writes_nothing(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n')
     done = attnviz("corpus", path, *SMALL, "--on-error", "stop", "-o", tmp_path / "found.json")
@@ -184,7 +182,7 @@ def test_stopping_at_an_error_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "found.json").exists()
 
 
-def test_rejects_hold_the_lines_that_failed(tmp_path: Path) -> None:
+def test_rejects_hold_the_lines_that_failed(tmp_path):
     path, rejects = tmp_path / "texts.jsonl", tmp_path / "rejects.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n')
     assert attnviz("corpus", path, *SMALL, "--rejects", rejects).status == 1
@@ -204,14 +202,14 @@ class Pooled:
             yield replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
 
 
-def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch):
     monkeypatch.setattr(many_texts, "open_source", lambda *_, **__: Pooled())
     many_texts.close_sources()
     texts = [Text(name, name, where=f"line {name}") for name in ("short", "long", "brief")]
     (shard,), task = shards(texts), study()
     outcome, state = task(shard), CorpusState(task.empty())
     state.add(shard[1], outcome, lambda record, _: f"{record.id}\n")
-    assert (state.records, state.failed, state.rejects) == (3, 1, "long\n")
+    assert (state.records, state.failures, state.rejects) == (3, 1, "long\n")
     assert outcome.aggregates.texts == 2
     ((record, error),) = outcome.failures
     assert record is texts[1]
@@ -234,9 +232,7 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stops", [1, 2])
-def test_what_is_resumed_ends_with_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
-) -> None:
+def test_what_is_resumed_ends_with_the_same_bytes(tmp_path, monkeypatch, stops):
     monkeypatch.setattr(AttendChunk, "size", 10)
     path = tmp_path / "texts.jsonl"
     lines = [f'{{"text": "the cat {"sat " * (n % 3)}on mat {n}"}}' for n in range(30)]
@@ -265,14 +261,14 @@ def test_what_is_resumed_ends_with_the_same_bytes(
     }
 
 
-def test_a_damaged_journal_of_a_corpus_is_named(texts: Path, tmp_path: Path) -> None:
+def test_a_damaged_journal_of_a_corpus_is_named(texts, tmp_path):
     (tmp_path / ".found.json.journal").write_bytes(b"PK no journal")
     for more in ((), ("--resume",)):
         done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", *more)
         assert "is damaged: remove it" in done.mistake
 
 
-def test_a_journal_of_another_command_is_refused_or_replaced(texts: Path, tmp_path: Path) -> None:
+def test_a_journal_of_another_command_is_refused_or_replaced(texts, tmp_path):
     path = tmp_path / "found.json"
     Journal({"command": "self"}, Progress(3)).write(beside(path, "journal"))
     asked = ("corpus", texts, *SMALL, "-f", "none", "-o", path)
@@ -282,7 +278,7 @@ def test_a_journal_of_another_command_is_refused_or_replaced(texts: Path, tmp_pa
     assert not beside(path, "journal").exists()
 
 
-def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path: Path) -> None:
+def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path):
     vocabulary = vocabulary_of([])
     task = ShardTask(AttendChunk(Origin(), Choice(), "self"), vocabulary)
     journal = CorpusJournal(tmp_path / "found.json", {"--layer": "1"})
@@ -292,7 +288,7 @@ def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path: Pa
     old = journal.read()
     assert old is not None
     found = journal.restore(old, task)
-    assert (found.records, found.failed, found.notes) == (3, 1, {"a note": 2})
+    assert (found.records, found.failures, found.notes) == (3, 1, {"a note": 2})
     with np.load(io.BytesIO(old.payload)) as archive:
         arrays = dict(archive)
     document = json.loads(str(arrays["notes"]))
@@ -327,18 +323,18 @@ def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path: Pa
     assert journal.read() == old
 
 
-def test_resuming_what_was_not_begun_begins(texts: Path, tmp_path: Path) -> None:
+def test_resuming_what_was_not_begun_begins(texts, tmp_path):
     done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
     assert done.status == 0
     assert "nothing of '" in done.err
 
 
-def test_resuming_needs_a_file_to_go_on_with(texts: Path) -> None:
+def test_resuming_needs_a_file_to_go_on_with(texts):
     assert attnviz("corpus", texts, *SMALL, "--resume").status == 2
     assert attnviz("corpus", "-", *SMALL, "--resume", "-o", "x.json", stdin=b"a").status == 2
 
 
-def test_texts_are_counted_and_read_again() -> None:
+def test_texts_are_counted_and_read_again():
     texts = many(10)
     for rereads in (False, True):
         vocabulary, again, count = read_twice(TextInput(lambda: iter(texts), rereads=rereads))
@@ -347,7 +343,7 @@ def test_texts_are_counted_and_read_again() -> None:
         assert "cat" in vocabulary.ranks
 
 
-def test_counts_of_the_same_word_add_up(tmp_path: Path) -> None:
+def test_counts_of_the_same_word_add_up(tmp_path):
     path = tmp_path / "counts.tsv"
     path.write_text("The\t2\ncat\t3\nthe\t2\n")
     assert list(read_frequencies(path).ranks) == ["the", "cat"]

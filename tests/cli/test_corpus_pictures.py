@@ -1,7 +1,5 @@
 """attnviz corpus over pictures: numbers, the atlas, and that nothing changes them."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math
@@ -40,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def test_the_numbers_are_those_of_a_slow_loop(folder: Path) -> None:
+def test_the_numbers_are_those_of_a_slow_loop(folder):
     (stream,) = attnviz("corpus", folder, "-f", "json", "-q").json()["streams"]
     sums: dict[Any, float] = defaultdict(float)
     for name in NAMES:
@@ -85,9 +83,7 @@ def test_the_numbers_are_those_of_a_slow_loop(folder: Path) -> None:
         assert {told[name] for name in set(told) - set(expected) if name in (14, 15, 16)} == {0}
 
 
-def test_workers_and_resuming_give_the_same_bytes(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_and_resuming_give_the_same_bytes(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "PICTURES", 1)
     (folder / "broken.png").write_bytes(b"nothing")
     pages = [tmp_path / f"{name}.html" for name in ("whole", "shared", "resumed")]
@@ -106,7 +102,7 @@ def test_workers_and_resuming_give_the_same_bytes(
         assert page["streams"] == first["streams"]
 
 
-def test_the_atlas_shows_the_part_that_patches_cover(folder: Path, tmp_path: Path) -> None:
+def test_the_atlas_shows_the_part_that_patches_cover(folder, tmp_path):
     page = tmp_path / "page.html"
     assert attnviz("corpus", folder, "-f", "none", "-q", "--atlas", page).status == 0
     found = document(page.read_text())
@@ -132,9 +128,7 @@ def test_the_atlas_shows_the_part_that_patches_cover(folder: Path, tmp_path: Pat
     assert weight == pytest.approx(weights.max(), rel=1e-3)
 
 
-def test_pictures_that_would_take_too_much_are_smaller(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_that_would_take_too_much_are_smaller(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "MOST_BYTES", 1000)
     page = tmp_path / "page.html"
     assert attnviz("corpus", folder, "-f", "none", "-q", "--atlas", page).status == 0
@@ -143,7 +137,7 @@ def test_pictures_that_would_take_too_much_are_smaller(
             assert 8 <= max(small.size) < 60
 
 
-def test_hostile_names_are_text(folder: Path, tmp_path: Path) -> None:
+def test_hostile_names_are_text(folder, tmp_path):
     (folder / "<").mkdir()
     (folder / "a.png").rename(folder / "<" / "script><b>\x1b[31m.png")
     bad = folder / os.fsdecode(b"\xff.png")
@@ -171,16 +165,14 @@ def test_hostile_names_are_text(folder: Path, tmp_path: Path) -> None:
         (("{folder}", "--max-size", "4"), 2, "--max-size is for texts"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
-    folder: Path, tmp_path: Path, arguments: tuple[Any, ...], status: int, said: str
-) -> None:
+def test_what_cannot_be_is_said_in_one_line(folder, tmp_path, arguments, status, said):
     (tmp_path / "empty").mkdir()
     places = {"folder": folder, "empty": tmp_path / "empty"}
     done = attnviz("corpus", *(str(one).format(**places) for one in arguments))
     assert (done.status, said in done.mistake) == (status, True), done.err
 
 
-def test_other_files_of_a_folder_are_counted_in_a_note(folder: Path) -> None:
+def test_other_files_of_a_folder_are_counted_in_a_note(folder):
     (folder / "labels.csv").write_text("a,b\n")
     done = attnviz("corpus", folder)
     assert (done.status, "1 files that are no pictures are left out" in done.err) == (0, True)
@@ -188,7 +180,7 @@ def test_other_files_of_a_folder_are_counted_in_a_note(folder: Path) -> None:
     assert "decides" not in done.text
 
 
-def test_neither_torch_nor_transformers_is_imported(folder: Path) -> None:
+def test_neither_torch_nor_transformers_is_imported(folder):
     modules, done = imported("corpus", folder, "-f", "json", "-q")
     assert done.status == 0
     assert not {"torch", "transformers", "scipy"} & modules
@@ -196,7 +188,7 @@ def test_neither_torch_nor_transformers_is_imported(folder: Path) -> None:
 
 @pytest.mark.models
 @pytest.mark.parametrize("name", ["vit", "swin"])
-def test_models_of_others_read_pictures(folder: Path, tmp_path: Path, name: str) -> None:
+def test_models_of_others_read_pictures(folder, tmp_path, name):
     (tmp_path / "model").mkdir()
     model, page = VISION_BUILDERS[name](tmp_path / "model"), tmp_path / "page.html"
     done = attnviz("corpus", folder, "--model", model, "-f", "none", "-q", "--atlas", page)
@@ -206,9 +198,7 @@ def test_models_of_others_read_pictures(folder: Path, tmp_path: Path, name: str)
     assert all(bool(stream["pictures"]) == (name == "vit") for stream in streams)
 
 
-def test_a_folder_that_cannot_be_read_is_called_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_read_is_called_so(tmp_path, monkeypatch):
     def refuse(path: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 

@@ -85,7 +85,7 @@ def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(capsys
         report.finish()
     assert capsys.readouterr().err.count("a worker died") == 1
     assert [json.loads(line)["line"] for line in kept.read_text().splitlines()] == [1, 2, 3]
-    assert report.failed == 4
+    assert report.failures == 4
 
 
 @pytest.mark.parametrize("large", [1e39, 1e200])

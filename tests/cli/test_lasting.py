@@ -111,10 +111,10 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
                 while held:  # as the system does
                     os.close(held.pop())
         again = run(folder, grows, shard_size, resume=True)
-        assert again.failed == len(BAD)
+        assert again.failures == len(BAD)
         assert made(folder) == expected
         at_last = run(folder, grows, shard_size, resume=True)
-        assert (at_last.complete, at_last.records, at_last.failed) == (True, RECORDS, len(BAD))
+        assert (at_last.complete, at_last.records, at_last.failures) == (True, RECORDS, len(BAD))
     assert deaths > 2 * RECORDS
 
 

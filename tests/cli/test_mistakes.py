@@ -1,10 +1,7 @@
 """What is asked wrongly is told in one line, with what was meant, and status 2."""
 
-from __future__ import annotations
-
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 
@@ -57,7 +54,7 @@ from tests.invoke import OWN, attnviz
         ([*OWN, "--grid", "a.png", "--heatmap", "a.png"], "two outputs go to the same file"),
     ],
 )
-def test_a_misspelt_option_is_told_in_one_line(arguments: list[str], message: str) -> None:
+def test_a_misspelt_option_is_told_in_one_line(arguments, message):
     done = attnviz("self", "a b c", *arguments)
     assert done.status == 2
     assert message in done.mistake
@@ -79,34 +76,34 @@ def test_a_misspelt_option_is_told_in_one_line(arguments: list[str], message: st
         (["render"], "missing argument 'file'"),
     ],
 )
-def test_a_misspelt_command_is_told_in_one_line(arguments: list[str], message: str) -> None:
+def test_a_misspelt_command_is_told_in_one_line(arguments, message):
     done = attnviz(*arguments)
     assert done.status == 2
     assert message in done.mistake
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_tells_of_an_unknown_option_and_has_help(command: str) -> None:
+def test_every_command_tells_of_an_unknown_option_and_has_help(command):
     assert "unknown option '--nonsense'" in attnviz(command, "--nonsense").mistake
     done = attnviz(command, "--help")
     assert (done.status, done.err) == (0, "")
     assert f"attnviz {command}" in done.text
 
 
-def test_without_arguments_the_help_is_shown_and_nothing_complained_of() -> None:
+def test_without_arguments_the_help_is_shown_and_nothing_complained_of():
     done = attnviz()
     assert (done.status, done.err) == (2, "")
     assert "Usage: attnviz" in done.text
 
 
-def test_what_was_asked_is_repeated_without_its_power_over_a_terminal() -> None:
+def test_what_was_asked_is_repeated_without_its_power_over_a_terminal():
     done = attnviz("self", "a", "--stream", "\x1b[31m\u202e", *OWN)
     assert "\x1b" not in done.err
     assert "\u202e" not in done.err
     assert "␛[31m" in done.mistake
 
 
-def test_a_size_beyond_the_memory_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_beyond_the_memory_is_told_in_one_line(monkeypatch):
     from attnviz.models.own import SeededEmbedding
 
     def exhaust(*_: object) -> None:
@@ -118,7 +115,7 @@ def test_a_size_beyond_the_memory_is_told_in_one_line(monkeypatch: pytest.Monkey
     assert done.mistake.startswith("not enough memory (Unable to allocate 298. GiB)")
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_keeps_its_traceback(monkeypatch):
     from attnviz.models.own import OwnLayer
 
     monkeypatch.setattr(OwnLayer, "_attend_one", lambda self, query: 1 / 0)
@@ -126,7 +123,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         attnviz("self", "a", *OWN)
 
 
-def test_an_error_that_quotes_a_whole_file_shows_both_its_ends() -> None:
+def test_an_error_that_quotes_a_whole_file_shows_both_its_ends():
     done = attnviz("self", "a b", "--mechanism", "x" * 50_000)
     assert done.status == 2
     assert len(done.mistake) < 3000
@@ -143,9 +140,7 @@ def test_an_error_that_quotes_a_whole_file_shows_both_its_ends() -> None:
         (("cross", "The cat"), "no target was given: the model wrote it"),
     ],
 )
-def test_what_may_be_a_slip_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], note: str
-) -> None:
+def test_what_may_be_a_slip_is_noted(tmp_path, monkeypatch, arguments, note):
     (tmp_path / "t.txt").write_text("The cat\n")
     monkeypatch.chdir(tmp_path)
     done = attnviz(*arguments)
@@ -160,9 +155,7 @@ def test_what_may_be_a_slip_is_noted(
         (("self", "a b", "--special", "remove"), "unknown value 'remove' for --special"),
     ],
 )
-def test_a_mistake_is_answered_with_what_helps_or_nothing(
-    arguments: tuple[str, ...], message: str
-) -> None:
+def test_a_mistake_is_answered_with_what_helps_or_nothing(arguments, message):
     assert attnviz(*arguments).mistake.startswith(message)
 
 
@@ -171,9 +164,7 @@ PYTHON = {"self": "attend", "cross": "attend", "co": "attend"}
 
 
 @pytest.mark.parametrize(("command", "option", "_", "new", "value"), OLD)
-def test_an_old_option_is_refused_with_the_new_one(
-    command: str, option: str, _: str, new: str, value: str
-) -> None:
+def test_an_old_option_is_refused_with_the_new_one(command, option, _, new, value):
     for words in ((option, "1"), (f"{option}=1",)):
         done = attnviz(command, *words, "a b")
         assert (done.status, done.out) == (2, b"")
@@ -187,9 +178,7 @@ def test_an_old_option_is_refused_with_the_new_one(
 
 
 @pytest.mark.parametrize(("command", "option", "_", "new", "value"), OLD)
-def test_an_old_keyword_is_refused_with_the_new_one(
-    command: str, option: str, _: str, new: str, value: str
-) -> None:
+def test_an_old_keyword_is_refused_with_the_new_one(command, option, _, new, value):
     if option == "--links" and command != "audio":
         return  # what draws is a method of a result
     function = getattr(attnviz_in_python, PYTHON.get(command, command))
@@ -263,9 +252,7 @@ models    | --check m             | pocket
 
 
 @pytest.mark.parametrize("row", EXCLUSIVE.strip().splitlines())
-def test_a_conflict_names_both_options(
-    row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conflict_names_both_options(row, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command, *pair = (part.split() for part in row.split("|"))
     if row.startswith("watch"):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -28,7 +26,7 @@ def document(html: str) -> Any:
     return json.loads(found[1])
 
 
-def test_html_writes_one_page_beside_the_data(tmp_path: Path) -> None:
+def test_html_writes_one_page_beside_the_data(tmp_path):
     file = tmp_path / "page.html"
     done = invoke("self", "the cat's sat down", *OWN, "--html", str(file), "-f", "tsv")
     assert done.status == 0
@@ -42,7 +40,7 @@ def test_html_writes_one_page_beside_the_data(tmp_path: Path) -> None:
     assert "untrained" in found["notes"][0]
 
 
-def test_pieces_of_a_word_can_be_joined_on_the_page(tmp_path: Path) -> None:
+def test_pieces_of_a_word_can_be_joined_on_the_page(tmp_path):
     file = tmp_path / "page.html"
     assert invoke("self", "well-known, too", *OWN, "--html", str(file), "-f", "none").status == 0
     axis = document(file.read_text("utf-8"))["maps"][0]["keys"]
@@ -57,22 +55,20 @@ def test_pieces_of_a_word_can_be_joined_on_the_page(tmp_path: Path) -> None:
         (("co", "a cat", "a dog"), ["affinity", "a", "b"]),
     ],
 )
-def test_other_commands_write_pages_too(
-    tmp_path: Path, command: tuple[str, ...], streams: list[str]
-) -> None:
+def test_other_commands_write_pages_too(tmp_path, command, streams):
     file = tmp_path / "page.html"
     assert invoke(*command, "--html", str(file), "-f", "none").status == 0
     assert [item["stream"] for item in document(file.read_text("utf-8"))["maps"]] == streams
 
 
-def test_a_saved_map_becomes_the_same_page(tmp_path: Path) -> None:
+def test_a_saved_map_becomes_the_same_page(tmp_path):
     saved, first, again = (tmp_path / name for name in ("map.npz", "first.html", "again.html"))
     invoke("self", "the cat sat", *OWN, "-o", str(saved), "--html", str(first), "-f", "none")
     assert invoke("render", str(saved), "--html", str(again), "-f", "none").status == 0
     assert first.read_text("utf-8") == again.read_text("utf-8")
 
 
-def test_several_texts_become_a_page_each(tmp_path: Path) -> None:
+def test_several_texts_become_a_page_each(tmp_path):
     file = tmp_path / "page.html"
     invoke("self", "one two", "three four", *OWN, "--html", str(file), "-f", "none")
     pages = sorted(path.name for path in tmp_path.iterdir())
@@ -85,9 +81,7 @@ ALL = ("--html", "page.html", "--heatmap", "map.png", "--grid", "grid.svg", "-f"
 
 @pytest.mark.parametrize("how", ["file", "pipe", "argument"])
 @pytest.mark.parametrize("command", ["self", "cross"])
-def test_one_text_gets_the_names_that_were_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, command: str
-) -> None:
+def test_one_text_gets_the_names_that_were_asked_for(tmp_path, monkeypatch, how, command):
     monkeypatch.chdir(tmp_path)
     text = "one two" if command == "self" else "one two\tthree"
     own = (*OWN[:1], "cross") if command == "cross" else OWN
@@ -98,7 +92,7 @@ def test_one_text_gets_the_names_that_were_asked_for(
     assert pages == {"t.txt", "page.html", "map.png", "grid.svg"}
 
 
-def test_one_good_text_of_several_keeps_its_number(tmp_path: Path) -> None:
+def test_one_good_text_of_several_keeps_its_number(tmp_path):
     file = tmp_path / "page.html"
     lines = b'{"text": "one two"}\n{"text": 5}\n'
     command = ["self", "-", "--input-format", "jsonl", *OWN, "--html", str(file), "-f", "none"]
@@ -106,9 +100,7 @@ def test_one_good_text_of_several_keeps_its_number(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["page-0.html"]
 
 
-def test_a_run_of_one_text_that_is_resumed_gives_its_page_the_name_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_one_text_that_is_resumed_gives_its_page_the_name_too(tmp_path, monkeypatch):
     texts, page = tmp_path / "t.txt", tmp_path / "page.html"
     texts.write_text("one two\n")
     command = ("self", "-i", texts, *OWN, "-o", tmp_path / "o.jsonl", "--html", page, "-f", "none")
@@ -125,7 +117,7 @@ def interrupted(report: Report) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_text_alone_replaces_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_alone_replaces_no_input(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.html").write_text("one two\n")
     done = invoke("self", "-i", "in.html", "--input-format", "txt", *OWN, "--html", "in.html")
@@ -133,9 +125,7 @@ def test_a_text_alone_replaces_no_input(tmp_path: Path, monkeypatch: pytest.Monk
     assert "'in.html' would replace 'in.html', which is read" in done.mistake
 
 
-def test_of_one_text_from_a_file_open_shows_the_page_by_its_last_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_one_text_from_a_file_open_shows_the_page_by_its_last_name(tmp_path, monkeypatch):
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
     file = tmp_path / "page.html"
@@ -146,9 +136,7 @@ def test_of_one_text_from_a_file_open_shows_the_page_by_its_last_name(
     assert "--open shows the first text" in done.err
 
 
-def test_open_shows_the_file_or_a_temporary_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_shows_the_file_or_a_temporary_one(tmp_path, monkeypatch):
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -162,9 +150,7 @@ def test_open_shows_the_file_or_a_temporary_one(
     assert document(shown.read_text("utf-8"))["texts"] == ["one two"]
 
 
-def test_temporary_pages_are_closed_and_one_that_fails_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_pages_are_closed_and_one_that_fails_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     counts = set()
@@ -188,16 +174,12 @@ def test_temporary_pages_are_closed_and_one_that_fails_is_removed(
         ("watch --html p.html prog.py --workers 3", "watch --html p.html prog.py --workers 3"),
     ],
 )
-def test_the_command_that_makes_it_again_says_nothing_of_who_did_the_work(
-    typed: str, kept: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_that_makes_it_again_says_nothing_of_who_did_the_work(typed, kept, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/bin/attnviz", *typed.split()])
     assert command_line() == f"attnviz {kept}"
 
 
-def test_without_a_browser_the_page_is_named_instead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_browser_the_page_is_named_instead(tmp_path, monkeypatch):
     monkeypatch.setattr(webbrowser, "open", lambda url: False)
     file = tmp_path / "page.html"
     done = invoke("self", "one two", *OWN, "--html", str(file), "--open", "-f", "none")
@@ -205,9 +187,7 @@ def test_without_a_browser_the_page_is_named_instead(
     assert done.status == 0
 
 
-def test_the_page_holds_the_command_that_made_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_holds_the_command_that_made_it(tmp_path, monkeypatch):
     file = tmp_path / "page.html"
     arguments = ["self", "it's here", *OWN, "--html", str(file), "-f", "none"]
     monkeypatch.setattr(sys, "argv", ["/usr/bin/attnviz", *arguments])
@@ -216,14 +196,14 @@ def test_the_page_holds_the_command_that_made_it(
     assert command.startswith("attnviz self 'it'\"'\"'s here' --mechanism")
 
 
-def test_another_suffix_is_refused_before_the_work(tmp_path: Path) -> None:
+def test_another_suffix_is_refused_before_the_work(tmp_path):
     done = invoke("self", "one two", *OWN, "--html", str(tmp_path / "page.pdf"))
     assert done.status == 2
     assert done.mistake.endswith("page.pdf' must end in .html or .htm")
 
 
 @pytest.mark.parametrize("mechanism", ["naive", "single-head", "scaled", "causal", "multi-head"])
-def test_kept_queries_and_keys_give_the_weights_they_stand_behind(mechanism: str) -> None:
+def test_kept_queries_and_keys_give_the_weights_they_stand_behind(mechanism):
     result = attend("the cat sat on it", mechanism=f"{mechanism}:size=16", keep_qk=True)
     kept = result.projections[result.main.stream]
     scores = np.einsum("lhqd,lhkd->lhqk", kept.query, kept.key) * kept.scale
@@ -234,7 +214,7 @@ def test_kept_queries_and_keys_give_the_weights_they_stand_behind(mechanism: str
     np.testing.assert_allclose(result.weights, expected, atol=1e-5)
 
 
-def test_keep_qk_follows_the_chosen_heads_to_the_page(tmp_path: Path) -> None:
+def test_keep_qk_follows_the_chosen_heads_to_the_page(tmp_path):
     file = tmp_path / "page.html"
     invoke("self", "a b c", *OWN, "--keep-qk", "--head", "1,3", "--html", file, "-f", "none")
     assert document(file.read_text("utf-8"))["maps"][0]["projections"]["size"] == 16
@@ -242,9 +222,7 @@ def test_keep_qk_follows_the_chosen_heads_to_the_page(tmp_path: Path) -> None:
     assert document(file.read_text("utf-8"))["maps"][0]["projections"] is None
 
 
-def test_keep_qk_shows_the_queries_and_keys_of_every_stream_of_the_pocket_model(
-    tmp_path: Path,
-) -> None:
+def test_keep_qk_shows_the_queries_and_keys_of_every_stream_of_the_pocket_model(tmp_path):
     file = tmp_path / "page.html"
     invoke("cross", "The cat", "Le chat", "--keep-qk", "--html", file, "-f", "none")
     sizes = [item["projections"]["size"] for item in document(file.read_text("utf-8"))["maps"]]
@@ -258,15 +236,13 @@ def test_keep_qk_shows_the_queries_and_keys_of_every_stream_of_the_pocket_model(
         (("--mechanism", "scaled"), "--keep-qk shows on the page only"),
     ],
 )
-def test_keep_qk_is_refused_where_there_is_nothing_to_keep(
-    arguments: tuple[str, ...], said: str
-) -> None:
+def test_keep_qk_is_refused_where_there_is_nothing_to_keep(arguments, said):
     done = invoke("self", "a b", *arguments, "--keep-qk")
     assert done.status == 2
     assert said in done.mistake
 
 
-def test_a_notebook_shows_the_page_in_a_frame_of_its_own() -> None:
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
     result = attend("the cat sat", mechanism="multi-head")
     shown = result._repr_html_()
     assert shown.startswith("<iframe ")
@@ -275,13 +251,13 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own() -> None:
     assert result.page().startswith("<!doctype html>")
 
 
-def test_python_writes_a_page(tmp_path: Path) -> None:
+def test_python_writes_a_page(tmp_path):
     file = tmp_path / "page.html"
     html = attend("the cat sat", mechanism="scaled").page(file)
     assert file.read_text("utf-8") == html
 
 
-def test_a_map_of_blocks_becomes_a_page_with_the_links_it_brings() -> None:
+def test_a_map_of_blocks_becomes_a_page_with_the_links_it_brings():
     tokens = (Token("a … b", 0, 3), Token("c … d", 4, 7))
     links = (Link("b", "c", 0.75, "0", "0", 1, 2),)
     item = AttentionMap(
@@ -294,7 +270,7 @@ def test_a_map_of_blocks_becomes_a_page_with_the_links_it_brings() -> None:
     assert shown["measures"] == []
 
 
-def test_a_picture_lies_under_the_patches_at_the_end_of_the_keys() -> None:
+def test_a_picture_lies_under_the_patches_at_the_end_of_the_keys():
     tokens = (Token("[CLS]", special=True), *patch_tokens(2, 3))
     item = AttentionMap(
         "encoder",
@@ -315,7 +291,7 @@ def test_a_picture_lies_under_the_patches_at_the_end_of_the_keys() -> None:
 
 
 @pytest.mark.slow
-def test_image_writes_a_page_with_the_picture_under_its_patches(tmp_path: Path) -> None:
+def test_image_writes_a_page_with_the_picture_under_its_patches(tmp_path):
     folder = VISION_BUILDERS["vit"](tmp_path)
     shapes = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
     file = tmp_path / "page.html"

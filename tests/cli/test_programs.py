@@ -1,7 +1,5 @@
 """What a program asks for: some fields, a small answer, errors as JSON; and a script of uv's."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`--show`: a picture in a terminal that answers, and a note in every other place."""
 
-from __future__ import annotations
-
 import base64
 import re
 import shutil
@@ -93,7 +91,7 @@ def sixel_pixels(shown: bytes) -> np.ndarray:
     return pixels[:high] * 2.55
 
 
-def test_each_protocol_carries_the_same_picture_and_the_table_comes_first() -> None:
+def test_each_protocol_carries_the_same_picture_and_the_table_comes_first():
     done = {name: on_terminal(*SELF, answer=answer, **PLAIN) for name, answer in ANSWERS.items()}
     for one in done.values():
         assert (one.status, one.err) == (0, UNTRAINED)
@@ -107,7 +105,7 @@ def test_each_protocol_carries_the_same_picture_and_the_table_comes_first() -> N
     assert done["sixel"].out.index(b"rows attend") < done["sixel"].out.index(b"\x1bP")
 
 
-def test_a_picture_fits_the_width_of_the_terminal() -> None:
+def test_a_picture_fits_the_width_of_the_terminal():
     for columns in (60, 80):
         done = on_terminal(
             *("heads", "The cat sat", *OWN, "--show"),
@@ -118,7 +116,7 @@ def test_a_picture_fits_the_width_of_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_a_terminal_without_pictures_gets_a_line_that_says_how(name: str) -> None:
+def test_a_terminal_without_pictures_gets_a_line_that_says_how(name):
     answer, said = NOTHING[name]
     done = on_terminal(*SELF, answer=answer, **PLAIN)
     assert done.status == 0
@@ -132,7 +130,7 @@ def test_a_terminal_without_pictures_gets_a_line_that_says_how(name: str) -> Non
     assert not re.search(rb"\x1b[_P\]]", after)
 
 
-def test_a_pipe_and_a_dumb_terminal_get_no_question(tmp_path: Path) -> None:
+def test_a_pipe_and_a_dumb_terminal_get_no_question(tmp_path):
     done = attnviz(*SELF)
     assert b"\x1b" not in done.out
     assert done.err == (
@@ -143,7 +141,7 @@ def test_a_pipe_and_a_dumb_terminal_get_no_question(tmp_path: Path) -> None:
         assert b"\x1b[c" not in on_terminal(*SELF, **(PLAIN | {"TERM": kind})).out
 
 
-def test_sixels_without_their_package_say_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sixels_without_their_package_say_how_to_get_it(monkeypatch):
     monkeypatch.setattr(terminal, "find_spec", lambda name: None)
     monkeypatch.setattr(terminal, "_ask", lambda questions: ANSWERS["sixel"])
     monkeypatch.setattr(
@@ -156,13 +154,13 @@ def test_sixels_without_their_package_say_how_to_get_it(monkeypatch: pytest.Monk
     assert "pip install 'attnviz[terminal]'" in terminal.ask_screen().lack
 
 
-def test_of_several_texts_the_first_is_shown() -> None:
+def test_of_several_texts_the_first_is_shown():
     done = on_terminal("self", "a b", "c d", *OWN, "--show", answer=ANSWERS["iterm2"], **PLAIN)
     assert done.out.count(b"\x1b]1337") == 1
     assert "--show shows the first result" in done.err
 
 
-def test_the_pictures_that_are_written_are_those_that_are_shown(tmp_path: Path) -> None:
+def test_the_pictures_that_are_written_are_those_that_are_shown(tmp_path):
     files = ("--grid", tmp_path / "g.png", "--lines", tmp_path / "l.png")
     done = on_terminal(*SELF, *files, "--title", "Mine", answer=ANSWERS["iterm2"], **PLAIN)
     assert (done.status, done.out.count(b"\x1b]1337")) == (0, 2)
@@ -179,7 +177,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "history"])
-def test_every_command_with_a_picture_shows_it(command: str, tmp_path: Path) -> None:
+def test_every_command_with_a_picture_shows_it(command, tmp_path):
     arguments = COMMANDS.get(command) or (
         "history",
         folder_of(tmp_path / "s", sample(0), sample(9)),
@@ -190,7 +188,7 @@ def test_every_command_with_a_picture_shows_it(command: str, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_inside_tmux_nothing_is_left_on_the_screen_or_in_the_title(tmp_path: Path) -> None:
+def test_inside_tmux_nothing_is_left_on_the_screen_or_in_the_title(tmp_path):
     command = f"{sys.executable} -m attnviz self 'a b' --mechanism multi-head --show; echo done"
     tmux = ("tmux", "-f", "/dev/null", "-S", str(tmp_path / "socket"))
 

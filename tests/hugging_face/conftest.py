@@ -13,7 +13,7 @@ from attnviz.models.hugging_face.text_model import HuggingFaceModel, load_model
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test in this folder has to do with models of transformers."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/hugging_face/"):  # for a path is slow to compare
             item.add_marker("models")
 
 

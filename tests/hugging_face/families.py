@@ -15,7 +15,7 @@ from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.registry import LENSES
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.audio.audio import AudioModel, load_audio_model
+from attnviz.models.hugging_face.audio_model import AudioModel, load_audio_model
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE
 from attnviz.models.hugging_face.check import Trial, try_model
 from attnviz.models.hugging_face.load.imports import quiet

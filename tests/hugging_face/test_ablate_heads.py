@@ -294,7 +294,7 @@ def test_a_pass_that_goes_another_way_is_told():
 def test_in_every_family_it_is_what_the_experiment_measures(name):
     model = make(name)
     experiment = KernelExperiment(asked(name, model))
-    part, outputs = experiment.encoded.part, experiment.outputs
+    part, outputs = experiment.encoding.part, experiment.outputs
     for item in experiment.attention.maps:
         layer, head = item.layers[-1], len(item.heads) - 1
         (expected,) = experiment.run([Intervention((HeadAt(item.stream, layer, head),))])

@@ -12,7 +12,7 @@ from attnviz.analyses.word_times import WordClock, first_frames
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.query import Query, Recording
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.audio.audio import load_audio_model
+from attnviz.models.hugging_face.audio_model import load_audio_model
 from attnviz.models.hugging_face.inputs.generation import generate_ids
 from tests.hugging_face import whisper_timing
 from tests.hugging_face.families import WRITE, documented, heard_maps, read_line
@@ -92,7 +92,7 @@ def test_the_documentation_tells_what_is_found(kind, speech):
 def test_a_recording_over_itself_equals_what_transformers_hands_over(kind, speech):
     found = attend_query(speech(kind), about(encoder=kind in WRITERS))
     model, features = eager(speech, kind)
-    kept = heard(speech(kind)).kept
+    kept = heard(speech(kind)).places
 
     def read(model):
         part = model.get_encoder() if kind in WRITERS else model

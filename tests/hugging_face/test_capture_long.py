@@ -28,7 +28,7 @@ from attnviz.models.hugging_face.capture.region import (
     region_note,
     split_blocks,
 )
-from attnviz.models.hugging_face.load.model_errors import memory_hint
+from attnviz.models.hugging_face.load.devices import memory_hint
 from attnviz.storage.documents import from_document, to_document
 from tests.hugging_face.ask import attend
 

@@ -30,7 +30,7 @@ def test_a_whole_folder_is_described(folder_of):
     found = check_folder(folder_of("bert"))
     assert found.config["model_type"] == "bert"
     assert found.dtypes == ("F32",)
-    assert not found.pickled
+    assert not found.is_pickle
     assert found.numbers > 26 * 32
 
 
@@ -73,4 +73,4 @@ def test_a_file_cut_short_is_refused(kept, weights):
 def test_a_pickle_is_refused_unless_asked_for(weights):
     weights.rename(weights.parent / "pytorch_model.bin")
     refuse(weights.parent, "as a pickle .*--allow-pickle")
-    assert check_folder(weights.parent, allow_pickle=True).pickled
+    assert check_folder(weights.parent, allow_pickle=True).is_pickle

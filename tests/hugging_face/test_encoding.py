@@ -86,7 +86,7 @@ def test_only_the_last_chunk_of_texts_is_kept(counting):
     attend(model, LINES[0])
     model.values(Query(LINES[1]))
     assert model.tokenizer.texts == [*LINES, *LINES[:2]]
-    assert len(model._encoded) == 1
+    assert len(model._encodings) == 1
 
 
 def test_a_text_read_in_another_way_is_encoded_anew(counting):

@@ -8,13 +8,12 @@ import torch
 import transformers
 
 from attnviz.analyses.lenses.gradient import gradient
-from attnviz.analyses.lenses.rollout import rollout
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.eager import layer_gradients
 from attnviz.models.hugging_face.text_model import load_model
-from tests.hugging_face.ask import attend, cross, gradients
+from tests.hugging_face.ask import gradients
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
 from tests.precision import exact_model, in_float64
@@ -151,39 +150,6 @@ def test_gradients_are_those_of_the_output_times_the_values(name, folders, expla
     with in_float64():
         (found,) = gradients(model, TEXT).gradients
     np.testing.assert_allclose(found, torch.cat(expected).detach().numpy(), atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["bert", "t5"])
-def test_rollout_equals_the_definition_over_transformers_own_weights(kind, folder_of, loaded):
-    model = loaded(kind)
-    auto = transformers.AutoModelForSeq2SeqLM if kind == "t5" else transformers.AutoModel
-    found = auto.from_pretrained(folder_of(kind), attn_implementation="eager").eval()
-    source, labels = (torch.tensor([model.tokenizer(text)["input_ids"]]) for text in PAIR)
-
-    def mixed(layers):
-        relevance = torch.eye(layers[0].shape[-1])
-        for layer in layers:
-            step = layer[0].mean(0) + torch.eye(layer.shape[-1])
-            relevance = step / step.sum(-1, keepdim=True) @ relevance
-        return relevance.detach().numpy()
-
-    if kind != "t5":
-        attentions = found(input_ids=source, output_attentions=True).attentions
-        result = rollout(attend(model, PAIR[0])).weights[-1, 0]
-        np.testing.assert_allclose(result, mixed(attentions), atol=1e-6)
-        return
-    output = found(
-        input_ids=source, decoder_input_ids=found._shift_right(labels), output_attentions=True
-    )
-    result = rollout(cross(model, *PAIR))
-    expected = mixed(output.encoder_attentions)
-    np.testing.assert_allclose(result.map_of("encoder").weights[-1, 0], expected, atol=1e-6)
-    share = torch.zeros(labels.shape[1], source.shape[1])
-    for step, across in zip(output.decoder_attentions, output.cross_attentions, strict=True):
-        step = step[0].mean(0) + torch.eye(labels.shape[1])
-        share = step / step.sum(-1, keepdim=True) @ share
-        share = (share + across[0].mean(0) @ torch.from_numpy(expected)) / 2
-    np.testing.assert_allclose(result.weights[-1, 0], share.detach().numpy(), atol=1e-6)
 
 
 def test_a_class_is_explained_by_name_or_number_and_by_default_the_likeliest(explaining):

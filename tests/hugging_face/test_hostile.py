@@ -1,7 +1,5 @@
 """Folders of models that were made to do harm: one line, a status, and nothing built or spent."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -17,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from attnviz.models.hugging_face.inputs import chat
-from attnviz.models.hugging_face.load import checkpoint, imports, model_errors
+from attnviz.models.hugging_face.load import checkpoint, devices, imports
 from attnviz.models.open import SHIPPED
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 from tests.invoke import attnviz
@@ -429,15 +427,15 @@ def test_a_panic_of_another_library_is_one_line():
         pass
 
     with (
-        pytest.raises(model_errors.ModelError, match="it fails: of Rust"),
-        model_errors.library_errors("it fails"),
+        pytest.raises(devices.ModelError, match="it fails: of Rust"),
+        devices.library_errors("it fails"),
     ):
         raise PanicException("of Rust\nsecond line")
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_an_interruption_is_no_failure_of_a_library(kind):
-    with pytest.raises(kind), model_errors.library_errors("it fails"):
+    with pytest.raises(kind), devices.library_errors("it fails"):
         raise kind
 
 

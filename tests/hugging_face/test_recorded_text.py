@@ -37,7 +37,7 @@ FAST = ("llama", "t5")
 def written(name, dtype=torch.float32):
     with quiet():
         question = asked(name, make(name).to(dtype))
-        model = EagerInputs(eager_copy(question.model), question.inputs, question.encoded)
+        model = EagerInputs(eager_copy(question.model), question.inputs, question.encoding)
         return RecordedText(model)
 
 

@@ -8,14 +8,14 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from attnviz.models.hugging_face.capture import passes, tiles
+from attnviz.models.hugging_face.capture import passes, scores
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import pool_array, read_grid
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, split_blocks
-from attnviz.models.hugging_face.capture.tiles import read_tiles
+from attnviz.models.hugging_face.capture.scores import read_tiles
 from tests.hugging_face.test_exact_links import HIDDEN, assert_same, brute_force
 from tests.hugging_face.test_probe import Module, rounding, spelled_out
 
@@ -84,7 +84,7 @@ def weights_of(call):
 )
 @pytest.mark.usefixtures("threads")
 def test_tiles_are_what_indicators_and_written_out_weights_are(mask, options, tile, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE", tile)
+    monkeypatch.setattr(scores, "TILE", tile)
     call = called(mask=mask, groups=4 if tile == 2**20 else 2, **options)
     found, links, _ = read_tiles(call, POOLED, 5, HIDDEN)
     torch.testing.assert_close(found, read_grid(call, POOLED), atol=1e-6, rtol=0)
@@ -106,7 +106,7 @@ def test_tiles_are_what_indicators_and_written_out_weights_are(mask, options, ti
 )
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_part_of_the_text_is_read_in_tiles_too(causal, grid, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE", 8 * TOKENS)
+    monkeypatch.setattr(scores, "TILE", 8 * TOKENS)
     call = called(sdpa_attention_forward, causal=causal)
     found, *_ = read_tiles(call, grid, 0, HIDDEN)
     np.testing.assert_allclose(found[0], pool_array(weights_of(call)[0].numpy(), grid), atol=1e-6)
@@ -168,7 +168,7 @@ def test_half_precision_asks_the_kernel(dtype):
 
 
 def test_equal_links_in_tiles_are_taken_from_the_start(monkeypatch):
-    monkeypatch.setattr(tiles, "TILE", 4 * TOKENS)
+    monkeypatch.setattr(scores, "TILE", 4 * TOKENS)
     call = called()
     call = replace(call, key=torch.zeros_like(call.key))
     call = replace(call, output=call.mix(call.value))
@@ -182,15 +182,15 @@ def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch):
     def failing(*_):
         raise MemoryError("of a thread")
 
-    monkeypatch.setattr(tiles, "TILE", 4 * TOKENS)
-    monkeypatch.setattr(tiles, "recompute_rows", failing)
+    monkeypatch.setattr(scores, "TILE", 4 * TOKENS)
+    monkeypatch.setattr(scores, "recompute_rows", failing)
     with pytest.raises(MemoryError, match="of a thread"):
         read_tiles(called(), POOLED, 0, HIDDEN)
 
 
 @pytest.mark.usefixtures("threads")
 def test_a_model_computes_the_same_bits_while_it_is_read(monkeypatch):
-    monkeypatch.setattr(tiles, "TILE", 40 * 300)
+    monkeypatch.setattr(scores, "TILE", 40 * 300)
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}

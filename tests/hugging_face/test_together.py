@@ -329,7 +329,7 @@ def test_what_padding_leaks_is_not_taken_for_rounding(reader):
 def test_a_model_rounds_as_before_once_it_is_known_what_it_makes_of_that(reader):
     model, text = reader()
     before = model.read_alone(text)
-    with company.perturb_embeddings(model.loaded.model):
+    with company.perturb_embeddings(model.source.model):
         assert model.distance(before, model.read_alone(text)) > 0
     assert model.distance(before, model.read_alone(text)) == 0
 

@@ -8,7 +8,7 @@ import transformers
 from attnviz.analyses.lenses.norm import norms, norms_by_head
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face import value_vectors
+from attnviz.models.hugging_face import eager as eager_pass
 from attnviz.models.hugging_face.inputs.encoding import encode
 from tests.hugging_face.ask import attend, gradients, values
 
@@ -105,7 +105,7 @@ def test_a_pass_leaves_the_model_as_it_was(loaded):
 
 def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkeypatch):
 
-    monkeypatch.setattr(value_vectors, "projection_of", lambda *_: None)
+    monkeypatch.setattr(eager_pass, "projection_of", lambda *_: None)
     transformed = values(loaded("llama"), TEXT)
     assert not transformed.projected
     heads = transformed.attention.weights.shape[1]
@@ -120,7 +120,7 @@ def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
     def unseen(look):
         yield
 
-    monkeypatch.setattr(value_vectors, "watch_kernels", unseen)
+    monkeypatch.setattr(eager_pass, "watch_kernels", unseen)
     with pytest.raises(AttentionError, match="keeps its values to itself"):
         values(loaded("bert"), TEXT)
 

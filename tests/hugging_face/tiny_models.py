@@ -216,6 +216,10 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
 FAST = ("bert", "gpt2", "t5")
 
 
-def but_slow(kinds: Iterable[str]) -> list[Any]:
-    """Kinds of models to be tested, all but one of each family in the whole suite only."""
-    return [pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in kinds]
+def but_slow(kinds: Iterable[Any], fast: tuple[str, ...] = FAST) -> list[Any]:
+    """Cases of models, each a kind or beginning with one; others than fast ones in the full tier.
+
+    By default one of each family is fast.
+    """
+    cases = [case if isinstance(case, tuple) else (case,) for case in kinds]
+    return [pytest.param(*case, marks=[pytest.mark.slow] * (case[0] not in fast)) for case in cases]

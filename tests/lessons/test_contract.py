@@ -1,14 +1,11 @@
 """What every row of the table of lessons promises."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import inspect
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -37,7 +34,7 @@ each_lesson = pytest.mark.parametrize("name", LESSONS)
 
 
 @each_lesson
-def test_a_lesson_has_a_title_three_sentences_and_a_reference(name: str) -> None:
+def test_a_lesson_has_a_title_three_sentences_and_a_reference(name):
     lesson = calculated(name)
     assert inspect.getdoc(LESSONS[name].load()).splitlines()[0] == LESSONS[name].summary
     assert lesson.title.startswith(f"{name} · ")
@@ -46,7 +43,7 @@ def test_a_lesson_has_a_title_three_sentences_and_a_reference(name: str) -> None
 
 
 @each_lesson
-def test_the_table_keeps_to_its_width_and_cuts_no_number(name: str) -> None:
+def test_the_table_keeps_to_its_width_and_cuts_no_number(name):
     for width in (50, 80, 160):
         lines = calculated(name).table(Display(width)).splitlines()
         assert max(map(cell_len, lines)) <= width
@@ -57,7 +54,7 @@ def test_the_table_keeps_to_its_width_and_cuts_no_number(name: str) -> None:
 
 
 @each_lesson
-def test_json_and_csv_hold_the_rows_by_column(name: str) -> None:
+def test_json_and_csv_hold_the_rows_by_column(name):
     lesson = calculated(name)
     records = json.loads(dump_json(lesson.data()))["rows"]
     for record, row in zip(records, lesson.rows, strict=True):
@@ -70,21 +67,21 @@ def test_json_and_csv_hold_the_rows_by_column(name: str) -> None:
         assert [[str(cell) for cell in row] for row in lesson.rows] == rows
 
 
-def test_curves_go_through_the_numbers() -> None:
+def test_curves_go_through_the_numbers():
     lesson = calculated("scaling")
     scaled, unscaled = draw_lesson(lesson).axes[0].lines[:2]
     assert tuple(scaled.get_ydata()) == lesson.column("scaled_entropy")
     assert tuple(unscaled.get_ydata()) == lesson.column("unscaled_entropy")
 
 
-def test_hidden_cells_are_white_and_every_other_cell_has_its_number() -> None:
+def test_hidden_cells_are_white_and_every_other_cell_has_its_number():
     axes = draw_lesson(LESSONS["masking"].load()("a b c")).axes[0]
     shown = axes.images[0].get_array()
     assert shown.shape == (3, 7)
     assert len(axes.texts) == 9 + 6
 
 
-def test_a_picture_tells_once_what_no_font_draws() -> None:
+def test_a_picture_tells_once_what_no_font_draws():
     shown = draw_lesson(masking_lesson("a \U000f0123 b"))
     notes = [text.get_text() for text in shown.texts if "no installed font" in text.get_text()]
     assert notes == ["1 character shown as ‹code point›: no installed font draws it"]
@@ -93,14 +90,12 @@ def test_a_picture_tells_once_what_no_font_draws() -> None:
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (999, "999 B"), (2048, "2 KiB"), (3 * 2**20, "3 MiB")]
 )
-def test_bytes_are_told_in_three_digits(count: int, text: str) -> None:
+def test_bytes_are_told_in_three_digits(count, text):
     assert byte_size(count) == text
 
 
 @each_lesson
-def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(name, monkeypatch):
     lesson, figures = calculated(name), list[Figure]()
 
     def draw(shown: Lesson) -> Figure:
@@ -122,13 +117,13 @@ def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(
     assert base64.b64decode(picture[1]) == b"<svg>.svg"
 
 
-def test_a_word_is_text_on_the_page_and_not_markup() -> None:
+def test_a_word_is_text_on_the_page_and_not_markup():
     page = lesson_page(LESSONS["masking"].load()("a <b>&amp; c"))
     assert "<b>" not in page
     assert "&lt;" in page
 
 
-def test_html_writes_the_page_beside_the_table(tmp_path: Path) -> None:
+def test_html_writes_the_page_beside_the_table(tmp_path):
     ran = attnviz("lesson", "scaling", "--html", str(tmp_path / "a.html"), "-q")
     assert "512 random queries" in ran.text
     page = (tmp_path / "a.html").read_text("utf-8")

@@ -1,7 +1,5 @@
 """The live page's engine in node, and the same model in Python."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What decided a word and what one number is made of, in the page's engine: equal to Python's."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -12,7 +10,6 @@ from attnviz.analyses import explain as search
 from attnviz.analyses.why import unfold_link
 from attnviz.core.effects import HeadAt
 from attnviz.core.query import ALL_OUTPUTS, Query
-from attnviz.models.pocket.translator import Pocket
 from attnviz.renderers.text.answer_tables import sentences_of
 from attnviz.runs.questions.explain import AnswerRequest, Explainer
 from tests.live.conftest import Engine
@@ -36,13 +33,8 @@ def banks() -> dict[Any, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "place"), [("I see a dog.", 4), ("Il a deux chats.", 2)])
 def test_what_decided_a_word_is_what_explain_says(
-    engine: Engine,
-    pocket: Pocket,
-    source: str,
-    place: int,
-    banks: dict[Any, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    engine, pocket, source, place, banks, monkeypatch
+):
     # With torch loaded, slopes would give the order of the search.
     monkeypatch.setattr(search, "estimate_costs", lambda _: None)
     explainer = Explainer(pocket, AnswerRequest(str(place)), None, banks)
@@ -53,7 +45,7 @@ def test_what_decided_a_word_is_what_explain_says(
     assert found["claims"] == json.loads(json.dumps(expected))
 
 
-def test_a_piece_that_is_not_there_is_not_explained(engine: Engine) -> None:
+def test_a_piece_that_is_not_there_is_not_explained(engine):
     found = heard(engine, "explain", source="The red car is fast.", explain=99)
     assert found["error"] == "the target has no piece 99: name one from 1 to 6"
 
@@ -62,9 +54,7 @@ def test_a_piece_that_is_not_there_is_not_explained(engine: Engine) -> None:
     ("stream", "layer", "head", "cell"),
     [("cross", 2, 0, (3, 1)), ("decoder", 2, 3, (5, 3)), ("encoder", 1, 2, (0, 4))],
 )
-def test_each_step_of_a_number_is_pythons(
-    engine: Engine, pocket: Pocket, stream: str, layer: int, head: int, cell: tuple[int, int]
-) -> None:
+def test_each_step_of_a_number_is_pythons(engine, pocket, stream, layer, head, cell):
     query = Query("The red car is fast.", None, "cross")
     link = [stream, str(layer), head, *cell]
     found = heard(engine, "why", source=query.text, link=link)["steps"]

@@ -1,7 +1,5 @@
 """The engine in a real browser: the same answers as in node, and as Python."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from typing import Any
@@ -10,8 +8,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.query import ALL_OUTPUTS, Query
-from attnviz.models.pocket.translator import Pocket
-from tests.live.conftest import NOTHING, Engine
+from tests.live.conftest import NOTHING
 from tests.live.test_tokens import lines
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -47,7 +44,7 @@ def tab(browser: Any, packed_model: bytes, worker_script: str) -> Any:
     context.close()
 
 
-def test_chromium_answers_as_node_and_python_do(tab: Any, engine: Engine, pocket: Pocket) -> None:
+def test_chromium_answers_as_node_and_python_do(tab, engine, pocket):
     texts = ["The red car isn't fast", "Il était une fois, l’été…", *lines(3, seed=5)]
     for number, source in enumerate(texts):
         asked = {"target": None, "lens": "raw", "off": NOTHING}
@@ -63,7 +60,7 @@ def test_chromium_answers_as_node_and_python_do(tab: Any, engine: Engine, pocket
         assert found["codes"] == expected["codes"]
 
 
-def test_chromium_takes_the_gradients_of_python(tab: Any, engine: Engine, pocket: Pocket) -> None:
+def test_chromium_takes_the_gradients_of_python(tab, engine, pocket):
     source = "The red car isn't fast"
     asked = {"id": 1, "kind": "attend", "source": source, "target": None, "off": NOTHING}
     found = tab.evaluate("question => ask(question)", {**asked, "lens": "effect"})

@@ -1,7 +1,5 @@
 """The engine's numbers against Python's: maps, documents, log p, what is switched off, effects."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -20,7 +18,7 @@ from attnviz.core.registry import LENSES
 from attnviz.models.pocket.experiment import PocketExperiment
 from attnviz.models.pocket.translator import Pocket
 from attnviz.runs.outputs import page_html
-from tests.live.conftest import NOTHING, Engine
+from tests.live.conftest import NOTHING
 
 CLOSE = 2e-5
 """Nats: Python adds up in single precision, the page in double."""
@@ -110,9 +108,7 @@ def through(lens: str, ran: PocketExperiment) -> Attention:
 
 @pytest.mark.parametrize("lens", ["raw", "rollout", pytest.param("effect", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("source", "target"), SOME)
-def test_the_document_is_that_of_python_number_by_number(
-    engine: Engine, pocket: Pocket, source: str, target: str | None, lens: str
-) -> None:
+def test_the_document_is_that_of_python_number_by_number(engine, pocket, source, target, lens):
     answer = engine.ask(source, target, lens=lens)
     document, codes = document_of(through(lens, experiment(pocket, source, target)))
     found = answer["document"]
@@ -130,9 +126,7 @@ def test_the_document_is_that_of_python_number_by_number(
         for part in ((None, *PARTS) if number < 3 else (None, "everything"))
     ],
 )
-def test_what_is_switched_off_changes_what_ablate_says(
-    engine: Engine, pocket: Pocket, source: str, target: str | None, part: str | None
-) -> None:
+def test_what_is_switched_off_changes_what_ablate_says(engine, pocket, source, target, part):
     off = PARTS[part] if part else NOTHING
     ran = experiment(pocket, source, target)
     before, after = log_probabilities(ran, [Intervention(), change(off)])
@@ -154,7 +148,7 @@ def test_what_is_switched_off_changes_what_ablate_says(
     assert changed["written"] == ran.write(change(off))
 
 
-def test_maps_are_shown_as_they_are_with_a_change(engine: Engine) -> None:
+def test_maps_are_shown_as_they_are_with_a_change(engine):
     off = {**NOTHING, "links": [["cross", "0", 0, 1, 2]], "tokens": [["source", 3]]}
     answer = engine.ask(*PAIRS[0], off=off)
     columns = len(answer["document"]["maps"][0]["keys"]["tokens"])
@@ -165,7 +159,7 @@ def test_maps_are_shown_as_they_are_with_a_change(engine: Engine) -> None:
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-3)
 
 
-def test_a_row_from_which_everything_is_hidden_has_no_value(engine: Engine) -> None:
+def test_a_row_from_which_everything_is_hidden_has_no_value(engine):
     answer = engine.ask("Hi", off={**NOTHING, "links": [["decoder", "0", 0, 0, 0]]})
     assert answer["answer"]["changed"]["effect"] == "NaN"
     assert answer["answer"]["changed"]["written"] == "…"
@@ -173,7 +167,7 @@ def test_a_row_from_which_everything_is_hidden_has_no_value(engine: Engine) -> N
 
 
 @pytest.mark.slow
-def test_the_effect_of_every_head_is_that_of_ablate(engine: Engine, pocket: Pocket) -> None:
+def test_the_effect_of_every_head_is_that_of_ablate(engine, pocket):
     source = PAIRS[0][0]
     ran = experiment(pocket, source, None)
     engine.say(id=0, kind="heads", source=source, target=None, off=NOTHING, pane=1)
@@ -189,9 +183,7 @@ def test_the_effect_of_every_head_is_that_of_ablate(engine: Engine, pocket: Pock
 
 
 @pytest.mark.parametrize(("source", "target"), SOME[:3])
-def test_why_a_head_looks_there_is_that_of_python(
-    engine: Engine, pocket: Pocket, source: str, target: str | None
-) -> None:
+def test_why_a_head_looks_there_is_that_of_python(engine, pocket, source, target):
     text, chance = pocket.trace_writers(Query(source, target, "cross")), np.random.default_rng(1)
     for stream in ("cross", "decoder", "encoder") * 4:
         item = text.attention.map_of(stream)
@@ -223,13 +215,13 @@ def test_why_a_head_looks_there_is_that_of_python(
             ]
 
 
-def test_a_key_that_is_not_seen_is_said_in_one_line(engine: Engine) -> None:
+def test_a_key_that_is_not_seen_is_said_in_one_line(engine):
     engine.say(id=1, kind="why", source="Hi there.", target=None, link=["decoder", "0", "0", 0, 1])
     assert engine.hear()["error"] == "the query does not see this key, which comes later"
 
 
 @pytest.mark.slow
-def test_the_effect_lens_can_explain_a_single_piece(engine: Engine, pocket: Pocket) -> None:
+def test_the_effect_lens_can_explain_a_single_piece(engine, pocket):
     source = PAIRS[0][0]
     ran = pocket.experiment(Query(source, None, "cross"), "rouge[3]")
     answer = engine.ask(source, lens="effect", explain=ran.outputs[0].position)
@@ -238,20 +230,20 @@ def test_the_effect_lens_can_explain_a_single_piece(engine: Engine, pocket: Pock
     assert ["output", "rouge"] in answer["document"]["provenance"]
 
 
-def test_the_language_of_the_target_can_be_said(engine: Engine) -> None:
+def test_the_language_of_the_target_can_be_said(engine):
     assert engine.ask("Paris", to="en")["answer"]["to"] == "en"
     assert engine.ask("Paris", to="fr")["answer"]["language"] == "en"
 
 
 @pytest.mark.parametrize("source", ["", " ", "a " * 300])
-def test_what_cannot_be_read_is_answered_in_one_line(engine: Engine, source: str) -> None:
+def test_what_cannot_be_read_is_answered_in_one_line(engine, source):
     answer = engine.ask(source, pane=1)
     assert answer["pane"] == 1
     assert "\n" not in answer["error"]
     assert "the source " in answer["error"]
 
 
-def test_a_newer_question_drops_older_ones_of_its_pane(engine: Engine) -> None:
+def test_a_newer_question_drops_older_ones_of_its_pane(engine):
     asked = {"target": None, "lens": "raw", "off": NOTHING}
     engine.say(id=1, kind="attend", source="A cat.", pane=0, **asked)
     engine.say(id=2, kind="attend", source="A dog.", pane=1, **asked)

@@ -1,7 +1,5 @@
 """The packed model: how far its weights are from the shipped ones, and what it takes."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 
@@ -15,7 +13,7 @@ MOST = 9_500_000
 """Characters of a page's ten million: the rest of it needs some."""
 
 
-def test_no_weight_is_further_off_than_half_a_step_of_its_row() -> None:
+def test_no_weight_is_further_off_than_half_a_step_of_its_row():
     model = Pocket()
     for name in model.weights:
         weight = np.asarray(model.weights[name])
@@ -28,7 +26,7 @@ def test_no_weight_is_further_off_than_half_a_step_of_its_row() -> None:
             assert np.abs(codes).max() < 1 << (bits - 1)
 
 
-def test_the_packed_model_fits_into_a_page_and_is_no_markup(packed_model: bytes) -> None:
+def test_the_packed_model_fits_into_a_page_and_is_no_markup(packed_model):
     text = pack_base85(packed_model)
     assert len(text) <= MOST
     assert "<" not in text

@@ -57,14 +57,6 @@ def test_it_is_torchs_scaled_dot_product_attention(batch, masked):
     torch.testing.assert_close(weights @ value, expected, rtol=0, atol=1e-12)
 
 
-def test_the_scale_is_the_root_of_the_head_size_not_of_the_length():
-    query, key, value = tensors((3, 16), (5, 16), (5, 2))
-    for one, other in zip(
-        scaled(query, key, value), single_head(query / 4, key, value), strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-15)
-
-
 def test_what_dropout_leaves_is_what_is_applied_and_given_back():
     query, value = np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]])
     _, untouched = single_head(query, query, value)

@@ -1,7 +1,5 @@
 """The pocket model with heads, links and tokens switched off, against passes changed elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -66,8 +64,8 @@ def whole_pass(pocket: Pocket, query: Query = PAIR) -> np.ndarray:
     ("stream", "layer", "head"), [("encoder", 3, 5), ("cross", 0, 2), ("decoder", 1, 4)]
 )
 def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
-    stream: str, layer: int, head: int, pocket: Pocket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    stream, layer, head, pocket, monkeypatch
+):
     experiment = open_experiment(pocket, PAIR)
     off = Intervention(heads=(HeadAt(stream, str(layer), head),))
     plain, found = log_probabilities(experiment, [Intervention(), off])
@@ -87,14 +85,8 @@ def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
     [("encoder", 0, 1, 2, 1), ("cross", 2, 1, 3, 1), ("decoder", 1, 2, 4, 3)],
 )
 def test_a_link_that_is_cut_is_one_whose_score_is_minus_infinity(
-    stream: str,
-    layer: int,
-    head: int,
-    query: int,
-    key: int,
-    pocket: Pocket,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    stream, layer, head, query, key, pocket, monkeypatch
+):
     experiment = open_experiment(pocket, PAIR)
     cut = Intervention(links=(LinkAt(stream, query, key, str(layer), head),))
     (found,) = log_probabilities(experiment, [cut])
@@ -107,9 +99,7 @@ def test_a_link_that_is_cut_is_one_whose_score_is_minus_infinity(
     np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
 
 
-def test_a_token_that_is_hidden_is_seen_by_none_but_itself(
-    pocket: Pocket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_is_hidden_is_seen_by_none_but_itself(pocket, monkeypatch):
     experiment = open_experiment(pocket, PAIR)
     tokens = Intervention(tokens=(TokenAt("source", 1), TokenAt("target", 2)))
     (found,) = log_probabilities(experiment, [tokens])
@@ -126,7 +116,7 @@ def test_a_token_that_is_hidden_is_seen_by_none_but_itself(
     np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
 
 
-def test_changes_made_together_are_not_made_in_their_neighbours(pocket: Pocket) -> None:
+def test_changes_made_together_are_not_made_in_their_neighbours(pocket):
     experiment = open_experiment(pocket, PAIR)
     changes = [
         Intervention(),
@@ -140,7 +130,7 @@ def test_changes_made_together_are_not_made_in_their_neighbours(pocket: Pocket) 
     assert len({tuple(row) for row in at_once.round(9)}) == 4
 
 
-def test_a_head_can_put_out_its_mean_instead(pocket: Pocket) -> None:
+def test_a_head_can_put_out_its_mean_instead(pocket):
     experiment = open_experiment(pocket, PAIR)
     outputs = experiment.head_outputs()
     assert outputs["cross", "0"].shape == (6, 7, 32)
@@ -157,8 +147,8 @@ def test_a_head_can_put_out_its_mean_instead(pocket: Pocket) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_the_link(
-    causal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    causal, monkeypatch
+):
     pocket = load_pocket(dtype="float64", causal=causal)
     query = Query("The red car is fast.") if causal else PAIR
     experiment = open_experiment(pocket, query, "all")
@@ -198,7 +188,7 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
     assert abs(slope) > 1e-4
 
 
-def test_a_link_beside_which_nothing_is_seen_has_no_value() -> None:
+def test_a_link_beside_which_nothing_is_seen_has_no_value():
     experiment = open_experiment(load_pocket(), PAIR)
     found = effect(explained_by(experiment))
     decoder = found.map_of("decoder").weights
@@ -210,7 +200,7 @@ def test_a_link_beside_which_nothing_is_seen_has_no_value() -> None:
     assert np.isnan(effects_of(experiment, [cut])).all()
 
 
-def test_the_largest_estimates_are_measured_one_by_one() -> None:
+def test_the_largest_estimates_are_measured_one_by_one():
     experiment = open_experiment(load_pocket(), PAIR)
     estimated = effect(explained_by(experiment))
     measured = measure_links(experiment, estimated, 5)
@@ -237,7 +227,7 @@ def test_the_largest_estimates_are_measured_one_by_one() -> None:
     )
 
 
-def test_estimates_rank_links_as_measurements_do() -> None:
+def test_estimates_rank_links_as_measurements_do():
     experiment = open_experiment(load_pocket(), PAIR)
     estimated = effect(explained_by(experiment))
     for item in estimated.maps:
@@ -253,7 +243,7 @@ def test_estimates_rank_links_as_measurements_do() -> None:
         assert rank_correlation(abs(raw.weights[tuple(cells.T)]), abs(exact)) < 0.8
 
 
-def test_a_rank_correlation_is_that_of_ranks() -> None:
+def test_a_rank_correlation_is_that_of_ranks():
     assert rank_correlation(np.array([1.0, 2, 3]), np.array([10.0, 100, 1000])) == pytest.approx(1)
     assert rank_correlation(np.array([1.0, 2, 3]), np.array([3.0, 2, 1])) == pytest.approx(-1)
     # Ties share their ranks: 1, 2.5, 2.5, 4 against 1, 2, 3, 4.
@@ -263,7 +253,7 @@ def test_a_rank_correlation_is_that_of_ranks() -> None:
     assert np.isnan(rank_correlation(np.array([1.0, np.nan, 2]), np.array([1.0, 2, 3])))
 
 
-def test_the_encoder_predicts_one_masked_word_only() -> None:
+def test_the_encoder_predicts_one_masked_word_only():
     pocket = load_pocket()
     (output,) = open_experiment(pocket, Query("The red car is fast")).outputs
     assert (output.name, output.position, output.row) == ("fast", 4, 4)
@@ -271,7 +261,7 @@ def test_the_encoder_predicts_one_masked_word_only() -> None:
         open_experiment(pocket, Query("The red car is fast"), "all")
 
 
-def test_it_writes_otherwise_without_a_word() -> None:
+def test_it_writes_otherwise_without_a_word():
     experiment = open_experiment(load_pocket(), PAIR)
     assert experiment.write(Intervention()) == "La voiture rouge est rapide."
     assert (

@@ -1,7 +1,5 @@
 """Gradients of the pocket model against its numpy pass nudged by hand, and what is explained."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -38,9 +36,7 @@ def nudged(monkeypatch: pytest.MonkeyPatch, call: int, place: tuple[int, ...], b
 
 
 @pytest.mark.parametrize(("stream", "layer", "call"), [("encoder", 3, 3), ("cross", 1, 7)])
-def test_a_gradient_is_what_a_nudge_of_the_weight_changes(
-    stream: str, layer: int, call: int, pocket: Pocket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gradient_is_what_a_nudge_of_the_weight_changes(stream, layer, call, pocket, monkeypatch):
     explained = pocket.gradients(PAIR, "rouge[3]")
     inputs = encode_query(pocket, PAIR)
     (row,) = explained.positions
@@ -63,7 +59,7 @@ def test_a_gradient_is_what_a_nudge_of_the_weight_changes(
     assert explained.gradients[at][(layer, *place)] == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
-def test_rouge_is_written_because_of_red(pocket: Pocket) -> None:
+def test_rouge_is_written_because_of_red(pocket):
     result = gradient(pocket.gradients(PAIR, "rouge[3]"))
     keys = [token.text for token in result.main.key_tokens]
     assert keys[int(result.weights[0, 0, 0].argmax())] == "red"
@@ -72,12 +68,12 @@ def test_rouge_is_written_because_of_red(pocket: Pocket) -> None:
     assert [token.text for token in result.maps[1].key_tokens] == ["<fr>", "La", "voiture"]
 
 
-def test_the_last_piece_of_a_translation_is_explained_by_default(pocket: Pocket) -> None:
+def test_the_last_piece_of_a_translation_is_explained_by_default(pocket):
     assert pocket.gradients(PAIR).output == "rapide (token 5)"
     assert pocket.gradients(PAIR, "1").output == "La (token 1)"
 
 
-def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket: Pocket) -> None:
+def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket):
     explained = pocket.gradients(TEXT_QUERY, "car")
     assert (explained.output, explained.positions) == ("car (token 2)", (2,))
     assert explained.attention.tokens[2] == "<mask>"
@@ -92,7 +88,7 @@ def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket: Pocket) 
     assert pocket.gradients(TEXT_QUERY).output == "fast (token 4)"
 
 
-def test_a_decoder_says_what_it_would_write_next() -> None:
+def test_a_decoder_says_what_it_would_write_next():
     causal = load_pocket(causal=True)
     explained = causal.gradients(Query("The cat sat on the"))
     assert explained.positions == (len(explained.attention.tokens) - 1,)
@@ -101,6 +97,6 @@ def test_a_decoder_says_what_it_would_write_next() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["walrus", "99", "<eos>"])
-def test_what_is_no_word_of_the_text_is_refused(wanted: str, pocket: Pocket) -> None:
+def test_what_is_no_word_of_the_text_is_refused(wanted, pocket):
     with pytest.raises(UsageError, match=r"no token of the text|no word that could be masked"):
         pocket.gradients(TEXT_QUERY, wanted)

@@ -1,7 +1,5 @@
 """The forward pass: one definition on two array types, equal to one written independently."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -33,7 +31,7 @@ def run(convert: Any) -> tuple[Any, Any, list[Any], list[Any], list[Any]]:
     return memory, predict_pieces(weights, states), encoder, own, cross
 
 
-def test_numpy_and_torch_give_the_same_numbers() -> None:
+def test_numpy_and_torch_give_the_same_numbers():
     for one, other in zip(run(np.asarray), run(torch.from_numpy), strict=True):
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=1e-5)
 
@@ -90,11 +88,11 @@ class Independent:
         return self.norm("decoder_norm", state) @ self.weights["embedding.weight"].T
 
 
-def test_an_independent_implementation_predicts_the_same() -> None:
+def test_an_independent_implementation_predicts_the_same():
     np.testing.assert_allclose(run(np.asarray)[1], Independent().scores().numpy(), atol=2e-4)
 
 
-def test_a_prefix_read_alone_gives_the_same_states_as_inside_the_whole() -> None:
+def test_a_prefix_read_alone_gives_the_same_states_as_inside_the_whole():
     weights = random_weights()
     table = weights["embedding.weight"]
     memory, _ = run_encoder(

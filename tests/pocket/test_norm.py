@@ -1,7 +1,5 @@
 """Norms of the pocket model against its own update of each position."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Stored weights: every array as safetensors reads it, converted only when used."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -12,7 +10,7 @@ from attnviz.models.pocket.model import FOLDER
 PATH = FOLDER / "weights.safetensors"
 
 
-def test_every_array_is_what_safetensors_reads() -> None:
+def test_every_array_is_what_safetensors_reads():
     expected, stored = load_file(PATH), StoredWeights(PATH)
     assert set(stored) == set(expected)
     assert len(stored) == len(expected)
@@ -20,7 +18,7 @@ def test_every_array_is_what_safetensors_reads() -> None:
         np.testing.assert_array_equal(stored[name], expected[name].astype(np.float32))
 
 
-def test_an_array_is_converted_when_it_is_first_used() -> None:
+def test_an_array_is_converted_when_it_is_first_used():
     stored = StoredWeights(PATH)
     assert stored.converted == {}
     rows = stored.rows("embedding.weight", np.array([7, 9]))
@@ -31,9 +29,9 @@ def test_an_array_is_converted_when_it_is_first_used() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_arrays_have_the_precision_asked_for(dtype: str) -> None:
+def test_arrays_have_the_precision_asked_for(dtype):
     assert StoredWeights(PATH, dtype)["encoder_norm.weight"].dtype == dtype
 
 
-def test_everything_that_ships_fits_into_twelve_megabytes() -> None:
+def test_everything_that_ships_fits_into_twelve_megabytes():
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 12_000_000

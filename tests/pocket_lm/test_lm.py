@@ -1,7 +1,5 @@
 """The causal pocket model: transformers' numbers, its cache, what it writes, and what heads do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -41,9 +39,7 @@ def theirs() -> Any:
 @pytest.mark.models
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [TEXT, ODD])
-def test_its_pieces_weights_and_scores_are_those_of_transformers(
-    model: CausalPocket, theirs: Any, text: str
-) -> None:
+def test_its_pieces_weights_and_scores_are_those_of_transformers(model, theirs, text):
     import torch
     from transformers import AutoTokenizer
 
@@ -61,7 +57,7 @@ def test_its_pieces_weights_and_scores_are_those_of_transformers(
 
 @pytest.mark.models
 @pytest.mark.slow
-def test_it_writes_what_transformers_writes(model: CausalPocket, theirs: Any) -> None:
+def test_it_writes_what_transformers_writes(model, theirs):
     import torch
 
     ids, _ = model.read(Query("I would like to"))
@@ -70,7 +66,7 @@ def test_it_writes_what_transformers_writes(model: CausalPocket, theirs: Any) ->
     assert model.write(ids, 12) == new[: new.index(END) if END in new else None]
 
 
-def test_piece_by_piece_with_a_cache_it_says_the_same(model: CausalPocket) -> None:
+def test_piece_by_piece_with_a_cache_it_says_the_same(model):
     ids, _ = model.read(Query(TEXT))
     (embedded,) = model.inputs(ids)
     whole, shares, _ = run_layers(model.weights, model.sizes, embedded)
@@ -83,7 +79,7 @@ def test_piece_by_piece_with_a_cache_it_says_the_same(model: CausalPocket) -> No
     np.testing.assert_allclose(np.concatenate(rows), whole, atol=1e-4)
 
 
-def test_what_it_writes_is_told_apart_from_the_prompt(model: CausalPocket) -> None:
+def test_what_it_writes_is_told_apart_from_the_prompt(model):
     done = attnviz("self", "I would like to", "--model", "pocket-lm", "--generate", 6, "-f", "json")
     settings = done.json()["provenance"]["settings"]
     tokens = done.json()["maps"][0]["query_tokens"]
@@ -94,7 +90,7 @@ def test_what_it_writes_is_told_apart_from_the_prompt(model: CausalPocket) -> No
         load_pocket_lm(generate=600).read(Query(TEXT))
 
 
-def test_only_one_english_text_is_read(model: CausalPocket) -> None:
+def test_only_one_english_text_is_read(model):
     with pytest.raises(UsageError, match="one text"):
         model.read(Query(TEXT, "Le chat", "cross"))
     with pytest.raises(InputError, match="up to 511"):
@@ -106,9 +102,7 @@ def test_only_one_english_text_is_read(model: CausalPocket) -> None:
     assert "chat" in attnviz("self", TEXT, "--model", "pocket-lm", "--chat").mistake
 
 
-def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(
-    model: CausalPocket,
-) -> None:
+def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(model):
     ids, attention = model.read(Query(TEXT))
     experiment = model.experiment(Query(TEXT), "cat[9]")
     (output,) = experiment.outputs
@@ -133,7 +127,7 @@ def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(
     assert copied.write(Intervention())
 
 
-def test_gradients_are_those_of_small_changes(model: CausalPocket) -> None:
+def test_gradients_are_those_of_small_changes(model):
     from attnviz.models.light.network import Attended
 
     experiment = load_pocket_lm(dtype="float64").experiment(Query("The cat sat."), "all")
@@ -162,13 +156,13 @@ def test_gradients_are_those_of_small_changes(model: CausalPocket) -> None:
     assert slopes[where] == pytest.approx(slope, rel=1e-4, abs=1e-6)
 
 
-def test_every_text_explains_itself_by_all_lenses() -> None:
+def test_every_text_explains_itself_by_all_lenses():
     done = attnviz("self", TEXT, "--model", "pocket-lm", "--lens", "all", "-f", "json", "-q")
     assert {item["stream"] for item in done.json()["maps"]} >= {"raw", "norm", "effect", "gradient"}
     assert open_experiment(load_pocket_lm(), Query(TEXT)).outputs[0].name
 
 
-def test_kept_queries_and_keys_give_the_weights(model: CausalPocket) -> None:
+def test_kept_queries_and_keys_give_the_weights(model):
     _, attention = load_pocket_lm(keep_qk=True).read(Query(TEXT))
     kept = attention.projections["causal"]
     scores = kept.scale * kept.query @ kept.key.swapaxes(-1, -2)
@@ -180,9 +174,7 @@ def test_kept_queries_and_keys_give_the_weights(model: CausalPocket) -> None:
 
 @pytest.mark.slow
 @pytest.mark.models
-def test_the_heads_of_a_layer_together_are_what_transformers_adds(
-    model: CausalPocket, theirs: Any
-) -> None:
+def test_the_heads_of_a_layer_together_are_what_transformers_adds(model, theirs):
     import torch
 
     added = list[Any]()
@@ -202,7 +194,7 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(
         )
 
 
-def test_the_mask_of_a_worked_head_is_of_truth_values(model: CausalPocket) -> None:
+def test_the_mask_of_a_worked_head_is_of_truth_values(model):
     """It is shown as what may be seen, and multiplied with nothing."""
     parts = model.head_arithmetic(Query(TEXT), HeadPlace("causal", "1", "0")).parts
     (mask,) = (part.value for part in parts if part.name == "mask")
@@ -210,7 +202,7 @@ def test_the_mask_of_a_worked_head_is_of_truth_values(model: CausalPocket) -> No
     np.testing.assert_array_equal(mask, np.tril(np.ones(mask.shape, dtype=bool)))
 
 
-def test_it_needs_no_torch() -> None:
+def test_it_needs_no_torch():
     for command in (["heads", TEXT], ["self", TEXT, "--generate", "3"]):
         loaded, done = imported(*command, "--model", "pocket-lm", "-q")
         assert done.status == 0
@@ -218,9 +210,7 @@ def test_it_needs_no_torch() -> None:
 
 
 @pytest.mark.slow
-def test_the_cards_figures_are_measured_again_and_reach_what_was_aimed_for(
-    model: CausalPocket,
-) -> None:
+def test_the_cards_figures_are_measured_again_and_reach_what_was_aimed_for(model):
     from training.causal import INDUCTION, PREVIOUS
     from training.causal_figures import draw_pieces, measure_repetition
 

@@ -19,7 +19,7 @@ SENTENCES = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test in this folder reads real weights, some of which are made first."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/real/"):
             item.add_marker("real")
             item.add_marker("slow")
 

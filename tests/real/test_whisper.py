@@ -15,7 +15,7 @@ from attnviz.analyses.word_times import WordClock, first_frames
 from attnviz.core.attention_map import Attention
 from attnviz.core.query import Query, Recording
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.audio.audio import AudioModel, load_audio_model
+from attnviz.models.hugging_face.audio_model import AudioModel, load_audio_model
 from tests.hugging_face import whisper_timing
 from tests.invoke import attnviz
 from tests.real.speech import RATE, Spoken
@@ -143,5 +143,5 @@ def test_weights_equal_those_of_transformers(loaded, heard):
         made = model(
             **encoded.features, decoder_input_ids=torch.tensor([ids]), output_attentions=True
         )
-    expected = torch.cat(made.cross_attentions)[..., : len(encoded.kept)]
+    expected = torch.cat(made.cross_attentions)[..., : len(encoded.places)]
     np.testing.assert_allclose(found.main.weights, expected, atol=2e-5)

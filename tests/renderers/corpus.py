@@ -1,7 +1,5 @@
 """A report on a made-up corpus, for the tests of what renders it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from attnviz.analyses.corpus.accumulators import Aggregates
@@ -20,5 +18,5 @@ def corpus(texts: int = 20, layers: int = 2, heads: int = 2) -> CorpusReport:
     found = Aggregates(counts.vocabulary())
     for number in range(texts):
         found.add(attention_of(number, layers=layers, heads=heads), number)
-    found.failed = 3
+    found.failures = 3
     return report_of(found, "layer")

@@ -1,7 +1,5 @@
 """Reports on made-up heads, for the tests of what renders them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Samples of every picture and table, and what is drawn of them as lines of text."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

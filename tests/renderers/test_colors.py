@@ -228,14 +228,14 @@ def resting(largest: float) -> AttentionMap:
 
 
 @pytest.mark.parametrize(("largest", "top"), [(0.24, 0.3), (0.46, 0.5), (0.51, 1.0)])
-def test_words_set_the_scale_and_special_tokens_lie_beyond(largest: float, top: float) -> None:
+def test_words_set_the_scale_and_special_tokens_lie_beyond(largest, top):
     item = resting(largest)
     limits = scale_of(item)
     assert limits == (0, top)
     assert beyond_note(item, limits) == (BEYOND if top < 0.8 else "")
 
 
-def test_a_signed_scale_reaches_as_far_as_its_words() -> None:
+def test_a_signed_scale_reaches_as_far_as_its_words():
     item = resting(0.2)
     signed = item.with_weights(-item.weights, values="signed")
     assert scale_of(signed) == (-0.2, 0.2)

@@ -1,7 +1,5 @@
 """Every row of FORMATS and PICTURES keeps what commands rely on when they write and refuse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,18 +70,18 @@ def check_format(name: str, entry: Format) -> None:
 
 
 @pytest.mark.parametrize("name", formats_of("maps"))
-def test_every_format_is_complete(name: str) -> None:
+def test_every_format_is_complete(name):
     check_format(name, FORMATS[name])
 
 
 @pytest.mark.parametrize("name", formats_of("maps"))
-def test_a_format_is_found_by_its_name_and_by_its_suffix(name: str) -> None:
+def test_a_format_is_found_by_its_name_and_by_its_suffix(name):
     assert type(make_renderer(name, Display())) is FORMATS[name].load()
     if suffix := FORMATS[name].suffix:
         assert format_of(Path(f"x{suffix.upper()}")) == name
 
 
-def test_what_is_no_format_is_refused_with_those_that_are() -> None:
+def test_what_is_no_format_is_refused_with_those_that_are():
     with pytest.raises(UsageError, match=r"format 'tvs'.*'tsv'"):
         make_renderer("tvs", Display())
     with pytest.raises(UsageError) as refused:
@@ -129,7 +127,7 @@ class Ragged(Forgetful):
         (Format("A row.", FORMATS["json"].target, ".json", grows=True), "json"),
     ],
 )
-def test_an_incomplete_row_fails(entry: Format, name: str) -> None:
+def test_an_incomplete_row_fails(entry, name):
     with pytest.raises((AssertionError, AttributeError, TypeError)):
         check_format(name, entry)
 
@@ -152,11 +150,11 @@ def check_picture(name: str, entry: Entry) -> None:
 
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("name", PICTURES)
-def test_every_picture_is_complete(name: str) -> None:
+def test_every_picture_is_complete(name):
     check_picture(name, PICTURES[name])
 
 
-def test_what_is_no_picture_is_refused() -> None:
+def test_what_is_no_picture_is_refused():
     with pytest.raises(UsageError, match=r"\.png, \.svg, \.pdf"):
         picture_suffix(Path("x.jpg"))
 
@@ -166,15 +164,13 @@ def no_picture(item: object, *, title: str, subtitle: str) -> str:
     return title
 
 
-def test_an_incomplete_picture_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_picture_fails(monkeypatch):
     monkeypatch.setitem(PICTURES, "no", Entry("A row.", f"{__name__}:no_picture"))
     with pytest.raises(AssertionError):
         check_picture("no", PICTURES["no"])
 
 
-def test_views_are_worked_out_once_a_text_and_only_if_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_views_are_worked_out_once_a_text_and_only_if_asked(monkeypatch):
     from attnviz.runs import outputs
 
     counted: list[str] = []
@@ -192,5 +188,5 @@ def test_views_are_worked_out_once_a_text_and_only_if_asked(
         FORMATS[name].load()(Display()).add(TEXTS[0], shown)
     for name in PICTURES:
         outputs.draw(TEXTS[0], name, shown)
-    outputs.page_html(TEXTS[0], shown=shown)
+    outputs.page_html(TEXTS[0], views=shown)
     assert counted == ["n0"]

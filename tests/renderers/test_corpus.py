@@ -1,7 +1,5 @@
 """A corpus as tables, data and a picture."""
 
-from __future__ import annotations
-
 import io
 import json
 
@@ -17,7 +15,7 @@ from tests.renderers.corpus import corpus
 
 @pytest.mark.parametrize("show", SHOWS)
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_table_has_a_line_a_head_and_fits(show: str, width: int) -> None:
+def test_a_table_has_a_line_a_head_and_fits(show, width):
     lines = corpus_table(corpus(), show, Display(width=width)).splitlines()
     assert max(map(len, lines)) <= width
     heads = [line.split()[:2] for line in lines if line[:5].strip().isdecimal()]
@@ -25,14 +23,14 @@ def test_a_table_has_a_line_a_head_and_fits(show: str, width: int) -> None:
 
 
 @pytest.mark.parametrize("show", SHOWS)
-def test_a_tsv_is_one_table(show: str) -> None:
+def test_a_tsv_is_one_table(show):
     header, *rows = [line.split("\t") for line in corpus_tsv(corpus(), show).splitlines()]
     assert header == ["stream", "layer", "head", *SHOWS[show][0]]
     assert rows
     assert {len(row) for row in rows} == {len(header)}
 
 
-def test_a_tsv_of_measures_has_every_measure_of_every_head() -> None:
+def test_a_tsv_of_measures_has_every_measure_of_every_head():
     stream = corpus().streams[0]
     rows = [line.split("\t") for line in corpus_tsv(corpus(), "measures").splitlines()[1:]]
     assert len(rows) == 4 * len(stream.measures)
@@ -46,7 +44,7 @@ def test_a_tsv_of_measures_has_every_measure_of_every_head() -> None:
     assert int(texts) == stream.texts[place]
 
 
-def test_json_has_everything() -> None:
+def test_json_has_everything():
     report = corpus()
     document = json.loads(corpus_json(report))
     assert (document["kind"], document["texts"], document["failed"]) == ("corpus", 20, 3)
@@ -58,7 +56,7 @@ def test_json_has_everything() -> None:
     assert head["links"][0]["weight"] >= head["links"][-1]["weight"]
 
 
-def test_npz_reads_without_pickle_and_is_the_same_each_time() -> None:
+def test_npz_reads_without_pickle_and_is_the_same_each_time():
     data = corpus_npz(corpus())
     assert corpus_npz(corpus()) == data
     stream = corpus().streams[0]
@@ -78,7 +76,7 @@ def labels(figure) -> dict[str, int]:
     }
 
 
-def test_one_text_has_means_without_intervals() -> None:
+def test_one_text_has_means_without_intervals():
     lone = corpus(1)
     assert "±" not in corpus_table(lone, "measures", Display()).split("uniform")[-1]
     corpus_overview(lone)

@@ -1,7 +1,5 @@
 """The scales, the bars and the legends of a corpus' picture where they depend on the numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -71,14 +69,14 @@ def measured(mean: list[float], unit: str, spread: float = 0, even: float = 0) -
     ],
 )
 def test_a_scale_ends_at_round_numbers_around_means_and_their_spread(
-    mean: list[float], unit: str, spread: float, uniform: float, ticks: list[str]
-) -> None:
+    mean, unit, spread, uniform, ticks
+):
     found = Recorder(MeasurePlots(measured(mean, unit, spread, uniform), 0, 0, 400))
     assert found.texts[1:] == ["" if unit == "share" else unit, *ticks]
     assert len(found.lines[-2][0]) == sum(np.isfinite(mean))
 
 
-def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles() -> None:
+def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles():
     stream = measured([0.1] * 50, "share")
     role = replace(stream.rows[3], roles=(Role("induction", 0.9, 0.1),))
     stream = replace(stream, rows=(*stream.rows[:3], role, *stream.rows[4:]))
@@ -90,7 +88,7 @@ def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles() -> 
     assert Recorder(MeasurePlots(measured([0.1] * 400, "share"), 0, 0, 1056)).lines[-2][2] == 0.4
 
 
-def test_a_share_is_written_and_a_legend_goes_on_in_its_line_only_where_they_fit() -> None:
+def test_a_share_is_written_and_a_legend_goes_on_in_its_line_only_where_they_fit():
     shares = np.array([[0.4, 0.6], [0.1, 0.1], [0.3, 0.1], [0.2, 0.2]])[:, None]
     even = np.array([0.5, 0.0, 0.25, 0.25])[:, None, None].repeat(2, axis=2)
     classes = ("special", "punctuation", "rank 1-10", "rarer")

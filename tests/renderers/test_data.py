@@ -1,7 +1,5 @@
 """The data formats as renderers: text by text, and whole once finished."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -38,7 +36,7 @@ def rendered(name: str, found: list[Attention], many: bool = True) -> bytes:
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_no_text_at_all_is_still_well_formed(name: str) -> None:
+def test_no_text_at_all_is_still_well_formed(name):
     data = rendered(name, [])
     empty = {"json": b"[]\n", "jsonl": b""}
     if FORMATS[name].binary:
@@ -51,7 +49,7 @@ def test_no_text_at_all_is_still_well_formed(name: str) -> None:
 @checked
 @given(attentions())
 @pytest.mark.slow
-def test_tsv_has_one_line_a_weight_and_never_a_quote(attention: Attention) -> None:
+def test_tsv_has_one_line_a_weight_and_never_a_quote(attention):
     lines = rendered("tsv", [attention]).decode().split("\n")
     assert lines.pop() == ""
     assert len(lines) == 1 + sum(item.weights.size for item in attention.maps)
@@ -62,7 +60,7 @@ def test_tsv_has_one_line_a_weight_and_never_a_quote(attention: Attention) -> No
 @checked
 @given(attentions())
 @pytest.mark.slow
-def test_csv_and_tsv_hold_the_same_cells(attention: Attention) -> None:
+def test_csv_and_tsv_hold_the_same_cells(attention):
     comma = rendered("csv", [attention]).decode()
     tab = rendered("tsv", [attention]).decode()
     assert list(csv.reader(io.StringIO(comma))) == [
@@ -73,13 +71,13 @@ def test_csv_and_tsv_hold_the_same_cells(attention: Attention) -> None:
 @checked
 @given(attentions())
 @pytest.mark.slow
-def test_weights_come_layer_by_layer_and_read_back_to_the_last_bit(attention: Attention) -> None:
+def test_weights_come_layer_by_layer_and_read_back_to_the_last_bit(attention):
     weights = np.array([row[-1] for row in weight_rows(attention)], np.float32)
     expected = np.concatenate([item.weights.ravel() for item in attention.maps])
     assert weights.tobytes() == expected.tobytes()
 
 
-def test_the_header_comes_once() -> None:
+def test_the_header_comes_once():
     item = attention_of(self_map(["a"]))
     for renderer in (CsvRenderer(Display()), TsvRenderer(Display())):
         assert renderer.add(item, list).startswith("id")
@@ -95,11 +93,11 @@ def test_the_header_comes_once() -> None:
         ("\x1b\x00\u202e\u061c", "\\u001b\\u0000\\u202e\\u061c"),
     ],
 )
-def test_escapes(text: str, escaped: str) -> None:
+def test_escapes(text, escaped):
     assert escape(text) == escaped
 
 
-def test_one_json_document_stands_alone_unless_several_may_come() -> None:
+def test_one_json_document_stands_alone_unless_several_may_come():
     item = attention_of(self_map(["a"]))
     alone, many = JsonRenderer(Display()), JsonRenderer(Display(many=True))
     assert json.loads(alone.add(item, list) + alone.finish())["schema"] == 1
@@ -108,7 +106,7 @@ def test_one_json_document_stands_alone_unless_several_may_come() -> None:
 
 @few
 @given(attentions())
-def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention: Attention) -> None:
+def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention):
     renderer = FORMATS["npz"].load()(Display())
     parts = [renderer.add(attention, list) for _ in range(3)]
     assert min(map(len, parts)) > min(item.weights.nbytes for item in attention.maps) / 2
@@ -116,7 +114,7 @@ def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention: Attention) ->
     assert [same(item, attention) for item in loaded] == [True] * 3
 
 
-def test_npz_holds_on_to_no_weights() -> None:
+def test_npz_holds_on_to_no_weights():
     item = attention_of(self_map(["a"] * 64, 2, 2))
     renderer = FORMATS["npz"].load()(Display())
     renderer.add(item, list)
@@ -128,7 +126,7 @@ def test_npz_holds_on_to_no_weights() -> None:
     assert kept < 200 * item.weights.nbytes / 20
 
 
-def test_parquet_numbers_records_by_their_place_in_the_input() -> None:
+def test_parquet_numbers_records_by_their_place_in_the_input():
     renderer = FORMATS["parquet"].load()(Display(first=70))
     parts = [renderer.add(attention_of(self_map(["a"])), list)]
     renderer.skip()
@@ -137,7 +135,7 @@ def test_parquet_numbers_records_by_their_place_in_the_input() -> None:
     assert table["record"].to_pylist() == [70, 72]
 
 
-def test_a_table_that_is_gone_on_with_has_no_second_header() -> None:
+def test_a_table_that_is_gone_on_with_has_no_second_header():
     item = attention_of(self_map(["a"]))
     whole = rendered("tsv", [item, item])
     renderer = FORMATS["tsv"].load()(Display(many=True, begun=True))

@@ -1,7 +1,5 @@
 """Effects and what has no value in every format and picture: shown as such, never as 0."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -39,7 +37,7 @@ def one_head() -> Attention:
     return replace(found, maps=(chosen,))
 
 
-def test_no_value_is_grey_and_takes_no_part_in_the_scale() -> None:
+def test_no_value_is_grey_and_takes_no_part_in_the_scale():
     item = effects_map()
     assert color_of(np.nan, (-1.0, 1.0)) == NO_VALUE
     assert colors_of(np.array([[np.nan, 0.0]]), (-1.0, 1.0))[0, 0].tolist() == [*NO_VALUE]
@@ -50,13 +48,13 @@ def test_no_value_is_grey_and_takes_no_part_in_the_scale() -> None:
 
 
 @pytest.mark.parametrize("name", ["json", "jsonl", "npz", "parquet"])
-def test_files_give_back_effects_and_the_links_beside_them(name: str) -> None:
+def test_files_give_back_effects_and_the_links_beside_them(name):
     (found,) = read_any(shown(name, effects()), "x")
     assert same(found, effects())
     assert found.lens_name == "effect"
 
 
-def test_json_spells_no_value_as_null_and_csv_as_nothing() -> None:
+def test_json_spells_no_value_as_null_and_csv_as_nothing():
     document = json.loads(shown("json", effects()))
     assert document["maps"][0]["weights"][0][0][0] == [None, 0.0, 0.0, 0.0]
     assert document["measured"][0]["link"]["query"] == "sat"
@@ -68,7 +66,7 @@ def test_json_spells_no_value_as_null_and_csv_as_nothing() -> None:
 
 
 @pytest.mark.parametrize("spoilt", [None, "1", [1.0]])
-def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt: object) -> None:
+def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt):
     document = json.loads(shown("json", effects()))
     document["maps"][0]["weights"][0][0][1][1] = spoilt
     if spoilt is None:
@@ -79,7 +77,7 @@ def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt: obje
 
 @pytest.mark.parametrize("colors", [None, "standard", "256", "truecolor"])
 @pytest.mark.parametrize("name", ["heatmap", "grid"])
-def test_a_terminal_picture_tells_no_value_from_zero(name: str, colors: str | None) -> None:
+def test_a_terminal_picture_tells_no_value_from_zero(name, colors):
     text = shown(name, effects(), Display(colors=colors)).decode()
     assert "no value, the query sees nothing else" in " ".join(text.split())
     zero = replace(effects(), maps=(effects_map().with_weights(np.nan_to_num(effects().weights)),))
@@ -89,7 +87,7 @@ def test_a_terminal_picture_tells_no_value_from_zero(name: str, colors: str | No
     assert ("–" in picture.partition("0 <s>")[2]) == (colors is None) or name == "grid"
 
 
-def test_pictures_draw_no_value_grey_and_say_so() -> None:
+def test_pictures_draw_no_value_grey_and_say_so():
     found = one_head().main
     figure = heatmap(found, title="x")
     assert GREY in notes_of(figure)

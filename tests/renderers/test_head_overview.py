@@ -1,7 +1,5 @@
 """All heads in one picture."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnviz.analyses.heads import ROLES
@@ -22,14 +20,14 @@ def words(figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_every_role_has_a_colour() -> None:
+def test_every_role_has_a_colour():
     assert set(ROLE_COLORS) == set(ROLES)
     assert len(set(ROLE_COLORS.values())) == len(ROLES)
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 16), (48, 2), (12, 12), (40, 40)])
 @pytest.mark.slow
-def test_nothing_leaves_the_page(layers: int, heads: int) -> None:
+def test_nothing_leaves_the_page(layers, heads):
     figure = head_overview(report(*rows(layers, heads)))
     (canvas,) = figure.axes
     width, height = canvas.get_xlim()[1], canvas.get_ylim()[0]
@@ -45,7 +43,7 @@ def test_nothing_leaves_the_page(layers: int, heads: int) -> None:
         assert box.y0 >= 0
 
 
-def test_tiles_do_not_touch() -> None:
+def test_tiles_do_not_touch():
     boxes = [image.get_extent() for image in head_overview(report(*rows(30, 30))).axes[0].images]
     for place, (left, right, bottom, top) in enumerate(boxes):
         for other_left, other_right, other_bottom, other_top in boxes[:place]:

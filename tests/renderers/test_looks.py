@@ -4,8 +4,6 @@ A picture is kept as a line for each thing in it, with its place in pixels, so t
 read. Letters have a fixed width, so that no version of a font moves anything.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,12 +61,12 @@ def differences(found: str, expected: str, close: float) -> list[tuple[str, str]
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_picture_looks_as_expected(name: str) -> None:
+def test_a_picture_looks_as_expected(name):
     expected = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
     assert differences(picture(name), expected, 0.15) == []
 
 
-def test_tables_and_data_read_as_expected() -> None:
+def test_tables_and_data_read_as_expected():
     expected = (FOLDER / "tables.txt").read_text(encoding="utf-8")
     assert differences(tables(), expected, 0) == []
 

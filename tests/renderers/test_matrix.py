@@ -1,7 +1,5 @@
 """Which form a matrix takes at which width, and what each form says."""
 
-from __future__ import annotations
-
 import io
 
 import pytest
@@ -30,7 +28,7 @@ def words(count: int) -> list[str]:
 @checked
 @given(st.lists(odd_words, min_size=1, max_size=60), st.integers(20, 200), st.booleans())
 @pytest.mark.slow
-def test_every_form_keeps_to_the_width(found: list[str], width: int, signed: bool) -> None:
+def test_every_form_keeps_to_the_width(found, width, signed):
     for line in shown(self_map(found, signed=signed), width):
         assert cell_len(line) <= width
 
@@ -38,14 +36,14 @@ def test_every_form_keeps_to_the_width(found: list[str], width: int, signed: boo
 @checked
 @given(st.integers(1, 60), st.integers(40, 200))
 @pytest.mark.slow
-def test_every_form_has_a_row_for_each_query(count: int, width: int) -> None:
+def test_every_form_has_a_row_for_each_query(count, width):
     lines = shown(self_map(words(count)), width)
     for place in range(count):
         named = [line for line in lines if f"w{place}" in line.split()[:2]]
         assert len(named) >= 1
 
 
-def test_each_form_is_kept_down_to_the_width_that_it_needs() -> None:
+def test_each_form_is_kept_down_to_the_width_that_it_needs():
     item = self_map(words(12))
     for width, start in ((64, "w0"), (63, "0"), (43, "0"), (42, "1"), (19, "1"), (18, "0")):
         assert shown(item, width)[0].split()[0] == start, width

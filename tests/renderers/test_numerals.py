@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,12 +23,12 @@ from attnviz.renderers.printable import one_digit, two_digits
         (0.995, ".99", "1."),
     ],
 )
-def test_short_numbers(weight: float, two: str, one: str) -> None:
+def test_short_numbers(weight, two, one):
     assert (two_digits(weight), one_digit(weight)) == (two, one)
 
 
 @given(st.floats(-1, 1))
-def test_short_numbers_are_short_and_true(weight: float) -> None:
+def test_short_numbers_are_short_and_true(weight):
     two, one = two_digits(weight), one_digit(weight)
     assert len(two) == 3 + two.startswith("-")
     assert len(one) == 2 + one.startswith("-")

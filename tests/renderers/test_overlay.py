@@ -1,7 +1,5 @@
 """Attention over pictures: what is drawn where, and in which colour."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -29,7 +27,7 @@ def over(weight, picture=(128, 128, 128), limits=(0.0, 1.0), table=GLOW):
     return (1 - cover) * np.array(picture) + cover * colors_of(np.float32(weight), limits, table)
 
 
-def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone() -> None:
+def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone():
     weights = np.array([[0.0, 1.0], [0.5, 0.25]], np.float32)
     picture = np.full((40, 60, 3), (200, 30, 10), np.uint8)
     found = blend(picture, weights, (0.0, 1.0))
@@ -39,7 +37,7 @@ def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone(
     assert (found[:20, :30] == (200, 30, 10)).all()
 
 
-def test_smoothed_weights_flow_into_one_another_and_a_note_says_so() -> None:
+def test_smoothed_weights_flow_into_one_another_and_a_note_says_so():
     weights = np.array([[0.0, 1.0]], np.float32)
     step, smooth = (blend(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))
     assert (len(np.unique(step[0], axis=0)), len(np.unique(smooth[0], axis=0)) > 10) == (2, True)
@@ -47,7 +45,7 @@ def test_smoothed_weights_flow_into_one_another_and_a_note_says_so() -> None:
     assert any("smoothed between" in text.get_text() for text in figure.texts)
 
 
-def test_a_grid_has_a_tile_for_each_head_on_one_scale_where_that_is_asked_for() -> None:
+def test_a_grid_has_a_tile_for_each_head_on_one_scale_where_that_is_asked_for():
     weights = np.zeros((2, 3, 2, 2), np.float32)
     weights[1, 2, 0, 0] = 0.8
     weights[0, 1] = np.nan  # a layer of fewer heads
@@ -66,7 +64,7 @@ def test_a_grid_has_a_tile_for_each_head_on_one_scale_where_that_is_asked_for() 
     assert not [text for text in axes.texts if text.get_gid() == "largest"]
 
 
-def test_each_picture_of_a_grid_has_a_scale_of_its_own_and_its_largest_weight_in_it() -> None:
+def test_each_picture_of_a_grid_has_a_scale_of_its_own_and_its_largest_weight_in_it():
     weights = np.zeros((1, 2, 2, 2), np.float32)
     weights[0, :, 0, 0] = 0.004, 0.8
     weights[0, 0, 1, 1] = 0.002
@@ -83,7 +81,7 @@ def test_each_picture_of_a_grid_has_a_scale_of_its_own_and_its_largest_weight_in
 
 
 @pytest.mark.slow
-def test_many_heads_stay_within_the_page() -> None:
+def test_many_heads_stay_within_the_page():
     weights = np.full((24, 16, 2, 2), 0.1, np.float32)
     names = {"layers": tuple(map(str, range(24))), "heads": tuple(map(str, range(16)))}
     for shape in ((40, 60, 3), (60, 40, 3)):
@@ -98,12 +96,12 @@ def words_of(figure):
     return [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "word"]
 
 
-def test_a_picture_keeps_its_shape_when_it_is_resized() -> None:
+def test_a_picture_keeps_its_shape_when_it_is_resized():
     assert resize(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
     assert resize(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
 
 
-def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head() -> None:
+def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head():
     weights = np.zeros((1, 2, 2, 2), np.float32)
     weights[0, 0, 0] = -0.3, np.nan
     weights[0, 1] = np.nan  # a head that is not there

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -38,7 +36,7 @@ def names(maps: list[AttentionMap]) -> list[str]:
     return [item.stream for item in maps]
 
 
-def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high() -> None:
+def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high():
     first, second, row = lenses()
     high = second.with_weights(0.9 + second.weights / 10)
     found = by_name([first, high, row])
@@ -50,7 +48,7 @@ def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high
     assert [axes.get_title() for axes in found.values()] == [*found]  # type: ignore[attr-defined]
 
 
-def test_panels_stand_three_in_a_row_and_overlap_nowhere() -> None:
+def test_panels_stand_three_in_a_row_and_overlap_nowhere():
     maps = [replace(item, stream=f"{item.stream} {n}") for n in (0, 1) for item in lenses()]
     boxes = [axes.get_position() for axes in by_name(maps).values()]  # type: ignore[attr-defined]
     assert len({round(box.x0, 6) for box in boxes}) == 3
@@ -60,12 +58,12 @@ def test_panels_stand_three_in_a_row_and_overlap_nowhere() -> None:
 
 @pytest.mark.parametrize("words", [["a"], list(ODD), [f"w{n}" for n in range(900)]])
 @pytest.mark.slow
-def test_any_tokens_of_any_number_are_drawn(words: list[str]) -> None:
+def test_any_tokens_of_any_number_are_drawn(words):
     figure = panels(lenses(words, 1), title="x", subtitle="y")
     assert figure_bytes(figure, ".png").startswith(b"\x89PNG")
 
 
-def test_an_output_alone_is_not_called_a_query() -> None:
+def test_an_output_alone_is_not_called_a_query():
     from attnviz.renderers.figures.heatmap import OUTPUT_AXES, heatmap
 
     row = lenses()[2]

@@ -1,7 +1,5 @@
 """Heads that look alike, as text and in a plane."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -15,18 +13,18 @@ from tests.renderers.heads import row, similarity
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_few_heads_make_a_table_too(count: int) -> None:
+def test_few_heads_make_a_table_too(count):
     assert similarity_table(similarity(count), Display(width=40))
 
 
-def test_json_holds_the_matrix_and_the_places() -> None:
+def test_json_holds_the_matrix_and_the_places():
     document = json.loads(similarity_json(similarity(3)))
     assert len(document["divergences"]) == len(document["divergences"][0]) == 3
     assert document["heads"][2]["head"] == "2"
     assert len(document["heads"][2]["place"]) == 2
 
 
-def test_the_plane_has_a_point_for_each_head_and_names_that_do_not_overlap() -> None:
+def test_the_plane_has_a_point_for_each_head_and_names_that_do_not_overlap():
     figure = head_plane(similarity(60), [row(0, 2, 0.99), row(0, 3, 0.2)])
     (plane,) = figure.axes
     points = plane.collections[0].get_offsets()
@@ -44,7 +42,7 @@ def test_the_plane_has_a_point_for_each_head_and_names_that_do_not_overlap() -> 
     )
 
 
-def test_as_many_heads_are_named_as_fit() -> None:
+def test_as_many_heads_are_named_as_fit():
     for width, count in ((38, 2), (39, 3)):
         line = similarity_table(similarity(20), Display(width=width)).splitlines()[-1]
         assert len(line.split()) == 1 + 2 * count

@@ -1,7 +1,5 @@
 """The table: readable at any width, true to the map, plain unless colour is asked for."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -36,7 +34,7 @@ def widest(text: str) -> int:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 11, 15, 20, 26, 32, 40, 50, 60])
-def test_three_to_sixty_tokens_read_at_eighty_columns(count: int) -> None:
+def test_three_to_sixty_tokens_read_at_eighty_columns(count):
     words = [WORDS[place % len(WORDS)] for place in range(count)]
     text = shown(attention_of(self_map(words, 2, 4)))
     assert widest(text) <= 80
@@ -51,7 +49,7 @@ def test_three_to_sixty_tokens_read_at_eighty_columns(count: int) -> None:
 @example(["你好你好你好你好你好"] * 9, 30, False)
 @given(st.lists(odd_words, min_size=1, max_size=40), st.integers(30, 200), st.booleans())
 @pytest.mark.slow
-def test_no_line_is_wider_than_the_terminal(words: list[str], width: int, signed: bool) -> None:
+def test_no_line_is_wider_than_the_terminal(words, width, signed):
     text = shown(attention_of(self_map(words, 2, 3, signed=signed)), width)
     assert widest(text) <= width
     assert not RAW.search(text)
@@ -59,7 +57,7 @@ def test_no_line_is_wider_than_the_terminal(words: list[str], width: int, signed
 
 @checked
 @given(st.integers(1, 12), st.integers(0, 99))
-def test_the_numbers_are_the_maps_and_rows_are_queries(count: int, seed: int) -> None:
+def test_the_numbers_are_the_maps_and_rows_are_queries(count, seed):
     words = [f"w{place}" for place in range(count)]
     item = self_map(words, seed=seed)
     lines = shown(attention_of(item), 120).splitlines()
@@ -69,7 +67,7 @@ def test_the_numbers_are_the_maps_and_rows_are_queries(count: int, seed: int) ->
 
 
 @pytest.mark.parametrize("colors", ["truecolor", "256", "standard"])
-def test_colour_comes_only_when_asked_for(colors: str) -> None:
+def test_colour_comes_only_when_asked_for(colors):
     attention = attention_of(self_map(WORDS, 1, 2))
     plain, colored = shown(attention), shown(attention, colors=colors)
     assert "\x1b" not in plain
@@ -78,11 +76,11 @@ def test_colour_comes_only_when_asked_for(colors: str) -> None:
     assert rows == plain.splitlines()
 
 
-def test_lines_never_end_in_spaces() -> None:
+def test_lines_never_end_in_spaces():
     assert not re.search(r"(?m) $", shown(attention_of(self_map(WORDS, 2, 3))))
 
 
-def test_several_texts_are_named_and_set_apart() -> None:
+def test_several_texts_are_named_and_set_apart():
     renderer = TableRenderer(Display(many=True))
     found = [attention_of(self_map(["a", "b"])) for _ in range(2)]
     texts = [renderer.add(item, lambda item=item: views(item)) for item in found]  # type: ignore[misc]
@@ -90,19 +88,19 @@ def test_several_texts_are_named_and_set_apart() -> None:
     assert texts[1].startswith("\n0:\n")
 
 
-def test_a_caption_breaks_between_its_parts() -> None:
+def test_a_caption_breaks_between_its_parts():
     lines = wrap_text("one · two · three", 11, between=" · ")
     assert [line.plain for line in lines] == ["one · two", "three"]
     assert [line.plain for line in wrap_text("one", 1)] == ["one"]
 
 
-def test_bars_are_the_peaks_of_their_keys() -> None:
+def test_bars_are_the_peaks_of_their_keys():
     assert sparkline(np.array([0, 0.5, 1.0]), 3, 1.0) == "▁▅█"
     assert sparkline(np.array([0, 1.0, 0, 0]), 2, 1.0) == "█▁"
     assert sparkline(np.zeros(2), 2, 0.0) == "▁▁"
 
 
-def test_the_strongest_link_says_how_to_see_it_only_where_it_can_be_seen() -> None:
+def test_the_strongest_link_says_how_to_see_it_only_where_it_can_be_seen():
     found = sharpest(self_map(["a", "b"]).with_weights(np.full((1, 1, 2, 2), 0.5, np.float32)))
     assert found is not None
 

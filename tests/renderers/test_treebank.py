@@ -1,7 +1,5 @@
 """Heads that find relations, as text."""
 
-from __future__ import annotations
-
 import json
 
 from attnviz.core.measures import Finding, Relation, TreebankReport
@@ -25,11 +23,11 @@ REPORT = TreebankReport(
 )
 
 
-def test_it_fits_fifty_columns() -> None:
+def test_it_fits_fifty_columns():
     assert max(map(len, treebank_table(REPORT, Display(width=50)).splitlines())) <= 50
 
 
-def test_data_has_every_head_in_both_directions() -> None:
+def test_data_has_every_head_in_both_directions():
     header, *rows = treebank_tsv(REPORT).splitlines()
     assert header.split("\t")[-1] == "share"
     assert len(rows) == 6

@@ -1,7 +1,5 @@
 """Untrained layers: repeatable, seeded, and the formula that their name says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -39,7 +37,7 @@ def weights_of(attention: Attention) -> np.ndarray:
     return np.concatenate([item.weights.ravel() for item in attention.maps])
 
 
-def test_equal_words_get_equal_vectors_and_their_own_places() -> None:
+def test_equal_words_get_equal_vectors_and_their_own_places():
     embedding = SeededEmbedding(3, 8)
     tokens = word_tokens("the cat the")
     drawn = embedding.embed(tokens) - sinusoidal_positions(3, 8)
@@ -52,7 +50,7 @@ def test_equal_words_get_equal_vectors_and_their_own_places() -> None:
 PINNED = [0.12077304608419365, -0.03285986335100705, 1.3041577431135576, -0.4979528790143269]
 
 
-def test_drawn_numbers_are_pinned_so_that_every_machine_agrees() -> None:
+def test_drawn_numbers_are_pinned_so_that_every_machine_agrees():
     # A change here changes every untrained picture that anybody has made.
     first = SeededEmbedding(0, 4).draw("cat", 4)
     assert first == pytest.approx(PINNED, abs=1e-12)
@@ -61,7 +59,7 @@ def test_drawn_numbers_are_pinned_so_that_every_machine_agrees() -> None:
 
 
 @pytest.mark.parametrize("name", SELF)
-def test_a_run_repeats_exactly_and_seeds_differ(name: str) -> None:
+def test_a_run_repeats_exactly_and_seeds_differ(name):
     # Without scaling, large vectors look at nothing but themselves, whatever the seed: take small.
     first, again = (over_itself(own(name, size=4, heads=2), SOURCE).weights for _ in range(2))
     assert np.array_equal(first, again)
@@ -69,21 +67,21 @@ def test_a_run_repeats_exactly_and_seeds_differ(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_co_attention_repeats_exactly_and_seeds_differ(name: str) -> None:
+def test_co_attention_repeats_exactly_and_seeds_differ(name):
     first, again = (weights_of(over_each_other(co(name), SOURCE, TARGET)) for _ in range(2))
     assert np.array_equal(first, again)
     assert not np.allclose(first, weights_of(over_each_other(co(name, seed=1), SOURCE, TARGET)))
 
 
 @pytest.mark.parametrize("name", SELF)
-def test_causal_attention_of_a_prefix_is_the_prefix_of_causal_attention(name: str) -> None:
+def test_causal_attention_of_a_prefix_is_the_prefix_of_causal_attention(name):
     whole = over_itself(own(name, causal=True), SOURCE).weights
     prefix = over_itself(own(name, causal=True), "the red car").weights
     assert not np.triu(whole, 1).any()
     assert np.allclose(whole[..., :3, :3], prefix, atol=1e-6)
 
 
-def test_linear_attention_takes_its_causal_form() -> None:
+def test_linear_attention_takes_its_causal_form():
     attention = over_itself(own("linear", causal=True), SOURCE)
     assert attention.provenance.model == "causal-linear"
     assert np.array_equal(attention.weights, over_itself(own("causal-linear"), SOURCE).weights)
@@ -94,7 +92,7 @@ def test_linear_attention_takes_its_causal_form() -> None:
 
 @pytest.mark.parametrize("name", SELF)
 @pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-5), ("bfloat16", 0.06)])
-def test_other_precisions_agree_with_float32(name: str, dtype: str, close: float) -> None:
+def test_other_precisions_agree_with_float32(name, dtype, close):
     expected = over_itself(own(name, size=16), SOURCE)
     found = over_itself(own(name, size=16, dtype=dtype), SOURCE)
     assert found.weights.dtype == np.float32
@@ -102,20 +100,20 @@ def test_other_precisions_agree_with_float32(name: str, dtype: str, close: float
     assert found.provenance.dtype == dtype
 
 
-def test_half_precision_that_overflows_is_refused_without_a_warning() -> None:
+def test_half_precision_that_overflows_is_refused_without_a_warning():
     layer = OwnLayer(Origin(mechanism="naive:size=70000", dtype="float16"), "self")
     with pytest.raises(InputError, match=r"layer 0 head 0 .*NaN or infinite: .*float16"):
         over_itself(layer, "a b")
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_torch_agrees_with_numpy_in_co_attention(name: str) -> None:
+def test_torch_agrees_with_numpy_in_co_attention(name):
     expected = weights_of(over_each_other(co(name, size=16), SOURCE, TARGET))
     found = weights_of(over_each_other(co(name, size=16, dtype="bfloat16"), SOURCE, TARGET))
     assert np.allclose(found, expected, atol=0.06)
 
 
-def test_multi_head_is_scaled_attention_of_slices() -> None:
+def test_multi_head_is_scaled_attention_of_slices():
     size, heads = 12, 3
     embedding = SeededEmbedding(0, size)
     inputs = embedding.embed(word_tokens(SOURCE))
@@ -128,23 +126,23 @@ def test_multi_head_is_scaled_attention_of_slices() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
-def test_any_size_will_do_that_the_heads_share_out(size: int) -> None:
+def test_any_size_will_do_that_the_heads_share_out(size):
     weights = over_itself(own("multi-head", size=size, heads=1), SOURCE).weights
     assert np.allclose(weights.sum(axis=-1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["multi-head", "co-two-stream"])
-def test_sizes_that_the_heads_do_not_share_out_are_refused(name: str) -> None:
+def test_sizes_that_the_heads_do_not_share_out_are_refused(name):
     with pytest.raises(UsageError, match="size=10 cannot be split into heads=4"):
         (own if name == "multi-head" else co)(name, size=10)
 
 
-def test_one_head_needs_no_sharing_out() -> None:
+def test_one_head_needs_no_sharing_out():
     assert over_itself(own("scaled", size=10), SOURCE).weights.shape == (1, 1, 5, 5)
     assert over_itself(own("scaled"), SOURCE).provenance.settings["heads"] == 1
 
 
-def test_what_is_untrained_says_so() -> None:
+def test_what_is_untrained_says_so():
     for attention in (
         over_itself(own("naive"), SOURCE),
         over_each_other(co("co-parallel"), SOURCE, TARGET),
@@ -154,7 +152,7 @@ def test_what_is_untrained_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_streams_of_co_attention_name_their_texts(name: str) -> None:
+def test_streams_of_co_attention_name_their_texts(name):
     sides = {"source": 5, "target": 4, "summary": 1}
     attention = over_each_other(co(name), SOURCE, TARGET)
     assert (attention.source, attention.target, attention.text) == (SOURCE, TARGET, None)
@@ -164,7 +162,7 @@ def test_streams_of_co_attention_name_their_texts(name: str) -> None:
         assert item.values == ("signed" if item.stream == "affinity" else "share")
 
 
-def test_one_text_is_not_enough_for_a_pair() -> None:
+def test_one_text_is_not_enough_for_a_pair():
     with pytest.raises(InputError, match="needs a TARGET"):
         over_source(own("scaled"), SOURCE, None)
     with pytest.raises(InputError, match="needs two texts"):
@@ -173,7 +171,7 @@ def test_one_text_is_not_enough_for_a_pair() -> None:
         over_itself(co("co-parallel"), SOURCE)
 
 
-def test_a_device_that_is_not_there_is_refused() -> None:
+def test_a_device_that_is_not_there_is_refused():
     import torch
 
     if not torch.backends.mps.is_available():
@@ -184,12 +182,12 @@ def test_a_device_that_is_not_there_is_refused() -> None:
 
 
 @pytest.mark.skipif("not __import__('torch').cuda.is_available()", reason="needs a GPU")
-def test_a_gpu_gives_the_same() -> None:
+def test_a_gpu_gives_the_same():
     expected = over_itself(own("multi-head"), SOURCE).weights
     assert np.allclose(over_itself(own("multi-head", device="cuda"), SOURCE).weights, expected)
 
 
-def test_signed_weights_say_what_they_are_and_flow_through_no_lens() -> None:
+def test_signed_weights_say_what_they_are_and_flow_through_no_lens():
     from tests.invoke import attnviz
 
     (item,) = attnviz("self", SOURCE, "--mechanism", "retention", "-f", "json", "-q").json()["maps"]
@@ -200,7 +198,7 @@ def test_signed_weights_say_what_they_are_and_flow_through_no_lens() -> None:
         assert "these weights are signed: use --lens raw" in done.err
 
 
-def test_values_that_heads_share_have_no_norms() -> None:
+def test_values_that_heads_share_have_no_norms():
     from tests.invoke import attnviz
 
     done = attnviz("self", SOURCE, "--mechanism", "multi-query", "--lens", "norm")

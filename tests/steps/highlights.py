@@ -1,7 +1,5 @@
 """Which numbers a number is made of, worked out from what the page is told: as its script does."""
 
-from __future__ import annotations
-
 from attnviz.teach.steps.arithmetic import Matrix
 from attnviz.teach.steps.show import operand_cells
 

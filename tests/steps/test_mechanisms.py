@@ -1,7 +1,5 @@
 """`attnviz steps --mechanism`, on sentences, pairs and files, with heads, masks and padding."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json
@@ -47,7 +45,7 @@ def own(name: str, **numbers: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", SELF)
-def test_the_weights_are_those_of_the_own_layer(name: str) -> None:
+def test_the_weights_are_those_of_the_own_layer(name):
     options = own(name, size=8, seed=3)
     found = steps(TEXT, *options)
     layer = attnviz("self", TEXT, *options, "-f", "json", "-q").json()["maps"][0]["weights"][0]
@@ -56,7 +54,7 @@ def test_the_weights_are_those_of_the_own_layer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SOLO if "cross" in MECHANISMS[name].commands])
-def test_of_two_sentences_the_second_attends_to_the_first(name: str) -> None:
+def test_of_two_sentences_the_second_attends_to_the_first(name):
     options = own(name, size=8)
     found = steps("The red car", "La voiture", *options)
     assert found["query_tokens"] == ["La", "voiture"]
@@ -68,7 +66,7 @@ def test_of_two_sentences_the_second_attends_to_the_first(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["scaled", "linear", "online", "delta-rule"])
-def test_padding_behind_changes_nothing_before_it(name: str) -> None:
+def test_padding_behind_changes_nothing_before_it(name):
     options = own(name, size=4)
     padded, alone = steps(TEXT, *options, "--padding", 2), steps("The cat sat", *options)
     np.testing.assert_allclose(np.array(padded["output"])[:3], alone["output"], rtol=0, atol=1e-9)
@@ -76,13 +74,13 @@ def test_padding_behind_changes_nothing_before_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["scaled", "linear", "retention"])
-def test_a_causal_calculation_sees_nothing_later(name: str) -> None:
+def test_a_causal_calculation_sees_nothing_later(name):
     found = steps(TEXT, *own(name, seed=0), "--causal")
     assert not np.triu(np.array(found["weights"]), 1).any()
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_what_is_written_is_read_back_as_the_same(name: str, tmp_path: Path) -> None:
+def test_what_is_written_is_read_back_as_the_same(name, tmp_path):
     options, heads = own(name, seed=0), 1 + MECHANISMS[name].many_heads
     suffix = ".json" if len(name) % 2 else ".npz"  # both, over the table
     first, again = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
@@ -355,7 +353,7 @@ ONE_ROW = ("linear", "causal-linear", "retention", "delta-rule", "gated-delta-ru
 @pytest.mark.parametrize(
     "hidden", ["nothing", "a key", "the first key", "padding", "later", "rows"]
 )
-def test_a_formula_is_what_is_computed(name: str, hidden: str) -> None:
+def test_a_formula_is_what_is_computed(name, hidden):
     """Every one, in words too, worked out from the matrices that it names."""
     row = MECHANISMS[name]
     second = "A dog is in it" if name in CO else None
@@ -419,7 +417,7 @@ def by_loops(name: str, found: dict[str, np.ndarray], heads: int) -> dict[str, n
 
 
 @pytest.mark.parametrize("name", CO)
-def test_a_co_attention_is_worked_as_its_definition_and_as_the_command_shows_it(name: str) -> None:
+def test_a_co_attention_is_worked_as_its_definition_and_as_the_command_shows_it(name):
     options = own(name, size=8, seed=3)
     found = steps("The red car", "La voiture", *options)
     found = {key: np.array(value) for key, value in found.items()}
@@ -433,7 +431,7 @@ def test_a_co_attention_is_worked_as_its_definition_and_as_the_command_shows_it(
         np.testing.assert_allclose(weights, layer, rtol=0, atol=1e-6)
 
 
-def test_every_part_is_in_each_form(tmp_path: Path) -> None:
+def test_every_part_is_in_each_form(tmp_path):
     archive = tmp_path / "a.npz"
     text = attnviz("steps", TEXT, "--mechanism", "online", "-o", archive).text
     found = steps(TEXT, "--mechanism", "online")
@@ -447,7 +445,7 @@ def test_every_part_is_in_each_form(tmp_path: Path) -> None:
     assert names[-5:] == ["running_maximum", "running_sum", "running_output", "weights", "output"]
 
 
-def test_a_mask_is_written_out_or_read_from_a_file(tmp_path: Path) -> None:
+def test_a_mask_is_written_out_or_read_from_a_file(tmp_path):
     one = steps("The cat sat", "--mask", "1 0 1")
     assert np.array(one["weights"])[:, 1].tolist() == [0, 0, 0]
     each = steps("The cat sat", "--mask", "100, 010, 111")
@@ -498,7 +496,7 @@ def test_a_mask_is_written_out_or_read_from_a_file(tmp_path: Path) -> None:
         (("--text", "a", "--causal", "--model", "x"), 2, "--causal is not for --model"),
     ],
 )
-def test_a_mistake_is_one_line(arguments: tuple, status: int, message: str) -> None:
+def test_a_mistake_is_one_line(arguments, status, message):
     done = attnviz("steps", *arguments)
     assert (done.status, done.text) == (status, "")
     assert done.err.count("\n") == 1
@@ -506,7 +504,7 @@ def test_a_mistake_is_one_line(arguments: tuple, status: int, message: str) -> N
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_built_in_examples_are_the_published_ones(name: str) -> None:
+def test_the_built_in_examples_are_the_published_ones(name):
     published = CalculationInputs.examples(SAMPLE)[name]
     built_in = arithmetic(worked_example(name))
     assert np.array_equal(built_in[built_in.matrices[0].name], published.query_input)
@@ -516,7 +514,7 @@ def test_the_built_in_examples_are_the_published_ones(name: str) -> None:
     assert steps("--example", name)["output"] == built_in["output"].tolist()
 
 
-def test_a_file_of_examples_is_worked_whole_and_each_is_compared() -> None:
+def test_a_file_of_examples_is_worked_whole_and_each_is_compared():
     done = attnviz("steps", SAMPLE)
     assert done.status == 0
     assert done.text.splitlines()[:4] == [
@@ -532,7 +530,7 @@ def test_a_file_of_examples_is_worked_whole_and_each_is_compared() -> None:
         assert max(float(line.split(": ")[1]) for line in example["compared"].splitlines()) < 1e-6
 
 
-def test_an_example_that_is_wrong_is_said_to_be(tmp_path: Path) -> None:
+def test_an_example_that_is_wrong_is_said_to_be(tmp_path):
     found = json.loads(SAMPLE.read_text("utf-8"))
     found["self"]["weights"][0][1] = 0.9
     found["naive"]["trap_weights_over_queries"][0][0] = 0.5
@@ -545,7 +543,7 @@ def test_an_example_that_is_wrong_is_said_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["json", "npz", "safetensors"])
-def test_a_dash_is_stdin(suffix: str, tmp_path: Path) -> None:
+def test_a_dash_is_stdin(suffix, tmp_path):
     from safetensors.numpy import save
 
     numbers = {"inputs": np.eye(3), "mask": np.tri(3)}
@@ -565,7 +563,7 @@ def test_a_dash_is_stdin(suffix: str, tmp_path: Path) -> None:
         assert whole.json()["output"] == steps("--example", "self")["output"]
 
 
-def test_what_a_file_lacks_is_drawn_and_said() -> None:
+def test_what_a_file_lacks_is_drawn_and_said():
     done = attnviz("steps", "--mechanism", "additive", "-f", "json")
     assert done.err == "note: drawn at random, as none was given: w_score\n"
     assert np.shape(done.json()["w_score"]) == (2, 1)
@@ -573,7 +571,7 @@ def test_what_a_file_lacks_is_drawn_and_said() -> None:
     assert other["w_score"] != done.json()["w_score"]
 
 
-def test_a_file_brings_the_further_parameters(tmp_path: Path) -> None:
+def test_a_file_brings_the_further_parameters(tmp_path):
     file = tmp_path / "additive.json"
     given = {"inputs": np.eye(2).tolist(), "w_score": [[3.0], [0.0]]}
     file.write_text(json.dumps(given))
@@ -586,7 +584,7 @@ def test_a_file_brings_the_further_parameters(tmp_path: Path) -> None:
     )
 
 
-def test_names_of_results_are_those_of_the_parts() -> None:
+def test_names_of_results_are_those_of_the_parts():
     assert {"turned_query", "running_sum", "hidden", "writes", "head_outputs"} <= {
         *comparable_names()
     }
@@ -601,7 +599,7 @@ def test_names_of_results_are_those_of_the_parts() -> None:
         (("The red car", "--causal"), "causal", 4),
     ],
 )
-def test_one_head_of_pocket_in_its_own_numbers(texts: tuple, stream: str, rows: int) -> None:
+def test_one_head_of_pocket_in_its_own_numbers(texts, stream, rows):
     found = steps("--model", "pocket", "--layer", 2, "--head", 0, *texts)
     assert f"pocket · {stream} · layer 2 head 0" == found["title"]
     source = "memory" if stream == "cross" else "normalised"
@@ -618,7 +616,7 @@ def test_one_head_of_pocket_in_its_own_numbers(texts: tuple, stream: str, rows: 
     assert ("mask" in found) == (stream in ("decoder", "causal"))
 
 
-def test_the_heads_of_a_layer_together_are_what_pocket_adds() -> None:
+def test_the_heads_of_a_layer_together_are_what_pocket_adds():
     from attnviz.core.query import Query
     from attnviz.mechanisms.formula import HeadPlace
     from attnviz.models.pocket.translator import load_pocket

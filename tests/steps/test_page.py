@@ -1,12 +1,9 @@
 """The page of steps: what it says a number is made of, against autograd, and that it is safe."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +35,7 @@ def steps_of(name: str, heads: int) -> Steps:
 
 
 @pytest.mark.parametrize(("name", "heads"), CASES)
-def test_a_number_hangs_on_nothing_that_does_not_light_up(name: str, heads: int) -> None:
+def test_a_number_hangs_on_nothing_that_does_not_light_up(name, heads):
     steps = steps_of(name, heads)
     names = [matrix.name for matrix in steps]
     row = MECHANISMS[name]
@@ -88,7 +85,7 @@ def test_a_number_hangs_on_nothing_that_does_not_light_up(name: str, heads: int)
     assert checked > 9
 
 
-def test_of_a_product_only_one_row_and_one_column_light_up() -> None:
+def test_of_a_product_only_one_row_and_one_column_light_up():
     steps = arithmetic(worked_example())
     scores, query, key = (steps.matrix(name) for name in ("scores", "query", "key"))
     assert sources(scores, query, (0, 2, 1)) == {("query", 0, 2, 0), ("query", 0, 2, 1)}
@@ -114,7 +111,7 @@ class Elements(HTMLParser):
             self.document = data
 
 
-def test_the_page_fetches_nothing_and_has_the_policy_of_the_other_pages() -> None:
+def test_the_page_fetches_nothing_and_has_the_policy_of_the_other_pages():
     text = steps_page([arithmetic(worked_example())], "attnviz steps")
     assert "default-src 'none'; script-src 'sha256-" in text
     # The namespace of SVG is a name, which nobody fetches.
@@ -124,7 +121,7 @@ def test_the_page_fetches_nothing_and_has_the_policy_of_the_other_pages() -> Non
     assert not re.search(r"\b(eval|fetch|XMLHttpRequest|WebSocket|innerHTML)\b", text)
 
 
-def test_hostile_tokens_add_no_element() -> None:
+def test_hostile_tokens_add_no_element():
     names = HOSTILE[:4]
     given = CalculationInputs("</title><script>", np.eye(4), query_tokens=names, key_tokens=names)
     plain = steps_page([arithmetic(CalculationInputs("t", np.eye(4)))])
@@ -136,7 +133,7 @@ def test_hostile_tokens_add_no_element() -> None:
     assert found["command"] == "$policy $data"
 
 
-def test_every_shown_number_is_that_of_the_calculation() -> None:
+def test_every_shown_number_is_that_of_the_calculation():
     steps = steps_of("rotary", 2)
     found = json.loads(Elements(steps_page([steps])).document)["calculations"][0]
     for matrix, shown in zip(steps, found["matrices"], strict=True):
@@ -145,7 +142,7 @@ def test_every_shown_number_is_that_of_the_calculation() -> None:
             np.testing.assert_allclose(own["values"], one, rtol=1e-5)
 
 
-def test_wide_matrices_are_cut_and_it_is_said(tmp_path: Path) -> None:
+def test_wide_matrices_are_cut_and_it_is_said(tmp_path):
     page = tmp_path / "head.html"
     command = ("steps", "--model", "pocket", "--layer", "2", "--head", "0", "a cat", "un chat")
     assert attnviz(*command, "--html", page, "-f", "none", "-q").status == 0

@@ -1,7 +1,5 @@
 """The page of steps in a real browser: by mouse and by keys."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any
@@ -12,7 +10,7 @@ from attnviz.core.registry import MECHANISMS
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
 from attnviz.teach.steps.given import seeded_sentence, worked_example
 from attnviz.teach.steps.show import steps_page
-from tests.renderers.page.conftest import Open, open_page, spare_tabs
+from tests.renderers.page.conftest import open_page, spare_tabs
 
 from .highlights import shape, sources
 
@@ -44,7 +42,7 @@ def steps_of(name: str, heads: int) -> Steps:
 
 
 @pytest.mark.parametrize(("name", "heads"), [("rotary", 2), ("additive", 2), ("online", 1)])
-def test_pointing_lights_up_what_makes_a_number(name: str, heads: int, open_page: Open) -> None:
+def test_pointing_lights_up_what_makes_a_number(name, heads, open_page):
     steps = steps_of(name, heads)
     opened = open_page(steps_page([steps]))
     for matrix in steps:
@@ -56,7 +54,7 @@ def test_pointing_lights_up_what_makes_a_number(name: str, heads: int, open_page
             assert lit(opened) == expected, (matrix.name, place)
 
 
-def test_a_product_is_written_out(open_page: Open) -> None:
+def test_a_product_is_written_out(open_page):
     opened = open_page(steps_page([arithmetic(worked_example())]))
     cell(opened, "scores", 0, 2, 2).hover()
     said = opened.tab.locator("#made").inner_text()
@@ -65,7 +63,7 @@ def test_a_product_is_written_out(open_page: Open) -> None:
     assert "made of scaled_scores row q0" in opened.tab.locator("#made").inner_text()
 
 
-def test_it_works_by_keys_alone(open_page: Open) -> None:
+def test_it_works_by_keys_alone(open_page):
     opened = open_page(steps_page([arithmetic(worked_example())]))
     cell(opened, "scores", 0, 0, 0).focus()
     opened.key("ArrowDown")
@@ -84,7 +82,7 @@ def test_it_works_by_keys_alone(open_page: Open) -> None:
     assert made.inner_text().startswith("scores [q1, k1]")
 
 
-def test_tab_goes_from_matrix_to_matrix_and_to_the_names_in_formulas(open_page: Open) -> None:
+def test_tab_goes_from_matrix_to_matrix_and_to_the_names_in_formulas(open_page):
     opened = open_page(steps_page([arithmetic(worked_example())]))
     cell(opened, "key", 0, 0, 0).focus()
     opened.key("Tab", 3)  # the two names of the next formula, then its numbers
@@ -92,7 +90,7 @@ def test_tab_goes_from_matrix_to_matrix_and_to_the_names_in_formulas(open_page: 
     assert where == "m0-value"
 
 
-def test_several_examples_stand_on_one_page(open_page: Open) -> None:
+def test_several_examples_stand_on_one_page(open_page):
     found = [arithmetic(worked_example(name)) for name in ("self", "cross")]
     opened = open_page(steps_page(found))
     assert opened.tab.locator("section").count() == 2

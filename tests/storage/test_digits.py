@@ -1,7 +1,5 @@
 """Weights with few decimals: what Python's own rounding gives, through every text format."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

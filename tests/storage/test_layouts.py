@@ -1,7 +1,5 @@
 """Every JSON document has a layout, and every run keeps to it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -78,7 +76,7 @@ LINES = {"error", "note", "reject"}
 
 
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name not in LINES])
-def test_every_document_has_the_layout_of_its_name(name: str, tmp_path: Path) -> None:
+def test_every_document_has_the_layout_of_its_name(name, tmp_path):
     done = attnviz(*made(name, tmp_path), "-f", "json", "-q")
     assert done.status == 0, done.err
     found = done.json()[0] if name == "alignment" else done.json()  # a list of all pairs
@@ -86,18 +84,18 @@ def test_every_document_has_the_layout_of_its_name(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["ablation", "answers"])
-def test_each_line_of_jsonl_has_a_layout(name: str, tmp_path: Path) -> None:
+def test_each_line_of_jsonl_has_a_layout(name, tmp_path):
     done = attnviz(*made(name, tmp_path), "-f", "jsonl", "-q")
     kinds = {name_of(json.loads(line), None) for line in done.lines}
     assert kinds <= {"ablation", "answer", "answers"}
     assert kinds
 
 
-def test_every_kind_of_data_has_a_layout() -> None:
+def test_every_kind_of_data_has_a_layout():
     assert {layout.kind for layout in LAYOUTS.values()} == {*DATA_KINDS, None}
 
 
-def test_lines_of_stderr_and_of_rejects_have_layouts(tmp_path: Path) -> None:
+def test_lines_of_stderr_and_of_rejects_have_layouts(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"text": "Le zzz qqq"}\n{"text": 3}\n')
     rejects = tmp_path / "r.jsonl"
     told = attnviz(
@@ -109,7 +107,7 @@ def test_lines_of_stderr_and_of_rejects_have_layouts(tmp_path: Path) -> None:
     validator("reject").validate(json.loads(rejects.read_text()))
 
 
-def test_a_field_without_a_name_in_the_layout_and_a_missing_one_are_found() -> None:
+def test_a_field_without_a_name_in_the_layout_and_a_missing_one_are_found():
     document = attnviz("heads", "The cat sat", "-f", "json", "-q").json()
     for wrong in ({**document, "more": 1}, {**document, "heads": [{"layer": "0"}]}):
         with pytest.raises(jsonschema.ValidationError):
@@ -117,7 +115,7 @@ def test_a_field_without_a_name_in_the_layout_and_a_missing_one_are_found() -> N
     jsonschema.validate({**document, "more": 1}, json_schema("heads"))  # readers may ignore more
 
 
-def test_a_layout_that_is_closed_names_every_field() -> None:
+def test_a_layout_that_is_closed_names_every_field():
     assert closed({"properties": {}, "items": [{"properties": {}}]}) == {
         "properties": {},
         "items": [{"properties": {}, "additionalProperties": False}],

@@ -1,14 +1,12 @@
 """What --columns may say."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnviz.core.errors import UsageError
 from attnviz.storage.texts.formats import parse_columns
 
 
-def test_each_role_gets_its_column() -> None:
+def test_each_role_gets_its_column():
     assert parse_columns("text=sentence, id = my key", pairs=False) == {
         "text": "sentence",
         "id": "my key",
@@ -31,7 +29,7 @@ def test_each_role_gets_its_column() -> None:
         ("text=0", False, "--columns counts columns from 1: there is no column 0"),
     ],
 )
-def test_what_it_may_not_say_is_named(asked: str, pairs: bool, message: str) -> None:
+def test_what_it_may_not_say_is_named(asked, pairs, message):
     with pytest.raises(UsageError) as raised:
         parse_columns(asked, pairs=pairs)
     assert str(raised.value).startswith(message)

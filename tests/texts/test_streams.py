@@ -52,7 +52,7 @@ def test_nothing_is_read_before_it_is_wanted():
 
 def test_several_gzip_files_in_one_are_read_through():
     data = gzip.compress(b"one\n") + gzip.compress(b"two\n")
-    assert list(open_lines(io.BytesIO(data), "a", packed=True)) == [b"one\n", b"two\n"]
+    assert list(open_lines(io.BytesIO(data), "a", is_gzip=True)) == [b"one\n", b"two\n"]
 
 
 CONTENT = "".join(f"number {number * number} \u00e9\n" for number in range(400)).encode()
@@ -65,7 +65,7 @@ def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut):
     data = gzip.compress(CONTENT, mtime=0)[:cut]
 
     def lines() -> Iterator[bytes]:
-        yield from whole_lines(open_lines(io.BytesIO(data), "'a.gz'", packed=True), "'a.gz'")
+        yield from whole_lines(open_lines(io.BytesIO(data), "'a.gz'", is_gzip=True), "'a.gz'")
 
     *texts, last = read_texts(lines(), "'a.gz'", FileFormat())
     assert [text.text for text in texts if isinstance(text, Text)] == whole[: len(texts)]

@@ -1,7 +1,5 @@
 """Rows of CSV and TSV become texts, each with the line it stands in."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator
@@ -31,7 +29,7 @@ def texts(found: list[Text | BadText]) -> list[str]:
     return [text.text for text in found if isinstance(text, Text)]
 
 
-def test_columns_go_by_their_names_and_others_are_left() -> None:
+def test_columns_go_by_their_names_and_others_are_left():
     (found,) = read("id,label,text,labels\nx,1,one two,A  B\n")
     assert found == Text(
         "x", "one two", None, ("A", "B"), where="line 2 of 'a'", line=2, raw="x,1,one two,A  B"
@@ -39,7 +37,7 @@ def test_columns_go_by_their_names_and_others_are_left() -> None:
 
 
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=5), st.booleans())
-def test_what_the_csv_module_writes_is_read_back(pairs: list[tuple[str, str]], mark: bool) -> None:
+def test_what_the_csv_module_writes_is_read_back(pairs, mark):
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerows([("target", "source"), *((target, source) for source, target in pairs)])
@@ -49,7 +47,7 @@ def test_what_the_csv_module_writes_is_read_back(pairs: list[tuple[str, str]], m
 
 
 @given(st.lists(CELLS.filter(lambda cell: not set("\t\n") & set(cell)), min_size=1, max_size=5))
-def test_tsv_is_parted_at_tabs_and_keeps_its_quotes(cells: list[str]) -> None:
+def test_tsv_is_parted_at_tabs_and_keeps_its_quotes(cells):
     raw = "id\ttext\r\n" + "".join(f"k{place}\t{cell}\r\n" for place, cell in enumerate(cells))
     found = read(raw, "tsv")
     assert texts(found) == cells
@@ -58,7 +56,7 @@ def test_tsv_is_parted_at_tabs_and_keeps_its_quotes(cells: list[str]) -> None:
     ]
 
 
-def test_a_row_over_several_lines_is_named_by_its_first() -> None:
+def test_a_row_over_several_lines_is_named_by_its_first():
     found = read('text\n"one\ntwo\n\nthree"\n" "\n\nfour\n')
     assert [(text.line, text.raw) for text in found] == [
         (2, '"one\ntwo\n\nthree"'),
@@ -71,7 +69,7 @@ def test_a_row_over_several_lines_is_named_by_its_first() -> None:
     assert str(bad.error) == "the text in line 6 of 'a' is empty"
 
 
-def test_blank_rows_are_left_out_or_kept_as_bad_ones() -> None:
+def test_blank_rows_are_left_out_or_kept_as_bad_ones():
     assert texts(read("text\none\n\n  \ntwo\n")) == ["one", "two"]
     kept = read("text\none\n\ntwo\n", keep_blank=True)
     assert [type(text) for text in kept] == [Text, BadText, Text]
@@ -87,7 +85,7 @@ def test_blank_rows_are_left_out_or_kept_as_bad_ones() -> None:
         ("a,b\n", 2, "has 2 columns, line 1 of 'a' 1"),
     ],
 )
-def test_a_wrong_row_costs_itself_only(rows: str, line: int, reason: str) -> None:
+def test_a_wrong_row_costs_itself_only(rows, line, reason):
     found = read(f"text\n{rows}last\n")
     (bad,) = [text for text in found if isinstance(text, BadText) and text.line == line]
     assert str(bad.error).startswith(f"line {line} of 'a' {reason}")
@@ -96,16 +94,14 @@ def test_a_wrong_row_costs_itself_only(rows: str, line: int, reason: str) -> Non
     assert found[-1].line == 2 + rows.count("\n")
 
 
-def test_a_quote_that_is_never_closed_ends_after_so_many_lines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_quote_that_is_never_closed_ends_after_so_many_lines(monkeypatch):
     monkeypatch.setattr("attnviz.storage.texts.formats.ROW_LINES", 3)
     found = read('text\n"a\nb\nc\nd\n"e\nf\ng"\nh\n')
     assert [text.line for text in found if isinstance(text, BadText)] == [2]
     assert [text.raw for text in found] == ['"a', "b", "c", "d", '"e\nf\ng"', "h"]
 
 
-def test_no_line_is_read_more_than_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_read_more_than_twice(monkeypatch):
     passed = 0
 
     def reader(lines: Iterator[str], *, strict: bool) -> Iterator[list[str]]:
@@ -124,7 +120,7 @@ def test_no_line_is_read_more_than_twice(monkeypatch: pytest.MonkeyPatch) -> Non
     assert passed <= 2 * 502
 
 
-def test_a_row_over_several_lines_survives_the_quote_before_it() -> None:
+def test_a_row_over_several_lines_survives_the_quote_before_it():
     found = read('text\n"a\nb\n"one\ntwo"\nc\n')
     assert [(text.line, text.raw) for text in found] == [
         (2, '"a'),
@@ -134,14 +130,14 @@ def test_a_row_over_several_lines_survives_the_quote_before_it() -> None:
     ]
 
 
-def test_bytes_that_are_no_text_cost_their_row_only() -> None:
+def test_bytes_that_are_no_text_cost_their_row_only():
     found = read(b'text\none\n"t\xff\nwo"\nth\x00ree\n')
     assert [type(text) for text in found] == [Text, BadText, Text]
     assert str(found[1].error) == "line 3 of 'a' is not valid UTF-8"  # type: ignore[union-attr]
     assert found[1].raw.encode("utf-8", "surrogateescape") == b'"t\xff\nwo"'
 
 
-def test_numbers_are_for_tables_without_a_header() -> None:
+def test_numbers_are_for_tables_without_a_header():
     found = read("a,k1\nb,k2\n", columns={"text": "1", "id": "2"})
     assert [(text.id, text.text) for text in found if isinstance(text, Text)] == [
         ("k1", "a"),
@@ -152,7 +148,7 @@ def test_numbers_are_for_tables_without_a_header() -> None:
     assert (pair.text, pair.target) == ("b", "a")
 
 
-def test_a_tsv_without_a_header_holds_texts_or_pairs() -> None:
+def test_a_tsv_without_a_header_holds_texts_or_pairs():
     assert texts(read("one\ntwo\n", "tsv")) == ["one", "two"]
     found = read("no target\na\tb\nc ||| d\ne\tf\tg\n", "tsv", pairs=True)
     assert [(text.text, text.target) for text in found if isinstance(text, Text)] == [
@@ -165,7 +161,7 @@ def test_a_tsv_without_a_header_holds_texts_or_pairs() -> None:
     assert str(bad.error) == "line 4 of 'a' has 3 columns, not 2"
 
 
-def test_a_table_may_have_no_target_and_a_row_no_last_column() -> None:
+def test_a_table_may_have_no_target_and_a_row_no_last_column():
     (found,) = read("source,id\none\n", pairs=True)
     assert isinstance(found, Text)
     assert (found.id, found.text, found.target) == ("0", "one", None)
@@ -196,14 +192,14 @@ def test_a_table_may_have_no_target_and_a_row_no_last_column() -> None:
     ],
 )
 def test_columns_that_are_not_there_are_named_with_those_that_are(
-    data: str, input_format: str, how: dict[str, object], kind: type[Exception], message: str
-) -> None:
+    data, input_format, how, kind, message
+):
     with pytest.raises(kind) as raised:
         read(data, input_format, **how)
     assert str(raised.value).startswith(message)
 
 
-def test_a_first_line_of_any_length_makes_a_short_message() -> None:
+def test_a_first_line_of_any_length_makes_a_short_message():
     with pytest.raises(InputError) as raised:
         read("x" * 1_000_000 + ",y" * 100)
     assert len(str(raised.value)) < 300
@@ -211,6 +207,6 @@ def test_a_first_line_of_any_length_makes_a_short_message() -> None:
     assert " and 93 more" in str(raised.value)
 
 
-def test_a_field_of_many_megabytes_is_read_whole() -> None:
+def test_a_field_of_many_megabytes_is_read_whole():
     long = "ab " * 5_000_000
     assert texts(read(f'text\n"{long}"\nnext\n')) == [long, "next"]

@@ -1,11 +1,8 @@
 """The recipes of the causal and the picture model in small: texts, drawings, losses, files."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +23,7 @@ SMALL_LM = causal_shape({**causal.CONFIG, **NARROW})
 SMALL_VIT = replace(vision_shape(picture.CONFIG), side=32, patch=8, size=16, heads=2, inner=16)
 
 
-def test_what_comes_again_says_how_far_back_it_was() -> None:
+def test_what_comes_again_says_how_far_back_it_was():
     random, recipe = np.random.default_rng(0), causal.Recipe(random=0.5, again=0.5)
     sentences = [[10, 11, 12], [13, 14], [15, 16, 17, 18, 19]]
     again = 0
@@ -40,7 +37,7 @@ def test_what_comes_again_says_how_far_back_it_was() -> None:
     assert again > 40
 
 
-def test_the_led_heads_losses_are_those_of_their_weights_by_hand() -> None:
+def test_the_led_heads_losses_are_those_of_their_weights_by_hand():
     weights = causal.first_weights(SMALL_LM, 0)
     ids = np.array([[END, 50, 51, 50, 51, 52]])
     back = np.array([[0, 0, 0, 2, 2, 0]])
@@ -59,9 +56,7 @@ def test_the_led_heads_losses_are_those_of_their_weights_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_a_causal_run_in_small_learns_and_what_it_writes_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_causal_run_in_small_learns_and_what_it_writes_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(causal_figures, "SEQUENCES", 4)
     (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
     (tmp_path / "unseen.txt").write_text("The cat sleeps.\nI see the dog.\n", encoding="utf-8")
@@ -83,7 +78,7 @@ def test_a_causal_run_in_small_learns_and_what_it_writes_is_loaded(
         main(["--model", "pocket-lm", "--data", "a", "--output", "b"])
 
 
-def test_a_drawing_knows_whose_each_pixel_is() -> None:
+def test_a_drawing_knows_whose_each_pixel_is():
     drawing = draw(np.random.default_rng(3), 64, Scene(fewest=5, most=5))
     assert drawing.pixels.shape == (64, 64, 3)
     assert set(np.unique(drawing.owner)) == set(range(6))
@@ -95,7 +90,7 @@ def test_a_drawing_knows_whose_each_pixel_is() -> None:
     np.testing.assert_array_equal(drawing.pixels, again.pixels)
 
 
-def test_a_patch_belongs_to_what_covers_most_of_it() -> None:
+def test_a_patch_belongs_to_what_covers_most_of_it():
     owner = np.zeros((4, 4), dtype=np.uint8)
     owner[:2, :2], owner[0, 3], owner[2:, 2:] = 1, 2, [[2, 3], [3, 3]]
     np.testing.assert_array_equal(of_patches(owner, 2, least=0.5), [[1, 0], [0, 3]])
@@ -103,9 +98,7 @@ def test_a_patch_belongs_to_what_covers_most_of_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_picture_run_in_small_learns_and_what_it_writes_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_run_in_small_learns_and_what_it_writes_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(picture_figures, "UNSEEN", 50)
     output = tmp_path / "run"
     options = {

@@ -124,10 +124,10 @@ def agree(
         assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
         with written_out() as noted:
             run(deepcopy(model).to(exact), exact)
-    assert not seen.seen.failures, seen.seen.failures
+    assert not seen.log.failures, seen.log.failures
     noted = [truth for number, truth in enumerate(noted) if number not in others]
     worst = 0.0
-    for one, truth in zip(seen.seen.kept, noted, strict=True):
+    for one, truth in zip(seen.log.kept, noted, strict=True):
         rows, keys = one.weights.reshape(-1, one.sides[1]), truth.reshape(-1, truth.shape[-1])
         # The first item of a batch, and of each head the first window.
         keys = truth.reshape(-1, windows, *truth.shape[-2:])[:, 0].reshape(

@@ -252,14 +252,14 @@ def test_calls_are_spread_from_the_first_to_the_last_and_say_so():
     def alone(number: int) -> np.ndarray:
         with watch(model) as seen:
             model(*[x + number] * 3)
-        return seen.seen.kept[0].weights
+        return seen.log.kept[0].weights
 
     def kept(count: int, **options: Any) -> list[int]:
         with watch(model, **options) as seen:
             for number in range(count):
                 model(*[x + number] * 3)
-        found = [one.call for one in seen.seen.kept]
-        for one in seen.seen.kept:  # each is that of its own call, also the last, read at the end
+        found = [one.call for one in seen.log.kept]
+        for one in seen.log.kept:  # each is that of its own call, also the last, read at the end
             assert np.array_equal(one.weights, alone(one.call - 1))
         return found
 
@@ -548,7 +548,7 @@ def test_nothing_is_asked_of_what_is_watched(given):
         after, made = model(x, Sealed())
     assert type(made) is Sealed
     assert torch.equal(*(one.as_subclass(torch.Tensor) for one in (before, after)))
-    assert not seen.seen.failures
+    assert not seen.log.failures
     first, second = seen.attention().maps
     assert first.layers == second.layers == ("SealedModel",)
     truth = AllHeads.weights(model, x.as_subclass(torch.Tensor))[0]
@@ -568,7 +568,7 @@ def test_an_error_of_ours_is_noted_and_stops_nothing(part):
             with pytest.raises(RuntimeError, match="match last dim of query"):
                 model(x[..., :3])
     assert torch.equal(before, after)
-    assert set(seen.seen.failures.values()) == {"RuntimeError: do not touch"}
+    assert set(seen.log.failures.values()) == {"RuntimeError: do not touch"}
     with pytest.raises(AttentionError, match="could not be read: RuntimeError: do not touch"):
         seen.attention()
 

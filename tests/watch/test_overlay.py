@@ -53,7 +53,7 @@ def seen_of(model: nn.Module, keys: int = len(TOKENS), steps: int = 2, **options
 
 def maps_of(seen: Any, word: str | int, ratio: float = 1.0) -> Any:
     _, wanted, names = seen._facts
-    return word_maps(seen.seen, 0, wanted, names, word, ratio)
+    return word_maps(seen.log, 0, wanted, names, word, ratio)
 
 
 def test_a_word_gets_what_its_pieces_get_and_coarse_maps_stand_for_what_they_cover():

@@ -56,7 +56,7 @@ def test_a_word_s_map_over_what_a_unet_makes_is_what_its_places_give_to_the_word
         with written_out() as noted:
             model(*args)
     _, wanted, names = seen._facts
-    modules, steps, maps = word_maps(seen.seen, 0, wanted, names, "boat", 1.0)
+    modules, steps, maps = word_maps(seen.log, 0, wanted, names, "boat", 1.0)
     cross = [weights[:8].mean(0) for weights in noted if weights.shape[-1] == 7]
     assert (len(modules), steps, len(cross)) == (4, ["1"], 4)
     assert maps.shape == (4, 1, 16, 16)
@@ -158,7 +158,7 @@ def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit, tmp_path)
     with written_out() as noted:
         fit(copy, tmp_path)
     assert len(noted) == 4
-    for one, truth in zip(seen.seen.kept, noted, strict=True):
+    for one, truth in zip(seen.log.kept, noted, strict=True):
         assert np.abs(one.weights - truth[:2]).max() < 1e-5
     maps = seen.attention().maps
     assert [one.layers for one in maps] == [("layer.self_attn",)] * 4

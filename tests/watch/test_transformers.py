@@ -54,4 +54,4 @@ def test_a_model_of_transformers_is_seen(kind, implementation):
     assert tuple(item.stream for item in seen.attention().maps) == streams
     assert np.abs(seen.attention().weights - torch.stack(truth)[:, 1].numpy()).max() < 1e-5
     assert len(seen.attention().main.layers) == 2
-    assert seen.seen.softmaxes == (0 if implementation == "sdpa" else 2)
+    assert seen.log.softmaxes == (0 if implementation == "sdpa" else 2)

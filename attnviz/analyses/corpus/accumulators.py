@@ -54,7 +54,7 @@ class Aggregates:
     def __init__(self, vocabulary: Vocabulary, *, samples: bool = False) -> None:
         self.vocabulary, self.samples = vocabulary, samples
         self.wires = WireSums()
-        self.texts = self.failed = 0
+        self.texts = self.failures = 0
         self.first: dict[str, Any] | None = None
         self.streams: dict[StreamName, StreamAccumulator] = {}
 
@@ -76,7 +76,7 @@ class Aggregates:
 
     def merge(self, other: Aggregates) -> None:
         self.texts += other.texts
-        self.failed += other.failed
+        self.failures += other.failures
         self.first = self.first or other.first
         self.wires.merge(other.wires)
         for name, tally in other.streams.items():
@@ -93,7 +93,7 @@ class Aggregates:
         document = {
             "schema": SCHEMA,
             "texts": self.texts,
-            "failed": self.failed,
+            "failed": self.failures,
             "samples": self.samples,
             "first": self.first,
             "wires": self.wires.names(),
@@ -111,14 +111,14 @@ class Aggregates:
         document = parse_json(str(arrays[INDEX]), f"member '{INDEX}'")
         if document["schema"] != SCHEMA:
             raise ValueError(f"aggregates of schema {document['schema']}, not {SCHEMA}")
-        found = cls(vocabulary, samples=document["samples"])
-        found.texts, found.failed = document["texts"], document["failed"]
-        found.first = document["first"]
-        found.wires = WireSums.from_names(document["wires"], _members(arrays, "wires/"))
+        aggregates = cls(vocabulary, samples=document["samples"])
+        aggregates.texts, aggregates.failures = document["texts"], document["failed"]
+        aggregates.first = document["first"]
+        aggregates.wires = WireSums.from_names(document["wires"], _members(arrays, "wires/"))
         for place, stream in enumerate(document["streams"]):
             name = stream["stream"], tuple(stream["layers"]), tuple(stream["heads"])
-            found._stream(name).restore(stream, _members(arrays, f"{place}/"))
-        return found
+            aggregates._stream(name).restore(stream, _members(arrays, f"{place}/"))
+        return aggregates
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Aggregates.from_arrays, (self.to_arrays(), self.vocabulary)
@@ -141,7 +141,7 @@ class StreamAccumulator:
         self.rests_on: dict[str, str] | None = None
         heads = len(self.layers) * len(self.heads)
         self.sums = StreamSums((len(self.layers), len(self.heads)))
-        self.pairs = PairTable(vocabulary.paired, heads)
+        self.pairs = PairTable(vocabulary.pair_words, heads)
         self.strongest = Strongest(heads)
         self.samples = Samples(self.pairs.words, heads) if samples else None
 
@@ -166,11 +166,11 @@ class StreamAccumulator:
             self.meanings[name] = (measure.unit, measure.low, measure.high)
         self._rest(resting_places(item))
 
-    def _rest(self, found: Mapping[str, str] | None) -> None:
+    def _rest(self, places: Mapping[str, str] | None) -> None:
         # A role is called by a token that it rests on in every text.
-        before = found if self.rests_on is None else self.rests_on
-        if found is not None and before is not None:
-            self.rests_on = dict(before.items() & found.items())
+        before = places if self.rests_on is None else self.rests_on
+        if places is not None and before is not None:
+            self.rests_on = dict(before.items() & places.items())
 
     def merge(self, other: StreamAccumulator) -> None:
         other.sums.settle()
@@ -224,12 +224,12 @@ class StreamSums:
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
-        measured = (len(MEASURED), *shape)
+        of_values = (len(MEASURED), *shape)
         self.sums: dict[str, NDArray[Any]] = {
             "count": np.zeros((COUNT, *shape), dtype=np.int64),
             "total": np.zeros((COUNT, *shape)),
-            "spread": np.zeros(measured),
-            "skew": np.zeros(measured),
+            "spread": np.zeros(of_values),
+            "skew": np.zeros(of_values),
         }
         self._waiting: list[NDArray[np.float64]] = []
 

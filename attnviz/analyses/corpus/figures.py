@@ -72,53 +72,52 @@ def head_statistics(
     `classes` has the class of each key; `orders` is True for a text that orders the heads.
     """
     weights = subject.item.weights
-    found = np.full((COUNT, *weights.shape[:2]), np.nan)
+    figures = np.full((COUNT, *weights.shape[:2]), np.nan)
     for place, name in enumerate(MEASURED):
         if name in measures:
             measure = measures[name]
             assert measure.uniform is not None
-            found[place] = measure.values
-            found[ROWS["uniform"].start + place] = measure.uniform
-            found[ROWS["top"].start + place] = measure.top
+            figures[place] = measure.values
+            figures[ROWS["uniform"].start + place] = measure.uniform
+            figures[ROWS["top"].start + place] = measure.top
     for place, name in enumerate(ORDERING, ROWS["ordering"].start):
         if orders and name in measures:
-            found[place] = measures[name].values
-    found[ROWS["rows"]] = subject.rows.sum(axis=-1)[:, None]
+            figures[place] = measures[name].values
+    figures[ROWS["rows"]] = subject.rows.sum(axis=-1)[:, None]
     queries, keys = (
         np.array([not token.special for token in tokens])
         for tokens in (subject.item.query_tokens, subject.item.key_tokens)
     )
     of_text = queries[:, None] & keys
-    found[ROWS["text rows"]] = (subject.rows & queries).sum(axis=-1)[:, None]
+    figures[ROWS["text rows"]] = (subject.rows & queries).sum(axis=-1)[:, None]
     places = patch_places(subject.item.key_tokens)
     if places is None:
-        found[ROWS["near"]] = np.moveaxis(by_offset(weights * of_text), -1, 0)
-        found[ROWS["cells"]] = np.moveaxis(by_offset(subject.visible & of_text), -1, 0)[..., None]
-        found[ROWS["beyond"]] = _beyond(weights, of_text)
+        figures[ROWS["near"]] = np.moveaxis(by_offset(weights * of_text), -1, 0)
+        figures[ROWS["cells"]] = np.moveaxis(by_offset(subject.visible & of_text), -1, 0)[..., None]
+        figures[ROWS["beyond"]] = _beyond(weights, of_text)
     elif subject.item.query_tokens == subject.item.key_tokens:
         near, beyond = by_distance(weights[:, :, queries][..., keys], places)
         cells, _ = by_distance(subject.visible[:, queries][..., keys], places)
-        found[ROWS["near"]], found[ROWS["cells"]] = near, cells[..., None]
-        found[ROWS["beyond"]] = np.stack([np.zeros_like(beyond), beyond])
+        figures[ROWS["near"]], figures[ROWS["cells"]] = near, cells[..., None]
+        figures[ROWS["beyond"]] = np.stack([np.zeros_like(beyond), beyond])
     of_keys = weights.sum(axis=-2, dtype=np.float64), subject.uniform.sum(axis=-2)
-    for name, received in zip(("class", "class uniform"), of_keys, strict=True):
+    for name, by_key in zip(("class", "class uniform"), of_keys, strict=True):
         for place in range(len(CLASSES)):
-            held = received[..., classes == place].sum(axis=-1)
-            found[ROWS[name].start + place] = held
-    return found
+            figures[ROWS[name].start + place] = by_key[..., classes == place].sum(axis=-1)
+    return figures
 
 
 def by_offset(cells: NDArray[np.generic]) -> NDArray[np.float64]:
     """Sums along the diagonals of cells (…, queries, keys), shape (…, offsets)."""
     *lead, queries, keys = cells.shape
     # A strided view puts each query's own position in the middle, so no row is copied.
-    padded = np.zeros((*lead, queries, max(queries, keys) + 2 * REACH), dtype=cells.dtype)
-    padded[..., REACH : REACH + keys] = cells
-    *steps, down, across = padded.strides
-    moved = as_strided(
-        padded, (*lead, queries, len(OFFSETS)), (*steps, down + across, across), writeable=False
+    wide = np.zeros((*lead, queries, max(queries, keys) + 2 * REACH), dtype=cells.dtype)
+    wide[..., REACH : REACH + keys] = cells
+    *steps, down, across = wide.strides
+    bands = as_strided(
+        wide, (*lead, queries, len(OFFSETS)), (*steps, down + across, across), writeable=False
     )
-    sums: NDArray[np.float64] = moved.sum(axis=-2, dtype=np.float64)
+    sums: NDArray[np.float64] = bands.sum(axis=-2, dtype=np.float64)
     return sums
 
 
@@ -130,21 +129,21 @@ def by_distance(
     Negative offsets are 0. The second array, shape (…), sums all larger distances.
     """
     apart = np.rint(np.linalg.norm(places[:, None] - places, axis=-1))
-    found = np.zeros((len(OFFSETS), *cells.shape[:-2]))
+    sums = np.zeros((len(OFFSETS), *cells.shape[:-2]))
     for place in range(REACH, len(OFFSETS)):
-        found[place] = cells[..., apart == OFFSETS[place]].sum(axis=-1, dtype=np.float64)
-    return found, cells[..., apart > REACH].sum(axis=-1, dtype=np.float64)
+        sums[place] = cells[..., apart == OFFSETS[place]].sum(axis=-1, dtype=np.float64)
+    return sums, cells[..., apart > REACH].sum(axis=-1, dtype=np.float64)
 
 
 def _beyond(weights: NDArray[np.float32], of_text: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The attention to text farther away than `REACH`, before and after, (2, layers, heads)."""
     queries, keys = weights.shape[2:]
-    found = np.zeros((2, *weights.shape[:2]))
+    sums = np.zeros((2, *weights.shape[:2]))
     if max(queries, keys) > REACH:
         apart = np.arange(keys) - np.arange(queries)[:, None]
         for side, far in enumerate((apart < -REACH, apart > REACH)):
-            found[side] = weights[..., far & of_text].sum(axis=-1, dtype=np.float64)
-    return found
+            sums[side] = weights[..., far & of_text].sum(axis=-1, dtype=np.float64)
+    return sums
 
 
 class PairTable:
@@ -168,8 +167,8 @@ class PairTable:
             np.array([self._places.get(word, -1) for word in axis.words])
             for axis in (item.queries, item.keys)
         )
-        wanted = item.between & (queries >= 0)[:, None] & (keys >= 0)
-        rows, columns = np.nonzero(wanted)
+        cells = item.between & (queries >= 0)[:, None] & (keys >= 0)
+        rows, columns = np.nonzero(cells)
         if not len(rows):
             return
         pairs = queries[rows] * len(self.words) + keys[columns]

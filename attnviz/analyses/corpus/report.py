@@ -45,7 +45,7 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
         caption=first["caption"],
         streams=streams,
         texts=aggregates.texts,
-        failed=aggregates.failed,
+        failed=aggregates.failures,
         interval=f"{LEVEL:.0%} interval of the mean (Hall's transformed t, {things} as units)",
         fewest=FEWEST,
         provenance=provenance,
@@ -69,7 +69,7 @@ def _heads_and_roles(
         for layer in stream.layers
         for head in stream.heads
     )
-    return heads, {at: found[0] for at, found in roles.items() if found}
+    return heads, {at: own[0] for at, own in roles.items() if own}
 
 
 def orders_of(aggregates: Aggregates, *, half: bool) -> tuple[dict[str, tuple[HeadAt, ...]], int]:
@@ -102,17 +102,17 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
     sums = tally.sums.sums
     count, total = sums["count"], sums["total"]
     means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    kept = [place for place, name in enumerate(MEASURED) if count[place].any()]
-    values, uniform, tops = (means[ROWS[name]][kept] for name in ("value", "uniform", "top"))
-    texts = count[ROWS["value"]][kept]
-    deviation = np.sqrt(sums["spread"][kept] / np.maximum(texts - 1, 1))
-    low, high = intervals(texts, values, sums["spread"][kept], sums["skew"][kept])
+    numbers = [place for place, name in enumerate(MEASURED) if count[place].any()]
+    values, uniform, tops = (means[ROWS[name]][numbers] for name in ("value", "uniform", "top"))
+    texts = count[ROWS["value"]][numbers]
+    deviation = np.sqrt(sums["spread"][numbers] / np.maximum(texts - 1, 1))
+    low, high = intervals(texts, values, sums["spread"][numbers], sums["skew"][numbers])
     measures = tuple(
         Meaning(
             *(name, SHORT[name], *tally.meanings[name]),
             largest(own.flat) if name in BY_LARGEST else float(np.nanmax(top)),
         )
-        for name, top, own in zip((MEASURED[place] for place in kept), tops, values, strict=True)
+        for name, top, own in zip((MEASURED[place] for place in numbers), tops, values, strict=True)
     )
     # An interval can reach beyond the values that a measure can take: cut it there.
     for place, meaning in enumerate(measures):
@@ -120,7 +120,7 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
             np.maximum(low[place], 0.0, out=low[place])
         if meaning.unit == "share":
             np.minimum(high[place], meaning.top, out=high[place])
-    names = [MEASURED[place] for place in kept]
+    names = [MEASURED[place] for place in numbers]
     own, even = (dict(zip(names, side, strict=True)) for side in (values, uniform))
     rows = rows_of((tally.stream, tally.layers, tally.heads), own, even, (), tally.rests_on or {})
     report = StreamReport(
@@ -190,6 +190,6 @@ def _firings(tally: StreamAccumulator) -> Iterator[TopExample]:
     for number, (layer, head, _) in enumerate(_heads(tally)):
         for rank, (weight, text, query, key) in enumerate(strongest.links[number].tolist(), 1):
             if weight >= 0:
-                found = strongest.texts[int(text)]
-                start, end = found.queries[int(query)], found.keys[int(key)]
-                yield TopExample(layer, head, rank, weight, start, end, found.id, found.texts)
+                source = strongest.texts[int(text)]
+                start, end = source.queries[int(query)], source.keys[int(key)]
+                yield TopExample(layer, head, rank, weight, start, end, source.id, source.texts)

@@ -42,7 +42,7 @@ class Samples:
     """Example texts of one stream, and the words that their strongest links join.
 
     Attributes:
-        counts, drawn, ends: as in `Atlas`.
+        counts, ends: as in `Atlas`; examples: what it calls `drawn`.
     """
 
     def __init__(self, words: Sequence[str], heads: int) -> None:
@@ -50,7 +50,7 @@ class Samples:
         self._places = {word: place for place, word in enumerate(words)}
         self.counts = np.zeros((heads, BUCKETS + 1), dtype=np.int64)
         self.ends = np.zeros((heads, 2, len(words) + 1), dtype=np.int64)
-        self.drawn = np.full((heads, BUCKETS + 1, KEPT, NUMBERS), -1.0)
+        self.examples = np.full((heads, BUCKETS + 1, KEPT, NUMBERS), -1.0)
         self.texts: dict[int, SourceText] = {}
         self._waiting: list[NDArray[np.float64]] = []
 
@@ -69,11 +69,11 @@ class Samples:
         rows[heads, keys] = np.inf
         order = np.argsort(-rows, axis=-1, kind="stable")[:, :SHOWN_KEYS]
         rows[heads, keys] = links[:, 0]
-        shown = np.stack([order, np.take_along_axis(rows, order, axis=-1)], axis=-1)
-        found = np.full((len(links), 1, NUMBERS), -1.0)
-        found[:, 0, :3] = links[:, :3]
-        found[:, 0, 3 : 3 + shown[0].size] = shown.reshape(len(links), -1)
-        self._waiting.append(found)
+        cells = np.stack([order, np.take_along_axis(rows, order, axis=-1)], axis=-1)
+        samples = np.full((len(links), 1, NUMBERS), -1.0)
+        samples[:, 0, :3] = links[:, :3]
+        samples[:, 0, 3 : 3 + cells[0].size] = cells.reshape(len(links), -1)
+        self._waiting.append(samples)
         self.texts[int(links[0, 1])] = text
         if len(self._waiting) >= WAITING:
             self.settle()
@@ -81,8 +81,8 @@ class Samples:
     def merge(self, others: Mapping[str, NDArray[Any]], texts: Mapping[int, SourceText]) -> None:
         self.counts += others["drawn counts"]
         self.ends += others["drawn ends"]
-        drawn = others["drawn"]
-        self._waiting.append(drawn.reshape(len(drawn), -1, NUMBERS))
+        examples = others["drawn"]
+        self._waiting.append(examples.reshape(len(examples), -1, NUMBERS))
         self.texts.update(texts)
         self.settle()
 
@@ -90,11 +90,11 @@ class Samples:
         """Draw a sample of the texts that were added since the last draw."""
         if not self._waiting:
             return
-        mine = self.drawn.reshape(len(self.drawn), -1, NUMBERS)
+        mine = self.examples.reshape(len(self.examples), -1, NUMBERS)
         links = np.concatenate([mine, *self._waiting], axis=1)
         self._waiting.clear()
         hashes = self._hashes_of(links[..., 1].astype(np.int64))
-        self.drawn = np.full_like(self.drawn, -1.0)
+        self.examples = np.full_like(self.examples, -1.0)
         slots = np.where(links[..., 1] < 0, BUCKETS, _buckets(links[..., 0]))
         # Equal texts have equal hashes, so they stand side by side: keep the strongest.
         order = np.lexsort((links[..., 1], -links[..., 0], hashes), axis=-1)
@@ -106,8 +106,8 @@ class Samples:
         slots = np.where(slots < BUCKETS, BUCKETS, BUCKETS + 1)
         order = np.lexsort((links[..., 1], -links[..., 0], slots), axis=-1)
         self._keep(links, order, slots, BUCKETS + 1)
-        used = np.unique(self.drawn[..., 1]).astype(int).tolist()
-        self.texts = {number: self.texts[number] for number in used if number >= 0}
+        numbers = np.unique(self.examples[..., 1]).astype(int).tolist()
+        self.texts = {number: self.texts[number] for number in numbers if number >= 0}
 
     def _keep(
         self,
@@ -122,14 +122,14 @@ class Samples:
         starts = np.diff(slots, axis=-1, prepend=-1) != 0
         ranks = places - np.maximum.accumulate(np.where(starts, places, 0), axis=-1)
         heads, at = np.nonzero((slots < none) & (ranks < KEPT))
-        self.drawn[heads, slots[heads, at], ranks[heads, at]] = links[heads, order[heads, at]]
+        self.examples[heads, slots[heads, at], ranks[heads, at]] = links[heads, order[heads, at]]
 
     def _hashes_of(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
         """The hash of each head and text, shape (heads, texts); the highest one for no text."""
-        found, places = np.unique(numbers, return_inverse=True)
-        texts = ("\0".join(self.texts[n].texts) if n >= 0 else "" for n in found.tolist())
-        encoded = (text.encode("utf-8", "backslashreplace") for text in texts)
-        digests = b"".join(blake2b(text, digest_size=8).digest() for text in encoded)
+        each, places = np.unique(numbers, return_inverse=True)
+        texts = ("\0".join(self.texts[n].texts) if n >= 0 else "" for n in each.tolist())
+        data = (text.encode("utf-8", "backslashreplace") for text in texts)
+        digests = b"".join(blake2b(text, digest_size=8).digest() for text in data)
         of_texts = np.frombuffer(digests, "<u8").astype(np.uint64)
         heads = _mix(np.arange(len(numbers), dtype=np.uint64) + np.uint64(SEED << 32))
         hashes = _mix(of_texts[places.reshape(numbers.shape)] ^ heads[:, None])
@@ -141,7 +141,7 @@ class Samples:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         self.settle()
-        return {"drawn": self.drawn, "drawn counts": self.counts, "drawn ends": self.ends}
+        return {"drawn": self.examples, "drawn counts": self.counts, "drawn ends": self.ends}
 
 
 def _buckets(weights: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -162,7 +162,7 @@ def atlas_of(samples: Samples, report: StreamReport, *, pictures: bool = False) 
     nearest, distances = nearest_heads(report)
     return Atlas(
         counts=samples.counts,
-        drawn=samples.drawn,
+        drawn=samples.examples,
         words=samples.words,
         ends=samples.ends,
         nearest=nearest,
@@ -177,25 +177,25 @@ def _spell_words(text: SourceText) -> SourceText:
     """The text with its words spelt as in it, each after a space, a tab or nothing (`Atlas`)."""
 
     def best(words: Sequence[str]) -> tuple[str, ...]:
-        found = (_in_text(words, one) for one in text.texts or ("",))
-        return min(found, key=lambda found: sum(word[0] == "\t" for word in found))
+        spellings = (_in_text(words, one) for one in text.texts or ("",))
+        return min(spellings, key=lambda one: sum(word[0] == "\t" for word in one))
 
     return replace(text, queries=best(text.queries), keys=best(text.keys))
 
 
 def _in_text(words: Sequence[str], text: str) -> tuple[str, ...]:
     units = [(match[0], match[0].lower(), match.start(), match.end()) for match in split(text)]
-    found, place, end = [], 0, 0
+    spellings, place, end = [], 0, 0
     for word in words:
         there = (at for at in range(place, min(place + 8, len(units))) if units[at][1] == word)
         at = next(there, None)
         if at is None:
-            found.append(f"\t{word}")
+            spellings.append(f"\t{word}")
             continue
         spelling, _, start, stop = units[at]
-        found.append(f" {spelling}" if start > end else spelling)
+        spellings.append(f" {spelling}" if start > end else spelling)
         place, end = at + 1, stop
-    return tuple(found)
+    return tuple(spellings)
 
 
 def nearest_heads(report: StreamReport) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -221,10 +221,10 @@ STRONGEST = 10  # texts of each head in which it attends most strongly
 def source_text(attention: Attention, item: InWords) -> SourceText:
     """The words of a text, for an example."""
     texts = (attention.text, attention.source, attention.target)
-    named = tuple(text for text in texts if text is not None)
+    own = tuple(text for text in texts if text is not None)
     words = item.queries.words, item.keys.words
     if attention.seen is None:
-        return SourceText(attention.id, named, *words)
+        return SourceText(attention.id, own, *words)
     queries, keys = map(_intern_words, words)
     return SourceText(attention.id, (attention.id,), queries, keys, attention.seen)
 
@@ -259,17 +259,17 @@ class Strongest:
         if not item.between.any():
             return None
         heads, _, keys = item.weights.shape
-        shown = np.where(item.between, item.weights, np.float32(-1)).reshape(heads, -1)
-        places = shown.argmax(axis=-1)
-        found = np.empty((heads, 1, 4))
-        found[:, 0, 0] = shown[np.arange(heads), places]
-        found[:, 0, 1] = number
-        found[:, 0, 2], found[:, 0, 3] = np.divmod(places, keys)
-        self._waiting.append(found)
+        weights = np.where(item.between, item.weights, np.float32(-1)).reshape(heads, -1)
+        places = weights.argmax(axis=-1)
+        strongest = np.empty((heads, 1, 4))
+        strongest[:, 0, 0] = weights[np.arange(heads), places]
+        strongest[:, 0, 1] = number
+        strongest[:, 0, 2], strongest[:, 0, 3] = np.divmod(places, keys)
+        self._waiting.append(strongest)
         self.texts[number] = text
         if len(self._waiting) >= WAITING:
             self.settle()
-        return found[:, 0]
+        return strongest[:, 0]
 
     def merge(self, links: NDArray[np.float64], texts: Mapping[int, SourceText]) -> None:
         self._waiting.append(links)
@@ -285,18 +285,18 @@ class Strongest:
         order = np.lexsort((links[..., 1], -links[..., 0]), axis=-1)
         self.links = np.full_like(self.links, -1.0)
         for head, places in enumerate(order):
-            kept = self._first_ten(links[head], places.tolist())
-            self.links[head, : len(kept)] = links[head, kept]
-        used = {int(number) for number in self.links[..., 1].ravel() if number >= 0}
-        self.texts = {number: self.texts[number] for number in sorted(used)}
+            first = self._first_ten(links[head], places.tolist())
+            self.links[head, : len(first)] = links[head, first]
+        numbers = {int(number) for number in self.links[..., 1].ravel() if number >= 0}
+        self.texts = {number: self.texts[number] for number in sorted(numbers)}
 
     def _first_ten(self, links: NDArray[np.float64], order: list[int]) -> list[int]:
-        kept: dict[tuple[str, ...], int] = {}
+        places: dict[tuple[str, ...], int] = {}
         for place in order:
-            if len(kept) == STRONGEST or links[place, 0] < 0:
+            if len(places) == STRONGEST or links[place, 0] < 0:
                 break
-            kept.setdefault(self.texts[int(links[place, 1])].texts, place)
-        return list(kept.values())
+            places.setdefault(self.texts[int(links[place, 1])].texts, place)
+        return list(places.values())
 
 
 def as_document(texts: Mapping[int, SourceText]) -> list[dict[str, Any]]:
@@ -306,9 +306,9 @@ def as_document(texts: Mapping[int, SourceText]) -> list[dict[str, Any]]:
 
 def from_document(texts: list[dict[str, Any]]) -> dict[int, SourceText]:
     """Texts by number from `as_document`."""
-    found = dict[int, SourceText]()
+    sources = dict[int, SourceText]()
     for item in texts:
         words, keys = (_intern_words(tuple(item[side])) for side in ("queries", "keys"))
-        own, seen = tuple(item["texts"]), tuple(item["seen"])
-        found[item["number"]] = SourceText(item["id"], own, words, keys, seen)
-    return found
+        own, pictures = tuple(item["texts"]), tuple(item["seen"])
+        sources[item["number"]] = SourceText(item["id"], own, words, keys, pictures)
+    return sources

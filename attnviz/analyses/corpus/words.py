@@ -54,7 +54,7 @@ class Vocabulary:
     """The most frequent words of a corpus, and the classes of its keys."""
 
     ranks: Mapping[str, int]
-    paired: tuple[str, ...]
+    pair_words: tuple[str, ...]
     classes: tuple[str, ...] = CLASSES
 
     @property
@@ -66,7 +66,7 @@ class Vocabulary:
         """The class of a word or mark, as its place in `CLASSES`."""
         if is_word(word):
             rank = self.ranks.get(word, RANKED)
-            return _FIRST_RANK + sum(rank >= bound for bound in _RANKS)
+            return _FIRST_RANK + sum(rank >= limit for limit in _RANKS)
         return CLASSES.index("punctuation" if is_mark(Token(word)) else "other")
 
 
@@ -80,16 +80,16 @@ class WordCounts:
 
     def __init__(self, bucket: int = BUCKET) -> None:
         self.words, self.bucket = 0, bucket
-        self._kept: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self._new: Counter[str] = Counter()
         self._in_bucket = self._buckets = 0
 
     def add(self, text: str) -> None:
         """Count the words of one text."""
-        found = [match[0].lower() for match in split(text)]
-        self._new.update(found)
-        self.words += len(found)
-        self._in_bucket += len(found)
+        words = [match[0].lower() for match in split(text)]
+        self._new.update(words)
+        self.words += len(words)
+        self._in_bucket += len(words)
         if self._in_bucket >= self.bucket:
             self._close_bucket()
 
@@ -97,25 +97,27 @@ class WordCounts:
         """Add the words of the bucket; drop those that occurred at most once in each bucket."""
         for word, count in self._new.items():
             # A dropped word may have occurred once in each earlier bucket.
-            self._kept[word] = self._kept.get(word, self._buckets) + count
+            self._counts[word] = self._counts.get(word, self._buckets) + count
         self._buckets += self._in_bucket // self.bucket
         self._in_bucket = 0
         self._new.clear()
-        self._kept = {word: count for word, count in self._kept.items() if count > self._buckets}
+        self._counts = {
+            word: count for word, count in self._counts.items() if count > self._buckets
+        }
 
     def vocabulary(self) -> Vocabulary:
         """The most frequent words so far."""
-        counts = {word: self._kept.get(word, self._buckets) + n for word, n in self._new.items()}
-        return vocabulary_of({**self._kept, **counts}.items())
+        counts = {word: self._counts.get(word, self._buckets) + n for word, n in self._new.items()}
+        return vocabulary_of({**self._counts, **counts}.items())
 
 
 def vocabulary_of(counts: Iterable[tuple[str, int]]) -> Vocabulary:
     """The most frequent words and marks; equally frequent ones are sorted by spelling."""
     order = [word for word, _ in sorted(counts, key=lambda item: (-item[1], item[0]))]
     words = [word for word in order if is_word(word)]
-    paired = [word for word in order if is_word(word) or is_mark(Token(word))]
+    pair_words = [word for word in order if is_word(word) or is_mark(Token(word))]
     ranks = {word: rank for rank, word in enumerate(words[:RANKED])}
-    return Vocabulary(ranks, tuple(paired[:PAIRED]))
+    return Vocabulary(ranks, tuple(pair_words[:PAIRED]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +133,7 @@ class WordAxis:
 def read_axis(tokens: Sequence[Token], text: str) -> WordAxis:
     """Group tokens into the words of their text; without a text each token is a word."""
     if text:
-        units = tuple(Token(found[0], found.start(), found.end()) for found in split(text))
+        units = tuple(Token(match[0], match.start(), match.end()) for match in split(text))
         numbers = word_numbers(tokens, text, units)
     else:
         units = tuple(tokens)

@@ -67,15 +67,15 @@ def head_places(
     stream = None
     if layer is not None and (match := _LAYER.fullmatch(layer)):
         stream, layer = match.groups()
-    found = []
+    places = []
     for name in (one.strip() for several in heads for one in several.split(",")):
         match = _HEAD.fullmatch(name)
-        found.append((match[1], layer, match[2]) if match else (stream, layer, name))
+        places.append((match[1], layer, match[2]) if match else (stream, layer, name))
     if layer is not None and not heads:
-        found.append((stream, layer, None))
-    for _, layers, head in found:
+        places.append((stream, layer, None))
+    for _, layers, head in places:
         check_selection(layers, head)
-    return found
+    return places
 
 
 def each_part(attention: Attention, each: Each) -> list[Part]:
@@ -87,16 +87,16 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
         ]
     if each == "groups":
         return _named_groups(attention)
-    found = list[Part]()
+    parts = list[Part]()
     for item in attention.maps:
         if each == "links":
-            seen = np.argwhere(item.weights.max(axis=(0, 1)) > 0)
-            found += [link_part(item, int(query), int(key)) for query, key in seen]
+            cells = np.argwhere(item.weights.max(axis=(0, 1)) > 0)
+            parts += [link_part(item, int(query), int(key)) for query, key in cells]
         elif each == "layers":
-            found += [layer_part(item, layer) for layer in item.layers]
+            parts += [layer_part(item, layer) for layer in item.layers]
         else:
-            found += [head_part(item, at, n) for at in item.layers for n in range(len(item.heads))]
-    return found
+            parts += [head_part(item, at, n) for at in item.layers for n in range(len(item.heads))]
+    return parts
 
 
 def _named_groups(attention: Attention) -> list[Part]:
@@ -151,10 +151,10 @@ def measure_parts(
     experiment: Experiment, parts: Sequence[Part], instead: HeadOutputs | None = None
 ) -> list[Effect]:
     """The effect of each part alone."""
-    found = effects_of(experiment, [change for _, change in parts], instead)
+    losses = effects_of(experiment, [change for _, change in parts], instead)
     return [
         replace(part, effect=float(row.sum()), of_outputs=tuple(row.tolist()))
-        for (part, _), row in zip(parts, found, strict=True)
+        for (part, _), row in zip(parts, losses, strict=True)
     ]
 
 
@@ -208,21 +208,21 @@ def replacements(
                 f"the texts of --reference have no stream '{stream}' to take from: give pairs for "
                 "a pair, single texts for a single one"
             )
-    joined = {
+    bank_rows = {
         place: np.concatenate([bank[place] for bank in banks if place in bank], axis=1)
         for place in dict.fromkeys(place for bank in banks for place in bank)
     }
     if by == "mean":
-        return {place: rows.mean(axis=1, keepdims=True) for place, rows in joined.items()}
+        return {place: rows.mean(axis=1, keepdims=True) for place, rows in bank_rows.items()}
     generator = np.random.default_rng(seed)
-    drawn = {}
+    outputs = {}
     for item in attention.maps:
         for layer in item.layers:
-            rows = joined[item.stream, layer]
-            drawn[item.stream, layer] = rows[
+            rows = bank_rows[item.stream, layer]
+            outputs[item.stream, layer] = rows[
                 :, generator.integers(rows.shape[1], size=item.weights.shape[2])
             ]
-    return drawn
+    return outputs
 
 
 def _heads(
@@ -230,13 +230,13 @@ def _heads(
 ) -> list[Part]:
     """The chosen heads; the chosen layers as wholes if `head` is None."""
     stream = stream or attention.main.stream
-    chosen = select(attention, stream, layer, head).maps
+    maps = select(attention, stream, layer, head).maps
     whole = {name: one for one in attention.maps if one.stream == stream for name in one.layers}
     if head is None:
-        return [layer_part(whole[name], name) for one in chosen for name in one.layers]
+        return [layer_part(whole[name], name) for one in maps for name in one.layers]
     return [
         head_part(whole[name], name, whole[name].heads.index(number))
-        for one in chosen
+        for one in maps
         for name in one.layers
         for number in one.heads
     ]
@@ -268,12 +268,12 @@ def _link(attention: Attention, name: str) -> Part:
 def _token(attention: Attention, name: str) -> Part:
     sides, option = _sides(attention), f"--token '{name}'"
     holding = [side for side in sides if _places(sides[side], attention.text_of(side), name)]
-    stated, colon, rest = name.partition(":")
+    prefix, colon, rest = name.partition(":")
     if len(holding) > 1:
-        named = " or ".join(f"{side}:{name}" for side in holding)
-        raise UsageError(f"{option} is in the {' and the '.join(holding)}: write {named}")
-    if colon and stated in sides and not holding:
-        side, word = stated, rest
+        ways = " or ".join(f"{side}:{name}" for side in holding)
+        raise UsageError(f"{option} is in the {' and the '.join(holding)}: write {ways}")
+    if colon and prefix in sides and not holding:
+        side, word = prefix, rest
     else:
         side, word = holding[0] if holding else next(iter(sides)), name
     places = _positions(attention, side, sides[side], word, option)
@@ -294,8 +294,8 @@ def _as_one(parts: Sequence[Part], label: str) -> Part:
 
 def _places(tokens: Sequence[Token], text: str, name: str) -> list[range]:
     """The tokens with this spelling; where there are none, the runs of tokens that spell it."""
-    numbered = _NUMBERED.fullmatch(name)
-    for word, wanted in ((name, None), *([(numbered[1], int(numbered[2]))] if numbered else [])):
+    match = _NUMBERED.fullmatch(name)
+    for word, number in ((name, None), *([(match[1], int(match[2]))] if match else [])):
         spelt = [
             range(place, place + 1)
             for place, one in enumerate(tokens)
@@ -306,9 +306,9 @@ def _places(tokens: Sequence[Token], text: str, name: str) -> list[range]:
             runs = (run for place in starts if (run := _run(tokens, text, place, word)))
             # Runs with one end differ by a blank piece in front: the shortest comes last.
             spelt = [*{run[-1]: run for run in runs}.values()]
-        found = [run for run in spelt if wanted in (None, run[0])]
-        if found:
-            return found
+        runs_of_word = [run for run in spelt if number in (None, run[0])]
+        if runs_of_word:
+            return runs_of_word
     return []
 
 
@@ -319,10 +319,10 @@ def _source_of(token: Token, text: str) -> str:
 def _run(tokens: Sequence[Token], text: str, first: int, word: str) -> range | None:
     """The tokens that together spell a word, from the first one on; None: they do not."""
     for last in range(first + 1, len(tokens)):
-        covered = text[tokens[first].start : tokens[last].end].strip()
-        if covered == word and not tokens[last].special:
+        spelling = text[tokens[first].start : tokens[last].end].strip()
+        if spelling == word and not tokens[last].special:
             return range(first, last + 1)
-        if not word.startswith(covered):
+        if not word.startswith(spelling):
             return None
     return None
 
@@ -330,17 +330,15 @@ def _run(tokens: Sequence[Token], text: str, first: int, word: str) -> range | N
 def _positions(
     attention: Attention, side: str, tokens: Sequence[Token], name: str, option: str
 ) -> range:
-    found = _places(tokens, attention.text_of(side), name)
-    if len(found) == 1:
-        return found[0]
+    runs = _places(tokens, attention.text_of(side), name)
+    if len(runs) == 1:
+        return runs[0]
     texts = [token.text for token in tokens]
-    if found:
-        named = " or ".join(f"{name}[{run[0]}]" for run in found)
-        raise UsageError(
-            f"{option}: '{name}' stands {len(found)} times in the {side}: write {named}"
-        )
-    listed = ", ".join(texts[:30]) + (", …" if len(texts) > 30 else "")
+    if runs:
+        ways = " or ".join(f"{name}[{run[0]}]" for run in runs)
+        raise UsageError(f"{option}: '{name}' stands {len(runs)} times in the {side}: write {ways}")
+    names = ", ".join(texts[:30]) + (", …" if len(texts) > 30 else "")
     raise UsageError(
-        f"{option}: there is no token '{name}' in the {side}, but {listed}."
+        f"{option}: there is no token '{name}' in the {side}, but {names}."
         f"{did_you_mean(name, texts)}"
     )

@@ -60,7 +60,7 @@ Scores = dict[str, Numbers]  # a number for each token, by side
 class TokenScores:
     """Each lens' scores of the tokens that can be hidden."""
 
-    explained: AttentionGradients
+    inputs: AttentionGradients
     tokens: tuple[TokenAt, ...]
     scores: dict[str, Numbers]  # scores by lens, shape (tokens,); a signed lens has scores below 0
     left_out: dict[str, str]  # the reason by lens that does not apply
@@ -70,9 +70,9 @@ class TokenScores:
         sides = np.array([token.side for token in self.tokens])
         sizes = abs(scores).round(DIGITS)
         pairs = ((sizes[own], abs(losses)[own]) for own in (sides == s for s in set(sides)))
-        found = [rank_correlation(*pair) for pair in pairs]
-        known = [one for one in found if np.isfinite(one)]
-        return float(np.mean(known)) if known else float("nan")
+        by_side = [rank_correlation(*pair) for pair in pairs]
+        numbers = [one for one in by_side if np.isfinite(one)]
+        return float(np.mean(numbers)) if numbers else float("nan")
 
     def sets_to_hide(self, scores: Numbers) -> list[tuple[TokenAt, ...]]:
         """For each share the tokens that rank highest, then for each share all other tokens."""
@@ -92,20 +92,20 @@ class TokenScores:
 
 
 def token_scores(
-    explained: AttentionGradients,
+    inputs: AttentionGradients,
     values: Callable[[], ValueVectors],
-    written: Callable[[], AskedLogits],
+    logits: Callable[[], AskedLogits],
 ) -> TokenScores:
     """Each lens' scores of the tokens, for the outputs that the experiment explains."""
     # The last layer's gradients show from which rows a class is read: first, last or all.
-    last = explained.gradients[0][-1]
+    last = inputs.gradients[0][-1]
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2))).tolist() or [*range(last.shape[1])]
-    explained = replace(explained, positions=tuple(rows))
-    tokens = tuple(_visible_tokens(explained.attention, max(rows)))
+    inputs = replace(inputs, positions=tuple(rows))
+    tokens = tuple(_visible_tokens(inputs.attention, max(rows)))
     scores, left_out = dict[str, Numbers](), dict[str, str]()
     for lens in ("raw", *LENSES):
         try:
-            found = _scores(lens, explained, values, written)
+            by_side = _scores(lens, inputs, values, logits)
         except INTERRUPTIONS:
             raise
         except BaseException as error:  # a plug-in may raise SystemExit too
@@ -114,13 +114,13 @@ def token_scores(
                 raise
             left_out[lens] = str(error)
             continue
-        scores[lens] = np.array([found[token.side][token.position] for token in tokens])
-    return TokenScores(explained, tokens, scores, left_out)
+        scores[lens] = np.array([by_side[token.side][token.position] for token in tokens])
+    return TokenScores(inputs, tokens, scores, left_out)
 
 
 def _visible_tokens(attention: Attention, last: int) -> list[TokenAt]:
     """The tokens that another token attends to, in the rows up to the last explained one."""
-    found: dict[str, NDArray[np.bool_]] = {}
+    by_side: dict[str, NDArray[np.bool_]] = {}
     side = attention.main.query_side
     ahead = any(
         np.triu(item.weights.max(axis=(0, 1)), 1).any()
@@ -130,9 +130,9 @@ def _visible_tokens(attention: Attention, last: int) -> list[TokenAt]:
     for item in attention.maps:
         looks = _others(item, item.weights.max(axis=(0, 1))) > 0
         looks = looks if ahead or item.query_side != side else looks[: last + 1]
-        seen = looks.any(axis=0)
-        found[item.key_side] = found.get(item.key_side, np.zeros_like(seen)) | seen
-    return [TokenAt(name, int(at)) for name, own in found.items() for at in np.flatnonzero(own)]
+        columns = looks.any(axis=0)
+        by_side[item.key_side] = by_side.get(item.key_side, np.zeros_like(columns)) | columns
+    return [TokenAt(name, int(at)) for name, own in by_side.items() for at in np.flatnonzero(own)]
 
 
 def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
@@ -145,9 +145,9 @@ def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
 
 def _scores(
     lens: str,
-    explained: AttentionGradients,
+    inputs: AttentionGradients,
     values: Callable[[], ValueVectors],
-    written: Callable[[], AskedLogits],
+    logits: Callable[[], AskedLogits],
 ) -> Scores:
     """The score of each token by one lens.
 
@@ -157,43 +157,45 @@ def _scores(
     weights and norms as means over layers and heads, the rollout after the last layer, the flow to
     the inputs, and the row of the gradient lens.
     """
-    attention, rows = explained.attention, list(explained.positions)
+    attention, rows = inputs.attention, list(inputs.positions)
     needs = "weights" if lens == "raw" else LENSES[lens].needs
     if needs in ("effects", "writers"):
-        found: Scores = {}
-        cells = effects_of_maps(explained)
+        totals: Scores = {}
+        cells = effects_of_maps(inputs)
         if needs == "writers":
-            cells = iter(_logit_cells(lens, explained, written()))
+            cells = iter(_logit_cells(lens, inputs, logits()))
         for item, every in zip(attention.maps, cells, strict=True):
             links = _others(item, every)
-            found[item.key_side] = found.get(item.key_side, 0.0) + np.nansum(links, axis=(0, 1, 2))
-        return found
+            totals[item.key_side] = totals.get(item.key_side, 0.0) + np.nansum(
+                links, axis=(0, 1, 2)
+            )
+        return totals
     if lens == "flow":
         return _flows(attention, rows)
-    given: Any = {"weights": attention, "gradients": explained}.get(needs) or values()
-    seen: Attention = given if lens == "raw" else LENSES[lens].load()(given)
-    found = {}
+    lens_input: Any = {"weights": attention, "gradients": inputs}.get(needs) or values()
+    through: Attention = lens_input if lens == "raw" else LENSES[lens].load()(lens_input)
+    totals = {}
     for side, length in {item.key_side: len(item.key_tokens) for item in attention.maps}.items():
-        first = next(item for item in seen.maps if item.key_side == side)
-        items = [item for item in seen.maps if item.stream == first.stream]
+        first = next(item for item in through.maps if item.key_side == side)
+        items = [item for item in through.maps if item.stream == first.stream]
         layers = np.concatenate([item.weights.mean(axis=1, dtype=np.float64) for item in items])
         matrix = layers[-1] if lens == "rollout" else layers.mean(axis=0)
         if first.query_side != "output":
             matrix = _others(first, matrix)[rows]
-        found[side] = np.pad(matrix.mean(axis=0), (0, length - matrix.shape[1]))
-    return found
+        totals[side] = np.pad(matrix.mean(axis=0), (0, length - matrix.shape[1]))
+    return totals
 
 
 def _logit_cells(
-    lens: str, explained: AttentionGradients, asked: AskedLogits
+    lens: str, inputs: AttentionGradients, logits: AskedLogits
 ) -> list[NDArray[np.float64]]:
     """What each link adds to the logits of the explained outputs, an array for each map."""
-    if asked.attention.main.query_tokens != explained.attention.main.query_tokens:
+    if logits.attention.main.query_tokens != inputs.attention.main.query_tokens:
         raise UsageError(f"lens {lens} reads the whole text, and here a word is masked")
-    outputs = explained.experiment.outputs if explained.experiment else ()
-    choices = {one.row: one.number for one in outputs} or asked.choices
-    seen: Attention = LENSES[lens].load()(replace(asked, choices=choices))
-    return [seen.map_of(item.stream).weights.astype(float) for item in explained.attention.maps]
+    outputs = inputs.experiment.outputs if inputs.experiment else ()
+    choices = {one.row: one.number for one in outputs} or logits.choices
+    lens_maps: Attention = LENSES[lens].load()(replace(logits, choices=choices))
+    return [lens_maps.map_of(item.stream).weights.astype(float) for item in inputs.attention.maps]
 
 
 def _flows(attention: Attention, rows: list[int]) -> Scores:
@@ -208,20 +210,20 @@ def _flows(attention: Attention, rows: list[int]) -> Scores:
             f"flow would solve {solves:,} maximum-flow problems of {links:,} links each: shorten "
             "the text"
         )
-    found = {side: flows(graph, rows, own=side == own) for side in sides}
-    found[own][range(len(rows)), rows] = 0
-    return {side: matrix.mean(axis=0) for side, matrix in found.items()}
+    by_side = {side: flows(graph, rows, own=side == own) for side in sides}
+    by_side[own][range(len(rows)), rows] = 0
+    return {side: matrix.mean(axis=0) for side, matrix in by_side.items()}
 
 
-def rank_correlations(found: TokenScores) -> dict[str, float]:
+def rank_correlations(text: TokenScores) -> dict[str, float]:
     """Each lens' rank correlation with the knockout, which takes one run for each token."""
-    losses = _losses(found, [(one,) for one in found.tokens])
-    return {lens: found.correlation(scores, losses) for lens, scores in found.scores.items()}
+    losses = _losses(text, [(one,) for one in text.tokens])
+    return {lens: text.correlation(scores, losses) for lens, scores in text.scores.items()}
 
 
-def _losses(found: TokenScores, sets: Sequence[tuple[TokenAt, ...]]) -> Numbers:
+def _losses(text: TokenScores, sets: Sequence[tuple[TokenAt, ...]]) -> Numbers:
     """The loss of log p over all outputs when each set of tokens is hidden, in nats."""
-    experiment = found.explained.experiment
+    experiment = text.inputs.experiment
     assert experiment is not None
     losses: Numbers = effects_of(experiment, [Intervention(tokens=one) for one in sets]).sum(axis=1)
     return losses
@@ -238,46 +240,46 @@ class TextFaithfulness:
     provenance: Provenance
 
 
-def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
+def faithfulness(text: TokenScores, seed: int = 0) -> TextFaithfulness:
     """Faithfulness of each lens on one text, from one batch of runs with hidden tokens.
 
     Raises:
         InputError: the text has more than `MOST_HIDDEN` tokens, and each takes a run.
     """
-    if len(found.tokens) > MOST_HIDDEN:
+    if len(text.tokens) > MOST_HIDDEN:
         raise InputError(
-            f"the text has {len(found.tokens)} tokens to hide, each in a run of its own, more than "
+            f"the text has {len(text.tokens)} tokens to hide, each in a run of its own, more than "
             f"{MOST_HIDDEN}: shorten it"
         )
-    draws = np.random.default_rng(seed).random((DRAWS, len(found.tokens)))
-    ranked = {**{lens: [scores] for lens, scores in found.scores.items()}, RANDOM: [*draws]}
-    hidden = {lens: [found.sets_to_hide(one) for one in many] for lens, many in ranked.items()}
-    sets: list[tuple[TokenAt, ...]] = [(one,) for one in found.tokens]
-    sets += [one for several in hidden.values() for shares in several for one in shares]
+    draws = np.random.default_rng(seed).random((DRAWS, len(text.tokens)))
+    rankings = {**{lens: [scores] for lens, scores in text.scores.items()}, RANDOM: [*draws]}
+    tops = {lens: [text.sets_to_hide(one) for one in many] for lens, many in rankings.items()}
+    sets: list[tuple[TokenAt, ...]] = [(one,) for one in text.tokens]
+    sets += [one for several in tops.values() for shares in several for one in shares]
     sets = list(dict.fromkeys(sets))  # lenses often agree on the highest tokens: one run for all
-    lost = dict(zip(sets, _losses(found, sets).tolist(), strict=True))
-    knocked = np.array([lost[one,] for one in found.tokens])
+    lost = dict(zip(sets, _losses(text, sets).tolist(), strict=True))
+    losses = np.array([lost[one,] for one in text.tokens])
     measures = {}
-    for lens, several in ranked.items():
+    for lens, several in rankings.items():
         rows = [
-            [found.correlation(scores, knocked), *(lost[one] for one in shares)]
-            for scores, shares in zip(several, hidden[lens], strict=True)
+            [text.correlation(scores, losses), *(lost[one] for one in shares)]
+            for scores, shares in zip(several, tops[lens], strict=True)
         ]
         measures[lens] = np.mean(rows, axis=0)
-    attention = found.explained.attention
+    attention = text.inputs.attention
     words = {one.key_side: one.key_tokens for one in attention.maps}
     tokens: tuple[dict[str, str | int | float], ...] = tuple(
         {
             "side": token.side,
             "position": token.position,
             "token": words[token.side][token.position].text,
-            "knock_out": float(knocked[place]),
-            **{lens: float(scores[place]) for lens, scores in found.scores.items()},
+            "knock_out": float(losses[place]),
+            **{lens: float(scores[place]) for lens, scores in text.scores.items()},
         }
-        for place, token in enumerate(found.tokens)
+        for place, token in enumerate(text.tokens)
     )
-    output = found.explained.output
-    return TextFaithfulness(output, tokens, measures, found.left_out, attention.provenance)
+    output = text.inputs.output
+    return TextFaithfulness(output, tokens, measures, text.left_out, attention.provenance)
 
 
 def lens_report(texts: Sequence[TextFaithfulness]) -> LensReport:
@@ -314,25 +316,25 @@ def _row(lens: str, texts: Sequence[TextFaithfulness]) -> LensRow:
 
 def conclusion(rows: Sequence[LensRow], random: LensRow, texts: int) -> str:
     """A sentence on which lenses `RULE` trusts; with one text it only hints."""
-    known = [row for row in rows if np.isfinite(row.mean[0])]
-    if not known:
+    finite = [row for row in rows if np.isfinite(row.mean[0])]
+    if not finite:
         return "no lens can be judged: too few tokens can be hidden"
     if texts == 1:
-        like = [row.lens for row in known if row.mean[0] > TRUSTED]
-        unlike = [row.lens for row in known if row.mean[0] <= TRUSTED]
+        like = [row.lens for row in finite if row.mean[0] > TRUSTED]
+        unlike = [row.lens for row in finite if row.mean[0] <= TRUSTED]
         hint = f"the rank correlation of {in_words(like, 'and')} is above {TRUSTED}" if like else ""
         hint += f", that of {in_words(unlike, 'and')} is not" if like and unlike else ""
         hint = hint or f"no rank correlation is above {TRUSTED}"
         return f"one text decides little; here {hint}"
-    trusted = [r.lens for r in known if r.low[0] > max(TRUSTED, random.high[0])]
-    doubted = [r.lens for r in known if r.high[0] < TRUSTED or r.low[0] <= random.high[0]]
-    others = [row.lens for row in known if row.lens not in (*trusted, *doubted)]
-    cannot = "cannot" if trusted else "cannot be trusted"
+    good = [r.lens for r in finite if r.low[0] > max(TRUSTED, random.high[0])]
+    poor = [r.lens for r in finite if r.high[0] < TRUSTED or r.low[0] <= random.high[0]]
+    others = [row.lens for row in finite if row.lens not in (*good, *poor)]
+    cannot = "cannot" if good else "cannot be trusted"
     parts = [
         before + in_words(names, "and") + behind
         for before, names, behind in (
-            ("", trusted, " can be trusted"),
-            ("", doubted, f" {cannot}"),
+            ("", good, " can be trusted"),
+            ("", poor, f" {cannot}"),
             ("of ", others, " these texts do not decide"),
         )
         if names

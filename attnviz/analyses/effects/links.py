@@ -29,48 +29,48 @@ def effects_of(
 
     Above 0: the parts that are off support the output. NaN: a row has no key left.
     """
-    plain, *changed = log_probabilities(experiment, [Intervention(), *changes], instead)
-    return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
+    plain, *others = log_probabilities(experiment, [Intervention(), *changes], instead)
+    return np.reshape(plain - np.array(others), (len(changes), len(plain)))
 
 
-def with_links(estimated: Attention, experiment: Experiment, count: int) -> Attention:
+def with_links(estimates: Attention, experiment: Experiment, count: int) -> Attention:
     """Estimated effects beside the weights; the `count` largest are measured too."""
-    contrasted = with_contrasts(estimated, experiment.attention)
-    return with_measured(contrasted, experiment, count) if count else contrasted
+    with_lists = with_contrasts(estimates, experiment.attention)
+    return with_measured(with_lists, experiment, count) if count else with_lists
 
 
-def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
+def with_measured(estimates: Attention, experiment: Experiment, count: int) -> Attention:
     """Measure the largest estimates, and note how well both agree, or why none was measured."""
-    measured, agreement = tuple[MeasuredLink, ...](), float("nan")
+    links, agreement = tuple[MeasuredLink, ...](), float("nan")
     try:
-        measured = measure_links(experiment, estimated, count)
-        pairs = np.array([(one.estimated, one.measured) for one in measured], np.float64)
+        links = measure_links(experiment, estimates, count)
+        pairs = np.array([(one.estimated, one.measured) for one in links], np.float64)
         agreement = rank_correlation(pairs[:, 0], pairs[:, 1])
-        note = f"effects are first-order estimates; the {len(measured)} largest were measured too"
+        note = f"effects are first-order estimates; the {len(links)} largest were measured too"
     except AttentionError as error:
         note = f"effects are first-order estimates, and none was measured: {error}"
-    facts: dict[str, Any] = {"measured links": len(measured)}
+    facts: dict[str, Any] = {"measured links": len(links)}
     if np.isfinite(agreement):
         note += f": their rank correlation with the estimates is {agreement:.2f}"
         facts["rank correlation"] = round(agreement, 6)
-    noted = estimated.with_maps(estimated.maps, notes=[note], settings=facts)
-    return replace(noted, measured=measured)
+    with_note = estimates.with_maps(estimates.maps, notes=[note], settings=facts)
+    return replace(with_note, measured=links)
 
 
 def measure_links(
-    experiment: Experiment, estimated: Attention, count: int
+    experiment: Experiment, estimates: Attention, count: int
 ) -> tuple[MeasuredLink, ...]:
     """Cut each of the links with the largest estimates alone, largest first."""
     raw = {(item.stream, name): item for item in experiment.attention.maps for name in item.layers}
-    found = []
-    for item in estimated.maps:
+    largest = []
+    for item in estimates.maps:
         sizes = np.abs(np.nan_to_num(item.weights)).ravel()
         for place in np.argpartition(-sizes, min(count, sizes.size) - 1)[:count]:
             cell = tuple(map(int, np.unravel_index(place, item.weights.shape)))
-            found.append((float(sizes[place]), item, cell))
-    found = sorted(found, key=lambda one: -one[0])[:count]
+            largest.append((float(sizes[place]), item, cell))
+    largest = sorted(largest, key=lambda one: -one[0])[:count]
     cells, changes = [], []
-    for _, item, (layer, head, query, key) in found:
+    for _, item, (layer, head, query, key) in largest:
         names = item.layers[layer], item.heads[head]
         own = raw[item.stream, names[0]]
         weight = own.weights[own.layers.index(names[0]), int(names[1]), query, key]
@@ -86,7 +86,7 @@ def measure_links(
     )
 
 
-def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
+def with_contrasts(estimates: Attention, raw: Attention) -> Attention:
     """List the links between words whose weight and estimated effect disagree.
 
     `raw` holds the maps of every layer. A note counts the heavy links without an effect.
@@ -97,12 +97,12 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
         for layer, weights in zip(item.layers, item.weights, strict=True)
     }
     idle, decisive, heavy, without = [], [], 0, 0
-    for item in estimated.maps:
+    for item in estimates.maps:
         weights = np.array(
             [[plain[item.stream, layer][head] for head in item.heads] for layer in item.layers]
         )
-        allowed = cells_between_words(item)
-        there = ~np.isnan(item.weights) & (True if allowed is None else allowed)
+        between = cells_between_words(item)
+        there = ~np.isnan(item.weights) & (True if between is None else between)
         sizes = np.abs(np.nan_to_num(item.weights))
         strong, little = there & (weights > MUCH_WEIGHT), sizes < LITTLE_EFFECT
         heavy += int(strong.sum())
@@ -112,11 +112,11 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
         decisive += _largest(item, weights, np.where(weak, sizes, 0))
     idle.sort(key=lambda one: -one.link.weight)
     decisive.sort(key=lambda one: -abs(one.estimated))
-    ends = "patches" if estimated.main.key_side == "picture" else "words"
+    ends = "patches" if estimates.main.key_side == "picture" else "words"
     note = f"{without} of {heavy} links between {ends} with a weight above {MUCH_WEIGHT} change "
     note += f"log p by less than {LITTLE_EFFECT} nats (estimated)"
-    noted = estimated.with_maps(estimated.maps, notes=[note] if heavy else [])
-    return replace(noted, idle=tuple(idle[:LISTED]), decisive=tuple(decisive[:LISTED]))
+    with_note = estimates.with_maps(estimates.maps, notes=[note] if heavy else [])
+    return replace(with_note, idle=tuple(idle[:LISTED]), decisive=tuple(decisive[:LISTED]))
 
 
 def _largest(
@@ -135,10 +135,10 @@ def _largest(
 
 def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
     """Spearman's correlation with shared ranks; NaN for under three pairs or a constant list."""
-    known = np.isfinite(first) & np.isfinite(second)
-    if known.sum() < 3:
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.sum() < 3:
         return float("nan")
-    one, other = _ranks(first[known]), _ranks(second[known])
+    one, other = _ranks(first[both]), _ranks(second[both])
     if min(one.std(), other.std()) == 0:
         return float("nan")
     return float(np.corrcoef(one, other)[0, 1])
@@ -147,5 +147,5 @@ def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) 
 def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    found: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
-    return found
+    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
+    return ranks

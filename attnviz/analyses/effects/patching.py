@@ -65,26 +65,26 @@ class PatchedRuns:
 
     def at_row(self, row: int) -> HeadOutputs:
         """The second input's head outputs, with the first input's at one row."""
-        found = dict[tuple[str, str], "NDArray[np.floating]"]()
+        outputs = dict[tuple[str, str], "NDArray[np.floating]"]()
         for place, own in self.own.items():
-            found[place] = own
+            outputs[place] = own
             if row < own.shape[1]:
-                found[place] = own.copy()
-                found[place][:, row] = self.clean[place][:, row]
-        return found
+                outputs[place] = own.copy()
+                outputs[place][:, row] = self.clean[place][:, row]
+        return outputs
 
     def slopes(self) -> HeadOutputs:
         """The gradient of the share by each head's output in the second run."""
-        second, found = self.second, list[HeadOutputs]()
+        second, gradients = self.second, list[HeadOutputs]()
         output, span = second.outputs[0], self.scores[0] - self.scores[1]
         try:
             for number in self.numbers:
                 second.outputs = (replace(output, number=number),)
-                found.append(second.output_gradients())
+                gradients.append(second.output_gradients())
         finally:
             second.outputs = (output,)
         self.runs += 2
-        return {place: (found[0][place] - found[1][place]) / span for place in found[0]}
+        return {place: (gradients[0][place] - gradients[1][place]) / span for place in gradients[0]}
 
 
 class Estimates:
@@ -102,22 +102,22 @@ class Estimates:
             for number, layer in enumerate(maps[0].layers):
                 place = maps[0].stream, layer
                 new, old = (own.weights[number].astype(np.float64) for own in maps)
-                fresh, worn = (one[place] for one in values)
+                fresh, stale = (one[place] for one in values)
                 # Link (i, j) changes row i of the output by A'ᵢⱼ v'ⱼ − Aᵢⱼ vⱼ.
-                moved = new * (slopes[place] @ fresh.mT) - old * (slopes[place] @ worn.mT)
-                for flat in np.argsort(-np.abs(moved), axis=None)[:LINKS]:
-                    head, query, key = (int(n) for n in np.unravel_index(flat, moved.shape))
+                shares = new * (slopes[place] @ fresh.mT) - old * (slopes[place] @ stale.mT)
+                for flat in np.argsort(-np.abs(shares), axis=None)[:LINKS]:
+                    head, query, key = (int(n) for n in np.unravel_index(flat, shares.shape))
                     at = HeadAt(*place, head)
                     change = new[head, query, key] * fresh[head, key]
-                    change = change - old[head, query, key] * worn[head, key]
-                    found = float(moved[head, query, key])
-                    self.links.append((found, at, query, key, change))
+                    change = change - old[head, query, key] * stale[head, key]
+                    share = float(shares[head, query, key])
+                    self.links.append((share, at, query, key, change))
         self.links = sorted(self.links, key=lambda one: -abs(one[0]))[:LINKS]
 
     def of(self, heads: Sequence[HeadAt], row: int | None = None) -> float:
         """The estimated share of some heads together, at every row or at one."""
-        found = (self.rows[at.stream, at.layer][at.head] for at in heads)
-        return float(sum(one.sum() if row is None else one[row] for one in found))
+        by_row = (self.rows[at.stream, at.layer][at.head] for at in heads)
+        return float(sum(one.sum() if row is None else one[row] for one in by_row))
 
 
 def contrast_inputs(
@@ -127,23 +127,23 @@ def contrast_inputs(
     patches = PatchedRuns(first, second)
     attention = first.attention
     every = [change.heads[0] for _, change in each_part(attention, "heads")]
-    measured, notes, guess = every, [*attention.provenance.notes], None
+    tries, notes, guess = every, [*attention.provenance.notes], None
     try:
         guess = Estimates(patches)
     except AttnvizError as error:
         notes.append(f"estimates are left out: {first_line(error)}")
     if guess is not None and len(every) > MEASURED:
         size = {at: abs(guess.of([at])) for at in every}
-        measured = sorted(every, key=lambda at: -size[at])[:MEASURED]
+        tries = sorted(every, key=lambda at: -size[at])[:MEASURED]
         notes.append(
             f"of {len(every):,} heads the {MEASURED} with the largest estimates are measured"
         )
-    shares = patches.restore([(at,) for at in measured], patches.clean)
-    ranked = sorted(zip(measured, shares, strict=True), key=lambda one: -one[1])
-    top = [at for at, _ in ranked[:BY_ROW]]
+    shares = patches.restore([(at,) for at in tries], patches.clean)
+    order_of_heads = sorted(zip(tries, shares, strict=True), key=lambda one: -one[1])
+    top = [at for at, _ in order_of_heads[:BY_ROW]]
     heads = [
         Restored(at.stream, at.layer, at.head, None, "", share, _estimate(guess, [at]))
-        for at, share in ranked
+        for at, share in order_of_heads
     ]
     groups: Mapping[tuple[str, str], list[HeadAt]] = {
         (item.stream, layer): [at for at in every if (at.stream, at.layer) == (item.stream, layer)]
@@ -155,10 +155,10 @@ def contrast_inputs(
         outputs = patches.at_row(row)
         some = [at for at in top if row < len(attention.map_of(at.stream).query_tokens)]
         whole = [own for place, own in groups.items() if row < patches.own[place].shape[1]]
-        found = patches.restore([*((at,) for at in some), *map(tuple, whole)], outputs)
-        rows += _shares_at(patches, [((at,), at.head) for at in some], row, found, guess)
+        at_row = patches.restore([*((at,) for at in some), *map(tuple, whole)], outputs)
+        rows += _shares_at(patches, [((at,), at.head) for at in some], row, at_row, guess)
         parts = [(tuple(own), None) for own in whole]
-        layers += _shares_at(patches, parts, row, found[len(some) :], guess)
+        layers += _shares_at(patches, parts, row, at_row[len(some) :], guess)
     order = list(groups)
     return ContrastReport(
         caption=f"{attention.provenance.title} · from one text's answer to the other's",
@@ -171,7 +171,7 @@ def contrast_inputs(
         links=() if guess is None else _measured_links(patches, guess),
         agreement=None
         if guess is None
-        else rank_correlation(np.array([guess.of([at]) for at in measured]), np.array(shares)),
+        else rank_correlation(np.array([guess.of([at]) for at in tries]), np.array(shares)),
         runs=patches.runs,
         notes=tuple(notes),
         provenance=attention.provenance,
@@ -200,7 +200,7 @@ def _shares_at(
 
 def _measured_links(patches: PatchedRuns, guess: Estimates) -> tuple[Restored, ...]:
     """The links with the largest estimates, each put into the second run alone."""
-    found = []
+    links = []
     for estimate, at, query, key, change in guess.links:
         place = at.stream, at.layer
         outputs = {**patches.own, place: patches.own[place].copy()}
@@ -208,9 +208,9 @@ def _measured_links(patches: PatchedRuns, guess: Estimates) -> tuple[Restored, .
         (share,) = patches.restore([(at,)], outputs)
         item = patches.first.attention.map_of(at.stream)
         names = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
-        found.append(
+        links.append(
             Restored(
                 *(at.stream, at.layer, at.head, query, names[0], share, estimate, key, names[1])
             )
         )
-    return tuple(sorted(found, key=lambda one: -abs(one.share)))
+    return tuple(sorted(links, key=lambda one: -abs(one.share)))

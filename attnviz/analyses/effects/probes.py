@@ -52,7 +52,7 @@ def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
         (item,) = (attention := read(needle.text)).maps
         ends = [at + len(needle.text) - needle.copies[1] for at in needle.copies]
         # The space before a word can be part of its token.
-        found = [
+        copies = [
             [
                 number
                 for number, token in enumerate(item.key_tokens)
@@ -60,10 +60,10 @@ def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
             ]
             for start, end in zip(needle.copies, ends, strict=True)
         ]
-        if item.stream != "causal" or len(found[0]) != len(found[1]):
+        if item.stream != "causal" or len(copies[0]) != len(copies[1]):
             raise UsageError("the probes are for models that continue a text")
         # Its first token is the cue.
-        for early, late in zip(found[0][1:], found[1][1:], strict=True):
+        for early, late in zip(copies[0][1:], copies[1][1:], strict=True):
             strongest = item.weights[:, :, late - 1, :late].argmax(axis=-1)
             total, chance = total + 1, chance + 1 / late
             for change in each_part(attention, "heads"):
@@ -73,17 +73,17 @@ def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
     return {at: count / total for at, count in hits.items()}, chance / total
 
 
-def prompts(*, shuffled: bool = False) -> Iterator[tuple[str, str]]:
-    """Few-shot prompts with the right answer; if shuffled, their examples have wrong answers."""
+def prompts(*, wrong_answers: bool = False) -> Iterator[tuple[str, str]]:
+    """Few-shot prompts with the right answer; the examples may have `wrong_answers`."""
     for task in TASKS:
         pairs = [pair.split(" ") for pair in task.split(", ")]
         for seed in range(PROMPTS):
-            drawn = random.Random(seed).sample(pairs, SHOTS + 1)
-            answers = [answer for _, answer in drawn]
-            if shuffled:
+            some = random.Random(seed).sample(pairs, SHOTS + 1)
+            answers = [answer for _, answer in some]
+            if wrong_answers:
                 answers = [*answers[1:SHOTS], answers[0], answers[SHOTS]]
-            shots = [f"{word} {answer}" for (word, _), answer in zip(drawn, answers, strict=True)]
-            yield f"{', '.join(shots[:SHOTS])}, {drawn[SHOTS][0]}", answers[SHOTS]
+            shots = [f"{word} {answer}" for (word, _), answer in zip(some, answers, strict=True)]
+            yield f"{', '.join(shots[:SHOTS])}, {some[SHOTS][0]}", answers[SHOTS]
 
 
 def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
@@ -92,12 +92,12 @@ def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
     A head that is off puts out its mean over the prompts with shuffled answers, which tell of no
     task.
     """
-    banks = [open_text(prompt).head_outputs() for prompt, _ in prompts(shuffled=True)]
+    banks = [open_text(prompt).head_outputs() for prompt, _ in prompts(wrong_answers=True)]
     totals = dict[HeadAt, float]()
     for count, (prompt, answer) in enumerate(prompts(), 1):
         experiment = open_text(f"{prompt} {answer}")
         tokens = experiment.attention.main.key_tokens
-        chosen = [
+        places = [
             n
             for n, one in enumerate(experiment.outputs)
             for at in (one.position,)
@@ -106,11 +106,11 @@ def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
             and not tokens[at].special
             and tokens[at].end > len(prompt)
         ]
-        numbers = [experiment.outputs[n].number for n in chosen]
+        numbers = [experiment.outputs[n].number for n in places]
         every = [change.heads[0] for _, change in each_part(experiment.attention, "heads")]
         changes = [Intervention(), *(Intervention(heads=(at,)) for at in every)]
         instead = replacements("mean", banks, experiment.attention)
-        log_p = [float(rows[chosen, numbers].sum()) for rows in experiment.run(changes, instead)]
+        log_p = [float(rows[places, numbers].sum()) for rows in experiment.run(changes, instead)]
         for at, off in zip(every, log_p[1:], strict=True):
             totals[at] = totals.get(at, 0.0) * (count - 1) / count + (log_p[0] - off) / count
     return totals
@@ -120,5 +120,5 @@ def as_array(
     scores: Scores, stream: str, layers: tuple[str, ...], heads: tuple[str, ...]
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """The scores of a stream's heads, shape (layers, heads); NaN for heads without a score."""
-    found = [[scores.get(HeadAt(stream, x, int(y)), np.nan) for y in heads] for x in layers]
-    return np.array(found, dtype=np.float64)
+    rows = [[scores.get(HeadAt(stream, x, int(y)), np.nan) for y in heads] for x in layers]
+    return np.array(rows, dtype=np.float64)

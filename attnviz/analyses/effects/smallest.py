@@ -55,7 +55,7 @@ class Trials:
         parts = each_part(attention, "tokens")
         self.tokens = [change.tokens[0] for _, change in parts]
         self.labels = {change.tokens[0]: part for part, change in parts}
-        self.drawn = DRAWN if len(self.heads) <= ONE_BY_ONE else DRAWN // 2
+        self.draws = DRAWN if len(self.heads) <= ONE_BY_ONE else DRAWN // 2
         self.runs = 0
         self._totals: dict[Intervention, float] = {}  # the log p of a vocabulary would be too much
 
@@ -64,13 +64,13 @@ class Trials:
     ) -> list[NDArray[np.floating]]:
         """Log p of each choice of each output, (outputs, choices), after each change."""
         self.runs += len(changes)
-        found, ran = [], self.experiment.run(changes, instead or self.instead)
+        results, ran = [], self.experiment.run(changes, instead or self.instead)
         for change, rows in zip(changes, ran, strict=True):
             pause()
-            found.append(rows)
+            results.append(rows)
             if instead is None:
                 self._totals[change] = self.total(rows)
-        return found
+        return results
 
     def total(self, rows: NDArray[np.floating]) -> float:
         """Log p of the answer, above that of `against`; −∞: not known."""
@@ -133,7 +133,7 @@ class Trials:
     ) -> int:
         """How many random changes leave such a score."""
         generator = np.random.default_rng(0)
-        return int((self.score([draw(generator) for _ in range(self.drawn)]) >= score).sum())
+        return int((self.score([draw(generator) for _ in range(self.draws)]) >= score).sum())
 
 
 def smallest_set(
@@ -147,28 +147,28 @@ def smallest_set(
     From many items it first takes the fewest of the costliest that score enough. Then it removes
     items, the least needed first, and as many together as possible.
     """
-    kept = list(items)
+    members = list(items)
     if len(items) > ONE_BY_ONE and costs is not None:
         order = [items[n] for n in np.argsort(-costs, kind="stable")]
         sizes = [size for size in SIZES if size < len(order)]
-        found = score([order[:size] for size in sizes]) >= enough
+        good = score([order[:size] for size in sizes]) >= enough
         low, high = SIZES[-1], len(order)
-        if found.any():
-            low, high = [0, *sizes][found.argmax()], sizes[found.argmax()]
+        if good.any():
+            low, high = [0, *sizes][good.argmax()], sizes[good.argmax()]
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if score([order[:middle]])[0] >= enough else (middle, high)
-        kept = order[:high]
-    while 0 < len(kept) <= ONE_BY_ONE:
-        scores = score([[*kept[:n], *kept[n + 1 :]] for n in range(len(kept))])
+        members = order[:high]
+    while 0 < len(members) <= ONE_BY_ONE:
+        scores = score([[*members[:n], *members[n + 1 :]] for n in range(len(members))])
         spare = [int(n) for n in np.argsort(-scores, kind="stable") if scores[n] >= enough]
         if not spare:
             break
-        tried = [count for count in SIZES if 1 < count <= len(spare)]
-        fewer = [[one for n, one in enumerate(kept) if n not in spare[:count]] for count in tried]
-        counts = [1, *(n for n, own in zip(tried, score(fewer), strict=True) if own >= enough)]
-        kept = [one for n, one in enumerate(kept) if n not in spare[: counts[-1]]]
-    return kept
+        tops = [count for count in SIZES if 1 < count <= len(spare)]
+        fewer = [[one for n, one in enumerate(members) if n not in spare[:count]] for count in tops]
+        counts = [1, *(n for n, own in zip(tops, score(fewer), strict=True) if own >= enough)]
+        members = [one for n, one in enumerate(members) if n not in spare[: counts[-1]]]
+    return members
 
 
 def estimate_costs(trials: Trials) -> tuple[Numbers, Numbers] | None:
@@ -263,17 +263,17 @@ def smallest_links(
     )
     if not 0 < len(rows) <= ONE_BY_ONE:
         return None
-    left = [link for at in rows for link in runs.rows[at]]
-    weights = np.array([trials.weight(link) for link in left])
-    links = smallest_set(left, weights, runs.score, enough)
+    every_link = [link for at in rows for link in runs.rows[at]]
+    weights = np.array([trials.weight(link) for link in every_link])
+    links = smallest_set(every_link, weights, runs.score, enough)
     if not 0 < len(links) <= ONE_BY_ONE:
         return None
     alone, without = trials.score([runs.keep(links), Intervention(links=tuple(links))])
     span = trials.full - none
 
     def draw(generator: np.random.Generator) -> Intervention:
-        chosen = generator.permutation(len(runs.links))[: len(links)]
-        return runs.keep([runs.links[n] for n in chosen])
+        some = generator.permutation(len(runs.links))[: len(links)]
+        return runs.keep([runs.links[n] for n in some])
 
     return LinkSet(
         links=tuple(links),
@@ -282,7 +282,7 @@ def smallest_links(
         kept=float(alone - none) / span,
         removed=float(without - none) / span,
         as_good=trials.count_as_good(draw, float(alone)),
-        drawn=trials.drawn,
+        drawn=trials.draws,
     )
 
 
@@ -290,7 +290,7 @@ def _links_of(trials: Trials, at: HeadAt, tokens: set[TokenAt]) -> dict[RowAt, l
     """The links of each row of a head to the tokens of a set, and of each token to itself."""
     item = trials.experiment.attention.map_of(at.stream)
     weights = item.weights[item.layers.index(at.layer), at.head]
-    same, found = item.query_side == item.key_side, dict[RowAt, list[LinkAt]]()
+    same, rows = item.query_side == item.key_side, dict[RowAt, list[LinkAt]]()
     for query, row in enumerate(weights):
         keys = [
             key
@@ -299,7 +299,7 @@ def _links_of(trials: Trials, at: HeadAt, tokens: set[TokenAt]) -> dict[RowAt, l
         ]
         if keys:
             place = at.stream, at.layer, at.head
-            found[RowAt(*place, query)] = [
+            rows[RowAt(*place, query)] = [
                 LinkAt(at.stream, query, key, at.layer, at.head) for key in keys
             ]
-    return found
+    return rows

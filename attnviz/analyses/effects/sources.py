@@ -54,10 +54,10 @@ class HiddenParts:
 
     def of_sentences(self, rows: NDArray[np.floating]) -> Numbers:
         """The sums over each sentence of its outputs' log p (outputs, choices)."""
-        found = np.zeros(max(self.sentences.values()) + 1)
+        sums = np.zeros(max(self.sentences.values()) + 1)
         for output, sentence in self.sentences.items():
-            found[sentence] += float(rows[output][self.experiment.outputs[output].number])
-        return found
+            sums[sentence] += float(rows[output][self.experiment.outputs[output].number])
+        return sums
 
 
 def leave_out_parts(
@@ -67,27 +67,27 @@ def leave_out_parts(
     if count <= budget:
         groups: list[Group] = [(part,) for part in range(count)]
         return dict(zip(groups, full - leave_out(groups), strict=True))
-    found: dict[Group, Numbers] = {}
+    effects: dict[Group, Numbers] = {}
     waiting: list[tuple[float, Group]] = [(0.0, tuple(range(count)))]
     while waiting and budget > 1:
         _, group = heapq.heappop(waiting)
-        found.pop(group, None)
+        effects.pop(group, None)
         middle = len(group) // 2
         halves = [group[:middle], group[middle:]]
         budget -= 2
         for half, lost in zip(halves, full - leave_out(halves), strict=True):
-            found[half] = lost
+            effects[half] = lost
             if len(half) > 1:
                 heapq.heappush(waiting, (-float(lost.sum()), half))
-    return found
+    return effects
 
 
 def attention_to(
     item: AttentionMap, rows: Sequence[int], places: Sequence[Sequence[int]]
 ) -> Numbers:
     """The attention of some rows to each part, their mean, shape (parts, layers, heads)."""
-    seen = item.weights[:, :, list(rows)].mean(axis=2, dtype=np.float64)
-    return np.array([seen[:, :, list(own)].sum(axis=-1) for own in places])
+    means = item.weights[:, :, list(rows)].mean(axis=2, dtype=np.float64)
+    return np.array([means[:, :, list(own)].sum(axis=-1) for own in places])
 
 
 def fit_heads(
@@ -98,26 +98,26 @@ def fit_heads(
     `shares` is the attention to each part, (parts, heads). The loss of log p where a random half of
     the parts is left out is fitted as a sum over these parts and over heads.
     """
-    drawn = np.random.default_rng(seed)
-    off = drawn.random((draws, len(shares))) < 0.5
+    generator = np.random.default_rng(seed)
+    off = generator.random((draws, len(shares))) < 0.5
     groups = [tuple(np.flatnonzero(row).tolist()) for row in off]
     lost = full - leave_out(groups).sum(axis=1)
-    known = np.isfinite(lost)
-    features = off[known] @ shares
+    finite = np.isfinite(lost)
+    features = off[finite] @ shares
     gram = features.T @ features
     gram[np.diag_indices_from(gram)] += RIDGE * max(float(np.trace(gram)) / len(gram), 1e-12)
-    return np.asarray(shares @ np.linalg.solve(gram, features.T @ lost[known]))
+    return np.asarray(shares @ np.linalg.solve(gram, features.T @ lost[finite]))
 
 
 def effects_of_parts(
     effects: Mapping[Group, Numbers], count: int
 ) -> list[tuple[float, Numbers, Group]]:
     """The effect of each part, with its group; NaN if it was left out only with others."""
-    found = []
+    rows = []
     for part in range(count):
         group = next(own for own in effects if part in own)
         lost = effects[group]
         alone = len(group) == 1
         own = lost if alone else np.full(len(lost), math.nan)
-        found.append((float(own.sum()), own, group))
-    return found
+        rows.append((float(own.sum()), own, group))
+    return rows

@@ -21,26 +21,26 @@ UNIT = "effect on log p of the output, nats (first order)"
 SINK = 1e-5  # a row whose sum is below 1 by more than this has a sink, if none is known
 
 
-def effect(explained: AttentionGradients) -> Attention:
+def effect(inputs: AttentionGradients) -> Attention:
     """Estimated change of the output's log-probability, in nats, when a link is cut.
 
     Above 0: the link supports the output. NaN: the query has no other key.
     """
-    attention = explained.attention
+    attention = inputs.attention
     maps = tuple(
-        item.with_weights(found.astype(np.float32), values="signed", unit=UNIT)
-        for item, found in zip(attention.maps, effects_of_maps(explained), strict=True)
+        item.with_weights(sizes.astype(np.float32), values="signed", unit=UNIT)
+        for item, sizes in zip(attention.maps, effects_of_maps(inputs), strict=True)
     )
-    facts: dict[str, Any] = {"output": explained.output, "read from": [*explained.positions]}
-    if explained.probability is not None:
-        facts["probability"] = round(explained.probability, 6)
+    facts: dict[str, Any] = {"output": inputs.output, "read from": [*inputs.positions]}
+    if inputs.probability is not None:
+        facts["probability"] = round(inputs.probability, 6)
     return through_lens("effect", attention, maps, (), facts)
 
 
-def effects_of_maps(explained: AttentionGradients) -> Iterator[NDArray[np.float64]]:
+def effects_of_maps(inputs: AttentionGradients) -> Iterator[NDArray[np.float64]]:
     """The first-order effects of each map's links, in nats, with the shape of its weights."""
-    sinks = {} if explained.experiment is None else explained.experiment.sinks
-    for item, slopes in zip(explained.attention.maps, explained.gradients, strict=True):
+    sinks = {} if inputs.experiment is None else inputs.experiment.sinks
+    for item, slopes in zip(inputs.attention.maps, inputs.gradients, strict=True):
         layers = zip(item.layers, item.weights, slopes, strict=True)
         yield np.stack([effects(w, g, sinks.get((item.stream, at))) for at, w, g in layers])
 
@@ -63,13 +63,13 @@ def effects(
     pulls = weights * slopes
     # 1 − w loses all digits where w is close to 1: add the other weights up instead.
     top = weights.argmax(axis=-1)[..., None]
-    others, pulled = weights.copy(), pulls.copy()
+    others, other_pulls = weights.copy(), pulls.copy()
     np.put_along_axis(others, top, 0, axis=-1)
-    np.put_along_axis(pulled, top, 0, axis=-1)
+    np.put_along_axis(other_pulls, top, 0, axis=-1)
     rest = totals + sink - weights
     np.put_along_axis(rest, top, others.sum(axis=-1, keepdims=True) + sink, axis=-1)
     mean = pulls.sum(axis=-1, keepdims=True) - pulls
-    np.put_along_axis(mean, top, pulled.sum(axis=-1, keepdims=True), axis=-1)
-    found: NDArray[np.float64] = np.full(weights.shape, np.nan)
-    np.divide(mean, rest, out=found, where=rest > 0)
-    return weights * (slopes - found)
+    np.put_along_axis(mean, top, other_pulls.sum(axis=-1, keepdims=True), axis=-1)
+    means: NDArray[np.float64] = np.full(weights.shape, np.nan)
+    np.divide(mean, rest, out=means, where=rest > 0)
+    return weights * (slopes - means)

@@ -20,7 +20,7 @@ UNIT = "share of the attribution to the output (gradient)"
 Matrix = NDArray[np.float64]  # relevance, (positions, positions or keys), maybe by layer
 
 
-def gradient(explained: AttentionGradients) -> Attention:
+def gradient(inputs: AttentionGradients) -> Attention:
     """Attribution of one output to each input token, by gradient-weighted attention.
 
     Each map has one row, for the output: R − I at the position that it is read from (or the mean
@@ -30,27 +30,27 @@ def gradient(explained: AttentionGradients) -> Attention:
     Raises:
         UsageError: a stream that the rules need is missing.
     """
-    attention = explained.attention
-    main, rows = attention.main, list(explained.positions)
-    steps = _steps(explained)
+    attention = inputs.attention
+    main, rows = attention.main, list(inputs.positions)
+    steps = _steps(inputs)
     last = max(rows) + 1
     if main.stream == "cross":
         own, source = relevance_across(steps["encoder"], steps["decoder"], steps["cross"])
-        found = [
+        rows_of_maps = [
             (main, source[rows]),
             (attention.map_of("decoder"), _without_self(own)[rows, :last]),
         ]
     else:
         own = _without_self(relevance(steps[main.stream]))[rows]
-        found = [(main, own[:, :last] if main.stream == "causal" else own)]
-    totals = {item.stream: round(float(row.sum(axis=-1).mean()), 6) for item, row in found}
-    token = Token(_name(explained), special=True)
-    maps = tuple(_as_map(item, token, row.mean(axis=0)) for item, row in found)
-    facts: dict[str, Any] = {"output": explained.output, "read from": rows, "relevance": totals}
-    if explained.probability is not None:
-        facts["probability"] = round(explained.probability, 6)
+        rows_of_maps = [(main, own[:, :last] if main.stream == "causal" else own)]
+    totals = {item.stream: round(float(row.sum(axis=-1).mean()), 6) for item, row in rows_of_maps}
+    token = Token(_name(inputs), special=True)
+    maps = tuple(_as_map(item, token, row.mean(axis=0)) for item, row in rows_of_maps)
+    facts: dict[str, Any] = {"output": inputs.output, "read from": rows, "relevance": totals}
+    if inputs.probability is not None:
+        facts["probability"] = round(inputs.probability, 6)
     silent = " or ".join(stream for stream, total in totals.items() if total == 0)
-    note = f"no weight of stream {silent} contributes to '{explained.output}'"
+    note = f"no weight of stream {silent} contributes to '{inputs.output}'"
     return through_lens("gradient", attention, maps, (note,) if silent else (), facts)
 
 
@@ -66,10 +66,10 @@ def weigh_by_gradients(weights: NDArray[np.floating], gradients: NDArray[np.floa
 
 def relevance(within: Matrix) -> Matrix:
     """R after the last layer by rule 6, R ← R + Ā R from R = I; a triangle stays a triangle."""
-    found = np.eye(within.shape[-1])
+    product = np.eye(within.shape[-1])
     for step in within:
-        found = found + step @ found
-    return found
+        product = product + step @ product
+    return product
 
 
 def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[Matrix, Matrix]:
@@ -87,35 +87,35 @@ def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[M
     return own, source
 
 
-def normalise_relevance(found: Matrix) -> Matrix:
+def normalise_relevance(matrix: Matrix) -> Matrix:
     """R̄ of rules 8 and 9: the rows of R − I scaled to sum to 1, plus I."""
     # Where the paper divides 0 by 0, the row stays that of I.
-    return row_shares(_without_self(found)) + np.eye(len(found))
+    return row_shares(_without_self(matrix)) + np.eye(len(matrix))
 
 
-def _without_self(found: Matrix) -> Matrix:
-    return found - np.eye(len(found))
+def _without_self(matrix: Matrix) -> Matrix:
+    return matrix - np.eye(len(matrix))
 
 
-def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
+def _steps(inputs: AttentionGradients) -> dict[str, Matrix]:
     parts: dict[str, list[Matrix]] = {}
-    for item, gradients in zip(explained.attention.maps, explained.gradients, strict=True):
+    for item, gradients in zip(inputs.attention.maps, inputs.gradients, strict=True):
         parts.setdefault(item.stream, []).append(weigh_by_gradients(item.weights, gradients))
-    main = explained.attention.main.stream
-    needed: Sequence[str] = ("encoder", "decoder", "cross") if main == "cross" else (main,)
-    absent = [name for name in needed if name not in parts]
+    main = inputs.attention.main.stream
+    streams: Sequence[str] = ("encoder", "decoder", "cross") if main == "cross" else (main,)
+    absent = [name for name in streams if name not in parts]
     if absent:
         raise UsageError(f"the gradient lens needs stream '{absent[0]}', which this model lacks")
-    return {name: np.concatenate(parts[name]) for name in needed}
+    return {name: np.concatenate(parts[name]) for name in streams}
 
 
-def _name(explained: AttentionGradients) -> str:
+def _name(inputs: AttentionGradients) -> str:
     """The label of the explained output: "→ POSITIVE .98", or "→ rouge[3] .92" for a token."""
-    output = re.sub(r" \(token (\d+)\)$", r"[\1]", explained.output)
-    if explained.probability is None:
+    output = re.sub(r" \(token (\d+)\)$", r"[\1]", inputs.output)
+    if inputs.probability is None:
         return f"→ {output}"
-    rounded = f"{explained.probability:.2f}".removeprefix("0")
-    return f"→ {output} {'<.01' if rounded == '.00' else rounded}"
+    digits = f"{inputs.probability:.2f}".removeprefix("0")
+    return f"→ {output} {'<.01' if digits == '.00' else digits}"
 
 
 def _as_map(item: AttentionMap, token: Token, row: Matrix) -> AttentionMap:

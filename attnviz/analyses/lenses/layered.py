@@ -23,9 +23,9 @@ def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
 
     A is the mean over heads, (…, positions, positions). An empty row becomes a row of I.
     """
-    summed = np.asarray(weights, dtype=np.float64) + np.eye(weights.shape[-1])
-    mixed: NDArray[np.float64] = summed / summed.sum(axis=-1, keepdims=True)
-    return mixed
+    sums = np.asarray(weights, dtype=np.float64) + np.eye(weights.shape[-1])
+    mixture: NDArray[np.float64] = sums / sums.sum(axis=-1, keepdims=True)
+    return mixture
 
 
 def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -84,8 +84,8 @@ def through_lens(
     settings: dict[str, Any] | None = None,
 ) -> Attention:
     """The attention with a lens' maps, and the lens in its provenance."""
-    made = attention.with_maps(maps, f"lens {lens}", notes=notes, settings=settings)
-    return replace(made, lens_name=lens, focus={})
+    result = attention.with_maps(maps, f"lens {lens}", notes=notes, settings=settings)
+    return replace(result, lens_name=lens, focus={})
 
 
 def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:

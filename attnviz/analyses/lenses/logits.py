@@ -11,38 +11,38 @@ NEAR = 1e-3  # a note is given if the parts miss the logit by more, relative to 
 UNIT = "logit of what is predicted, above the mean of all choices"
 
 
-def logits(asked: AskedLogits) -> Attention:
+def logits(inputs: AskedLogits) -> Attention:
     """What each link adds to the logit of what is predicted from its query.
 
     Additive, with the last norm's statistics held: all links of a row, the feed-forward parts,
     embeddings and biases sum to the logit above its mean over all choices.
     """
-    text, attention = asked.text, asked.attention
-    slopes = {row: text.slopes(row, choice) for row, choice in asked.choices.items()}
+    text, attention = inputs.text, inputs.attention
+    slopes = {row: text.slopes(row, choice) for row, choice in inputs.choices.items()}
     maps = []
     for item in attention.maps:
-        found = np.zeros(item.weights.shape, dtype=np.float64)
+        cells = np.zeros(item.weights.shape, dtype=np.float64)
         for place, layer in enumerate(item.layers):
             for head in range(len(item.heads)):
                 value = text.sides(HeadAt(item.stream, layer, head)).value.astype(np.float64)
                 for row, own in slopes.items():
                     if (item.stream, layer) in own and row < len(item.query_tokens):
-                        raised = value @ own[item.stream, layer][head]
-                        found[place, head, row] = item.weights[place, head, row] * raised
-        maps.append(item.with_weights(found.astype(np.float32), values="signed", unit=UNIT))
-    last = max(asked.choices)
+                        per_key = value @ own[item.stream, layer][head]
+                        cells[place, head, row] = item.weights[place, head, row] * per_key
+        maps.append(item.with_weights(cells.astype(np.float32), values="signed", unit=UNIT))
+    last = max(inputs.choices)
     whole = text.logits(last)
-    total = float(whole[asked.choices[last]] - whole.mean())
+    total = float(whole[inputs.choices[last]] - whole.mean())
     rows = (item.weights[:, :, last] for item in maps if last < len(item.query_tokens))
-    held = float(sum(row.sum() for row in rows))
-    name = text.spell(asked.choices[last])
-    parts = float(text.logit_parts(last, asked.choices[last]).sum())
-    note = f"heads add {held:+.2f} to the logit of '{name}', {total:+.2f} above the mean of all"
+    of_heads = float(sum(row.sum() for row in rows))
+    name = text.spell(inputs.choices[last])
+    parts = float(text.logit_parts(last, inputs.choices[last]).sum())
+    note = f"heads add {of_heads:+.2f} to the logit of '{name}', {total:+.2f} above the mean of all"
     notes = [note]
     if abs(parts - total) > NEAR * max(abs(total), 1.0):
         notes.append(
             f"the way from heads to logits is not linear here: cells are outputs times slopes, and "
             f"all parts sum to {parts:+.2f}, not to {total:+.2f}"
         )
-    facts = {"output": name, "read from": [*asked.choices]}
+    facts = {"output": name, "read from": [*inputs.choices]}
     return through_lens("logits", attention, tuple(maps), tuple(notes), facts)

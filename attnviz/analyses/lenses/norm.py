@@ -19,21 +19,21 @@ WITHOUT_PROJECTION = (
 )
 
 
-def norm(transformed: ValueVectors) -> Attention:
+def norm(inputs: ValueVectors) -> Attention:
     """Length of each key's contribution to each query, over all heads together.
 
     Each stream has a map of one head, "sum", with ‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖, and a map "…-by-head" with
     each head's ‖Aₕᵢⱼ fₕ(xⱼ)‖, both as shares of their rows' sums.
     """
-    attention = transformed.attention
-    unit = UNIT if transformed.projected else VALUE_UNIT
+    attention = inputs.attention
+    unit = UNIT if inputs.projected else VALUE_UNIT
     together, by_head = [], []
-    for item, products in zip(attention.maps, transformed.products, strict=True):
+    for item, products in zip(attention.maps, inputs.products, strict=True):
         lengths = norms(item.weights, products)[:, None]
         together.append(_as_map(item, lengths, unit, heads=("sum",)))
         lengths = norms_by_head(item.weights, products)
         by_head.append(_as_map(item, lengths, unit, stream=f"{item.stream}-by-head"))
-    notes = () if transformed.projected else (WITHOUT_PROJECTION,)
+    notes = () if inputs.projected else (WITHOUT_PROJECTION,)
     return through_lens("norm", attention, (*together, *by_head), notes)
 
 
@@ -44,12 +44,12 @@ def norms(weights: NDArray[np.floating], products: NDArray[np.float64]) -> NDArr
     queries, keys). No vector for each pair of positions is made.
     """
     layers, _, queries, keys = weights.shape
-    found = np.empty((layers, queries, keys))
+    lengths = np.empty((layers, queries, keys))
     for layer in range(layers):
         by_key = weights[layer].astype(np.float64).transpose(2, 1, 0)
         squares = ((by_key @ products[layer]) * by_key).sum(axis=-1)
-        found[layer] = np.sqrt(np.maximum(squares, 0)).T
-    return found
+        lengths[layer] = np.sqrt(np.maximum(squares, 0)).T
+    return lengths
 
 
 def norms_by_head(

@@ -107,14 +107,14 @@ def flow(
     graph = layer_graph(attention)
     cost = f"flow takes {solves:,} maximum-flow problems over {len(item.layers)} layers"
     notify(cost)
-    shown = item.with_weights(
+    last = item.with_weights(
         flows(graph, rows).astype(np.float32)[None, None],
         query_tokens=tuple(item.query_tokens[row] for row in rows),
         layers=("flow",),
         heads=("mean",),
         unit=FLOW_UNIT,
     )
-    return through_lens("flow", attention, (shown,), (*extension_notes("flow", attention), cost))
+    return through_lens("flow", attention, (last,), (*extension_notes("flow", attention), cost))
 
 
 def flows(
@@ -139,14 +139,14 @@ def flows(
     if graph.across is not None and not own:
         inputs, keys = "source", graph.across.shape[2]
     rows = range(length) if queries is None else queries
-    found = np.zeros((len(rows), keys))
+    values = np.zeros((len(rows), keys))
     for place, query in enumerate(rows):
         top = numbers["own", depth, query]
         for key in range(keys):
             bottom = numbers.get((inputs, 0, key))
             if bottom is not None:
-                found[place, key] = network.maxflow_value(top, bottom, capacities)
-    return found
+                values[place, key] = network.maxflow_value(top, bottom, capacities)
+    return values
 
 
 def _edges(graph: LayerGraph) -> Iterator[tuple[Node, Node, float]]:

@@ -92,12 +92,12 @@ def patch_distance(subject: MeasuredMap) -> HeadMeasure | None:
     apart = np.linalg.norm(places[:, None] - places, axis=-1)
 
     def formula(weights: NDArray[np.floating]) -> Numbers:
-        kept = weights[:, :, patches][:, :, :, patches].astype(np.float64)
-        held = kept.sum(axis=-1)
-        weighted = np.einsum("lhij,ij->lhi", kept, apart)
+        between = weights[:, :, patches][:, :, :, patches].astype(np.float64)
+        sums = between.sum(axis=-1)
+        ways = np.einsum("lhij,ij->lhi", between, apart)
         # A patch that attends to nothing but the class token has no distance.
-        attending = held > 0
-        return known_mean(np.where(attending, weighted / np.where(attending, held, 1.0), np.nan))
+        attending = sums > 0
+        return known_mean(np.where(attending, ways / np.where(attending, sums, 1.0), np.nan))
 
     ends = ("only itself", "only the far corner")
     return subject.measure("patch-distance", "patches", ends, formula, top=float(apart.max()))
@@ -109,9 +109,9 @@ def patch_places(tokens: Sequence[Token]) -> NDArray[np.float64] | None:
     A picture's tokens are named "row,column", row by row without a gap; special ones may stand
     among them.
     """
-    found = [_PATCH.fullmatch(token.text) for token in tokens if not token.special]
-    places = [(int(match[1]), int(match[2])) for match in found if match]
-    if len(places) < max(len(found), 2):
+    matches = [_PATCH.fullmatch(token.text) for token in tokens if not token.special]
+    places = [(int(match[1]), int(match[2])) for match in matches if match]
+    if len(places) < max(len(matches), 2):
         return None
     rows, columns = places[-1][0] + 1, places[-1][1] + 1
     grid = [(row, column) for row in range(rows) for column in range(columns)]
@@ -155,7 +155,7 @@ class PositionPrediction:
         # The classes of each head that is computed at once.
         self._places = own + width * np.arange(step)[:, None, None]
         visible = self.visible[:, self.rows]
-        counts = [np.bincount(own[seen], minlength=width) for seen in visible]
+        counts = [np.bincount(own[layer], minlength=width) for layer in visible]
         # What makes sums over a class means; 0 where a cell is hidden.
         means = visible / np.maximum(counts, 1)[:, own]
         self._means = means.astype(np.float32)
@@ -180,20 +180,20 @@ class PositionPrediction:
         Shape (heads, rows, keys); 0 in columns that are no words.
         """
         own = weights[:, self.rows].astype(np.float32, copy=False)
-        seen = min(layer, len(self.visible) - 1)
+        at = min(layer, len(self.visible) - 1)
         places = self._places[: len(own)]
         # Of all rows but a cell's own one.
-        predicted = np.bincount(places.ravel(), own.ravel()).astype(np.float32).take(places)
-        predicted -= own
-        held = own.sum(axis=-1, keepdims=True)
+        prior = np.bincount(places.ravel(), own.ravel()).astype(np.float32).take(places)
+        prior -= own
+        row_sums = own.sum(axis=-1, keepdims=True)
         # Uniform attention counts as one row more: without it, p were unknown at a distance that
         # no other row has, and 0, so that one weight outweighs all, where one other row has 0.
-        predicted += held / self._keys[seen]
-        predicted *= self._means[seen]
-        predicted *= held / np.maximum(predicted.sum(axis=-1, keepdims=True), TINY)
+        prior += row_sums / self._keys[at]
+        prior *= self._means[at]
+        prior *= row_sums / np.maximum(prior.sum(axis=-1, keepdims=True), TINY)
         # 0 ln 0 is 0.
         terms: NDArray[np.float32] = np.maximum(own, TINY)
-        terms /= np.maximum(predicted, TINY, out=predicted)
+        terms /= np.maximum(prior, TINY, out=prior)
         np.log(terms, out=terms)
         terms *= np.multiply(own, self.columns, out=own)
         return terms

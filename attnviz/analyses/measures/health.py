@@ -32,21 +32,21 @@ BAD = ("collapsed", "saturating", "oscillating", "uniform")
 Series = NDArray[np.float64]
 
 
-def judge(found: History) -> tuple[Verdict, ...]:
+def judge(history: History) -> tuple[Verdict, ...]:
     """The verdicts on each head at the last sample, in the order of the heads, then of `RULES`."""
-    judged = list[Verdict]()
-    for number, head in enumerate(found.heads):
-        values = {name: of[:, number] for name, of in found.values.items()}
-        sharp = np.array([of_step[number] in SHARP for of_step in found.roles])
-        own = dict(_judge_head(found.steps, values, found.even[number], sharp))
+    verdicts = list[Verdict]()
+    for number, head in enumerate(history.heads):
+        values = {name: of[:, number] for name, of in history.values.items()}
+        sharp = np.array([of_step[number] in SHARP for of_step in history.roles])
+        own = dict(_judge_head(history.steps, values, history.even[number], sharp))
         if not {*own} & {*BAD} and (last := values[DRIFT][-2:]).size == 2 and max(last) <= SETTLED:
             own["settled"] = _since(values[DRIFT] <= SETTLED), f"drift {last[-1]:.4f} nats"
-        judged += (
-            Verdict(name, head, found.steps[own[name][0]], own[name][1])
+        verdicts += (
+            Verdict(name, head, history.steps[own[name][0]], own[name][1])
             for name in RULES
             if name in own
         )
-    return tuple(judged)
+    return tuple(verdicts)
 
 
 def _judge_head(
@@ -89,16 +89,16 @@ def _saturation(steps: tuple[int, ...], scores: Series) -> tuple[int, str] | Non
     recent = rates[-GROWTHS:]
     if recent.min() <= 0 or last[-1] < GROWN * last[0] or recent[-1] < recent.max() / 2:
         return None
-    said = [f"largest score {scores[-1]:,.4g}"]
+    parts = [f"largest score {scores[-1]:,.4g}"]
     for limit in PASSED:
-        passed = np.flatnonzero(scores >= limit)
-        if len(passed):
-            said.append(f"passed {limit:,} by step {steps[passed[0]]:,}")
+        above = np.flatnonzero(scores >= limit)
+        if len(above):
+            parts.append(f"passed {limit:,} by step {steps[above[0]]:,}")
         else:
             near = steps[-1] + log(limit / scores[-1]) / recent[-1]
-            said.append(f"passes {limit:,} near step {near:,.0f} at this rate")
+            parts.append(f"passes {limit:,} near step {near:,.0f} at this rate")
             break
-    return _since(np.concatenate([[False], rates > 0])) - 1, ", ".join(said)
+    return _since(np.concatenate([[False], rates > 0])) - 1, ", ".join(parts)
 
 
 def verdict_line(one: Verdict, *, several: bool = False) -> str:
@@ -108,13 +108,13 @@ def verdict_line(one: Verdict, *, several: bool = False) -> str:
     return f"{place}: {one.name} since step {one.step:,} ({one.detail})"
 
 
-def check_health(found: Iterable[Verdict], wanted: Sequence[str]) -> None:
+def check_health(verdicts: Iterable[Verdict], names: Sequence[str]) -> None:
     """Fail where a head has one of these verdicts, with a line for each.
 
     Raises:
         HealthError: there is one.
     """
-    bad = [verdict_line(one) for one in found if one.name in wanted]
+    bad = [verdict_line(one) for one in verdicts if one.name in names]
     if bad:
         raise HealthError("\n".join(bad))
 

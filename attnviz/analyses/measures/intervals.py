@@ -50,19 +50,19 @@ def intervals(
     """
     texts = np.maximum(count, 2)
     deviation = np.sqrt(spread / texts)
-    known = deviation > 0
+    varies = deviation > 0
     skewness = np.divide(
-        skew / texts, deviation**3, out=np.zeros(mean.shape), where=known & (deviation**3 > 0)
+        skew / texts, deviation**3, out=np.zeros(mean.shape), where=varies & (deviation**3 > 0)
     )
     bend = skewness / np.sqrt(texts)
     quantile = student(texts - 1)
     ends = []
     for limit in (quantile, -quantile):
         # Solve t + bend t² / 3 + bend² t³ / 27 + bend / 6 = limit for t.
-        moved = limit - bend / 6
+        goal = limit - bend / 6
         some = np.abs(bend) > 1e-6  # without skew the cube root would be divided by 0
-        bent = 3 * (np.cbrt(1 + bend * moved) - 1) / np.where(some, bend, 1.0)
-        t = np.where(some, bent, moved)
+        bent = 3 * (np.cbrt(1 + bend * goal) - 1) / np.where(some, bend, 1.0)
+        t = np.where(some, bent, goal)
         ends.append(np.where(count > 1, mean - t * np.sqrt(spread / (texts - 1) / texts), np.nan))
     return ends[0], ends[1]
 
@@ -81,18 +81,18 @@ def means_of(
     return count, mean, *intervals(count, mean, sums["spread"], sums["skew"])
 
 
-def moments_of(values: Numbers, measured: slice | EllipsisType = ...) -> Moments:
+def moments_of(values: Numbers, rows: slice | EllipsisType = ...) -> Moments:
     """The moments of the finite values on the first axis; spreads of some of the rows only."""
-    known = np.isfinite(values)
-    count, total = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
-    apart = values[:, measured] - (total / np.maximum(count, 1))[measured]
-    apart = np.where(known[:, measured], apart, 0.0)
+    finite = np.isfinite(values)
+    count, total = finite.sum(axis=0), np.where(finite, values, 0.0).sum(axis=0)
+    apart = values[:, rows] - (total / np.maximum(count, 1))[rows]
+    apart = np.where(finite[:, rows], apart, 0.0)
     powers = {"spread": (apart**2).sum(axis=0), "skew": (apart**3).sum(axis=0)}
     return {"count": count, "total": total, **powers}
 
 
 def merge_moments(
-    sums: Moments, others: Mapping[str, NDArray[Any]], measured: slice | EllipsisType = ...
+    sums: Moments, others: Mapping[str, NDArray[Any]], rows: slice | EllipsisType = ...
 ) -> None:
     """Add the moments of other texts to `sums`.
 
@@ -102,9 +102,9 @@ def merge_moments(
     """
     # Sums of plain squares would be shorter, but lose digits when they are subtracted.
     parts = (sums, others)
-    here, there = (one["count"][measured].astype(np.float64) for one in parts)
+    here, there = (one["count"][rows].astype(np.float64) for one in parts)
     means = [
-        one["total"][measured] / np.maximum(count, 1)
+        one["total"][rows] / np.maximum(count, 1)
         for one, count in zip(parts, (here, there), strict=True)
     ]
     apart, both = means[1] - means[0], np.maximum(here + there, 1)

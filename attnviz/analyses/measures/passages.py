@@ -26,20 +26,20 @@ def receiver(subject: MeasuredMap) -> HeadMeasure | None:
     if not within_one_text(item) or len(starts) < APART + LEAST:
         return None
     places = np.searchsorted(starts, [token.start for token in item.key_tokens], side="right") - 1
-    known = [not token.special and token.end > token.start for token in item.key_tokens]
+    of_text = [not token.special and token.end > token.start for token in item.key_tokens]
     # A row for each sentence, 1 where a token is part of it.
-    parts = ((places == np.arange(len(starts))[:, None]) & known).astype(np.float64)
+    parts = ((places == np.arange(len(starts))[:, None]) & of_text).astype(np.float64)
     numbers = np.arange(len(starts))
-    seen = (parts @ subject.visible @ parts.T)[0] > 0
-    counted = seen & (np.abs(numbers - numbers[:, None]) >= APART)
-    columns = counted.any(axis=0)
+    visible = (parts @ subject.visible @ parts.T)[0] > 0
+    far = visible & (np.abs(numbers - numbers[:, None]) >= APART)
+    columns = far.any(axis=0)
     if columns.sum() < LEAST:
         return None
     sizes = np.maximum(parts.sum(axis=1), 1)
 
     def formula(weights: NDArray[np.floating]) -> Numbers:
         means = parts @ weights.astype(np.float64) @ parts.T / (sizes[:, None] * sizes)
-        scores = (means * counted).sum(axis=-2)[..., columns] / counted.sum(axis=0)[columns]
+        scores = (means * far).sum(axis=-2)[..., columns] / far.sum(axis=0)[columns]
         off = scores - scores.mean(axis=-1, keepdims=True)
         spread = (off**2).mean(axis=-1)
         alike = spread <= 1e-12 * scores.mean(axis=-1) ** 2  # nothing but rounding
@@ -57,7 +57,7 @@ def lookback(subject: MeasuredMap) -> HeadMeasure | None:
     Mean over the written tokens of p / (p + o), where p is the mean weight on the prompt's tokens
     and o on those written so far. None where the model wrote nothing.
     """
-    first = subject.written
+    first = subject.output_start
     if first is None or not within_one_text(subject.item):
         return None
     length = len(subject.item.key_tokens)

@@ -21,20 +21,20 @@ def typical_entropy(subject: MeasuredMap) -> Numbers:
     """`ENTROPY` of each head, exact where scores are known, else that of the map's own cells."""
     if ENTROPY in subject.scores:
         return subject.scores[ENTROPY]
-    seen = subject.visible.sum(axis=-1)[:, None]
+    counts = subject.visible.sum(axis=-1)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return middle(np.where(seen > 1, subject.entropies[0] / np.log(seen), np.nan))
+        return middle(np.where(counts > 1, subject.entropies[0] / np.log(counts), np.nan))
 
 
 def _from_scores(name: str, unit: str, low: str, high: str) -> Callable[[MeasuredMap], Any]:
     """The function of a row: what was measured of the scores, where they are known."""
 
     def measure(subject: MeasuredMap) -> HeadMeasure | None:
-        found = subject.scores.get(name)
-        if found is None or np.isnan(found).all():
+        values = subject.scores.get(name)
+        if values is None or np.isnan(values).all():
             return None
-        top = float(np.nanmax(np.abs(found))) or 1.0
-        return HeadMeasure(name, unit, low, high, found, np.full(found.shape, np.nan), top)
+        top = float(np.nanmax(np.abs(values))) or 1.0
+        return HeadMeasure(name, unit, low, high, values, np.full(values.shape, np.nan), top)
 
     measure.__doc__ = MEASURES[name].summary
     return measure

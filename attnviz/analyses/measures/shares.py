@@ -128,8 +128,8 @@ def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Nu
 
     α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens.
     """
-    received = np.ones(weights.shape[-2], dtype=weights.dtype) @ weights
-    scores: Numbers = received / np.maximum(visible.sum(axis=-2), 1)[:, None]
+    sums = np.ones(weights.shape[-2], dtype=weights.dtype) @ weights
+    scores: Numbers = sums / np.maximum(visible.sum(axis=-2), 1)[:, None]
     return scores
 
 
@@ -139,10 +139,10 @@ def sink(subject: MeasuredMap) -> HeadMeasure:
     Only keys that at least half of the rows see count.
     """
     # Few rows see the last keys of a causal map, so a single row would decide their score.
-    known = _well_seen(subject)
+    enough = _well_seen(subject)
 
     def formula(weights: NDArray[np.floating]) -> Numbers:
-        strongest: Numbers = np.where(known, sink_scores(weights, subject.visible), 0).max(axis=-1)
+        strongest: Numbers = np.where(enough, sink_scores(weights, subject.visible), 0).max(axis=-1)
         return strongest
 
     return subject.measure("sink", "share", ("no key stands out", "one key gets all"), formula)

@@ -22,7 +22,7 @@ def entropy(subject: MeasuredMap) -> HeadMeasure:
 
     The first row of a causal map has 0 whatever the head does.
     """
-    heads, uniform = (subject.mean(found, subject.rows) for found in subject.entropies)
+    heads, uniform = (subject.mean(entropies, subject.rows) for entropies in subject.entropies)
     values = heads, uniform
     return subject.compare("entropy", "nats", ENDS, values, top=_most(np.log(_keys(subject))))
 
@@ -32,12 +32,12 @@ def relative_entropy(subject: MeasuredMap) -> HeadMeasure | None:
 
     Entropy over ln(visible keys), averaged over the rows that see two keys or more.
     """
-    seen = subject.visible.sum(axis=-1)
-    rows: NDArray[np.bool_] = seen > 1
+    counts = subject.visible.sum(axis=-1)
+    rows: NDArray[np.bool_] = counts > 1
     if not rows.any():
         return None
-    most = np.log(np.where(rows, seen, np.e))[:, None]
-    heads, uniform = (subject.mean(found / most, rows) for found in subject.entropies)
+    most = np.log(np.where(rows, counts, np.e))[:, None]
+    heads, uniform = (subject.mean(entropies / most, rows) for entropies in subject.entropies)
     return subject.compare("relative-entropy", "share", ENDS, (heads, uniform))
 
 
@@ -46,7 +46,9 @@ def span(subject: MeasuredMap) -> HeadMeasure:
 
     exp(entropy) of a row, averaged.
     """
-    heads, uniform = (subject.mean(np.exp(found), subject.rows) for found in subject.entropies)
+    heads, uniform = (
+        subject.mean(np.exp(entropies), subject.rows) for entropies in subject.entropies
+    )
     ends = ("every query attends to one key", "uniform attention over as many keys")
     return subject.compare("span", "keys", ends, (heads, uniform), top=_most(_keys(subject)))
 
@@ -95,10 +97,10 @@ def confidence(subject: MeasuredMap) -> HeadMeasure:
     As in Voita et al. 2019 (section 4). The end token is the last key where it is special.
     """
     keys = subject.item.key_tokens
-    kept = len(keys) - (len(keys) > 1 and keys[-1].special)
+    count = len(keys) - (len(keys) > 1 and keys[-1].special)
 
     def formula(weights: NDArray[np.floating]) -> Numbers:
-        largest = weights[..., :kept].max(axis=-1).astype(np.float64)
+        largest = weights[..., :count].max(axis=-1).astype(np.float64)
         return subject.mean(largest, subject.rows)
 
     return subject.measure("confidence", "share", ("no key stands out", "one key a row"), formula)

@@ -95,9 +95,9 @@ def measure_rules(
         if any(one.row.measured for one in rule):
             runs = [replace(runs[0], worth=worth) for worth in worths]
             runs += [replace(runs[0], rules=one, label=str(runs[0])) for one in _others(rule)]
-        found = min((scorer.cost(run) for run in runs), key=lambda one: one.cost)
-        costs.append(scorer.in_each_head(found) if per_head else found)
-    return CachedText(item, start, scorer.loss, len(scorer.counted), tuple(costs))
+        cost = min((scorer.cost(run) for run in runs), key=lambda one: one.cost)
+        costs.append(scorer.in_each_head(cost) if per_head else cost)
+    return CachedText(item, start, scorer.loss, len(scorer.places), tuple(costs))
 
 
 def _others(rule: tuple[Budget, ...]) -> Iterator[tuple[Budget, ...]]:
@@ -121,8 +121,8 @@ class _Scorer:
         )
         self.selections = select()  # before other runs, which forget the unchanged model's
         self.rows = np.array([output.row for output in experiment.outputs])
-        self.counted = np.flatnonzero(self.rows >= start)
-        if not len(self.counted):
+        self.places = np.flatnonzero(self.rows >= start)
+        if not len(self.places):
             raise InputError(f"no token is predicted after the prompt of {start} tokens")
         (plain,) = experiment.run([Intervention()])
         self.full, self.choices = self._log_p(plain), plain.argmax(axis=-1)
@@ -131,7 +131,7 @@ class _Scorer:
     @property
     def loss(self) -> float:
         """The loss with all keys, nats a token."""
-        return -float(self.full[self.counted].mean())
+        return -float(self.full[self.places].mean())
 
     def _log_p(self, scores: NDArray[np.floating]) -> Numbers:
         numbers = [output.number for output in self.experiment.outputs]
@@ -140,73 +140,75 @@ class _Scorer:
     def own_selection(self) -> Iterator[TextCost]:
         """The keys that the model itself selects, where it does, and the dense weights on them."""
         item = self.item
-        chosen = {at: own for (s, at), own in self.selections.items() if s == item.stream}
-        if chosen:
+        selection = {at: own for (s, at), own in self.selections.items() if s == item.stream}
+        if selection:
             run = CacheRun((), item.stream, item.weights.shape[3], 0, label="own selection")
             for at in item.layers:
-                shown, _ = chosen.get(at, (np.ones(item.weights.shape[1:], bool), None))
-                run.hidden_cells[at] = ~shown & np.tri(*shown.shape[1:], dtype=np.bool_)
+                cells, _ = selection.get(at, (np.ones(item.weights.shape[1:], bool), None))
+                run.hidden_cells[at] = ~cells & np.tri(*cells.shape[1:], dtype=np.bool_)
             dense = [
-                chosen[at][1] if at in chosen else w
+                selection[at][1] if at in selection else w
                 for at, w in zip(item.layers, item.weights, strict=True)
             ]
-            rows = sorted({*self.rows[self.counted].tolist()})
-            held, mass = _seen_shares(item.with_weights(np.stack(dense)), run, rows)
-            yield TextCost(run, np.nan, np.nan, held, mass, np.full(mass.shape, np.nan))
+            rows = sorted({*self.rows[self.places].tolist()})
+            key_share, mass = _seen_shares(item.with_weights(np.stack(dense)), run, rows)
+            yield TextCost(run, np.nan, np.nan, key_share, mass, np.full(mass.shape, np.nan))
 
     def cost(self, run: CacheRun) -> TextCost:
         """What a rule costs, measured in one run."""
-        (found,) = self.experiment.run([Intervention(evictions=(run,))])
-        cost = float((self.full - self._log_p(found))[self.counted].mean())
-        moved = (found.argmax(axis=-1) != self.choices)[self.counted]
-        held, mass = _seen_shares(self.item, run, sorted({*self.rows[self.counted].tolist()}))
-        return TextCost(run, cost, float(moved.mean()), held, mass, np.full(mass.shape, np.nan))
+        (scores,) = self.experiment.run([Intervention(evictions=(run,))])
+        cost = float((self.full - self._log_p(scores))[self.places].mean())
+        differs = (scores.argmax(axis=-1) != self.choices)[self.places]
+        key_share, mass = _seen_shares(self.item, run, sorted({*self.rows[self.places].tolist()}))
+        return TextCost(
+            run, cost, float(differs.mean()), key_share, mass, np.full(mass.shape, np.nan)
+        )
 
-    def in_each_head(self, found: TextCost) -> TextCost:
+    def in_each_head(self, whole: TextCost) -> TextCost:
         """The same with the cost of the rule in each head alone, a run each."""
-        alone = found.alone.copy()
+        alone = whole.alone.copy()
         for layer, head in np.ndindex(*alone.shape):
-            run = found.run.only(self.item.layers[layer], head)
+            run = whole.run.only(self.item.layers[layer], head)
             (scores,) = self.experiment.run([Intervention(evictions=(run,))])
-            alone[layer, head] = (self.full - self._log_p(scores))[self.counted].mean()
-        return replace(found, alone=alone)
+            alone[layer, head] = (self.full - self._log_p(scores))[self.places].mean()
+        return replace(whole, alone=alone)
 
     def measure_keys(self) -> list[Worth]:
         """What later predictions lose without each key: measured, and to first order in each head.
 
         A source without gradients has the first alone.
         """
-        found: list[Worth] = [dict.fromkeys(self.item.layers, self._measured_worth()[None])]
+        worths: list[Worth] = [dict.fromkeys(self.item.layers, self._measured_worth()[None])]
         with suppress(AttnvizError):
-            found.append(self._first_order_worth())
-        return found
+            worths.append(self._first_order_worth())
+        return worths
 
     def _measured_worth(self) -> Numbers:
         queries, keys = self.item.weights.shape[2:]
-        found = np.zeros((queries, keys))
-        rows = self.rows[self.counted, None]
+        worth = np.zeros((queries, keys))
+        rows = self.rows[self.places, None]
         for first in range(0, keys, self.together):
             some = range(first, min(first + self.together, keys))
             changes = [Intervention(tokens=(TokenAt(self.item.key_side, key),)) for key in some]
             for key, scores in zip(some, self.experiment.run(changes), strict=True):
-                lost = np.nan_to_num(self.full - self._log_p(scores), nan=np.inf)[self.counted]
-                found[:, key] = np.where(rows > np.arange(queries), lost[:, None], 0).sum(axis=0)
-        return found
+                lost = np.nan_to_num(self.full - self._log_p(scores), nan=np.inf)[self.places]
+                worth[:, key] = np.where(rows > np.arange(queries), lost[:, None], 0).sum(axis=0)
+        return worth
 
     def _first_order_worth(self) -> Worth:
         every = self.experiment.outputs
-        self.experiment.outputs = tuple(every[number] for number in self.counted)
+        self.experiment.outputs = tuple(every[number] for number in self.places)
         try:
             slopes = self.experiment.gradients()
         finally:
             self.experiment.outputs = every
-        found, item = dict[str, Numbers](), self.item
+        worth, item = dict[str, Numbers](), self.item
         place = [one.stream for one in self.experiment.attention.maps].index(item.stream)
         for layer, weights, own in zip(item.layers, item.weights, slopes[place], strict=True):
             sinks = self.experiment.sinks.get((item.stream, layer))
             sizes = abs(np.nan_to_num(effects(weights, own, sinks)))
-            found[layer] = sizes[:, ::-1].cumsum(axis=1)[:, ::-1] - sizes  # of later queries
-        return found
+            worth[layer] = sizes[:, ::-1].cumsum(axis=1)[:, ::-1] - sizes  # of later queries
+        return worth
 
 
 def _cached_stream(experiment: Experiment, stream: str | None) -> AttentionMap:
@@ -228,37 +230,37 @@ def _cached_stream(experiment: Experiment, stream: str | None) -> AttentionMap:
 
 def _seen_shares(item: AttentionMap, run: CacheRun, rows: Sequence[int]) -> tuple[float, Numbers]:
     """The share of keys that some rows see, and of attention that each head gives to them."""
-    gone = np.array([run.hidden_cells[layer][:, rows] for layer in item.layers])
+    off = np.array([run.hidden_cells[layer][:, rows] for layer in item.layers])
     weights = item.weights[:, :, rows].astype(np.float64)
-    shown = np.array([row + 1 if run.grows else run.keys for row in rows])
-    held = (1 - gone.sum(axis=-1) / shown).mean()
+    keys = np.array([row + 1 if run.grows else run.keys for row in rows])
+    key_share = (1 - off.sum(axis=-1) / keys).mean()
     whole = weights.sum(axis=-1)
-    kept = np.where(gone, 0, weights).sum(axis=-1)
-    mass = np.divide(kept, whole, out=np.ones(kept.shape), where=whole > 0)
-    return float(held), mass.mean(axis=-1)
+    visible = np.where(off, 0, weights).sum(axis=-1)
+    mass = np.divide(visible, whole, out=np.ones(visible.shape), where=whole > 0)
+    return float(key_share), mass.mean(axis=-1)
 
 
-def mean_cost(kind: str, item: AttentionMap, found: Sequence[TextCost]) -> RuleCost:
+def mean_cost(kind: str, item: AttentionMap, costs: Sequence[TextCost]) -> RuleCost:
     """The means over texts of what one rule costs."""
-    cost, low, high = map(float, means_over(np.array([one.cost for one in found]))[1:])
-    mass = np.mean([one.mass for one in found], axis=0)
-    alone = np.mean([one.alone for one in found], axis=0)
+    cost, low, high = map(float, means_over(np.array([one.cost for one in costs]))[1:])
+    mass = np.mean([one.mass for one in costs], axis=0)
+    alone = np.mean([one.alone for one in costs], axis=0)
     heads = [
         HeadCost(name, head, float(mass[layer, head]), float(alone[layer, head]))
         for layer, name in enumerate(item.layers)
         for head in range(mass.shape[1])
     ]
-    measured = bool(np.isfinite(alone).any())
-    run = found[0].run
+    has_alone = bool(np.isfinite(alone).any())
+    run = costs[0].run
     return RuleCost(
         rule=str(run),
         name=run.name,
         kind=kind,
-        texts=len(found),
-        held=float(np.mean([one.held for one in found])),
+        texts=len(costs),
+        held=float(np.mean([one.held for one in costs])),
         cost=cost,
-        interval=(low, high) if len(found) > 1 else None,
-        changed=float(np.mean([one.changed for one in found])),
+        interval=(low, high) if len(costs) > 1 else None,
+        changed=float(np.mean([one.changed for one in costs])),
         mass=float(mass.mean()),
-        heads=tuple(sorted(heads, key=lambda one: -one.cost if measured else one.mass)),
+        heads=tuple(sorted(heads, key=lambda one: -one.cost if has_alone else one.mass)),
     )

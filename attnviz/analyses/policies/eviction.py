@@ -65,7 +65,7 @@ def parse_rules(texts: tuple[str, ...] | list[str]) -> list[tuple[Budget, ...]]:
     Raises:
         UsageError: an unknown rule, or a budget that is neither a number nor a share.
     """
-    found = list[tuple[Budget, ...]]()
+    rules = list[tuple[Budget, ...]]()
     for text in texts:
         parts = list[list[Budget]]()
         for term in text.split("+"):
@@ -78,8 +78,8 @@ def parse_rules(texts: tuple[str, ...] | list[str]) -> list[tuple[Budget, ...]]:
                         f"{name}:0.2 for 20 % of them"
                     )
             parts.append([Budget(name, size) for size in sizes.split(",")])
-        found += product(*parts)
-    return found
+        rules += product(*parts)
+    return rules
 
 
 @dataclass(eq=False)
@@ -119,14 +119,14 @@ class CacheRun:
         """The rules without their budgets."""
         return re.sub(r":[^+]*", "", str(self))
 
-    def hide(self, layer: str, seen: LayerWeights) -> Cells:
+    def hide(self, layer: str, dense: LayerWeights) -> Cells:
         """The cells whose key the rules drop, from the layer's weights with all keys."""
-        cells = np.zeros(seen.weights.shape, dtype=np.bool_)
+        cells = np.zeros(dense.weights.shape, dtype=np.bool_)
         if self.alone is None:
-            cells = self._dropped_cells(layer, seen)
+            cells = self._dropped_cells(layer, dense)
         elif self.alone[0] == layer:
             head = self.alone[1]
-            cells[head] = self._dropped_cells(layer, seen)[head]
+            cells[head] = self._dropped_cells(layer, dense)[head]
         self.hidden_cells[layer] = cells
         return cells
 
@@ -134,57 +134,57 @@ class CacheRun:
         """The same rules in one head alone."""
         return replace(self, alone=(layer, head), hidden_cells={})
 
-    def _dropped_cells(self, layer: str, seen: LayerWeights) -> Cells:
-        heads, queries, keys = seen.weights.shape
-        members, start = heads // seen.caches, max(self.prompt, 1)
-        worth = np.zeros((seen.caches, queries, keys))
+    def _dropped_cells(self, layer: str, dense: LayerWeights) -> Cells:
+        heads, queries, keys = dense.weights.shape
+        members, start = heads // dense.caches, max(self.prompt, 1)
+        worth = np.zeros((dense.caches, queries, keys))
         if self.worth is not None:
-            each = np.broadcast_to(self.worth[layer], seen.weights.shape)
-            worth = each.reshape(seen.caches, members, queries, keys).sum(axis=1)
+            each = np.broadcast_to(self.worth[layer], dense.weights.shape)
+            worth = each.reshape(dense.caches, members, queries, keys).sum(axis=1)
         # A name is no number in a model with stages: its letters seed as well.
-        drawn = np.random.default_rng([self.seed, *layer.encode()]).random((seen.caches, keys))
-        weights = np.zeros((seen.caches, queries, keys))
-        gone = np.zeros(weights.shape, dtype=np.bool_)
-        held = np.tile(np.arange(keys) < (start if self.grows else keys), (seen.caches, 1))
-        whole = seen.weights[:, :start].reshape(seen.caches, members, -1, keys)
+        chances = np.random.default_rng([self.seed, *layer.encode()]).random((dense.caches, keys))
+        weights = np.zeros((dense.caches, queries, keys))
+        off = np.zeros(weights.shape, dtype=np.bool_)
+        cache = np.tile(np.arange(keys) < (start if self.grows else keys), (dense.caches, 1))
+        whole = dense.weights[:, :start].reshape(dense.caches, members, -1, keys)
         weights[:, :start] = whole.mean(axis=1)
-        received, chosen = weights.sum(axis=1), dict[int, Cells]()
+        key_sums, lasting = weights.sum(axis=1), dict[int, Cells]()
         for step in range(start - 1, queries):
             last = step + 1 if self.grows else keys
             if step >= start:
                 if self.grows:
-                    held[:, step] = True
-                gone[:, step, :last] = ~held[:, :last]
-                own = seen.weights[:, step] * np.repeat(held, members, axis=0)
-                total = own.sum(axis=-1, keepdims=True) + seen.sinks[:, step, None]
+                    cache[:, step] = True
+                off[:, step, :last] = ~cache[:, :last]
+                own = dense.weights[:, step] * np.repeat(cache, members, axis=0)
+                total = own.sum(axis=-1, keepdims=True) + dense.sinks[:, step, None]
                 own = np.divide(own, total, out=np.zeros(own.shape), where=total > 0)
-                weights[:, step] = own.reshape(seen.caches, members, keys).mean(axis=1)
-                received += weights[:, step]
-            kept = np.zeros_like(held)
+                weights[:, step] = own.reshape(dense.caches, members, keys).mean(axis=1)
+                key_sums += weights[:, step]
+            keep = np.zeros_like(cache)
             for number, rule in enumerate(self.rules):
-                if number not in chosen:
+                if number not in lasting:
                     state = CacheState(
                         weights[:, : step + 1, :last],
-                        received[:, :last],
-                        held[:, :last],
+                        key_sums[:, :last],
+                        cache[:, :last],
                         self._room(rule),
                         self.grows,
-                        drawn[:, :last],
+                        chances[:, :last],
                         worth[:, step, :last],
                     )
-                    new = np.zeros_like(held)
+                    new = np.zeros_like(cache)
                     new[:, :last] = self._choose(rule, state)
                     if rule.row.once:
                         new[:, last:] = True  # what comes later stays
-                        chosen[number] = new
-                    kept |= new
+                        lasting[number] = new
+                    keep |= new
                 else:
-                    kept |= chosen[number]
-            held &= kept
-            if len(chosen) == len(self.rules):
-                gone[:, start:, :last] = ~held[:, None, :last]
+                    keep |= lasting[number]
+            cache &= keep
+            if len(lasting) == len(self.rules):
+                off[:, start:, :last] = ~cache[:, None, :last]
                 break
-        return np.repeat(gone, members, axis=0)
+        return np.repeat(off, members, axis=0)
 
     def _room(self, rule: Budget) -> int:
         """How many keys a rule may keep after a step."""
@@ -202,18 +202,18 @@ class CacheRun:
             return state.held
         scores = np.asarray(rule.row.load()(state), dtype=np.float64)
         if scores.shape != state.held.shape:
-            needed = f"{scores.shape}, not (heads, keys) = {state.held.shape}"
-            raise PluginError(f"the rule '{rule.name}' returns scores of shape {needed}")
+            shapes = f"{scores.shape}, not (heads, keys) = {state.held.shape}"
+            raise PluginError(f"the rule '{rule.name}' returns scores of shape {shapes}")
         scores = np.where(among, scores, np.inf)
-        kept = state.held.copy()
+        members = state.held.copy()
         if excess == 1 and (among.sum(axis=1) > state.room).all():
-            kept[np.arange(len(kept)), scores.argmin(axis=1)] = False
-            return kept
+            members[np.arange(len(members)), scores.argmin(axis=1)] = False
+            return members
         order = np.argsort(scores, axis=1, kind="stable")
         for head, own in enumerate(order):
             over = max(int(among[head].sum()) - state.room, 0)
-            kept[head, own[:over]] = False
-        return kept
+            members[head, own[:over]] = False
+        return members
 
 
 Scores = NDArray[np.float64]
@@ -249,11 +249,11 @@ def tova(cache: CacheState) -> Scores:
 def snapkv(cache: CacheState) -> Scores:
     """Of a prompt the tokens that its last queries attend to most."""
     window = min(OBSERVED, max(cache.room // 2, 1))
-    seen = cache.weights[:, -window:].mean(axis=1)
+    window_means = cache.weights[:, -window:].mean(axis=1)
     if cache.grows:  # the window's own keys stay in any case
-        seen = seen[:, :-window]
-    padded = np.pad(seen, ((0, 0), (POOLED // 2, POOLED // 2)))
-    means = np.lib.stride_tricks.sliding_window_view(padded, POOLED, axis=1).mean(axis=-1)
+        window_means = window_means[:, :-window]
+    wide = np.pad(window_means, ((0, 0), (POOLED // 2, POOLED // 2)))
+    means = np.lib.stride_tricks.sliding_window_view(wide, POOLED, axis=1).mean(axis=-1)
     if not cache.grows:
         return np.asarray(means)
     return np.pad(means, ((0, 0), (0, window)), constant_values=np.inf)

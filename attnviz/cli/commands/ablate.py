@@ -80,22 +80,22 @@ def ablate(
 
     attnviz compare before.npz after.npz
     """
-    asked = Ablation(
+    request = Ablation(
         heads=tuple(head or ()),
         links=tuple(link or ()),
         tokens=tuple(token or ()),
         layer=layer,
         each=each,
         by=by,
-        wanted=options.choice.explain,
+        output=options.choice.explain,
         seed=seed,
         names=options.choice.token_groups,
     )
     texts, command = texts_or_pairs(text, target, input_file, options)
-    check_reference(asked, given=reference is not None)
-    if grid is not None and (asked.joint or asked.each not in (None, "heads")):
+    check_reference(request, has_reference=reference is not None)
+    if grid is not None and (request.joint or request.each not in (None, "heads")):
         raise UsageError("--grid colours every head by its effect: use it with --each heads")
-    if highlight is not None and (asked.each != "tokens" or texts.several):
+    if highlight is not None and (request.each != "tokens" or texts.several):
         raise UsageError(
             "--highlight colours every token of one text by its effect: use it with TEXT and "
             "--each tokens"
@@ -104,7 +104,7 @@ def ablate(
     with Report(options, "ablation", pictures=pictures) as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None
         report_ablation(
-            *(asked, texts, command, options, report),
+            *(request, texts, command, options, report),
             reference=others,
             top=top,
             single="jsonl" in report.formats,

@@ -77,19 +77,19 @@ def audio(
     attnviz audio speech.wav --model facebook/wav2vec2-base --layer 5 --grid heads.png
     """
     output = options.output
-    wanted = {output.format, (output.output or Path()).suffix.lower()[1:]}
-    asked = RecordingRequest(
+    formats = {output.format, (output.output or Path()).suffix.lower()[1:]}
+    request = RecordingRequest(
         file=Path(file),
         text=text,
         language=language,
         task=task,
         start=start,
         seconds=seconds,
-        word_times=word_times or not wanted.isdisjoint(TIMED),
+        word_times=word_times or not formats.isdisjoint(TIMED),
         times=times,
         timing_heads=timing_heads,
         against=against,
     )
-    asked.check(options)
-    with Report(options, asked.kind) as report:
-        report_recording(asked, options, report)
+    request.check(options)
+    with Report(options, request.kind) as report:
+        report_recording(request, options, report)

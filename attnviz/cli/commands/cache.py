@@ -63,11 +63,11 @@ def cache(
 
     attnviz cache "The red car is fast." "La voiture rouge est rapide." --keep tova:3
     """
-    asked = CacheRequest(tuple(keep or ()), prompt, options.choice.stream, per_head, seed)
+    request = CacheRequest(tuple(keep or ()), prompt, options.choice.stream, per_head, seed)
     if heatmap is not None and input_file:
         raise UsageError("--heatmap shows one text: leave --input out, and give TEXT")
     kinds, kind, options = read_kinds(text, target, input_file or [], options)
     pictures = {"plot": plot, "heatmap": heatmap}
     with Report(options, "cache", pictures=pictures) as report:
-        report_cache(asked, kinds, kind, options, report)
+        report_cache(request, kinds, kind, options, report)
     raise typer.Exit(report.status)

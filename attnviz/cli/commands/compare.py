@@ -153,16 +153,16 @@ def history(
     while True:
         before = _newest(folders)
         with Report(options, "history", pictures={"plot": plot, "gif": gif}) as report:
-            item, found = training_history(folders, options.choice)
-            if fail_above is not None and min(len(one.steps) for one in found) < 2:
+            item, histories = training_history(folders, options.choice)
+            if fail_above is not None and min(len(one.steps) for one in histories) < 2:
                 raise UsageError("--fail-above compares two samples, and there is one")
             if follow and sys.stdout.isatty():
                 typer.echo("\033[H\033[J", nl=False)
             report.add(item)
-            counts = (f"{len(one.steps)} sample{'s' * (len(one.steps) != 1)}" for one in found)
+            counts = (f"{len(one.steps)} sample{'s' * (len(one.steps) != 1)}" for one in histories)
             report.finish(" and ".join(counts))
         try:
-            for one in found:
+            for one in histories:
                 check_health(one.verdicts, bad)
         except HealthError as error:
             for line in str(error).splitlines():
@@ -172,11 +172,11 @@ def history(
             break
         while _newest(folders) == before:
             time.sleep(1)
-    for one in found:
+    for one in histories:
         check_changes(last_drifts(one), "heads", fail_above)
 
 
 def _newest(folders: Sequence[str]) -> list[tuple[str, float]]:
     """What tells whether a sample was added or replaced since."""
-    found = (path for folder in folders for path in Path(folder).glob("step-*.npz"))
-    return sorted((path.name, path.stat().st_mtime) for path in found)
+    paths = (path for folder in folders for path in Path(folder).glob("step-*.npz"))
+    return sorted((path.name, path.stat().st_mtime) for path in paths)

@@ -93,7 +93,7 @@ def corpus(
 
     attnviz corpus sample_inputs/pairs.tsv --cross --effect --sort effect --prune-curve curve.png
     """
-    asked = CorpusRequest(
+    request = CorpusRequest(
         cross=cross,
         order=order,
         effect=effect,
@@ -106,23 +106,23 @@ def corpus(
         samples=atlas is not None,
         wiring=wiring,
     )
-    given = corpus_input([file, *(more or ())], options.many, pairs=cross)
-    asked.check(given, options)
+    inputs = corpus_input([file, *(more or ())], options.many, pairs=cross)
+    request.check(inputs, options)
     if atlas is not None:
         if atlas.suffix.lower() not in PAGES:
             raise UsageError(f"--atlas '{atlas}' names no page: end it in {' or '.join(PAGES)}")
-        named = tuple((name, value) for name, value in options.given if name != "atlas")
-        options = replace(options, given=named, output=replace(options.output, html=atlas))
+        values = tuple((name, value) for name, value in options.given if name != "atlas")
+        options = replace(options, given=values, output=replace(options.output, html=atlas))
     figures = {"overview": overview, "prune_curve": prune_curve}
-    written = next((p for p in (options.output.output, *figures.values(), atlas) if p), None)
+    output_file = next((p for p in (options.output.output, *figures.values(), atlas) if p), None)
     journal = None
-    if written is not None and can_resume(written) and given.file is not None:
-        journal = CorpusJournal(written, asked.question(given, options))
+    if output_file is not None and can_resume(output_file) and inputs.file is not None:
+        journal = CorpusJournal(output_file, request.question(inputs, options))
     elif options.many.resume:
         raise UsageError(
             "--resume continues an interrupted run: give the texts as a file, and -o FILE, "
             "--overview FILE or --atlas PAGE"
         )
     with Report(options, "corpus", pictures=figures) as report:
-        report_corpus(asked, given, options, report, journal=journal)
+        report_corpus(request, inputs, options, report, journal=journal)
     raise typer.Exit(report.status)

@@ -49,19 +49,19 @@ def cross(
     from attnviz.runs.inputs import given_texts, texts_of
     from attnviz.storage.texts import Text
 
-    aligned = options.output.format == "pharaoh" or score is not None
-    if not aligned and (symmetrize is not None or against != "input"):
+    aligns = options.output.format == "pharaoh" or score is not None
+    if not aligns and (symmetrize is not None or against != "input"):
         name = "--against" if symmetrize is None else "--symmetrize"
         raise UsageError(f"{name} is for word alignments: add -f pharaoh or --score GOLD")
-    given = [text for text in (source, target) if text is not None]
-    if brings_tokens(options.origin) and not given and input_file is None:
+    arguments = [text for text in (source, target) if text is not None]
+    if brings_tokens(options.origin) and not arguments and input_file is None:
         raise typer.Exit(run_texts("cross", given_texts(Text("0", "")), options))
-    texts = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
-    if aligned:
-        shown = map_options(options, "layer", "head")
-        if shown := shown or ["--top"] * (options.origin.top != Origin().top):
+    texts = texts_of(arguments, input_file, options.many, pairs=True, keep_blank=aligns)
+    if aligns:
+        flags = map_options(options, "layer", "head")
+        if flags := flags or ["--top"] * (options.origin.top != Origin().top):
             how = "-f pharaoh" if score is None else "--score"
-            raise UsageError(f"{how} aligns words and shows no maps: leave {shown[0]} out")
+            raise UsageError(f"{how} aligns words and shows no maps: leave {flags[0]} out")
         from attnviz.cli.commands.align import align_texts
 
         raise typer.Exit(align_texts(texts, symmetrize, against, score, options))
@@ -96,7 +96,7 @@ def co(
 
     if a is not None and a != "-" and b is None:
         raise UsageError("co-attention needs two texts: attnviz co A B")
-    given = [text for text in (a, b) if text is not None]
-    texts = texts_of(given, input_file, options.many, pairs=True)
+    arguments = [text for text in (a, b) if text is not None]
+    texts = texts_of(arguments, input_file, options.many, pairs=True)
     origin = replace(options.origin, mechanism=mechanism)
     raise typer.Exit(run_texts("co", texts, replace(options, origin=origin)))

@@ -54,7 +54,7 @@ def explain(
 
     attnviz explain --input texts.txt --model pocket-lm -f jsonl
     """
-    asked = AnswerRequest(options.choice.explain, against, contrast)
+    request = AnswerRequest(options.choice.explain, against, contrast)
     if (plot is not None or options.output.show) and contrast is None:
         raise UsageError(
             f"{'--plot' if plot else '--show'} draws what --contrast measures: add --contrast TEXT"
@@ -62,5 +62,5 @@ def explain(
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
     with Report(options, "answer", pictures={"plot": plot}) as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None
-        report_answers(asked, texts, kind, options, report, others)
+        report_answers(request, texts, kind, options, report, others)
     raise typer.Exit(report.status)

@@ -101,7 +101,7 @@ def heads(
 
     attnviz heads --treebank sample_inputs/relations.conllu
     """
-    asked = HeadsRequest(
+    request = HeadsRequest(
         cross=cross,
         role=role,
         order=order,
@@ -113,7 +113,7 @@ def heads(
         similar=similar,
         compares=bool(similar or scatter),
     )
-    check_heads(options, asked.command)
+    check_heads(options, request.command)
     if treebank is not None:
         others: dict[str, object] = {
             "TEXT": text,
@@ -142,5 +142,5 @@ def heads(
         texts = texts_of(text or [], input_file, options.many, pairs=cross)
     pictures = {"overview": overview, "scatter": scatter}
     with Report(options, "heads", pictures=pictures) as report:
-        report_heads(asked, texts, options, report)
+        report_heads(request, texts, options, report)
     raise typer.Exit(report.status)

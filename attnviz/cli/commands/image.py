@@ -96,9 +96,9 @@ def image(
     """
     output = options.output
     on_screen = output.format in (None, "table")
-    shown = {"--overlay": overlay, "--grid": output.grid, "--show": output.show}
-    shown["-f table"] = on_screen
-    asked = PictureRequest(
+    screens = {"--overlay": overlay, "--grid": output.grid, "--show": output.show}
+    screens["-f table"] = on_screen
+    request = PictureRequest(
         files=tuple(map(Path, (file, *(more or ())))),
         patch=patch,
         image_size=image_size,
@@ -107,12 +107,12 @@ def image(
         token=token,
         lens=lens,
         smooth=smooth,
-        shown=next((name for name, value in shown.items() if value), ""),
+        screen=next((name for name, value in screens.items() if value), ""),
     )
-    asked.check(options)
+    request.check(options)
     with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:
-        images = asked.read()
-        item = look_at_pictures(asked, images, options)
+        images = request.read()
+        item = look_at_pictures(request, images, options)
         hold_notes(item.attention, report)
         report.add(item)
         what = "frame" if video else "picture"

@@ -46,9 +46,9 @@ def _model_facts(name: str) -> Data:
     from attnviz.models.hugging_face.check import check_model
     from attnviz.storage.documents import dump_json
 
-    found = check_model(name)
-    rows = [(fact, _format_fact(fact, value)) for fact, value in found.items()]
-    document = dump_json(found) + "\n"
+    facts = check_model(name)
+    rows = [(fact, _format_fact(fact, value)) for fact, value in facts.items()]
+    document = dump_json(facts) + "\n"
     return replace(listing(("fact", "value"), rows), document=lambda: document)
 
 
@@ -109,7 +109,7 @@ def models(
         return
     from attnviz.models.hugging_face.load.locate import list_cached_models
 
-    rows = [(shipped, "shipped", summary_of(shipped)) for shipped in CARDS]
+    rows = [(one, "shipped", summary_of(one)) for one in CARDS]
     rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]
     write_listing(listing(("model", "from", "about"), rows), options)
 

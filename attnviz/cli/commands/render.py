@@ -23,20 +23,20 @@ def replay(file: str, record: str | None, options: Options) -> int:
     check_choice(options.choice)
     where = "stdin" if file == "-" else f"'{file}'"
     files: list[Opener] = [_from_stdin()] if file == "-" else openers(Path(file))
-    found = read_all(files) if record is None else iter(pick(files, record, where))
-    first = list(islice(found, 2))
+    maps = read_all(files) if record is None else iter(pick(files, record, where))
+    first = list(islice(maps, 2))
     if not first:
         raise InputError(f"{where} holds no maps")
     with Report(options, many=len(first) > 1) as report:
-        texts = (apply_choice(item, options.choice) for item in chain(first, found))
-        done = report_all(((None, item) for item in texts), report)
-        report.say_done(f"{done} text{'s' * (done != 1)}")
+        texts = (apply_choice(item, options.choice) for item in chain(first, maps))
+        count = report_all(((None, item) for item in texts), report)
+        report.say_done(f"{count} text{'s' * (count != 1)}")
     return report.status
 
 
 def _from_stdin() -> Opener:
-    saved = open_saved(io.BytesIO(sys.stdin.buffer.read()), "stdin")
-    return lambda: nullcontext(saved)
+    archive = open_saved(io.BytesIO(sys.stdin.buffer.read()), "stdin")
+    return lambda: nullcontext(archive)
 
 
 @with_options(*VIEW, *PLACES)

@@ -69,12 +69,12 @@ def serve(
 
     with closing(serving.open_listener(host, port)) as listener:
         number = listener.getsockname()[1]
-        shown = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
-        called = f"[{shown}]" if ":" in shown else shown
+        name = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
+        place = f"[{name}]" if ":" in name else name
         policy = serving.AccessPolicy(
-            frozenset({*LOOPBACK, called.lower()}), number, wide=allow_network
+            frozenset({*LOOPBACK, place.lower()}), number, wide=allow_network
         )
-        address = f"http://{called}:{number}/?token={policy.token}"
+        address = f"http://{place}:{number}/?token={policy.token}"
         write_bytes(f"{address}\n".encode())
         if not options.output.quiet:
             note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
@@ -112,8 +112,8 @@ def read_sample_atlas() -> dict[str, Any]:
     from attnviz.api.measures import corpus
     from attnviz.renderers.page.atlas import atlas_document
 
-    found = corpus(list(REFERENCE), cross=True, atlas=True)
-    return atlas_document(found.value, "", {})
+    findings = corpus(list(REFERENCE), cross=True, atlas=True)
+    return atlas_document(findings.value, "", {})
 
 
 @with_options(also=["open_page"], report=("said",))
@@ -136,13 +136,13 @@ def live(
         raise UsageError(f"--output '{output}' must end in {' or '.join(PAGES)}")
     if output is not None:
         check_writable(output)
-    started = time.perf_counter()
+    start = time.perf_counter()
     from attnviz.models.pocket.packed import pack_model
     from attnviz.renderers.page.document import live_page
 
     data = live_page("attnviz live", pack_model(), read_sample_atlas()).encode()
-    path = save_page(output, data, shown=options.output.open_page or output is None)
+    path = save_page(output, data, in_browser=options.output.open_page or output is None)
     if options.output.verbose:
-        size, seconds = len(data) / 1e6, time.perf_counter() - started
+        size, seconds = len(data) / 1e6, time.perf_counter() - start
         note(f"wrote '{path}', {size:.1f} MB, in {seconds:.2f} s")
     raise typer.Exit(0)

@@ -71,8 +71,8 @@ def sources(
     """
     if not context:
         raise UsageError("sources needs a context: --context FILE")
-    asked = SourcesRequest(tuple(context), question, answer, group, by, budget, fit)
+    request = SourcesRequest(tuple(context), question, answer, group, by, budget, fit)
     with Report(options, "sources", pictures={}) as report:
-        found = report_sources(asked, options, report)
-    check_support(found, fail_unsupported)
+        result = report_sources(request, options, report)
+    check_support(result, fail_unsupported)
     raise typer.Exit(report.status)

@@ -83,7 +83,7 @@ def steps(
         raise UsageError(
             f"--diagram and -f {options.output.format} both want stdout: choose one, or use -o FILE"
         )
-    asked = StepsRequest(
+    request = StepsRequest(
         file=file,
         target=target,
         text=text,
@@ -96,7 +96,7 @@ def steps(
         scatter=scatter is not None,
     )
     with Report(options, "steps", pictures={"scatter": scatter}) as report:
-        report.add(asked.data(options))
+        report.add(request.data(options))
         report.finish("computed")
 
 
@@ -140,9 +140,9 @@ def lesson(
         write_listing(listing(("lesson", "summary"), rows), options)
         return
     choose(name, LESSONS, "lesson")
-    wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
-    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
-    given = {option: value for option, value in wanted.items() if value is not None}
+    values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    values |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    settings = {option: value for option, value in values.items() if value is not None}
     with Report(options, "lesson", pictures={"plot": plot}) as report:
-        report.add(lesson_data(teach(name, given)))
+        report.add(lesson_data(teach(name, settings)))
         report.finish("taught")

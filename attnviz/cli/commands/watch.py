@@ -87,7 +87,7 @@ def watch(
         raise InputError(f"there is no script '{program[0]}'{leave}")
     if batch != "all" and not (batch.isascii() and batch.isdigit()):
         raise UsageError(f"--batch '{batch}' is no item of a batch: give its number from 0, or all")
-    kept = None if calls is None else _calls(calls)
+    which_calls = None if calls is None else _calls(calls)
     spans = {"--rows": options.origin.rows, "--window": options.origin.window}
     rows, window = (part and parse_part(part, option) for option, part in spans.items())
     if rows and window:
@@ -109,20 +109,20 @@ def watch(
             only=only,
             every=every,
             first=first,
-            calls=kept,
+            calls=which_calls,
             batch="all" if batch == "all" else int(batch),
             max_size=options.origin.max_size or 1024,
             rows=rows or None,
             window=window or None,
             eager=eager,
-        ) as watched:
+        ) as block:
             status = _status_of(program, module=module)
         if os.getpid() != process:  # the files are those of the process that it has forked from
             report.open.pop_all()
             raise typer.Exit(status)
         os.chdir(here)
         try:
-            _write(watched, Path(program[0]).name, report)
+            _write(block, Path(program[0]).name, report)
         except AttentionError as error:
             complain(str(error))
             status = status or NOTHING_SEEN
@@ -132,32 +132,32 @@ def watch(
     raise typer.Exit(status)
 
 
-def _calls(given: str) -> int | list[int] | Literal["all"]:
+def _calls(value: str) -> int | list[int] | Literal["all"]:
     """Which calls of a module are kept."""
-    if given == "all":
+    if value == "all":
         return "all"
-    numbers = given.split(",")
+    numbers = value.split(",")
     if not all(one.isascii() and one.isdigit() and int(one) for one in numbers):
         raise UsageError(
-            f"--calls '{given}' names no calls: how many (10), their numbers from 1 (1,50,99), or "
+            f"--calls '{value}' names no calls: how many (10), their numbers from 1 (1,50,99), or "
             "all"
         )
-    return int(given) if len(numbers) == 1 else [*map(int, numbers)]
+    return int(value) if len(numbers) == 1 else [*map(int, numbers)]
 
 
-def _write(watched: Watched, name: str, report: Report) -> None:
+def _write(block: Watched, name: str, report: Report) -> None:
     """Write the attention seen in the program of that name, and note how much it is."""
-    named = [
-        replace(found, provenance=replace(found.provenance, model=name))
-        for found in watched.records()
+    results = [
+        replace(result, provenance=replace(result.provenance, model=name))
+        for result in block.records()
     ]
-    report_all(((None, found) for found in named), report)
-    seen, written = watched.seen, ", ".join(_files(report.options))
-    calls, paths = sum(seen.calls.values()), list(seen.calls)
-    shown = ", ".join(paths[:4]) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
+    report_all(((None, result) for result in results), report)
+    log, files = block.log, ", ".join(_files(report.options))
+    calls, paths = sum(log.calls.values()), list(log.calls)
+    names = ", ".join(paths[:4]) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
     report.say(
-        f"{calls} {'call' if calls == 1 else 'calls'} of attention by {shown}; "
-        f"{len(seen.kept)} kept: {written}"
+        f"{calls} {'call' if calls == 1 else 'calls'} of attention by {names}; "
+        f"{len(log.kept)} kept: {files}"
     )
     report.say_done("program and maps")
 
@@ -224,12 +224,12 @@ def _run_module(name: str) -> None:
     import runpy
 
     try:
-        found = find_spec(name)
+        spec = find_spec(name)
     except (ImportError, ValueError):
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         raise InputError(f"there is no module '{name}'")
-    if found.submodule_search_locations is not None and find_spec(f"{name}.__main__") is None:
+    if spec.submodule_search_locations is not None and find_spec(f"{name}.__main__") is None:
         raise InputError(f"'{name}' is a package without a module __main__, which could be run")
     runpy._run_module_as_main(name)  # type: ignore[attr-defined]
 

@@ -71,10 +71,10 @@ def why(
     attnviz why "The keys to the cabinet" --model pocket-lm --layers
     """
     page = options.output.html is not None or options.output.open_page
-    asked = Why(head, link, against, mean, layers, options.choice.explain, page)
+    request = Why(head, link, against, mean, layers, options.choice.explain, page)
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
     with Report(options, "why", pictures={"plot": plot}, many=texts.several and not mean) as report:
-        report_why(asked, texts, kind, options, report)
+        report_why(request, texts, kind, options, report)
     raise typer.Exit(report.status)
 
 

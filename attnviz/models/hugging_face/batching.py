@@ -70,45 +70,45 @@ _COMPATIBILITIES = WeakKeyDictionary()
 Read = tuple[list[Captured], Any]  # one text's weights, and its logits (a batch of one) or None
 
 
-def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
-    with record_logits(loaded.model) as logits:
-        captured = capture(
-            encoded.part,
-            loaded.tensors(encoded.inputs, encoded.part),
-            encoded.sides,
-            region=loaded.region,
-            ignored=encoded.ignored,
-            implied=True,
+def read_one(source: LoadedModel, encoding: EncodedQuery) -> Attention:
+    with record_logits(source.model) as logits:
+        captures = capture(
+            encoding.part,
+            source.tensors(encoding.inputs, encoding.part),
+            encoding.sides,
+            region=source.region,
+            exclusions=encoding.exclusions,
+            with_mixers=True,
         )
-    return encoded.build_attention(captured, loaded.task, logits[0] if logits else None)
+    return encoding.build_attention(captures, source.task, logits[0] if logits else None)
 
 
 class BatchRunner:
     """Reads encoded queries in batches."""
 
     def __init__(
-        self, loaded: LoadedModel, items: Mapping[int, EncodedQuery], most: int | None
+        self, source: LoadedModel, items: Mapping[int, EncodedQuery], most: int | None
     ) -> None:
-        self.loaded, self.items, self.most = loaded, items, most
+        self.source, self.items, self.most = source, items, most
         first = next(iter(items.values()))
         self.part = first.part
-        state = ModelFingerprint(loaded.model)
-        if loaded.model not in _COMPATIBILITIES or _COMPATIBILITIES[loaded.model][0] != state:
-            _COMPATIBILITIES[loaded.model] = state, {}
-        fresh = BatchCompatibility(loaded.model.device.type)
-        self.compatibility = _COMPATIBILITIES[loaded.model][1].setdefault(tuple(first.axes), fresh)
-        self.padding = _padding_id(loaded)
+        state = ModelFingerprint(source.model)
+        if source.model not in _COMPATIBILITIES or _COMPATIBILITIES[source.model][0] != state:
+            _COMPATIBILITIES[source.model] = state, {}
+        fresh = BatchCompatibility(source.model.device.type)
+        self.compatibility = _COMPATIBILITIES[source.model][1].setdefault(tuple(first.axes), fresh)
+        self.padding = _padding_id(source)
         self.lengths = {
             number: tuple(map(len, item.tokens.values())) for number, item in items.items()
         }
 
     def read(self) -> dict[int, Attention]:
         """The attention of each text that could be batched, by its number."""
-        found = dict[int, Attention]()
-        left = list(self.items)
-        while self.compatibility.grouping != "none" and left:
+        maps = dict[int, Attention]()
+        waiting = list(self.items)
+        while self.compatibility.grouping != "none" and waiting:
             plan = batches(
-                left,
+                waiting,
                 self.lengths.__getitem__,
                 tokens=self.compatibility.tokens,
                 most=self.most,
@@ -119,17 +119,17 @@ class BatchRunner:
                 read = self._attempt([self.items[number] for number in batch])
                 if read is None:
                     continue
-                found |= dict(zip(batch, read, strict=False))  # none where each needs its own pass
-            left = [number for number in left if number not in batch]
-        return found
+                maps |= dict(zip(batch, read, strict=False))  # none where each needs its own pass
+            waiting = [number for number in waiting if number not in batch]
+        return maps
 
     def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
         """The attention of each text; []: read each one alone; None: make new batches."""
         mode = self._mode_of(batch)
         proven = mode in self.compatibility.calls
         try:
-            found = self._run(batch, mode)
-            off = 0.0 if proven else self._compare(batch[0], found[0], mode)
+            readings = self._run(batch, mode)
+            off = 0.0 if proven else self._compare(batch[0], readings[0], mode)
             alike = off <= self.tolerance_for(batch[0], off)
         except NotEnoughMemoryError:
             return self._halve(batch)
@@ -143,13 +143,13 @@ class BatchRunner:
             self._fall_back(mode, why)
             return None
         if not alike:
-            kind = self.loaded.model.config.model_type
+            kind = self.source.model.config.model_type
             self._fall_back(mode, f"'{kind}' gives a text other weights, off by {off:.1g}")
             return None
-        task = self.loaded.task
+        task = self.source.task
         return [
-            item.build_attention(captured, task, logits)
-            for item, (captured, logits) in zip(batch, found, strict=True)
+            item.build_attention(captures, task, logits)
+            for item, (captures, logits) in zip(batch, readings, strict=True)
         ]
 
     def _mode_of(self, batch: Sequence[EncodedQuery]) -> BatchMode:
@@ -159,29 +159,29 @@ class BatchRunner:
         return BatchMode("even" if len(sides) == 1 else "padded", eager)
 
     def _run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[Read]:
-        model = self.loaded.model
+        model = self.source.model
         rows = [item.inputs for item in batch]
         inputs = pad_inputs(rows, input_names(self.part), self.padding, model.device)
         sides = [item.sides for item in batch]
         calls = self.compatibility.calls.get(mode)
         eager = eager_attention(model) if mode.eager else nullcontext()
         with record_logits(model) as logits, eager:
-            captured = capture_many(self.part, inputs, sides, calls)
+            by_text = capture_many(self.part, inputs, sides, calls)
         lengths = [len(next(iter(item.tokens.values()))) for item in batch]
         return [
-            (found, _logits_of(logits[0] if logits else None, number, length))
-            for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
+            (captures, _logits_of(logits[0] if logits else None, number, length))
+            for number, (captures, length) in enumerate(zip(by_text, lengths, strict=True))
         ]
 
-    def _compare(self, item: EncodedQuery, batched: Read, mode: BatchMode) -> float:
+    def _compare(self, item: EncodedQuery, reading: Read, mode: BatchMode) -> float:
         """How far a text's numbers differ in a batch; also notes what a pass has to read."""
         alone = self.read_alone(item)
-        layers = sum(len(found.layers) for found in alone[0])
+        layers = sum(len(one.layers) for one in alone[0])
         if alone[0][0].route == EAGER_ROUTE:
             layers = 0
-        to_end = self.loaded.task is not None or hasattr(self.loaded.model, "hf_device_map")
+        to_end = self.source.task is not None or hasattr(self.source.model, "hf_device_map")
         self.compatibility.calls[mode] = None if to_end else layers
-        return self.distance(alone, batched)
+        return self.distance(alone, reading)
 
     def read_alone(self, item: EncodedQuery) -> Read:
         """A text read alone, by the model's own kernel."""
@@ -193,18 +193,18 @@ class BatchRunner:
             float(np.abs(mine.weights - its.weights).max())
             for mine, its in zip(one[0], other[0], strict=True)
         )
-        if self.loaded.task is None or one[1] is None or other[1] is None:
+        if self.source.task is None or one[1] is None or other[1] is None:
             return off
         scale = 1 + float(one[1].abs().max())
         return max(off, float((one[1] - other[1]).abs().max()) / scale)
 
     def tolerance_for(self, item: EncodedQuery, off: float) -> float:
         """The allowed difference of a batched reading, if rounding alone changes it by `off`."""
-        limit = TOLERANCE.get(dtype_of(self.loaded.model), 1e-5)
+        limit = TOLERANCE.get(dtype_of(self.source.model), 1e-5)
         if not limit < off <= LEAK:
             return limit
         plain = self.read_alone(item)
-        with perturb_embeddings(self.loaded.model):
+        with perturb_embeddings(self.source.model):
             return max(limit, ROUNDINGS * self.distance(plain, self.read_alone(item)))
 
     def _fall_back(self, mode: BatchMode, why: str) -> None:
@@ -232,15 +232,15 @@ class BatchRunner:
 
 
 def pad_inputs(
-    rows: Sequence[Mapping[str, Sequence[int]]], taken: set[str], padding: int, device: Any
+    rows: Sequence[Mapping[str, Sequence[int]]], names: set[str], padding: int, device: Any
 ) -> dict[str, Any]:
     """The inputs of texts as tensors, padded behind; a mask only if the lengths differ."""
     import torch
 
-    batch = {name: [row[name] for row in rows] for name in rows[0] if name in taken}
+    batch = {name: [row[name] for row in rows] for name in rows[0] if name in names}
     for name, mask in MASKS.items():
         lengths = {len(row) for row in batch.get(name, ())}
-        if len(lengths) > 1 and mask not in batch and (mask in taken or name == "input_ids"):
+        if len(lengths) > 1 and mask not in batch and (mask in names or name == "input_ids"):
             batch[mask] = [[1] * len(row) for row in batch[name]]
     tensors = {}
     for name, lists in batch.items():
@@ -252,12 +252,12 @@ def pad_inputs(
     return tensors
 
 
-def _padding_id(loaded: LoadedModel) -> int:
+def _padding_id(source: LoadedModel) -> int:
     """The id of the padding token, or 0: the mask hides any id."""
-    size = loaded.vocabulary
-    config = loaded.model.config.get_text_config()
-    named = (getattr(config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
-    return next((number for number in named if number is not None and 0 <= number < size), 0)
+    size = source.vocabulary
+    config = source.model.config.get_text_config()
+    numbers = (getattr(config, "pad_token_id", None), source.tokenizer.pad_token_id)
+    return next((number for number in numbers if number is not None and 0 <= number < size), 0)
 
 
 def _logits_of(logits: Any, number: int, length: int) -> Any:
@@ -272,7 +272,7 @@ def perturb_embeddings(model: Any) -> Iterator[None]:
     """Change each number of the embeddings by one rounding step, up or down at random."""
     import torch
 
-    def round_off(module: Any, given: Any, output: Any) -> Any:
+    def round_off(module: Any, inputs: Any, output: Any) -> Any:
         generator = torch.Generator().manual_seed(0)
         up = torch.randint(0, 2, output.shape, generator=generator).to(output) * 2 - 1
         return output * (1 + torch.finfo(output.dtype).eps * up)
@@ -284,11 +284,11 @@ def perturb_embeddings(model: Any) -> Iterator[None]:
         yield
 
 
-def map_bytes(encoded: EncodedQuery, heads: dict[str, int]) -> int:
+def map_bytes(encoding: EncodedQuery, heads: dict[str, int]) -> int:
     size = 0
-    for stream, (queries, keys) in encoded.sides.items():
+    for stream, (queries, keys) in encoding.sides.items():
         if stream not in heads:
-            heads[stream] = heads_of(encoded.part.config, stream)
+            heads[stream] = heads_of(encoding.part.config, stream)
         size += 4 * heads[stream] * queries * keys
     return size
 

@@ -23,28 +23,26 @@ from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_
 from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import WrittenText
-from attnviz.models.hugging_face.audio.recordings import load_extractor
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_of
-from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
 from attnviz.models.hugging_face.experiment import experiment_of
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
+from attnviz.models.hugging_face.inputs.recordings import load_extractor
 from attnviz.models.hugging_face.light_opening import open_light
 from attnviz.models.hugging_face.light_vision import open_light_vision
 from attnviz.models.hugging_face.load.checkpoint import check_folder
-from attnviz.models.hugging_face.load.devices import BYTES
+from attnviz.models.hugging_face.load.devices import BYTES, library_errors
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import load_configuration, load_tokenizer, model_class
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
-from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
 from attnviz.models.hugging_face.vision.vision import load_vision_model, window_layers, window_maps
@@ -88,49 +86,49 @@ class Trial:
     reason: str = ""  # why it is refused
 
 
-def try_model(asked: ExperimentRequest) -> Trial:
+def try_model(request: ExperimentRequest) -> Trial:
     """Capture a model's attention, apply every lens, and switch off a head."""
     from attnviz.models.hugging_face.recorded_text import RecordedText
 
-    encoded, part = asked.encoded, asked.encoded.part
+    encoding, part = request.encoding, request.encoding.part
     try:
-        if window_layers(asked.model):
-            window_maps(asked.model, asked.model.config.model_type, dict(asked.inputs), None)
+        if window_layers(request.model):
+            window_maps(request.model, request.model.config.model_type, dict(request.inputs), None)
             return Trial("probe", ("self",))
-        captured = capture(part, asked.inputs, encoded.sides, implied=True)
+        captures = capture(part, request.inputs, encoding.sides, with_mixers=True)
     except AttnvizError as error:
         return Trial("refused", reason=str(error))
-    attention = encoded.build_attention(captured)
+    attention = encoding.build_attention(captures)
     streams = tuple(dict.fromkeys(item.stream for item in attention.maps))
     if streams == (IMPLIED,):
         return Trial("implied", streams)
-    experiment = cache(lambda: experiment_of(asked))
-    explained = cache(lambda: explained_by(experiment()))
+    experiment = cache(lambda: experiment_of(request))
+    explain = cache(lambda: explained_by(experiment()))
 
-    written = cache(
-        lambda: RecordedText(EagerInputs(eager_copy(asked.model), asked.inputs, encoded))
+    writers = cache(
+        lambda: RecordedText(EagerInputs(eager_copy(request.model), request.inputs, encoding))
     )
     answers: dict[str, Callable[[], Any]] = {
-        "values": lambda: value_vectors(EagerInputs(eager_copy(part), asked.inputs, encoded)),
-        "writers": lambda: likeliest_choices(written()),
+        "values": lambda: value_vectors(EagerInputs(eager_copy(part), request.inputs, encoding)),
+        "writers": lambda: likeliest_choices(writers()),
     }
 
     def ask(needs: Needs) -> Any:
-        return answers.get(needs, explained)()
+        return answers.get(needs, explain)()
 
     def look(lens: str) -> None:
-        apply_lens(lens, lambda: without_implied(attention), ask, lambda found: found)
+        apply_lens(lens, lambda: without_implied(attention), ask, lambda answer: answer)
 
     def switch_off() -> None:
         first = attention.maps[0]
         change = Intervention(heads=(HeadAt(first.stream, first.layers[0], 0),))
         next(iter(experiment().run([change])))
 
-    eager = any(item.route == EAGER_ROUTE for item in captured)
+    eager = any(item.route == EAGER_ROUTE for item in captures)
     lenses = tuple(lens for lens in LENSES if _succeeds(look, lens))
     route = "eager" if eager else "probe"
     return Trial(
-        route, streams, lenses, _succeeds(switch_off), _succeeds(lambda: _split(written()))
+        route, streams, lenses, _succeeds(switch_off), _succeeds(lambda: _split(writers()))
     )
 
 
@@ -140,9 +138,9 @@ def _split(text: WrittenText) -> None:
         explain_head(text, HeadAt(item.stream, item.layers[-1], 0))
 
 
-def _succeeds(run: Callable[..., None], *given: str) -> bool:
+def _succeeds(run: Callable[..., None], *args: str) -> bool:
     try:
-        run(*given)
+        run(*args)
     except AttnvizError:
         return False
     return True
@@ -161,7 +159,7 @@ def check_model(name: str) -> dict[str, Any]:
     weights = next((file for file in WEIGHT_NAMES if file in names), "")
     # Weights that are not on this machine are known by name only: they cannot be checked.
     there = not weights or (folder / weights).is_file()
-    stored = check_folder(folder, allow_pickle=True) if there else None
+    checkpoint = check_folder(folder, allow_pickle=True) if there else None
     config = load_configuration(folder)
     with quiet():
         kind = model_class(config, with_head=True)
@@ -193,8 +191,8 @@ def check_model(name: str) -> dict[str, Any]:
     sizes = {one: shape_of(part.config, one) for one in trial.streams if one != IMPLIED}
     if some := attending_layers(part.config):
         sizes = {one: (len(some), heads) for one, (_, heads) in sizes.items()}
-    quantised: Any = getattr(config, "quantization_config", None)
-    quantised = quantised if isinstance(quantised, Mapping) else {}
+    quantisation: Any = getattr(config, "quantization_config", None)
+    quantisation = quantisation if isinstance(quantisation, Mapping) else {}
     return {
         "model": name,
         "architecture": f"{type(shape).__name__} ({config.model_type})",
@@ -213,8 +211,8 @@ def check_model(name: str) -> dict[str, Any]:
         "longest text": limit,
         "weights": weights,
         "needs": "" if weights.startswith("model.safetensors") else "--allow-pickle",
-        "stored as": ", ".join(stored.dtypes if stored else ()) or str(config.dtype or ""),
-        "quantised": quantised.get("quant_method", "yes") if quantised else "no",
+        "stored as": ", ".join(checkpoint.dtypes if checkpoint else ()) or str(config.dtype or ""),
+        "quantised": quantisation.get("quant_method", "yes") if quantisation else "no",
         "parameters": numbers,
         "bytes in float32": numbers * BYTES["float32"],
         f"bytes of all maps of {length:,} tokens": cells * sum(map(prod, sizes.values())),
@@ -276,13 +274,13 @@ def _try_small_copy(made_by: Any, config: Any) -> tuple[Trial, str]:
             with torch.random.fork_rng():
                 torch.manual_seed(0)
                 model = _build_model(made_by, small)
-            asked = _example_request(model)
+            request = _example_request(model)
         except Exception as error:  # transformers raises anything for sizes that do not fit
             reason = reason or first_line(error)
             continue
         text = model.config.get_text_config()
         size, layers = (getattr(text, name, "?") for name in ("hidden_size", "num_hidden_layers"))
-        return try_model(asked), f"a copy of {layers} layers, hidden size {size}, random weights"
+        return try_model(request), f"a copy of {layers} layers, hidden size {size}, random weights"
     raise ModelError(
         f"no small copy of architecture '{config.model_type}' could be tried: {reason}"
     )
@@ -295,22 +293,22 @@ def _layers_needed(config: Any) -> int:
     return max([2, *(list(kinds).index(kind) + 1 for kind in set(kinds))])
 
 
-def shrink_config(given: Mapping[str, Any], by: int, layers: int) -> dict[str, Any]:
+def shrink_config(config: Mapping[str, Any], by: int, layers: int) -> dict[str, Any]:
     """A configuration with widths divided by `by`, fewer layers and a small vocabulary."""
-    made: dict[str, Any] = {}
-    depth = max((one for name, one in given.items() if DEPTH.search(name) and one), default=0)
-    for name, one in given.items():
+    copy: dict[str, Any] = {}
+    depth = max((one for name, one in config.items() if DEPTH.search(name) and one), default=0)
+    for name, one in config.items():
         if isinstance(one, Mapping):
-            made[name] = one if name in {"id2label", "label2id"} else shrink_config(one, by, layers)
+            copy[name] = one if name in {"id2label", "label2id"} else shrink_config(one, by, layers)
         elif isinstance(one, list):
             cut = one[:layers] if len(one) == depth > layers else one
-            made[name] = [_shrink_number(name, item, by, layers) for item in cut]
+            copy[name] = [_shrink_number(name, item, by, layers) for item in cut]
         else:
-            made[name] = _shrink_number(name, one, by, layers)
-    size, patch = made.get("image_size"), made.get("patch_size")
-    if isinstance(size, int) and isinstance(patch, int) and "window_size" not in made:
-        made["image_size"] = min(size, 4 * patch)
-    return {name: one for name, one in made.items() if name not in LEFT_OUT}
+            copy[name] = _shrink_number(name, one, by, layers)
+    size, patch = copy.get("image_size"), copy.get("patch_size")
+    if isinstance(size, int) and isinstance(patch, int) and "window_size" not in copy:
+        copy["image_size"] = min(size, 4 * patch)
+    return {name: one for name, one in copy.items() if name not in LEFT_OUT}
 
 
 def _shrink_number(name: str, one: Any, by: int, layers: int) -> Any:
@@ -354,16 +352,16 @@ def _example_request(model: Any) -> ExperimentRequest:
     axes = SEQ2SEQ_AXES if both else {"self": ("text", "text")}
     tokens = {side: tuple(Token(str(n)) for n in range(count)) for side, count in lengths.items()}
     empty = Attention((), Provenance("a small copy", config.model_type))
-    encoded = EncodedQuery(part, inputs, tokens, axes, empty)
-    return ExperimentRequest(model, inputs, encoded, _first_output, str)
+    encoding = EncodedQuery(part, inputs, tokens, axes, empty)
+    return ExperimentRequest(model, inputs, encoding, _first_output, str)
 
 
 def _count_keys(part: Any, inputs: Mapping[str, Any]) -> int:
-    seen = list[int]()
-    taken = {name: one for name, one in inputs.items() if name in input_names(part)}
-    with torch.no_grad(), watch_kernels(lambda call: seen.append(call.key.shape[2])):
-        output = part(**taken)
-    return seen[0] if seen else int(output[0].shape[1])
+    counts = list[int]()
+    own_inputs = {name: one for name, one in inputs.items() if name in input_names(part)}
+    with torch.no_grad(), watch_kernels(lambda call: counts.append(call.key.shape[2])):
+        output = part(**own_inputs)
+    return counts[0] if counts else int(output[0].shape[1])
 
 
 def _first_output(logits: Any) -> tuple[PredictedToken, ...]:

@@ -1,12 +1,18 @@
 """A pass with transformers' own eager attention, whose weights stay tensors, for lenses.
 
 It holds all matrices at once, layers × heads × queries × keys, so memory is estimated first.
+
+For the norm lens (Kobayashi 2020) it also gives each key's value vector times the head's slice of
+W_O. A kernel receives the values, and the output projection receives its result. Both are recorded
+in one pass, so no family's module names have to be known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +20,8 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import AttentionError
+from attnviz.core.lens_inputs import ValueVectors, inner_products
+from attnviz.core.locks import thread_hook
 from attnviz.models.hugging_face.capture.capture import (
     EAGER_ROUTE,
     as_map,
@@ -21,16 +29,24 @@ from attnviz.models.hugging_face.capture.capture import (
     with_routes,
 )
 from attnviz.models.hugging_face.capture.kernel import (
+    Call,
     can_be_eager,
     eager_copy,
+    match_stream,
     output_attentions,
+    stream_of,
+    watch_kernels,
 )
 from attnviz.models.hugging_face.capture.passes import read_layers
 from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.devices import BYTES, check_fit
+from attnviz.models.hugging_face.load.devices import (
+    BYTES,
+    check_fit,
+    running_errors,
+    smaller_input_hint,
+)
 from attnviz.models.hugging_face.load.family import check_family
-from attnviz.models.hugging_face.load.model_errors import smaller_input_hint
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:
@@ -43,7 +59,7 @@ class EagerInputs:
 
     part: Any  # the model, or its encoder alone, attending eagerly
     inputs: Mapping[str, Any]  # tensors, a batch of one
-    encoded: EncodedQuery
+    encoding: EncodedQuery
     what: str = "text"  # or "picture"
 
     @property
@@ -52,19 +68,19 @@ class EagerInputs:
 
 
 def eager_inputs(
-    loaded: LoadedModel, encoded: EncodedQuery, *, is_copied: bool = False
+    source: LoadedModel, encoding: EncodedQuery, *, is_copied: bool = False
 ) -> EagerInputs:
     """A query for the model or an encoder; `is_copied`: the caller makes an eager copy."""
-    alone = list(encoded.axes) == ["encoder"]
-    part = loaded.model.get_encoder() if alone else loaded.model
-    inputs = loaded.tensors(encoded.inputs, part)
+    alone = list(encoding.axes) == ["encoder"]
+    part = source.model.get_encoder() if alone else source.model
+    inputs = source.tensors(encoding.inputs, part)
     own = is_copied and can_be_eager(part)
-    return EagerInputs(part if own else eager_copy(part), inputs, encoded)
+    return EagerInputs(part if own else eager_copy(part), inputs, encoding)
 
 
 def check_eager(eager: EagerInputs, copies: int) -> None:
     """Refuse inputs whose matrices would not fit, or that no attention weights relate."""
-    sides = eager.encoded.sides.values()
+    sides = eager.encoding.sides.values()
     longest = max(map(max, sides))
     check_family(eager.part.config, longest)
     config = eager.part.config.get_text_config()
@@ -85,18 +101,18 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
 
     Layers have shape (1, heads, queries, keys) and are checked to be weights of these tokens.
     """
-    encoded, inputs = eager.encoded, {**eager.inputs, "use_cache": False}
-    output, given = output_attentions(eager.part, inputs, list(encoded.axes))
+    encoding, inputs = eager.encoding, {**eager.inputs, "use_cache": False}
+    output, tensors = output_attentions(eager.part, inputs, list(encoding.axes))
     maps: list[AttentionMap] = []
     attending: list[tuple[str, Tensor]] = []
-    for stream, axes in encoded.axes.items():
-        layers = list(given[stream] or ())
+    for stream, axes in encoding.axes.items():
+        layers = list(tensors[stream] or ())
         plain = [None if layer is None else layer.detach() for layer in layers]
-        arrays = read_layers(plain, eager.part, encoded.sides[stream], stream)
-        maps += [as_map(item, encoded.tokens, *axes) for item in group_layers(stream, arrays)]
+        arrays = read_layers(plain, eager.part, encoding.sides[stream], stream)
+        maps += [as_map(item, encoding.tokens, *axes) for item in group_layers(stream, arrays)]
         attending += [(stream, layer) for layer in layers if layer is not None]
-    provenance = with_routes(encoded.attention.provenance, [EAGER_ROUTE])
-    return output, replace(encoded.attention, maps=tuple(maps), provenance=provenance), attending
+    provenance = with_routes(encoding.attention.provenance, [EAGER_ROUTE])
+    return output, replace(encoding.attention, maps=tuple(maps), provenance=provenance), attending
 
 
 def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
@@ -117,3 +133,128 @@ def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDA
             "use --lens rollout, flow or norm"
         )
     return [slope[0].float().cpu().numpy() for slope in slopes if slope is not None]
+
+
+COPIES = 3  # of each matrix: the model's, the one that is checked, and the map's
+# Names of the factors by which a layer scales each feature that attention adds (Touvron 2021).
+LAYER_SCALES = ("layer_scale1.lambda1", "lambda_1", "self_attn_layer_scale.scale")
+
+
+@dataclass(slots=True, eq=False)
+class _Values:
+    """One layer's values, recorded in a pass."""
+
+    stream: str
+    value: Tensor  # (1, heads or groups of them, keys, value size)
+    output: Tensor  # the kernel's, (1, queries, heads × value size)
+    scale: Tensor | None  # of each feature that the layer adds, (size,)
+    projection: Tensor | None = None  # W_O, (heads × value size, size), once it was called
+
+
+def value_vectors(eager: EagerInputs) -> ValueVectors:
+    import torch
+
+    check_eager(eager, COPIES)
+    with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as values:
+        _, attention, layers = run_eager(eager)
+    # Calls are in the model's order, layers in the order of streams.
+    values.sort(key=lambda item: list(eager.encoding.axes).index(item.stream))
+    if [item.stream for item in values] != [stream for stream, _ in layers]:
+        raise AttentionError(
+            f"architecture '{eager.kind}' keeps its values to itself, and norms need them: use "
+            "--lens rollout or flow"
+        )
+    for item, (_, layer) in zip(values, layers, strict=True):
+        _check_linear(item, layer, eager.kind)
+    with_projection = all(item.projection is not None for item in values)
+    products = [
+        _products_of(item, layer.shape[1], with_projection=with_projection)
+        for item, (_, layer) in zip(values, layers, strict=True)
+    ]
+    return ValueVectors(attention, stack_like(attention, products), with_projection)
+
+
+def _products_of(item: _Values, heads: int, *, with_projection: bool) -> NDArray[np.float64]:
+    """One layer's inner products; heads that share values each get a copy."""
+    value = item.value[0].double().cpu().numpy()
+    value = value.repeat(heads // len(value), axis=0)
+    matrix = item.projection if with_projection else None
+    return inner_products(value, None if matrix is None else matrix.double().cpu().numpy())
+
+
+@contextmanager
+def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
+    """Record the values of each attention of one pass, and its output projection."""
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    paths = {id(module): name for name, module in eager.part.named_modules()}
+    values: list[_Values] = []
+
+    def look(call: Call) -> None:
+        path = paths.get(id(call.module))
+        stream = None if path is None else match_stream(stream_of(path), eager.encoding.axes)
+        if stream is not None:
+            scale = _layer_scale(eager.part, path or "")
+            values.append(_Values(stream, call.value, call.output.flatten(2), scale))
+
+    def project(module: Any, inputs: tuple[Any, ...]) -> None:
+        if values and values[-1].projection is None and inputs:
+            matrix = projection_of(module, inputs[0], values[-1].output)
+            scale = 1 if matrix is None or values[-1].scale is None else values[-1].scale
+            values[-1].projection = None if matrix is None else matrix * scale
+
+    with register_module_forward_pre_hook(thread_hook(project)), watch_kernels(look):
+        yield values
+
+
+def _layer_scale(model: Any, path: str) -> Tensor | None:
+    """The layer scale of the layer around an attention module, None if it has none."""
+    import torch
+
+    while path:
+        path = path.rpartition(".")[0]
+        for name in LAYER_SCALES:
+            with suppress(AttributeError):
+                factors = attrgetter(name)(model.get_submodule(path))
+                if isinstance(factors, torch.Tensor):
+                    return factors.detach()
+    return None
+
+
+def _check_linear(item: _Values, weights: Tensor, kind: str) -> None:
+    values = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
+    output = (weights @ values).transpose(1, 2).flatten(2)
+    off = float((output - item.output).abs().max())
+    if not off <= 0.05 * float(item.output.abs().max()):
+        raise AttentionError(
+            f"architecture '{kind}' does more than add up values by its weights: use --lens "
+            "rollout or flow"
+        )
+
+
+def projection_of(module: Any, inputs: Any, output: Tensor) -> Tensor | None:
+    """The matrix of a linear module whose input is exactly the kernel's output, else None."""
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    has_adapter = hasattr(module, "base_layer")  # peft adds its weights to this layer's
+    linear = has_adapter or isinstance(module, torch.nn.Linear | Conv1D)
+    if not linear or not isinstance(inputs, torch.Tensor):
+        return None
+    if inputs.shape != output.shape or not torch.equal(inputs, output):
+        return None
+    return map_of(module, inputs)
+
+
+def map_of(module: Any, inputs: Tensor) -> Tensor:
+    """The matrix (inputs, outputs) of a linear module, measured if it is adapted or quantised."""
+    import torch
+
+    has_adapter = hasattr(module, "base_layer")
+    if not has_adapter and type(module.weight) is torch.nn.Parameter:
+        weight: Tensor = module.weight.detach()
+        return weight if hasattr(module, "nf") else weight.T  # Conv1D has nf
+    with torch.no_grad():
+        ones = torch.eye(inputs.shape[-1], dtype=inputs.dtype, device=inputs.device)
+        images: Tensor = module(ones[None]) - module(torch.zeros_like(ones)[None])
+    return images[0]

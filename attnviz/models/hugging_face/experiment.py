@@ -53,8 +53,8 @@ from attnviz.models.hugging_face.layer_states import (
     skip_module,
     unchanged_layers,
 )
+from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import ExperimentRequest, ExplainedOutputs, Score
 
@@ -70,13 +70,13 @@ SCORES = 1 << 26  # scores that exist at once, 256 MB of them
 SHARED = 4  # a run waits for one that shares at least this part of the layers left: a quarter
 
 
-def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
+def experiment_of(request: ExperimentRequest) -> ModelExperiment:
     """An experiment; without separate heads at the kernel, one that gives gradients only."""
-    check_eager(EagerInputs(asked.model, asked.inputs, asked.encoded, asked.what), COPIES)
+    check_eager(EagerInputs(request.model, request.inputs, request.encoding, request.what), COPIES)
     try:
-        return KernelExperiment(asked)
+        return KernelExperiment(request)
     except AttentionError as error:
-        return EagerExperiment(asked, str(error))
+        return EagerExperiment(request, str(error))
 
 
 class KernelExperiment(ExplainedOutputs):
@@ -86,12 +86,12 @@ class KernelExperiment(ExplainedOutputs):
         AttentionError: the kernel of this architecture does not separate its heads.
     """
 
-    def __init__(self, asked: ExperimentRequest) -> None:
-        self.asked, self.model, self.encoded = asked, asked.model, asked.encoded
-        self.paths = {id(module): name for name, module in self.encoded.part.named_modules()}
+    def __init__(self, request: ExperimentRequest) -> None:
+        self.request, self.model, self.encoding = request, request.model, request.encoding
+        self.paths = {id(module): name for name, module in self.encoding.part.named_modules()}
         self._keeps_rows = "logits_to_keep" in input_names(self.model)
-        self.passed: tuple[Any, list[Call], list[Block]] | None = self._pass()
-        output, calls, self._noted = self.passed
+        self.first_pass: tuple[Any, list[Call], list[Block]] | None = self._pass()
+        output, calls, self._all_blocks = self.first_pass
         self.attention, self.places, self.sinks = self._read(calls, output)
         self.sides = {one.stream: (one.query_side, one.key_side) for one in self.attention.maps}
         self.numbers = defaultdict[str, list[int]](list)
@@ -103,7 +103,7 @@ class KernelExperiment(ExplainedOutputs):
             (getattr(call.module, "layer_idx", None), call.key.detach(), call.value.detach())
             for call in calls
         ]
-        super().__init__(asked, getattr(output, "logits", None))
+        super().__init__(request, getattr(output, "logits", None))
         self.choices = (self.rows if self._keeps_rows else output.logits)[0].numel()
 
     def run(
@@ -114,14 +114,14 @@ class KernelExperiment(ExplainedOutputs):
         Changes that begin in one layer share a pass, and the layers below are not run again. Nor
         are the tokens of a causal text before the first changed one.
         """
-        self.passed = None
+        self.first_pass = None
         with quiet():  # once: each time costs a look at every logger
-            found: dict[int, NDArray[np.floating]] = {}
+            by_number: dict[int, NDArray[np.floating]] = {}
             alike = defaultdict[tuple[int, int], list[int]](list)
             whole: list[int] = []
             for number, change in enumerate(changes):
                 if change == Intervention():
-                    found[number] = self.chances(self.rows)[0].cpu().numpy()
+                    by_number[number] = self.chances(self.rows)[0].cpu().numpy()
                 elif row := self._first_row(change):
                     alike[self._first_call(change), row].append(number)
                 else:
@@ -130,12 +130,12 @@ class KernelExperiment(ExplainedOutputs):
                 for start in range(0, len(numbers), self._together(row)):
                     some = numbers[start : start + self._together(row)]
                     batch = [changes[number] for number in some]
-                    done = unchanged_layers(self.blocks, first, len(some), row)
-                    rows = self._run_batch(batch, done, instead, row)
-                    found |= dict(zip(some, rows.cpu().numpy(), strict=True))
+                    skips = unchanged_layers(self.blocks, first, len(some), row)
+                    rows = self._run_batch(batch, skips, instead, row)
+                    by_number |= dict(zip(some, rows.cpu().numpy(), strict=True))
             for some, scores in self._run_whole(changes, whole, instead):
-                found |= dict(zip(some, scores, strict=True))
-        return (found[number] for number in range(len(changes)))
+                by_number |= dict(zip(some, scores, strict=True))
+        return (by_number[number] for number in range(len(changes)))
 
     def _together(self, row: int = 0) -> int:
         """How many runs share a pass of the tokens from a row on."""
@@ -152,8 +152,8 @@ class KernelExperiment(ExplainedOutputs):
         """
         if len(numbers) == 1 and "states" not in vars(self):  # nothing to share it with
             first = self._first_call(changes[numbers[0]])
-            done = unchanged_layers(self.blocks, first, 1) if first else []
-            scores = self._run_batch([changes[numbers[0]]], done, instead)
+            skips = unchanged_layers(self.blocks, first, 1) if first else []
+            scores = self._run_batch([changes[numbers[0]]], skips, instead)
             yield numbers, scores.cpu().numpy()
             return
         states, waiting = self.states, numbers
@@ -185,7 +185,7 @@ class KernelExperiment(ExplainedOutputs):
             return edit(call)
 
         with self._run_guarded(), torch.no_grad(), watch_kernels(look):
-            output = self.model(**self.asked.inputs)
+            output = self.model(**self.request.inputs)
         attention, _, sinks = self._read(calls, output)
         return attention.with_maps(tuple(change.apply_to(item, sinks) for item in attention.maps))
 
@@ -193,9 +193,9 @@ class KernelExperiment(ExplainedOutputs):
         # A head's output is its weights times its values, so ∂score / ∂wᵢⱼ = ∂score / ∂oᵢ · vⱼ: the
         # graph needs no matrix of weights.
         slopes = self._output_slopes(score)
-        found = {place: slope @ _values_of(call).mT for place, call, slope in slopes}
+        by_layer = {place: slope @ _values_of(call).mT for place, call, slope in slopes}
         return tuple(
-            np.stack([found[item.stream, layer].cpu().numpy() for layer in item.layers])
+            np.stack([by_layer[item.stream, layer].cpu().numpy() for layer in item.layers])
             for item in self.attention.maps
         )
 
@@ -210,17 +210,17 @@ class KernelExperiment(ExplainedOutputs):
         """Each call with its place and a score's gradient by its output, (heads, rows, size)."""
         import torch
 
-        output, calls, _ = self.passed or self._pass()
-        self.passed = None
+        output, calls, _ = self.first_pass or self._pass()
+        self.first_pass = None
         with self._run_guarded(), torch.enable_grad():
             outputs = [call.output for call in calls]
             slopes = torch.autograd.grad(score(output.logits), outputs, allow_unused=True)
         for place, call, slope in zip(self.places, calls, slopes, strict=True):
-            moved = torch.zeros_like(call.output) if slope is None else slope
-            yield place, call, upcast_half(moved[0]).transpose(0, 1)
+            gradient = torch.zeros_like(call.output) if slope is None else slope
+            yield place, call, upcast_half(gradient[0]).transpose(0, 1)
 
     def head_outputs(self) -> HeadOutputs:
-        _, calls, _ = self.passed or self._pass()
+        _, calls, _ = self.first_pass or self._pass()
         return {
             place: upcast_half(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
             for place, call in zip(self.places, calls, strict=True)
@@ -238,22 +238,22 @@ class KernelExperiment(ExplainedOutputs):
         calls = list[Call]()
         with self._run_guarded(), torch.no_grad(), watch_kernels(calls.append):
             self.model(**inputs)
-        found = [call for call in calls if id(call.module) in self.paths]
-        if [id(call.module) for call in found] != self.modules:
+        own_calls = [call for call in calls if id(call.module) in self.paths]
+        if [id(call.module) for call in own_calls] != self.modules:
             raise AttentionError(
                 "the model runs other attentions for these texts than for the first"
             )
         return [
             {
                 place: upcast_half(call.output[item]).transpose(0, 1).cpu().numpy()
-                for place, call in zip(self.places, found, strict=True)
+                for place, call in zip(self.places, own_calls, strict=True)
                 if place is not None
             }
             for item in range(count)
         ]
 
     def head_values(self) -> HeadOutputs:
-        _, calls, _ = self.passed or self._pass()
+        _, calls, _ = self.first_pass or self._pass()
         return {
             place: _values_of(call).cpu().numpy()
             for place, call in zip(self.places, calls, strict=True)
@@ -265,26 +265,26 @@ class KernelExperiment(ExplainedOutputs):
 
         Both have the shape (heads, queries, keys). Windows, which select by distance, are left out.
         """
-        _, calls, _ = self.passed or self._pass()
-        found = {}
+        _, calls, _ = self.first_pass or self._pass()
+        by_layer = {}
         for place, call in zip(self.places, calls, strict=True):
-            chosen = None if place is None else selected_keys(call.without_gradients())
-            if place is not None and chosen is not None:
-                found[place] = chosen
-        return found
+            selection = None if place is None else selected_keys(call.without_gradients())
+            if place is not None and selection is not None:
+                by_layer[place] = selection
+        return by_layer
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        if self.asked.write is None:
+        if self.request.write is None:
             return None
         with self._run_guarded(), watch_kernels(self._edit([change], instead)):
-            return self.asked.write()
+            return self.request.write()
 
     @contextmanager
     def _run_guarded(self) -> Iterator[None]:
         import torch
 
         devices = [self.model.device] if self.model.device.type == "cuda" else []
-        with quiet(), running_errors(self.model, self.asked.what), torch.random.fork_rng(devices):
+        with quiet(), running_errors(self.model, self.request.what), torch.random.fork_rng(devices):
             yield
 
     def _pass(self) -> tuple[Any, list[Call], list[Block]]:
@@ -296,25 +296,25 @@ class KernelExperiment(ExplainedOutputs):
         def begin(module: Any, *_: Any) -> None:
             begun[module].append(len(calls))
 
-        def end(module: Any, _: Any, returned: Any) -> None:
+        def end(module: Any, _: Any, state: Any) -> None:
             own = range(begun[module][-1], len(calls))
             if own:
-                blocks.append(Block(module, own, map_tensors(returned, lambda one: one.detach())))
+                blocks.append(Block(module, own, map_tensors(state, lambda one: one.detach())))
 
         def look(call: Call) -> Any:
             if id(call.module) not in self.paths:
                 return None
-            given = call.output
-            if not given.requires_grad:  # the weights before it are frozen
-                given = given.detach().requires_grad_()
-            calls.append(replace(call, output=given))
-            return given
+            kernel_output = call.output
+            if not kernel_output.requires_grad:  # the weights before it are frozen
+                kernel_output = kernel_output.detach().requires_grad_()
+            calls.append(replace(call, output=kernel_output))
+            return kernel_output
 
         with self._run_guarded(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
             for module in layers_of(self.model):
                 hooks.enter_context(module.register_forward_pre_hook(thread_hook(begin)))
                 hooks.enter_context(module.register_forward_hook(thread_hook(end)))
-            output = self.model(**self.asked.inputs)
+            output = self.model(**self.request.inputs)
         return output, calls, [block for block in blocks if len(begun[block.module]) == 1]
 
     def _read(
@@ -323,9 +323,9 @@ class KernelExperiment(ExplainedOutputs):
         """The maps, the stream and layer of each call (None: no map), and the shares of sinks."""
         import torch
 
-        part, sides = self.encoded.part, self.encoded.sides
+        part, sides = self.encoding.part, self.encoding.sides
         specs = {
-            stream: CaptureSpec(PooledGrid(*map(each_token, side)), given=True)
+            stream: CaptureSpec(PooledGrid(*map(each_token, side)), from_kernel=True)
             for stream, side in sides.items()
         }
         read: list[CallWeights | None] = []
@@ -344,27 +344,27 @@ class KernelExperiment(ExplainedOutputs):
                 f"architecture '{part.config.model_type}' calls no attention kernel, so its heads "
                 "cannot be switched off one by one"
             )
-        captured = [
+        captures = [
             item
             for stream, own in layers.items()
             for item in check_calls(stream, own, specs[stream], part)
         ]
         logits = getattr(output, "logits", None)
-        attention = self.encoded.build_attention(captured, self.asked.task, logits)
+        attention = self.encoding.build_attention(captures, self.request.task, logits)
         # The weights decide whether a stream is "self" or "causal".
         places = {
-            id(layers[item.stream][layer]): (made.stream, layer)
-            for item, made in zip(captured, attention.maps, strict=True)
+            id(layers[item.stream][layer]): (of_map.stream, layer)
+            for item, of_map in zip(captures, attention.maps, strict=True)
             for layer in item.layers
         }
-        named = [places.get(id(item)) for item in read]
+        layer_places = [places.get(id(item)) for item in read]
         with torch.no_grad():
             sinks = {
                 place: sink_shares(call)[0, ..., 0].T.double().cpu().numpy()
-                for place, call in zip(named, calls, strict=True)
+                for place, call in zip(layer_places, calls, strict=True)
                 if place is not None and sink_logits(call) is not None
             }
-        return attention, named, sinks
+        return attention, layer_places, sinks
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -372,17 +372,17 @@ class KernelExperiment(ExplainedOutputs):
         import torch
 
         # Later layers may read what earlier ones leave behind, as Gemma 3n does with keys.
-        for count in {3 * len(self._noted) // 4, len(self._noted) - 1} - {0, -1}:
-            first = self._noted[count - 1].calls.stop
+        for count in {3 * len(self._all_blocks) // 4, len(self._all_blocks) - 1} - {0, -1}:
+            first = self._all_blocks[count - 1].calls.stop
             try:
-                done = unchanged_layers(self._noted, first, 2)
-                found = self._run_batch([Intervention(), Intervention()], done)
+                skips = unchanged_layers(self._all_blocks, first, 2)
+                scores = self._run_batch([Intervention(), Intervention()], skips)
             except ModelError:
                 return []
-            plain = self.chances(self.rows).expand_as(found)
-            if not torch.allclose(found, plain, atol=1e-5, equal_nan=True):
+            plain = self.chances(self.rows).expand_as(scores)
+            if not torch.allclose(scores, plain, atol=1e-5, equal_nan=True):
                 return []
-        return self._noted
+        return self._all_blocks
 
     @cached_property
     def states(self) -> LayerStates:
@@ -401,7 +401,7 @@ class KernelExperiment(ExplainedOutputs):
         """Whether the model gives the same answer from cached keys and values of a text's start."""
         import torch
 
-        inputs = {**self.asked.inputs}
+        inputs = {**self.request.inputs}
         numbers = [number for number, *_ in self.memory]
         row = min(self.tokens - 1, max(output.row for output in self.outputs))
         plain = {one.stream for one in self.attention.maps} == {"causal"} and all(self.places)
@@ -412,11 +412,11 @@ class KernelExperiment(ExplainedOutputs):
             return False
         for first in (0, len(numbers) // 2):
             try:
-                done = unchanged_layers(self.blocks, first, 1, row)
-                found = self._run_batch([Intervention()], done, row=row)
+                skips = unchanged_layers(self.blocks, first, 1, row)
+                scores = self._run_batch([Intervention()], skips, row=row)
             except ModelError:
                 return False
-            if not torch.allclose(found, self.chances(self.rows), atol=1e-5, equal_nan=True):
+            if not torch.allclose(scores, self.chances(self.rows), atol=1e-5, equal_nan=True):
                 return False
         return True
 
@@ -426,17 +426,17 @@ class KernelExperiment(ExplainedOutputs):
         first = [link.query for link in change.links] + [at.position + 1 for at in change.tokens]
         if not first or heads or change.evictions or not self.remembers:
             return 0
-        left = max(self.tokens - min(first), 1)
-        if 2 * left <= TOKENS[self.model.device.type == "cuda"]:
+        rest = max(self.tokens - min(first), 1)
+        if 2 * rest <= TOKENS[self.model.device.type == "cuda"]:
             # Few lengths, so that changes share passes: 1, 2, 4 … tokens before the end.
-            left = 1 << (left - 1).bit_length()
-        return max(self.tokens - left, 0)
+            rest = 1 << (rest - 1).bit_length()
+        return max(self.tokens - rest, 0)
 
     @cached_property
     def _cache_name(self) -> str:
         """The argument for cached keys; transformers renamed it in 5.24, own code may not have."""
-        named = signature(self.model.forward).parameters
-        return "cache" if "cache" in named else "past_key_values"
+        parameters = signature(self.model.forward).parameters
+        return "cache" if "cache" in parameters else "past_key_values"
 
     def _cache(self, row: int, count: int) -> Any:
         """The keys and values of the tokens before a row, for a batch."""
@@ -450,7 +450,7 @@ class KernelExperiment(ExplainedOutputs):
     def _run_batch(
         self,
         changes: Sequence[Intervention],
-        done: Sequence[tuple[Block, Any]] = (),
+        skips: Sequence[tuple[Block, Any]] = (),
         instead: HeadOutputs | None = None,
         row: int = 0,
         keys: Sequence[Sequence[int | None]] = (),
@@ -463,8 +463,8 @@ class KernelExperiment(ExplainedOutputs):
         import torch
 
         count = len(changes)
-        inputs = repeat_batch(dict(self.asked.inputs), count)
-        numbers = {number for block, _ in done for number in block.calls}
+        inputs = repeat_batch(dict(self.request.inputs), count)
+        numbers = {number for block, _ in skips for number in block.calls}
         edit = self._edit(changes, instead, numbers, row)
         if row:
             inputs["input_ids"] = inputs["input_ids"][:, row:]
@@ -473,35 +473,35 @@ class KernelExperiment(ExplainedOutputs):
             rows = [output.row - row for output in self.outputs if output.row >= row]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device).long()
         with self._run_guarded(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
-            for block, returned in done:
-                stack.enter_context(skip_module(block.module, returned))
+            for block, state in skips:
+                stack.enter_context(skip_module(block.module, state))
             for number, block in enumerate(self.states.blocks if keys else ()):
-                if number >= len(done):
+                if number >= len(skips):
                     note = thread_hook(partial(self._note_state, number, keys))
                     stack.enter_context(block.module.register_forward_hook(note))
             logits = self.model(**inputs).logits
-            kept = upcast_half(logits) if self._keeps_rows else self.rows_of(logits, row)
+            output_rows = upcast_half(logits) if self._keeps_rows else self.rows_of(logits, row)
             later = [number for number, output in enumerate(self.outputs) if output.row >= row]
-            found = self.chances(self.rows).repeat(count, 1, 1)
-            found[:, later] = self.chances(kept)
-            return found
+            scores = self.chances(self.rows).repeat(count, 1, 1)
+            scores[:, later] = self.chances(output_rows)
+            return scores
 
     def _note_state(
-        self, number: int, keys: Sequence[Sequence[int | None]], _: Any, __: Any, returned: Any
+        self, number: int, keys: Sequence[Sequence[int | None]], _: Any, __: Any, state: Any
     ) -> None:
-        self.states.keep(number, keys, returned)
+        self.states.keep(number, keys, state)
 
     def _edit(
         self,
         changes: Sequence[Intervention],
         instead: HeadOutputs | None,
-        done: Iterable[int] = (),
+        skips: Iterable[int] = (),
         row: int = 0,
     ) -> Callable[[Call], Any]:
-        """The watch that changes the outputs of kernel calls for a batch, except `done` ones."""
+        """The watch that changes the outputs of kernel calls for a batch, except `skips`."""
         # A model that writes calls each module again and again.
         turns = {
-            path: cycle([self.places[number] for number in own if number not in done])
+            path: cycle([self.places[number] for number in own if number not in skips])
             for path, own in self.numbers.items()
         }
 
@@ -518,22 +518,24 @@ class KernelExperiment(ExplainedOutputs):
 class EagerExperiment(ExplainedOutputs):
     """A model that gives gradients only; fulfils `attnviz.core.effects.Experiment`."""
 
-    def __init__(self, asked: ExperimentRequest, reason: str) -> None:
+    def __init__(self, request: ExperimentRequest, reason: str) -> None:
         import torch
 
         self.reason = reason
         self.sinks: SinkShares = {}
-        self.eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
-        with quiet(), running_errors(asked.model, asked.what), torch.enable_grad():
+        self.eager = EagerInputs(
+            eager_copy(request.model), request.inputs, request.encoding, request.what
+        )
+        with quiet(), running_errors(request.model, request.what), torch.enable_grad():
             output, self.attention, self.layers = run_eager(self.eager)
         self.logits: Any = getattr(output, "logits", None)
-        super().__init__(asked, self.logits)
+        super().__init__(request, self.logits)
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        with quiet(), running_errors(self.asked.model, self.asked.what):
+        with quiet(), running_errors(self.request.model, self.request.what):
             layers = [layer for _, layer in self.layers]
-            found = layer_gradients(score(self.logits), layers, self.eager.kind)
-        return stack_like(self.attention, found)
+            gradients = layer_gradients(score(self.logits), layers, self.eager.kind)
+        return stack_like(self.attention, gradients)
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         """Refuse: the kernel of this model does not separate its heads."""

@@ -33,9 +33,8 @@ from attnviz.models.hugging_face.capture.passes import (
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.capture.scores import extra_terms
-from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.load.model_errors import running_errors
-from attnviz.models.hugging_face.value_vectors import map_of, projection_of
+from attnviz.models.hugging_face.eager import EagerInputs, map_of, projection_of
+from attnviz.models.hugging_face.load.devices import running_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,20 +52,20 @@ class _RecordedCall:
     projection: Tensor | None = None  # W_O, (heads × value size, size)
 
 
-def record_head(asked: EagerInputs, which: HeadPlace) -> HeadArithmetic:
+def record_head(eager: EagerInputs, which: HeadPlace) -> HeadArithmetic:
     """The numbers of one head, from its layer's input to what it adds to the residual stream."""
     import torch
 
     with (
-        running_errors(asked.part, asked.what),
+        running_errors(eager.part, eager.what),
         torch.no_grad(),
-        _record_calls(asked, which.stream) as calls,
+        _record_calls(eager, which.stream) as calls,
     ):
-        asked.part(**asked.inputs, use_cache=False, return_dict=True)
-    names = layer_names([one.path for one in calls], attending_layers(asked.part.config))
+        eager.part(**eager.inputs, use_cache=False, return_dict=True)
+    names = layer_names([one.path for one in calls], attending_layers(eager.part.config))
     if which.layer not in names:
         raise AttentionError(
-            f"architecture '{asked.kind}' calls no attention kernel in layer {which.layer}, so "
+            f"architecture '{eager.kind}' calls no attention kernel in layer {which.layer}, so "
             "its numbers are unknown"
         )
     with torch.no_grad():
@@ -74,42 +73,45 @@ def record_head(asked: EagerInputs, which: HeadPlace) -> HeadArithmetic:
 
 
 @contextmanager
-def _record_calls(asked: EagerInputs, stream: str) -> Iterator[list[_RecordedCall]]:
+def _record_calls(eager: EagerInputs, stream: str) -> Iterator[list[_RecordedCall]]:
     """Record each kernel call of a stream, and the linear maps around it."""
     from torch import nn
     from torch.nn.modules.module import register_module_forward_hook
     from transformers.pytorch_utils import Conv1D
 
-    paths = {id(module): name for name, module in asked.part.named_modules()}
-    given, made, seen = dict[str, Any](), list[tuple[str, Any, Any, Any]](), list[_RecordedCall]()
+    paths = {id(module): name for name, module in eager.part.named_modules()}
+    states, calls = dict[str, Any](), list[_RecordedCall]()
+    maps = list[tuple[str, Any, Any, Any]]()
 
-    def before(module: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def before(module: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if (path := paths.get(id(module))) is not None:
-            given[path] = inputs[0] if inputs else named.get("hidden_states")
-        if seen and seen[-1].projection is None and inputs:
-            seen[-1].projection = projection_of(module, inputs[0], seen[-1].call.output.flatten(2))
+            states[path] = inputs[0] if inputs else kwargs.get("hidden_states")
+        if calls and calls[-1].projection is None and inputs:
+            calls[-1].projection = projection_of(
+                module, inputs[0], calls[-1].call.output.flatten(2)
+            )
 
     def after(module: Any, inputs: tuple[Any, ...], output: Any) -> None:
         if isinstance(module, nn.Linear | Conv1D) and inputs:
-            made.append((paths.get(id(module), ""), module, inputs[0], output))
+            maps.append((paths.get(id(module), ""), module, inputs[0], output))
 
     def record(call: Call) -> None:
         path = paths.get(id(call.module))
-        if path is not None and match_stream(stream_of(path), asked.encoded.axes) == stream:
-            around = {"attention": given.get(path), "layer": given.get(_layer_of(path))}
-            own = [item[1:] for item in made if item[0].startswith(path)]
-            seen.append(_RecordedCall(path, call.without_gradients(), around, own))
-        made.clear()
+        if path is not None and match_stream(stream_of(path), eager.encoding.axes) == stream:
+            around = {"attention": states.get(path), "layer": states.get(_layer_of(path))}
+            own = [item[1:] for item in maps if item[0].startswith(path)]
+            calls.append(_RecordedCall(path, call.without_gradients(), around, own))
+        maps.clear()
 
     # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
     handles = [
         module.register_forward_pre_hook(thread_hook(before), with_kwargs=True)
-        for module in asked.part.modules()
+        for module in eager.part.modules()
     ]
     hook = register_module_forward_hook(thread_hook(after))
     with suppress(StopForward), hook, watch_kernels(record):
         try:
-            yield seen
+            yield calls
         finally:
             for handle in handles:
                 handle.remove()
@@ -125,15 +127,15 @@ def _layer_of(path: str) -> str:
 class _Head:
     """The numbers of one head of a call."""
 
-    def __init__(self, seen: _RecordedCall, head: int) -> None:
-        self.seen, self.call, self.head = seen, seen.call, head
+    def __init__(self, record: _RecordedCall, head: int) -> None:
+        self.record, self.call, self.head = record, record.call, head
         self.parts: list[Part] = []
         self.notes: list[str] = []
 
     def arithmetic(self) -> HeadArithmetic:
         """Every part of it in order."""
         call, head = self.call, self.head
-        layer, attention = self.seen.inputs["layer"], self.seen.inputs["attention"]
+        layer, attention = self.record.inputs["layer"], self.record.inputs["attention"]
         same = layer is attention or layer is None or attention is None
         if layer is not None:
             self._add("layer_input", layer[0], "", "qf")
@@ -148,40 +150,40 @@ class _Head:
         self.parts.append(Part("scaled_scores", scores * scale, f"scores · {scale:.4g}"))
         weights = self._weights(scores * scale)
         self.parts.append(Part("head_output", weights @ value, "weights @ value", "qf"))
-        given = {"head_output": to_numpy(call.output[0, :, head])}
-        if self.seen.projection is None:
+        references = {"head_output": to_numpy(call.output[0, :, head])}
+        if self.record.projection is None:
             self.notes.append(
                 "no linear map takes what the heads put out: what is added is unknown"
             )
         else:
             size = value.shape[-1]
-            matrix = to_numpy(self.seen.projection[head * size : (head + 1) * size])
+            matrix = to_numpy(self.record.projection[head * size : (head + 1) * size])
             self._add("w_output", matrix, "", "ff")
             self._add("added", weights @ value @ matrix, "head_output @ w_output", "qf")
-        return HeadArithmetic(self.parts, given, tuple(self.notes))
+        return HeadArithmetic(self.parts, references, tuple(self.notes))
 
-    def _add(self, name: str, value: Any, shown: str, axes: str) -> None:
-        self.parts.append(Part(name, to_numpy(value), shown, axes))
+    def _add(self, name: str, value: Any, formula: str, axes: str) -> None:
+        self.parts.append(Part(name, to_numpy(value), formula, axes))
 
-    def _side(self, name: str, given: Tensor) -> Tensor:
+    def _side(self, name: str, tensor: Tensor) -> Tensor:
         """A query, key or value, with the linear map that made it where one is found."""
-        group = self.head * given.shape[1] // self.call.query.shape[1]
-        side, axes = given[0, group], "qf" if name == "query" else "kf"
-        for module, inputs, output in self.seen.linears:
-            found = _columns_of(side, output[0] if output.ndim == 3 else output)
-            if found is None:
+        group = self.head * tensor.shape[1] // self.call.query.shape[1]
+        side, axes = tensor[0, group], "qf" if name == "query" else "kf"
+        for module, inputs, output in self.record.linears:
+            match = _columns_of(side, output[0] if output.ndim == 3 else output)
+            if match is None:
                 continue
-            columns, change = found
+            columns, change = match
             source = self._source(inputs, name, axes)
             self._add(f"w_{name}", map_of(module, inputs)[:, columns], "", "ff")
-            shown = f"{source} @ w_{name}"
+            formula = f"{source} @ w_{name}"
             if module.bias is not None:
                 self._add(f"b_{name}", module.bias.detach()[None, columns], "", "ff")
-                shown += f" + b_{name}"
+                formula += f" + b_{name}"
             if change:
-                self._add(f"projected_{name}", output[0][:, columns], shown, axes)
-                shown = f"projected_{name}, its features {change}"
-            self._add(name, side, shown, axes)
+                self._add(f"projected_{name}", output[0][:, columns], formula, axes)
+                formula = f"projected_{name}, its features {change}"
+            self._add(name, side, formula, axes)
             return side
         self._add(name, side, "", axes)
         self.notes.append(
@@ -198,31 +200,31 @@ class _Head:
                 and np.array_equal(part.value, to_numpy(inputs[0]))
             ):
                 return part.name
-        called = "memory" if axes == "kf" else f"{name}_input"
-        self._add(called, inputs[0], "", axes)
-        return called
+        new_name = "memory" if axes == "kf" else f"{name}_input"
+        self._add(new_name, inputs[0], "", axes)
+        return new_name
 
     def _weights(self, scores: NDArray[Any]) -> NDArray[Any]:
         """The kernel's weights, and their formula."""
         sides = (each_token(scores.shape[0]), each_token(scores.shape[1]))
-        found = read_call(self.seen.path, self.call, CaptureSpec(PooledGrid(*sides)))
-        weights: NDArray[Any] = found.weights[0, self.head]
+        reading = read_call(self.record.path, self.call, CaptureSpec(PooledGrid(*sides)))
+        weights: NDArray[Any] = reading.weights[0, self.head]
         mask = weights > 0
-        shown = ""
+        condition = ""
         if not mask.all():
             self.parts.append(
                 Part("mask", mask, "1 where the kernel gives weight to scaled_scores")
             )
-            shown = " where mask"
+            condition = " where mask"
         more = " and ".join(extra_terms(self.call))
         if more:
-            shown += f", with {more}"
+            condition += f", with {more}"
         off = float(np.abs(softmax(scores, mask) - weights).max())
         if off > _nearness(self.call.query) and not more:
             self.notes.append(
                 f"the kernel does more than a softmax: its weights lie up to {off:.2g} off"
             )
-        self.parts.append(Part("weights", weights, f"softmax(scaled_scores{shown})"))
+        self.parts.append(Part("weights", weights, f"softmax(scaled_scores{condition})"))
         return weights
 
 
@@ -239,7 +241,7 @@ def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:
     size = side.shape[-1]
     if output.shape[0] != side.shape[0] or output.shape[-1] % size:
         return None
-    close, changed = _nearness(side), None
+    close, match = _nearness(side), None
     side = side.float()
     lengths = side.norm(dim=-1)
     for first in range(0, output.shape[-1], size):
@@ -250,9 +252,9 @@ def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:
         ratio = float(lengths.sum() / part.norm(dim=-1).sum())
         scale = 1.0 if abs(ratio - 1) < close else ratio
         alike = float((scale * part.norm(dim=-1) - lengths).abs().max()) <= near
-        if changed is None and alike and (scale == 1 or len(lengths) > 1):
-            turned = float((scale * part - side).abs().max()) > near
-            words = ["turned by position"] if turned else []
+        if match is None and alike and (scale == 1 or len(lengths) > 1):
+            is_turned = float((scale * part - side).abs().max()) > near
+            words = ["turned by position"] if is_turned else []
             words += [f"times {scale:.4g}"] if scale != 1 else []
-            changed = columns, " and ".join(words)
-    return changed
+            match = columns, " and ".join(words)
+    return match

@@ -23,7 +23,7 @@ class Block:
 
     module: Any
     calls: range
-    returned: Any
+    output: Any
 
 
 class LayerStates:
@@ -38,7 +38,7 @@ class LayerStates:
     ) -> None:
         self.blocks, self._places = blocks, places
         self._maps = {item.stream: item for item in maps.maps}
-        self._kept: dict[int, Any] = {}
+        self._states: dict[int, Any] = {}
         self._numbers: dict[Hashable, int] = {}
         self._banks: list[HeadOutputs | None] = [None]
         self._bytes = 0
@@ -48,7 +48,7 @@ class LayerStates:
         if all(instead is not one for one in self._banks):
             self._banks.append(instead)  # kept, so that another one is never taken for it
         bank = next(n for n, one in enumerate(self._banks) if one is instead)
-        key, first, found = None, 0, list[int | None]()
+        key, first, keys = None, 0, list[int | None]()
         for block in self.blocks:
             for call in range(first, block.calls.stop):
                 place = self._places[call]
@@ -56,8 +56,8 @@ class LayerStates:
                 if key is not None or part is not None:
                     key = self._numbers.setdefault((key, call, part), len(self._numbers))
             first = block.calls.stop
-            found.append(key)
-        return found
+            keys.append(key)
+        return keys
 
     def _part(self, change: Intervention, stream: str, layer: str, bank: int) -> Hashable:
         """What a change does in a kernel call; None: nothing."""
@@ -77,8 +77,8 @@ class LayerStates:
 
     def depth(self, keys: Sequence[int | None]) -> int:
         """How many layers from the first on are known."""
-        known = (key is None or key in self._kept for key in keys)
-        return next((number for number, is_known in enumerate(known) if not is_known), len(keys))
+        open_keys = (n for n, key in enumerate(keys) if key is not None and key not in self._states)
+        return next(open_keys, len(keys))
 
     def first_layers(
         self, keys: Sequence[Sequence[int | None]], depth: int
@@ -86,24 +86,24 @@ class LayerStates:
         """The first layers, each with its output for a batch of runs."""
 
         def state(block: Block, key: int | None) -> Any:
-            return block.returned if key is None else self._kept[key]
+            return block.output if key is None else self._states[key]
 
         return [
             (block, join_batch([state(block, own[number]) for own in keys]))
             for number, block in enumerate(self.blocks[:depth])
         ]
 
-    def keep(self, number: int, keys: Sequence[Sequence[int | None]], returned: Any) -> None:
+    def keep(self, number: int, keys: Sequence[Sequence[int | None]], output: Any) -> None:
         """Keep what a layer has put out for a batch of runs; the oldest states leave."""
         for item, own in enumerate(keys):
             key = own[number]
-            if key is None or key in self._kept:
+            if key is None or key in self._states:
                 continue
-            state = _item(returned, item, len(keys))
-            self._kept[key] = state
+            state = _item(output, item, len(keys))
+            self._states[key] = state
             self._bytes += _bytes_of(state)
             while self._bytes > BYTES:
-                self._bytes -= _bytes_of(self._kept.pop(next(iter(self._kept))))
+                self._bytes -= _bytes_of(self._states.pop(next(iter(self._states))))
 
 
 def _item(value: Any, number: int, count: int) -> Any:
@@ -151,8 +151,8 @@ def unchanged_layers(
     def later(one: Tensor) -> Tensor:
         return one[:, row:] if row else one
 
-    done = [block for block in blocks if block.calls.stop <= first]
-    return [(block, repeat_batch(map_tensors(block.returned, later), count)) for block in done]
+    before = [block for block in blocks if block.calls.stop <= first]
+    return [(block, repeat_batch(map_tensors(block.output, later), count)) for block in before]
 
 
 @contextmanager

@@ -78,12 +78,12 @@ class WholeModel(Generic[Loaded]):
     """The same model of transformers, loaded at the first question that numpy does not answer."""
 
     load: Callable[[], Loaded]
-    forced: bool  # whether torch may not answer instead
+    is_forced: bool  # whether torch may not answer instead
     model: Loaded | None = None
 
     def __call__(self, reason: str) -> Loaded:
         """The model, asked for a reason."""
-        if self.forced:
+        if self.is_forced:
             raise UsageError(f"--arithmetic light cannot do this, since {reason}: leave it out")
         if self.model is None:
             explain(f"torch calculates, since {reason}")
@@ -111,31 +111,31 @@ class LightModel(LoadedModel, Predicting, Network):
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
         """Each query's maps, or its error, in order."""
-        encoded = [self._encode(query) for query in queries]
-        reason = self._refuse([one for one in encoded if isinstance(one, EncodedQuery)])
+        encodings = [self._encode(query) for query in queries]
+        reason = self._refuse([one for one in encodings if isinstance(one, EncodedQuery)])
         if reason:
             yield from self.whole(reason).attend(queries, batch_size=batch_size)
             return
-        groups = self._alike(encoded, batch_size or TOGETHER)
-        found = dict[int, Attention]()
-        for number, one in enumerate(encoded):
+        groups = self._alike(encodings, batch_size or TOGETHER)
+        maps = dict[int, Attention]()
+        for number, one in enumerate(encodings):
             if isinstance(one, InputError):
                 yield one
                 continue
-            if number not in found:
+            if number not in maps:
                 group = groups[number]
                 texts = [
-                    same for place in group if isinstance(same := encoded[place], EncodedQuery)
+                    same for place in group if isinstance(same := encodings[place], EncodedQuery)
                 ]
-                found |= zip(group, self._run_together(texts), strict=True)
-            yield found.pop(number)
+                maps |= zip(group, self._run_together(texts), strict=True)
+            yield maps.pop(number)
 
     def _alike(
-        self, encoded: Sequence[EncodedQuery | InputError], most: int
+        self, encodings: Sequence[EncodedQuery | InputError], most: int
     ) -> dict[int, list[int]]:
         """Texts of one length, which go through the layers together without padding."""
-        open_groups, found = dict[Any, list[int]](), dict[int, list[int]]()
-        for number, one in enumerate(encoded):
+        open_groups, groups = dict[Any, list[int]](), dict[int, list[int]]()
+        for number, one in enumerate(encodings):
             if isinstance(one, InputError):
                 continue
             lengths = tuple(map(len, one.tokens.values()))
@@ -143,8 +143,8 @@ class LightModel(LoadedModel, Predicting, Network):
             if len(group) >= max(1, min(most, TOGETHER // sum(lengths))) or self.region.keep_qk:
                 group = open_groups[lengths] = []
             group.append(number)
-            found[number] = group
-        return found
+            groups[number] = group
+        return groups
 
     def _run_together(self, texts: Sequence[EncodedQuery]) -> list[Attention]:
         """The maps of texts of one length, from one pass."""
@@ -181,37 +181,37 @@ class LightModel(LoadedModel, Predicting, Network):
 
     def values(self, query: Query) -> ValueVectors:
         """What each head adds for each token of a query."""
-        encoded = self._encode_text(query)
-        if reason := self._refuse([encoded]):
+        encoding = self._encode_text(query)
+        if reason := self._refuse([encoding]):
             return self.whole(reason).values(query)
-        seen = Record()
-        attention, _ = self.run(encoded, seen)
-        return value_vectors(self.weights, self._blocks(attention), attention, seen)
+        record = Record()
+        attention, _ = self.run(encoding, record)
+        return value_vectors(self.weights, self._blocks(attention), attention, record)
 
-    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
+    def experiment(self, query: Query, target: str | None = None) -> Experiment:
         """The model and a query, to run with parts of the model switched off."""
         check_head(self, query.kind)
-        encoded = self._encode_text(query)
-        reason = self._refuse([encoded])
+        encoding = self._encode_text(query)
+        reason = self._refuse([encoding])
         if self.task and self.task.kind == "number":
             reason = reason or "its classifier predicts a number"
         if reason:
-            return self.whole(reason).experiment(query, wanted)
+            return self.whole(reason).experiment(query, target)
         if self.head is None:
             raise no_head(self.name, self.kind)
-        return LightExperiment(self, query, encoded, wanted)
+        return LightExperiment(self, query, encoding, target)
 
     def trace_writers(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
-        encoded = self._encode_text(query)
-        if reason := self._refuse([encoded]):
+        encoding = self._encode_text(query)
+        if reason := self._refuse([encoding]):
             return self.whole(reason).trace_writers(query)
         if self.head is not None and not self.head.is_linear:
             return self.whole("the head is not linear").trace_writers(query)
         from attnviz.models.light.stacked_text import Stack, StackedText
 
-        attention, _ = self.run(encoded)
-        first, *others = self.embed_parts(encoded.inputs)
+        attention, _ = self.run(encoding)
+        first, *others = self.embed_parts(encoding.inputs)
         name = "encoder" if self.below else attention.main.stream
         stacks = [Stack(self.weights, self.shapes[0], name, first)]
         for last in others:
@@ -225,10 +225,10 @@ class LightModel(LoadedModel, Predicting, Network):
         from attnviz.models.light.stacked_text import head_weights
 
         words, head = self.architecture.words, self.head
-        known = head is not None and head.is_linear and not self.architecture.projected
-        tokens = (words, head.maps) if known and head is not None and not head.labels else None
-        found = head_weights(self.weights, self.shapes, [*self.streams], tokens)
-        return found, self.provenance
+        has_words = head is not None and head.is_linear and not self.architecture.projected
+        tokens = (words, head.maps) if has_words and head is not None and not head.labels else None
+        weights = head_weights(self.weights, self.shapes, [*self.streams], tokens)
+        return weights, self.provenance
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
@@ -244,17 +244,17 @@ class LightModel(LoadedModel, Predicting, Network):
         except InputError as error:
             return error
 
-    def _refuse(self, encoded: Sequence[EncodedQuery]) -> str:
+    def _refuse(self, encodings: Sequence[EncodedQuery]) -> str:
         """Why torch should answer, by the texts alone, so that workers agree; "": numpy does."""
-        texts = [one.ids(side) for one in encoded for side in one.tokens]
+        texts = [one.ids(side) for one in encodings for side in one.tokens]
         lengths = list(map(len, texts))
         if self.architecture.offset is None and any(self.padding in ids for ids in texts):
             return "the text holds the padding's token"
         if max(lengths, default=0) > MOST_TOKENS:
             return f"a text has more than {MOST_TOKENS} tokens"
-        many = len(encoded) >= FEW and not self.whole.forced
+        many = len(encodings) >= FEW and not self.whole.is_forced
         if many and sum(lengths) * self.numbers > MOST_WORK:
-            return f"{len(encoded)} texts are many for a model of {self.numbers:,} weights"
+            return f"{len(encodings)} texts are many for a model of {self.numbers:,} weights"
         return ""
 
     def _encode_text(self, query: Query) -> EncodedQuery:
@@ -262,37 +262,37 @@ class LightModel(LoadedModel, Predicting, Network):
             raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
         return encode(self, query)
 
-    def run(self, encoded: EncodedQuery, seen: Record | None = None) -> tuple[Attention, Any]:
+    def run(self, encoding: EncodedQuery, record: Record | None = None) -> tuple[Attention, Any]:
         """The maps of a query, and the last states (tokens, size)."""
-        seen = Record() if seen is None and self.region.keep_qk else seen
+        record = Record() if record is None and self.region.keep_qk else record
         with np.errstate(all="ignore"):
-            states, layers = self.forward(self.weights, self.inputs(encoded.inputs), seen)
-        return self._build_attention(encoded, states, layers, seen), states
+            states, layers = self.forward(self.weights, self.inputs(encoding.inputs), record)
+        return self._build_attention(encoding, states, layers, record), states
 
     def _build_attention(
         self,
-        encoded: EncodedQuery,
+        encoding: EncodedQuery,
         states: Any,
         layers: Mapping[str, Sequence[Any]],
-        seen: Record | None = None,
+        record: Record | None = None,
     ) -> Attention:
         """The maps of a query, of its last states and its weights by layer."""
         with np.errstate(all="ignore"):
-            found = [capture_layers(stream, layers[stream]) for stream in encoded.axes]
+            items = [capture_layers(stream, layers[stream]) for stream in encoding.axes]
             logits = None
-            if self.task and self.head and "text" in encoded.tokens:
+            if self.task and self.head and "text" in encoding.tokens:
                 logits = self.scores(
                     self.weights, states[None, 0] if self.head.first else states[None]
                 )
-        if self.region.keep_qk and seen is not None:
-            found = [replace(one, projections=self._projections(one, seen)) for one in found]
-        return encoded.build_attention(found, self.task, logits)
+        if self.region.keep_qk and record is not None:
+            items = [replace(one, projections=self._projections(one, record)) for one in items]
+        return encoding.build_attention(items, self.task, logits)
 
-    def _projections(self, item: Captured, seen: Record) -> Projections:
+    def _projections(self, item: Captured, record: Record) -> Projections:
         """The queries and keys of a stream."""
         shape = self.below if item.stream == "encoder" and self.below else self.sizes
         names = {self.streams[item.stream].format(layer) for layer in item.layers}
-        own = [one for one in seen if one.name in names]
+        own = [one for one in record if one.name in names]
         query, key, value = (
             np.stack([getattr(one, side) for one in own]) for side in ("query", "key", "value")
         )
@@ -302,21 +302,21 @@ class LightModel(LoadedModel, Predicting, Network):
 
     def _blocks(self, attention: Attention) -> list[tuple[Shape, LayerPart, str]]:
         """The shape, the part of a layer and the names of attentions of each map."""
-        found = []
+        blocks = []
         for item in attention.maps:
             shape = self.below if item.stream == "encoder" and self.below else self.sizes
             block = shape.cross if item.stream == "cross" and shape.cross else shape.attention
-            found.append((shape, block, self.streams[item.stream]))
-        return found
+            blocks.append((shape, block, self.streams[item.stream]))
+        return blocks
 
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every token or class, for states (…, size)."""
         assert self.head is not None
         return self.head.predict(weights, self.sizes, states)
 
-    def inputs(self, given: Mapping[str, Sequence[int]]) -> tuple[NDArray[np.float32], ...]:
+    def inputs(self, ids: Mapping[str, Sequence[int]]) -> tuple[NDArray[np.float32], ...]:
         """The inputs of each stack's first layer, shape (tokens, size)."""
-        return tuple(np.asarray(sum(parts.values())) for parts in self.embed_parts(given))
+        return tuple(np.asarray(sum(parts.values())) for parts in self.embed_parts(ids))
 
     def embed_parts(
         self, inputs: Mapping[str, Sequence[int]]
@@ -348,30 +348,30 @@ class LightModel(LoadedModel, Predicting, Network):
             else:
                 parts.append(self.weights.rows(f"{about.positions}.weight", places))
             names.append("position")
-        found = np.stack(parts)
+        stack = np.stack(parts)
         if about.embedding_norm:
-            whole = found.sum(axis=0)
-            found = normalise(self.weights, self.sizes, about.embedding_norm, found, whole, 0)
+            whole = stack.sum(axis=0)
+            stack = normalise(self.weights, self.sizes, about.embedding_norm, stack, whole, 0)
         if about.projected and f"{about.projected}.weight" in self.weights:
-            found = linear_map(self.weights, about.projected, found, 0)
-        return dict(zip(names, found, strict=True))
+            stack = linear_map(self.weights, about.projected, stack, 0)
+        return dict(zip(names, stack, strict=True))
 
     def write_ids(self, inputs: Mapping[str, Sequence[int]], most: int) -> list[int]:
         """What the model writes greedily, at most so many ids, behind a prompt or a first token."""
         ids, memory = list(inputs["input_ids"]), None
         with np.errstate(all="ignore"), self.weights.keep_widened():
             if self.below:
-                (given,) = self.inputs({"input_ids": ids})
-                memory = run_layers(self.weights, self.below, given[None], watch=self.watch)[0]
+                (embeddings,) = self.inputs({"input_ids": ids})
+                memory = run_layers(self.weights, self.below, embeddings[None], watch=self.watch)[0]
                 ids = [int(self.rules.decoder_start_token_id or 0)]
             # A watch of two texts does not know what came before a cached query.
             cache = None if self.below and self.watch else Cache()
             longest = len(ids) + most
             while len(ids) < longest:
-                given = np.asarray(sum(self._embed(self.architecture, ids).values()))
-                given = given[None, cache.length if cache else 0 :]
+                embeddings = np.asarray(sum(self._embed(self.architecture, ids).values()))
+                embeddings = embeddings[None, cache.length if cache else 0 :]
                 how: Any = {"watch": self.watch, "cache": cache}
-                states, *_ = run_layers(self.weights, self.sizes, given, memory, **how)
+                states, *_ = run_layers(self.weights, self.sizes, embeddings, memory, **how)
                 scores = self.scores(self.weights, states[0, -1:])[0]
                 ids.append(self.rules.choose(ids, scores, longest))
                 if ids[-1] in self.rules.ends:
@@ -381,30 +381,30 @@ class LightModel(LoadedModel, Predicting, Network):
 
 def capture_layers(stream: str, layers: Sequence[Array]) -> Captured:
     """The weights of a stream's layers, (heads, queries, keys) each."""
-    found = np.stack(layers)
-    names, heads = (tuple(map(str, range(count))) for count in found.shape[:2])
-    check_finite(found, stream, names, heads, "float32", "the attention")
-    return Captured(stream, names, found, route=ROUTE)
+    weights = np.stack(layers)
+    names, heads = (tuple(map(str, range(count))) for count in weights.shape[:2])
+    check_finite(weights, stream, names, heads, "float32", "the attention")
+    return Captured(stream, names, weights, route=ROUTE)
 
 
 def value_vectors(
     weights: Weights,
     blocks: Sequence[tuple[Shape, LayerPart, str]],
     attention: Attention,
-    seen: Record,
+    record: Record,
 ) -> ValueVectors:
     """What each head adds for each token, of the attentions of one pass, by the block of a map."""
-    found, attended = [], {one.name: one for one in seen}
+    by_map, by_name = [], {one.name: one for one in record}
     for item, (shape, block, name) in zip(attention.maps, blocks, strict=True):
         products = []
         for layer in item.layers:
-            one = attended[name.format(layer)]
+            one = by_name[name.format(layer)]
             matrix = weights[f"{one.name}.{block.maps[3]}.weight"].T
             if block.scale:
                 matrix = matrix * weights[f"{shape.layer.format(layer)}.{block.scale}"]
             products.append(inner_products(one.value, matrix))
-        found.append(np.stack(products))
-    return ValueVectors(attention, tuple(found), projected=True)
+        by_map.append(np.stack(products))
+    return ValueVectors(attention, tuple(by_map), projected=True)
 
 
 class LightExperiment(NetworkExperiment):
@@ -413,15 +413,15 @@ class LightExperiment(NetworkExperiment):
     model: LightModel
 
     def __init__(
-        self, model: LightModel, query: Query, encoded: EncodedQuery, wanted: str | None
+        self, model: LightModel, query: Query, encoding: EncodedQuery, target: str | None
     ) -> None:
-        seen = Record()
-        attention, states = model.run(encoded, seen)
-        super().__init__(model, encoded.inputs, attention)
-        self.unchanged_passes, self.query, self.wanted = seen, query, wanted
+        record = Record()
+        attention, states = model.run(encoding, record)
+        super().__init__(model, encoding.inputs, attention)
+        self.unchanged_passes, self.query, self.target = record, query, target
         first = model.head is not None and model.head.first
         scores = model.scores(model.weights, states[None, 0] if first else states[None])
-        self.outputs = choose_outputs(model, encoded, scores, wanted)
+        self.outputs = choose_outputs(model, encoding, scores, target)
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
@@ -430,15 +430,15 @@ class LightExperiment(NetworkExperiment):
         model, links = self.model, sum(bool(one.links) for one in changes)
         # On torch a causal text is run again from a link's query on, here from its start.
         slow = links * len(self.given["input_ids"]) * model.numbers > MANY_LINKS
-        if slow and model.sizes.causal and not model.below and not model.whole.forced:
+        if slow and model.sizes.causal and not model.below and not model.whole.is_forced:
             return self._whole(f"{links} links are many").run(changes, instead)
         return super().run(changes, instead)
 
     def chances(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Log p of each choice (…, choices) by its logits; of tags, each has its own."""
         if self.model.task and self.model.task.kind == "tags":
-            found: NDArray[np.floating] = -np.logaddexp(0, -logits)
-            return found
+            chances: NDArray[np.floating] = -np.logaddexp(0, -logits)
+            return chances
         return super().chances(logits)
 
     def spell(self, number: int) -> str:
@@ -464,6 +464,6 @@ class LightExperiment(NetworkExperiment):
         return self._whole("gradients need torch").explain_first()
 
     def _whole(self, reason: str) -> ModelExperiment:
-        whole = self.model.whole(reason).experiment(self.query, self.wanted)
+        whole = self.model.whole(reason).experiment(self.query, self.target)
         whole.outputs = self.outputs
         return whole

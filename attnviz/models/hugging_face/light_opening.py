@@ -48,7 +48,7 @@ class LightCheckpoint:
     """A checkpoint whose weights the numpy network runs."""
 
     folder: Path
-    stored: Checkpoint
+    checkpoint: Checkpoint
     architecture: Architecture
     shape: Shape
     weights: CheckpointWeights
@@ -78,8 +78,8 @@ def open_checkpoint(
         "--chat needs torch": origin.chat,
         **needs,
     }
-    for reason, needed in needs.items():
-        if needed:
+    for reason, is_needed in needs.items():
+        if is_needed:
             raise UnknownArchitecture(reason)
     folder = locate(name, origin.revision, allow_code=origin.allow_code)
     checkpoint = check_folder(folder, allow_pickle=origin.allow_pickle)
@@ -87,15 +87,15 @@ def open_checkpoint(
     about = ARCHITECTURES.get(kind)
     if about is None or of_pictures != bool(about.keys.get("patch")):
         raise UnknownArchitecture(f"the network inside has no architecture '{kind}'")
-    if checkpoint.pickled or checkpoint.numbers > MOST_NUMBERS:
-        reason = "are a pickle" if checkpoint.pickled else f"are {checkpoint.numbers:,}"
+    if checkpoint.is_pickle or checkpoint.numbers > MOST_NUMBERS:
+        reason = "are a pickle" if checkpoint.is_pickle else f"are {checkpoint.numbers:,}"
         raise UnknownArchitecture(f"its weights {reason}")
     shape, below = about.shape_of(config), None
     weights, head = CheckpointWeights(checkpoint.files, about, shape), None
-    expected = [*about.weight_shapes(config, shape)]
+    shapes = [*about.weight_shapes(config, shape)]
     if about.encoder:
         below = about.encoder.shape_of(config)
-        expected += about.encoder.weight_shapes(config, below)
+        shapes += about.encoder.weight_shapes(config, below)
     decides = str((config.get("architectures") or ("",))[0]).endswith(tuple(CLASSES))
     if with_head or about.encoder or decides or origin.generate is not None:
         head = head_of(config, about.model, writes=about.encoder is not None)
@@ -103,8 +103,8 @@ def open_checkpoint(
         bare = weights.start == ""  # such a file lacks a bias that is 0
         head = replace(head, bias="") if bare and about.encoder else head
         weights.add_head(head)
-        expected += head.weight_shapes(shape, config.get(about.width, shape.size))
-    weights.check(iter(expected))
+        shapes += head.weight_shapes(shape, config.get(about.width, shape.size))
+    weights.check(iter(shapes))
     return LightCheckpoint(folder, checkpoint, about, shape, weights, head, below)
 
 
@@ -123,34 +123,34 @@ def open_light(
         "--channels asks for torch": region.channels != "mean",
         f"--generate {origin.generate} is a long text": (origin.generate or 0) > MOST_TOKENS,
     }
-    found = open_checkpoint(origin, name, needs, with_head=with_head)
-    about, shape, config = found.architecture, found.shape, found.stored.config
-    head, stem = found.head, f"{shape.layer}."
-    named = head.model if head else about.model
+    light = open_checkpoint(origin, name, needs, with_head=with_head)
+    about, shape, config = light.architecture, light.shape, light.checkpoint.config
+    head, stem = light.head, f"{shape.layer}."
+    kind = head.model if head else about.model
     writes = head is not None and not head.labels and shape.causal
     if origin.generate is not None and not writes:
         raise UnknownArchitecture("it has no head to write with")
-    tokenizer = load_light_tokenizer(found.folder, about.tokenizer)
+    tokenizer = load_light_tokenizer(light.folder, about.tokenizer)
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
     padding = config.get("pad_token_id", 1)
     if about.offset is None and not isinstance(padding, int):
         raise UnknownArchitecture("its padding has no number")
-    rules = writing_rules(found.folder, config, shape.vocabulary) if writes else WritingRules()
+    rules = writing_rules(light.folder, config, shape.vocabulary) if writes else WritingRules()
     family: Family = "decoder-only" if shape.causal else "encoder-only"
     streams = {"causal" if shape.causal else "self": f"{stem}{shape.attention.name}"}
     start = config.get("decoder_start_token_id")
-    if found.below and shape.cross:
+    if light.below and shape.cross:
         family = "encoder–decoder"
         streams = {
-            "encoder": f"{found.below.layer}.{found.below.attention.name}",
+            "encoder": f"{light.below.layer}.{light.below.attention.name}",
             "decoder": f"{stem}{shape.attention.name}",
             "cross": f"{stem}{shape.cross.name}",
         }
         if type(start) is not int or rules.decoder_start_token_id is None or tokenizer.cleans:
             raise UnknownArchitecture("its files do not say how its texts begin or are spaced")
-    facts = _facts_of(config, named, start)
-    reserved = 0 if about.offset is not None else padding + 1
+    facts = _facts_of(config, kind, start)
+    first_position = 0 if about.offset is not None else padding + 1
     return LightModel(
         name=name,
         model=SimpleNamespace(
@@ -163,26 +163,26 @@ def open_light(
         ),
         tokenizer=tokenizer,
         family=family,
-        limit=_limit(config, tokenizer.model_max_length, reserved),
-        provenance=describe_light(name, found, named, family=family),
+        limit=_limit(config, tokenizer.model_max_length, first_position),
+        provenance=describe_light(name, light, kind, family=family),
         can_generate=writes,
         max_new_tokens=origin.generate,
-        task=task_named(named, facts),
+        task=task_named(kind, facts),
         region=region,
         whole=WholeModel(load_whole, origin.arithmetic == "light"),
         architecture=about,
         sizes=shape,
-        below=found.below,
+        below=light.below,
         streams=streams,
-        weights=found.weights,
-        numbers=found.stored.numbers,
+        weights=light.weights,
+        numbers=light.checkpoint.numbers,
         padding=padding if isinstance(padding, int) else 0,
         head=head,
         rules=rules,
     )
 
 
-def _facts_of(config: Mapping[str, Any], named: str, start: Any) -> SimpleNamespace:
+def _facts_of(config: Mapping[str, Any], kind: str, start: Any) -> SimpleNamespace:
     """What a configuration of transformers tells: its type, its classes by number, its start."""
     names, kinds = config.get("id2label") or {}, ("regression", "single_label_classification")
     try:
@@ -191,9 +191,9 @@ def _facts_of(config: Mapping[str, Any], named: str, start: Any) -> SimpleNamesp
         raise UnknownArchitecture("its classes have no numbers") from error
     labels = labels or {number: f"LABEL_{number}" for number in range(2)}
     problem = config.get("problem_type")
-    known = (None, *kinds, "multi_label_classification")
-    if named.endswith(tuple(CLASSES)) and (
-        problem not in known or [*labels] != [*range(len(labels))]
+    problems = (None, *kinds, "multi_label_classification")
+    if kind.endswith(tuple(CLASSES)) and (
+        problem not in problems or [*labels] != [*range(len(labels))]
     ):
         raise UnknownArchitecture("its classifier is not one of classes by their numbers")
     return SimpleNamespace(
@@ -204,31 +204,31 @@ def _facts_of(config: Mapping[str, Any], named: str, start: Any) -> SimpleNamesp
     )
 
 
-def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:
+def _limit(config: Mapping[str, Any], most: Any, first_position: int) -> int | None:
     """How many tokens a model reads, as `reading_limit` has it."""
     positions = config.get("max_position_embeddings") or config.get("n_positions")
     limits = [most, positions]
     if any(isinstance(one, bool) or not isinstance(one, int | float) for one in limits):
         raise UnknownArchitecture("its limit of tokens is no number")
-    limits[1] -= reserved
+    limits[1] -= first_position
     return min((int(one) for one in limits if 0 < one < UNLIMITED), default=None)
 
 
-def describe_light(name: str, found: LightCheckpoint, model: str, **more: str) -> Provenance:
+def describe_light(name: str, light: LightCheckpoint, model: str, **more: str) -> Provenance:
     """The provenance of what a checkpoint answers, as transformers' class of that name."""
-    called, folder = display_name(name, found.stored.config), found.folder
+    shown_name, folder = display_name(name, light.checkpoint.config), light.folder
     settings = {
-        "folder": None if called == name else name,
+        "folder": None if shown_name == name else name,
         "revision": folder.name if folder.parent.name == "snapshots" else None,
-        "stored_as": ", ".join(found.stored.dtypes) or None,
+        "stored_as": ", ".join(light.checkpoint.dtypes) or None,
         "architecture": model,
-        "model_type": found.stored.config["model_type"],
+        "model_type": light.checkpoint.config["model_type"],
         "attention": ROUTE,
         **more,
     }
     return Provenance(
         source="hugging face",
-        model=called,
+        model=shown_name,
         trained=True,
         settings={key: value for key, value in settings.items() if value is not None},
         versions={"numpy": np.__version__},

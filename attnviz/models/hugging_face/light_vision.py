@@ -76,22 +76,22 @@ class LightProcessor(Struct, forbid_unknown_fields=True):
     def __call__(self, picture: Image, **changes: Any) -> dict[str, NDArray[np.float32]]:
         """The numbers of a picture, resized, cut and normalised in this order."""
         size, (width, height) = changes.get("size", self.size), picture.size
-        wanted = size.get("width"), size.get("height")
+        new_size = size.get("width"), size.get("height")
         if shortest := size.get("shortest_edge"):
             long = int(shortest * max(width, height) / min(width, height))
-            wanted = (shortest, long) if width <= height else (long, shortest)
-        found = np.asarray(picture.resize(wanted, self.resample))
+            new_size = (shortest, long) if width <= height else (long, shortest)
+        pixels = np.asarray(picture.resize(new_size, self.resample))
         if self.crop_size and changes.get("do_center_crop", self.do_center_crop):
             high, wide = self.crop_size["height"], self.crop_size["width"]
-            top, left = (found.shape[0] - high) // 2, (found.shape[1] - wide) // 2
-            found = found[top : top + high, left : left + wide]
+            top, left = (pixels.shape[0] - high) // 2, (pixels.shape[1] - wide) // 2
+            pixels = pixels[top : top + high, left : left + wide]
         if self.do_rescale:
-            found = found.astype(np.float64) * self.rescale_factor
-        found = found.astype(np.float32)
+            pixels = pixels.astype(np.float64) * self.rescale_factor
+        pixels = pixels.astype(np.float32)
         if self.do_normalize:
             mean, spread = np.asarray([self.image_mean, self.image_std], np.float32)
-            found = (found - mean) / spread
-        return {"pixel_values": found.transpose(2, 0, 1)[None]}
+            pixels = (pixels - mean) / spread
+        return {"pixel_values": pixels.transpose(2, 0, 1)[None]}
 
 
 def load_light_processor(folder: Path) -> LightProcessor:
@@ -103,21 +103,21 @@ def load_light_processor(folder: Path) -> LightProcessor:
     if find_spec("torchvision") or (folder / "processor_config.json").is_file():
         raise UnknownArchitecture("torchvision or a processor of other inputs reads its pictures")
     try:
-        found = convert(read_json(folder / "preprocessor_config.json"), LightProcessor)
+        reader = convert(read_json(folder / "preprocessor_config.json"), LightProcessor)
     except (ModelError, OSError, ValidationError) as error:
         raise UnknownArchitecture(f"its image processor is not known: {error}") from error
-    cuts = found.image_processor_type.startswith("Bit")  # what its class does by itself
-    found.do_center_crop = cuts if found.do_center_crop is UNSET else found.do_center_crop
-    found.resample = (3 if cuts else 2) if found.resample < 0 else found.resample
-    crop = (found.crop_size or {}) if found.do_center_crop else {}
+    cuts = reader.image_processor_type.startswith("Bit")  # what its class does by itself
+    reader.do_center_crop = cuts if reader.do_center_crop is UNSET else reader.do_center_crop
+    reader.resample = (3 if cuts else 2) if reader.resample < 0 else reader.resample
+    crop = (reader.crop_size or {}) if reader.do_center_crop else {}
     if (
-        not (found.do_resize and all(found.image_std))
-        or found.size.keys() not in ({"height", "width"}, {"shortest_edge"})
-        or crop.keys() != ({"height", "width"} if found.do_center_crop else set())
-        or max(crop.values(), default=0) > min(found.size.values())
+        not (reader.do_resize and all(reader.image_std))
+        or reader.size.keys() not in ({"height", "width"}, {"shortest_edge"})
+        or crop.keys() != ({"height", "width"} if reader.do_center_crop else set())
+        or max(crop.values(), default=0) > min(reader.size.values())
     ):
         raise UnknownArchitecture("its image processor has sizes that are not known")
-    return found
+    return reader
 
 
 def cubic_weights(before: int, after: int) -> NDArray[np.float32]:
@@ -136,13 +136,13 @@ def cubic_weights(before: int, after: int) -> NDArray[np.float32]:
     return weights
 
 
-def resize_positions(learned: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
+def resize_positions(embeddings: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
     """Positions of a class token and a square of patches for another number of patches."""
-    side, size = isqrt(learned.shape[1] - 1), learned.shape[2]
-    square = learned[0, 1:].reshape(side, side, size)
+    side, size = isqrt(embeddings.shape[1] - 1), embeddings.shape[2]
+    square = embeddings[0, 1:].reshape(side, side, size)
     down = np.tensordot(cubic_weights(side, rows), square, 1)
-    found = cubic_weights(side, columns) @ down
-    return np.concatenate([learned[0, :1], found.reshape(-1, size)])[None]
+    grid = cubic_weights(side, columns) @ down
+    return np.concatenate([embeddings[0, :1], grid.reshape(-1, size)])[None]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -162,9 +162,9 @@ class LightVisionModel(VisionModel):
         except UnknownArchitecture as reason:
             return self.whole(str(reason))._attend_one(query)
 
-    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+    def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
         """The model with a picture before it, to be run with parts of it switched off."""
-        return self.whole("effects and gradients are torch's").experiment(query, wanted)
+        return self.whole("effects and gradients are torch's").experiment(query, target)
 
     def trace_writers(self, query: Query) -> WrittenText:
         """A picture with what each part of the model writes."""
@@ -172,11 +172,11 @@ class LightVisionModel(VisionModel):
 
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head at each patch."""
-        seen = Record()
+        record = Record()
         try:
-            found, shape = self._run(query, seen), self.shape
+            attention, shape = self._run(query, record), self.shape
             name = f"{shape.layer}.{shape.attention.name}"
-            return value_vectors(self.weights, [(shape, shape.attention, name)], found, seen)
+            return value_vectors(self.weights, [(shape, shape.attention, name)], attention, record)
         except UnknownArchitecture as reason:
             return self.whole(str(reason)).values(query)
 
@@ -193,62 +193,62 @@ class LightVisionModel(VisionModel):
     def _count_tokens(self, inputs: dict[str, Any]) -> int:
         return 1 + int(inputs["pixel_values"][0, 0].size) // self.shape.patch**2
 
-    def _run(self, query: Query, seen: Record | None) -> Attention:
+    def _run(self, query: Query, record: Record | None) -> Attention:
         """The maps and the decision of one pass; each attention is added to those seen."""
-        encoded, shape = self._encode(self._picture(query)), self.shape
-        values = encoded.inputs["pixel_values"].transpose(0, 2, 3, 1)
+        encoding, shape = self._encode(self._picture(query)), self.shape
+        values = encoding.inputs["pixel_values"].transpose(0, 2, 3, 1)
         rows, columns = (side // shape.patch for side in values.shape[1:3])
         positions = self.weights[f"{PATCHES}.position_embeddings"]
         if (rows, columns) != (shape.patches, shape.patches):
             positions = resize_positions(positions, rows, columns)
         (inputs,) = embed_patches(self.weights, shape, values, PATCHES, positions)
         with np.errstate(all="ignore"):
-            states, layers, _ = run_layers(self.weights, shape, inputs, watch=seen)
-        found = encoded.build_attention([capture_layers("self", layers)])
+            states, layers, _ = run_layers(self.weights, shape, inputs, watch=record)
+        attention = encoding.build_attention([capture_layers("self", layers)])
         if self.head is None:
-            return found
+            return attention
         width = self.head["classifier.weight"].shape[1]
         both = np.concatenate([states[0], states[1:].mean(0)])  # ViT reads the class token alone
         scores = linear_map(self.head, "classifier", both[None, :width])[0]
-        made = found.with_maps(found.maps, settings=likeliest_class(scores, self.labels))
-        return replace(made, decision=str(made.provenance.settings[DECISION]))
+        result = attention.with_maps(attention.maps, settings=likeliest_class(scores, self.labels))
+        return replace(result, decision=str(result.provenance.settings[DECISION]))
 
 
 def open_light_vision(
     origin: Origin, name: str, load_whole: Callable[[], VisionModel], *, with_head: bool = False
 ) -> LightVisionModel:
     """A vision model that numpy runs, `load_whole` loads it for what numpy cannot do."""
-    found = open_checkpoint(origin, name, {GRADIENTS: with_head}, of_pictures=True)
-    about, config = found.architecture, found.stored.config
+    light = open_checkpoint(origin, name, {GRADIENTS: with_head}, of_pictures=True)
+    about, config = light.architecture, light.checkpoint.config
     labels, head, kind = tuple[str, ...](), None, about.model
     if str((config.get("architectures") or ("",))[0]).endswith(CLASSIFIER):
         kind = about.model.removesuffix("Model") + CLASSIFIER
-        labels, head = _classifier_of(found, 2 if about.shape.attention.scale else 1)
+        labels, head = _classifier_of(light, 2 if about.shape.attention.scale else 1)
     return LightVisionModel(
         name=name,
         model=SimpleNamespace(
-            config=SimpleNamespace(model_type=config["model_type"], patch_size=found.shape.patch),
+            config=SimpleNamespace(model_type=config["model_type"], patch_size=light.shape.patch),
             modules=tuple,  # so that it attends in no windows
         ),
-        processor=load_light_processor(found.folder),
-        provenance=describe_light(name, found, kind),
+        processor=load_light_processor(light.folder),
+        provenance=describe_light(name, light, kind),
         whole=WholeModel(load_whole, origin.arithmetic == "light"),
         kind=kind,
-        shape=found.shape,
-        weights=found.weights,
+        shape=light.shape,
+        weights=light.weights,
         head=head,
         labels=labels,
     )
 
 
-def _classifier_of(found: LightCheckpoint, parts: int) -> tuple[tuple[str, ...], Weights]:
+def _classifier_of(light: LightCheckpoint, parts: int) -> tuple[tuple[str, ...], Weights]:
     """The classes and the weights of a classifier that reads some states side by side."""
-    config, head = found.stored.config, StoredWeights(found.stored.files)
+    config, head = light.checkpoint.config, StoredWeights(light.checkpoint.files)
     names = config.get("id2label") or {}
     labels = tuple(str(names.get(str(number), "")) for number in range(len(names)))
     sizes = [head.contents.get(f"classifier.{end}", {}).get("shape") for end in ("weight", "bias")]
     one = config.get("problem_type") in (None, "single_label_classification")
-    width = parts * found.shape.size
+    width = parts * light.shape.size
     if (
         not one
         or len(labels) < 2

@@ -18,7 +18,7 @@ from attnviz.core.locks import thread_hook
 from attnviz.core.writers import WriterKind
 from attnviz.models.hugging_face.capture.passes import StopForward
 from attnviz.models.hugging_face.layer_states import layers_of, map_tensors
-from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.devices import running_errors
 
 STATISTICS = {
     *("rsqrt", "sqrt", "var", "std", "norm", "max", "amax", "reciprocal", "var_mean"),
@@ -57,7 +57,7 @@ class AttentionScores:
     key: Tensor
     product: Tensor  # of both, which what follows is linear in
     before: Any = None  # what softmax reads
-    capped: tuple[Tensor, Tensor] | None = None  # what a cap's tanh reads, and what it gives
+    cap: tuple[Tensor, Tensor] | None = None  # what a cap's tanh reads, and what it gives
     value: Any = None
     stream: int | None = None  # the input of its layer, by number
 
@@ -134,9 +134,9 @@ class LinearPass(TorchFunctionMode):
         """The tensor that replaces a module's output, or None."""
         # A function with a derivative of its own, such as BLOOM's activation, is not seen inside.
         own = isinstance(output, torch.Tensor) and isinstance(output.grad_fn, BackwardCFunction)
-        found = self.cut(output) if own and self.places.layer else None
+        replacement = self.cut(output) if own and self.places.layer else None
         self.places.stack.pop()
-        return found
+        return replacement
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """A function's result, or what stands for it."""
@@ -152,8 +152,8 @@ class LinearPass(TorchFunctionMode):
 
     def convolve(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Patches of a picture, or frames of a recording, before the first layer."""
-        found = func(*args, **kwargs)
-        return found if self.places.begun else self.cut(found)
+        result = func(*args, **kwargs)
+        return result if self.places.begun else self.cut(result)
 
     def join(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A class token before patches, outside of the layers."""
@@ -163,17 +163,17 @@ class LinearPass(TorchFunctionMode):
 
     def map(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A linear map; applied to a feed-forward part's leaf, its result becomes the leaf."""
-        given = args[1] if func.__name__ == "addmm" else args[0]
-        if not self.places.layer or not is_live(given):
-            found = func(*args, **kwargs)
+        inputs = args[1] if func.__name__ == "addmm" else args[0]
+        if not self.places.layer or not is_live(inputs):
+            result = func(*args, **kwargs)
             if self._in_head:
-                self.head = found, lambda row: func(given[:, row], *args[1:], **kwargs)
-            return found
-        found = self._map(func, args, kwargs)
-        self.maps.append(found)
+                self.head = result, lambda row: func(inputs[:, row], *args[1:], **kwargs)
+            return result
+        result = self._map(func, args, kwargs)
+        self.maps.append(result)
         last = self.leaves[-1] if self.leaves else None
         inner = last is not None and last.kind == "feed-forward" and last.layer == self.places.layer
-        return self.cut(found) if inner and given.data_ptr() == self._last.data_ptr() else found
+        return self.cut(result) if inner and inputs.data_ptr() == self._last.data_ptr() else result
 
     def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
@@ -201,18 +201,18 @@ class LinearPass(TorchFunctionMode):
         falls = isinstance(power, float | int) and power < 0
         if falls or places.path in places.norms:
             return self.hold(func, args, kwargs)
-        found = func(*args, **kwargs)
+        result = func(*args, **kwargs)
         call = self.calls[-1] if self.calls else None
         if name == "tanh" and call is not None and call.before is None:
-            found = found.detach().requires_grad_()
-            call.capped = args[0], found
-            return found
-        return self.cut(found) if is_live(found) and not self._in_head else found
+            result = result.detach().requires_grad_()
+            call.cap = args[0], result
+            return result
+        return self.cut(result) if is_live(result) and not self._in_head else result
 
     def multiply(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A product; of two live tensors it is not linear, so it becomes a leaf."""
-        found = func(*args, **kwargs)
-        return self.cut(found) if sum(map(is_live, args)) > 1 and not self._in_head else found
+        result = func(*args, **kwargs)
+        return self.cut(result) if sum(map(is_live, args)) > 1 and not self._in_head else result
 
     @property
     def _in_head(self) -> bool:
@@ -223,15 +223,15 @@ class LinearPass(TorchFunctionMode):
         """A new leaf with the value of a result."""
         layer = self.places.layer
         usual: WriterKind = "head" if call is not None else "feed-forward"
-        made = value.detach().clone().requires_grad_()
-        self.leaves.append(Leaf(made, kind or (usual if layer else "embedding"), layer, call))
-        shown = self._continue_with(made) + 0  # a copy, since a model may add to it in place
-        self._last = shown
-        return shown
+        leaf = value.detach().clone().requires_grad_()
+        self.leaves.append(Leaf(leaf, kind or (usual if layer else "embedding"), layer, call))
+        continuation = self._continue_with(leaf) + 0  # a copy, since a model may add to it in place
+        self._last = continuation
+        return continuation
 
-    def _continue_with(self, made: Tensor) -> Tensor:
+    def _continue_with(self, leaf: Tensor) -> Tensor:
         """The tensor with which the pass continues after a leaf."""
-        return made
+        return leaf
 
     def _free(self, one: Any) -> Any:
         """A constant added to a stream outside of the layers, usually positions: a leaf."""
@@ -241,21 +241,21 @@ class LinearPass(TorchFunctionMode):
     def multiply_matrices(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The scores of an attention, a head's output, or a linear map."""
         adds = func.__name__ == "baddbmm"
-        left, right = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args[:2]
-        if is_live(left) and is_live(right) and not self._in_head:
-            product = (left.detach() @ right.detach()).requires_grad_()
-            self.begin(AttentionScores(self.places.path, left, right.mT, product))
+        first, second = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args[:2]
+        if is_live(first) and is_live(second) and not self._in_head:
+            product = (first.detach() @ second.detach()).requires_grad_()
+            self.begin(AttentionScores(self.places.path, first, second.mT, product))
             if adds:
                 return args[0] * kwargs.get("beta", 1) + product * kwargs.get("alpha", 1)
             return product + 0
-        found = func(*args, **kwargs)
+        result = func(*args, **kwargs)
         call = self.calls[-1] if self.calls else None
-        if call is None or call.before is None or call.value is not None or not is_live(right):
-            return found
-        if left.shape[-2:] != call.product.shape[-2:]:
-            return found
-        call.value = right
-        return self.cut(found, call=len(self.calls) - 1)
+        if call is None or call.before is None or call.value is not None or not is_live(second):
+            return result
+        if first.shape[-2:] != call.product.shape[-2:]:
+            return result
+        call.value = second
+        return self.cut(result, call=len(self.calls) - 1)
 
     def begin(self, call: AttentionScores) -> None:
         """An attention begins."""
@@ -291,22 +291,22 @@ RULES: dict[str, Callable[[LinearPass, Any, Any, Any], Any]] = {
 
 
 def hold_layer_norm(
-    given: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    values: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
     dims = tuple(range(-len(shape), 0))
-    centred = given - given.mean(dims, keepdim=True)
-    scale = (centred.detach().square().mean(dims, keepdim=True) + eps).rsqrt()
-    found = centred * (scale if weight is None else scale * weight)
-    return found if bias is None else found + bias
+    deviations = values - values.mean(dims, keepdim=True)
+    scale = (deviations.detach().square().mean(dims, keepdim=True) + eps).rsqrt()
+    result = deviations * (scale if weight is None else scale * weight)
+    return result if bias is None else result + bias
 
 
 def hold_rms_norm(
-    given: Tensor, shape: Any, weight: Any = None, eps: float | None = None
+    values: Tensor, shape: Any, weight: Any = None, eps: float | None = None
 ) -> Tensor:
     dims = tuple(range(-len(shape), 0))
-    square = given.detach().square().mean(dims, keepdim=True)
-    scale = (square + (torch.finfo(given.dtype).eps if eps is None else eps)).rsqrt()
-    return given * (scale if weight is None else scale * weight)
+    square = values.detach().square().mean(dims, keepdim=True)
+    scale = (square + (torch.finfo(values.dtype).eps if eps is None else eps)).rsqrt()
+    return values * (scale if weight is None else scale * weight)
 
 
 class Replay(LinearPass):
@@ -321,14 +321,14 @@ class Replay(LinearPass):
         first: LinearPass,
         off: Sequence[Leaf],
         at: tuple[int, int],
-        needed: Tensor,
+        target: Tensor,
     ):
         """`at`: the number of the attention, and the writer's head if it is one."""
         super().__init__(model)
         self.first, self.off, self.at = first, off, at
         with torch.enable_grad():
             slopes = torch.autograd.grad(
-                needed.sum(), first.maps, retain_graph=True, allow_unused=True
+                target.sum(), first.maps, retain_graph=True, allow_unused=True
             )
         self.idle = [slope is None for slope in slopes]
 
@@ -338,12 +338,12 @@ class Replay(LinearPass):
             return torch.empty_like(self.first.maps[number]).requires_grad_()
         return func(*args, **kwargs)
 
-    def _continue_with(self, made: Tensor) -> Tensor:
-        known = self.first.leaves[len(self.leaves) - 1]
-        if not any(known is one for one in self.off):
-            return known.value
-        value = known.value.detach().clone()
-        if known.call is None:
+    def _continue_with(self, leaf: Tensor) -> Tensor:
+        original = self.first.leaves[len(self.leaves) - 1]
+        if not any(original is one for one in self.off):
+            return original.value
+        value = original.value.detach().clone()
+        if original.call is None:
             value.zero_()
         else:
             flatten_heads(value)[self.at[1]] = 0

@@ -35,20 +35,20 @@ class LoadedModel:
         """The inputs that `part` takes, as a batch of one on the model's device."""
         import torch
 
-        taken = input_names(part)
+        names = input_names(part)
         return {
             name: torch.tensor([list(row)], device=self.model.device)
             for name, row in inputs.items()
-            if name in taken
+            if name in names
         }
 
 
-def placed_inputs(model: Any, made: Mapping[str, Any]) -> dict[str, Any]:
+def placed_inputs(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What a processor has made, on a model's device; numbers in its precision."""
     device, dtype = model.device, model.dtype
     return {
         name: row.to(device, dtype if row.is_floating_point() else row.dtype)
-        for name, row in made.items()
+        for name, row in inputs.items()
     }
 
 

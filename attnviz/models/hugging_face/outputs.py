@@ -34,18 +34,18 @@ Score = Callable[[Any], Any]  # makes one number of a model's logits, whose grad
 MASK, LABEL = "mask:", "label:"  # a word for a mask; a label that is also a word
 
 
-def check_head(loaded: LoadedModel, kind: str) -> None:
+def check_head(source: LoadedModel, kind: str) -> None:
     """Refuse a model that predicts nothing for this query, or whose head is untrained."""
-    if kind == "self" and loaded.family == "encoder–decoder":
+    if kind == "self" and source.family == "encoder–decoder":
         raise ModelError(
-            f"'{loaded.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
+            f"'{source.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
             "gradient, or --lens rollout, flow or norm here"
         )
-    undecided = type(loaded.model).__name__.endswith(tuple(SUFFIXES)) and loaded.task is None
-    silent = loaded.model.can_generate() and not loaded.can_generate
-    if undecided or silent:
+    lacks_task = type(source.model).__name__.endswith(tuple(SUFFIXES)) and source.task is None
+    silent = source.model.can_generate() and not source.can_generate
+    if lacks_task or silent:
         raise ModelError(
-            f"'{loaded.name}' lacks the weights of its head, whose outputs would be random: use "
+            f"'{source.name}' lacks the weights of its head, whose outputs would be random: use "
             "--lens rollout, flow or norm"
         )
 
@@ -59,28 +59,28 @@ def no_head_weights(name: str) -> UsageError:
 
 
 def choose_outputs(
-    loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
+    source: LoadedModel, encoding: EncodedQuery, logits: Any, target: str | None
 ) -> tuple[PredictedToken, ...]:
     """The outputs to explain: one, or every token that earlier tokens predict."""
     if getattr(logits, "ndim", 0) not in (2, 3):
-        raise no_head(loaded.name, type(loaded.model).__name__)
-    speaks = logits.ndim == 3 and loaded.model.get_output_embeddings() is not None
-    if wanted == ALL_OUTPUTS:
-        if not speaks or loaded.family == "encoder-only":
+        raise no_head(source.name, type(source.model).__name__)
+    speaks = logits.ndim == 3 and source.model.get_output_embeddings() is not None
+    if target == ALL_OUTPUTS:
+        if not speaks or source.family == "encoder-only":
             raise UsageError(
                 "--target all needs a model that predicts each token from those before it: name a "
                 "class or one token"
             )
-        side = next(iter(encoded.axes.values()))[0]
-        tokens, ids = encoded.tokens[side], encoded.ids(side)
+        side = next(iter(encoding.axes.values()))[0]
+        tokens, ids = encoding.tokens[side], encoding.ids(side)
         return tuple(
             PredictedToken(place - 1, int(ids[place]), tokens[place].text, place)
             for place in range(1, len(tokens))
         )
     if logits.ndim == 2:
-        return (chosen_class(loaded.model.config, logits[0], wanted),)
+        return (chosen_class(source.model.config, logits[0], target),)
     choose = _chosen_word if speaks else _chosen_label
-    return (choose(loaded, encoded, logits[0], wanted),)
+    return (choose(source, encoding, logits[0], target),)
 
 
 def no_head(name: str, kind: str) -> ModelError:
@@ -91,22 +91,24 @@ def no_head(name: str, kind: str) -> ModelError:
     )
 
 
-def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> PredictedToken:
+def chosen_class(config: Any, logits: Tensor, target: str | None) -> PredictedToken:
     """A class by name or number, by default the likeliest, of logits of shape (classes)."""
     names = _label_names(config, len(logits))
-    number = int(logits.argmax()) if wanted is None else _class_number(names, wanted)
+    number = int(logits.argmax()) if target is None else _class_number(names, target)
     return PredictedToken(0, number, names[number])
 
 
 def _chosen_label(
-    loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
+    source: LoadedModel, encoding: EncodedQuery, logits: Tensor, target: str | None
 ) -> PredictedToken:
     """The label of a token: the named one, the likeliest for a named label, or the last."""
-    tokens = encoded.tokens["text"]
-    names = _label_names(loaded.model.config, logits.shape[-1])
-    also = f"{LABEL}{wanted}" if wanted in names else ""
-    label = (wanted or "").removeprefix(LABEL)
-    position = _default_position(encoded) if wanted is None else find_token(tokens, wanted, 0, also)
+    tokens = encoding.tokens["text"]
+    names = _label_names(source.model.config, logits.shape[-1])
+    also = f"{LABEL}{target}" if target in names else ""
+    label = (target or "").removeprefix(LABEL)
+    position = (
+        _default_position(encoding) if target is None else find_token(tokens, target, 0, also)
+    )
     if position is not None:
         number = int(logits[position].argmax())
     elif label in names:
@@ -114,53 +116,53 @@ def _chosen_label(
         position = int(logits[:, number].argmax())
     else:
         raise UsageError(
-            f"--target '{wanted}' is neither a token of the text (by its text, or 0 to "
+            f"--target '{target}' is neither a token of the text (by its text, or 0 to "
             f"{len(tokens) - 1}) nor a label: {', '.join(names)[:200]}"
         )
     return PredictedToken(position, number, f"{names[number]} ({tokens[position].text})", position)
 
 
 def _chosen_word(
-    loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
+    source: LoadedModel, encoding: EncodedQuery, logits: Tensor, target: str | None
 ) -> PredictedToken:
     """A token that a language model predicts.
 
     By default a masked model explains its mask, or the last word; a causal one the next token, or
     the last of a given target. A wanted word that is not in the text comes from the vocabulary.
     """
-    side = next(iter(encoded.axes.values()))[0]
-    tokens, ids = encoded.tokens[side], list(encoded.ids(side))
-    ahead = 0 if loaded.family == "encoder-only" else 1
-    mask = loaded.tokenizer.mask_token_id
-    position = _default_position(encoded, ahead, mask)
+    side = next(iter(encoding.axes.values()))[0]
+    tokens, ids = encoding.tokens[side], list(encoding.ids(side))
+    ahead = 0 if source.family == "encoder-only" else 1
+    mask = source.tokenizer.mask_token_id
+    position = _default_position(encoding, ahead, mask)
     number = None
-    if wanted is not None:
+    if target is not None:
         # After a complete target, and without a mask, there is no position to predict.
         is_open = not tokens[-1].special if ahead else mask in ids
         name = NEXT if ahead else MASK
         place = name if is_open else "", len(tokens) if ahead else position
-        number_of = partial(_vocabulary_number, loaded)
-        found = place_to_explain(tokens, wanted, ahead, number_of, place)
-        if found is None:
+        number_of = partial(_vocabulary_number, source)
+        choice = place_to_explain(tokens, target, ahead, number_of, place)
+        if choice is None:
             raise UsageError(
-                f"--target '{wanted}' is neither a token of the {side} (by its text, or "
+                f"--target '{target}' is neither a token of the {side} (by its text, or "
                 f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
             )
-        position, number = found
+        position, number = choice
     row = position - ahead
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
-    written = position < len(ids) and ids[position] == number
-    name = tokens[position].text if written else spell_piece(loaded, number)
-    if not ahead and not written and ids[position] != loaded.tokenizer.mask_token_id:
+    is_there = position < len(ids) and ids[position] == number
+    name = tokens[position].text if is_there else spell_piece(source, number)
+    if not ahead and not is_there and ids[position] != source.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
     return PredictedToken(row, number, name, position)
 
 
-def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
+def _default_position(encoding: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
     """The position to explain by default; one past the last is the next token."""
-    side = next(iter(encoded.axes.values()))[0]
-    tokens, ids = encoded.tokens[side], list(encoded.ids(side))
+    side = next(iter(encoding.axes.values()))[0]
+    tokens, ids = encoding.tokens[side], list(encoding.ids(side))
     if ahead:
         return len(tokens) - 1 if side == "target" and len(tokens) > 1 else len(tokens)
     if mask is not None and mask in ids:
@@ -168,20 +170,20 @@ def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = 
     return last_word(tokens)
 
 
-def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
-    unknown = loaded.tokenizer.unk_token_id
-    for text in (f" {wanted}", wanted):  # many tokenizers keep the space before a word
-        ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+def _vocabulary_number(source: LoadedModel, word: str) -> int | None:
+    unknown = source.tokenizer.unk_token_id
+    for text in (f" {word}", word):  # many tokenizers keep the space before a word
+        ids = source.tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(ids) == 1 and ids[0] != unknown:
             return int(ids[0])
     return None
 
 
-def spell_piece(loaded: LoadedModel, number: int) -> str:
-    text = str(loaded.tokenizer.decode([number])).strip()
+def spell_piece(source: LoadedModel, number: int) -> str:
+    text = str(source.tokenizer.decode([number])).strip()
     if text and "\ufffd" not in text:  # a part of a character
         return text
-    return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
+    return str(source.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
 def class_name(config: Any, number: int) -> str:
@@ -192,16 +194,16 @@ def _label_names(config: Any, count: int) -> list[str]:
     return [class_name(config, number) for number in range(count)]
 
 
-def _class_number(names: list[str], wanted: str) -> int:
-    folded = [name.casefold() for name in names]
-    if wanted.casefold() in folded:
-        return folded.index(wanted.casefold())
-    if is_number(wanted) and int(wanted) < len(names):
-        return int(wanted)
-    listed = ", ".join(f"{number} {name}" for number, name in enumerate(names[:20]))
+def _class_number(names: list[str], target: str) -> int:
+    plain = [name.casefold() for name in names]
+    if target.casefold() in plain:
+        return plain.index(target.casefold())
+    if is_number(target) and int(target) < len(names):
+        return int(target)
+    listing = ", ".join(f"{number} {name}" for number, name in enumerate(names[:20]))
     raise UsageError(
-        f"--target '{wanted}' is no class of this model: choose from {listed}"
-        f"{', …' if len(names) > 20 else ''}.{did_you_mean(wanted, names)}"
+        f"--target '{target}' is no class of this model: choose from {listing}"
+        f"{', …' if len(names) > 20 else ''}.{did_you_mean(target, names)}"
     )
 
 
@@ -211,7 +213,7 @@ class ExperimentRequest:
 
     model: Any  # the model, with its head
     inputs: Mapping[str, Any]  # tensors, a batch of one
-    encoded: EncodedQuery  # the query of these inputs; the maps are those of its part
+    encoding: EncodedQuery  # the query of these inputs; the maps are those of its part
     outputs: Callable[[Any], tuple[PredictedToken, ...]]  # the outputs, from logits
     spell: Callable[[int], str]  # from a number to the name of a choice
     task: Task | None = None  # of its head
@@ -225,10 +227,10 @@ class ExplainedOutputs:
     attention: Attention
     slopes: Callable[[Score], tuple[NDArray[np.floating], ...]]
 
-    def __init__(self, asked: ExperimentRequest, logits: Any) -> None:
-        self.asked = asked
-        self.outputs = asked.outputs(logits)
-        self.kind = getattr(asked.model.config, "problem_type", None)
+    def __init__(self, request: ExperimentRequest, logits: Any) -> None:
+        self.request = request
+        self.outputs = request.outputs(logits)
+        self.kind = getattr(request.model.config, "problem_type", None)
         self.rows = self.rows_of(logits.detach())
         self.is_choice = self.rows.shape[2] > 1 and self.kind != "regression"
 
@@ -269,7 +271,7 @@ class ExplainedOutputs:
         return AttentionGradients(self.attention, gradients, rows, label, chance)
 
     def spell(self, number: int) -> str:
-        return self.asked.spell(number)
+        return self.request.spell(number)
 
 
 def _rows_read(last: NDArray[Any]) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ from attnviz.models.hugging_face.capture.kernel import (
 )
 from attnviz.models.hugging_face.capture.passes import StopForward, attending_layers
 from attnviz.models.hugging_face.eager import EagerInputs, run_eager
+from attnviz.models.hugging_face.interventions import upcast_half
 from attnviz.models.hugging_face.layer_states import layers_of, skip_module
 from attnviz.models.hugging_face.linear_pass import (
     AttentionScores,
@@ -34,7 +35,7 @@ from attnviz.models.hugging_face.linear_pass import (
     Replay,
     flatten_heads,
 )
-from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.devices import running_errors
 
 HIDDEN = -1e9  # a score below this hides a key
 
@@ -42,45 +43,45 @@ HIDDEN = -1e9  # a score below this hides a key
 class RecordedText:
     """A text as a transformers model has read it; `spell` names the choices of its logits."""
 
-    def __init__(self, asked: EagerInputs, spell: Callable[[int], str] | None = str) -> None:
-        self.asked = replace(asked, part=copy_modules(asked.part))
-        self.part, self.spell = self.asked.part, spell or str
+    def __init__(self, eager: EagerInputs, spell: Callable[[int], str] | None = str) -> None:
+        self.eager = replace(eager, part=copy_modules(eager.part))
+        self.part, self.spell = self.eager.part, spell or str
         self.biases = []
         for name, one in self.part.named_parameters():
             one.requires_grad_(name.endswith("bias"))
             self.biases += [one] if one.requires_grad else []
         self.recording = LinearPass(self.part)
-        with self.recording.watch(self.part, asked.what):
-            output, self.attention, _ = run_eager(self.asked)
+        with self.recording.watch(self.part, eager.what):
+            output, self.attention, _ = run_eager(self.eager)
         logits = getattr(output, "logits", None) if spell else None
         self._output: Any = None if logits is None else logits.reshape(-1, logits.shape[-1])
-        self._arrived: tuple[int, dict[int, Tensor]] = -1, {}  # heads' parts of a layer's input
+        self._parts_at: tuple[int, dict[int, Tensor]] = -1, {}  # heads' parts of a layer's input
         self._sides: tuple[int, tuple[int, ...], dict[Side, list[Tensor]]] | None = None
         self._calls = self._name_calls()
         self.writers, self.of_leaf = self._name_writers()
 
     def _name_calls(self) -> dict[tuple[str, str], int]:
         """The number of the attention of each stream and layer."""
-        encoded = self.asked.encoded
-        found: dict[tuple[str, str], int] = {}
-        done = [n for n, one in enumerate(self.recording.calls) if one.value is not None]
-        for stream in encoded.axes:
+        encoding = self.eager.encoding
+        numbers: dict[tuple[str, str], int] = {}
+        complete = [n for n, one in enumerate(self.recording.calls) if one.value is not None]
+        for stream in encoding.axes:
             own = [
                 n
-                for n in done
-                if match_stream(stream_of(self.recording.calls[n].path), encoded.axes) == stream
+                for n in complete
+                if match_stream(stream_of(self.recording.calls[n].path), encoding.axes) == stream
             ]
             paths = [self.recording.calls[n].path for n in own]
             names = layer_names(paths, attending_layers(self.part.config))
             # The weights decide whether a stream is "self" or "causal".
-            shown = self.attention.main.stream if len(encoded.axes) == 1 else stream
-            found |= {(shown, name): n for name, n in zip(names, own, strict=True)}
-        known = {(item.stream, layer) for item in self.attention.maps for layer in item.layers}
-        if known != set(found):
+            name_of_stream = self.attention.main.stream if len(encoding.axes) == 1 else stream
+            numbers |= {(name_of_stream, name): n for name, n in zip(names, own, strict=True)}
+        map_names = {(item.stream, layer) for item in self.attention.maps for layer in item.layers}
+        if map_names != set(numbers):
             raise AttentionError(
-                f"architecture '{self.asked.kind}' attends in a way that cannot be taken apart"
+                f"architecture '{self.eager.kind}' attends in a way that cannot be taken apart"
             )
-        return found
+        return numbers
 
     def _name_writers(self) -> tuple[tuple[Writer, ...], list[int]]:
         """Every writer, and the first of each leaf's."""
@@ -88,7 +89,7 @@ class RecordedText:
         main = self.attention.main.stream
         writers, first = [Writer("bias", main)], list[int]()
         numbers, layer, calls = dict[Writer, int](), "", self.recording.calls
-        shared = len({one.path for one in calls}) < len(calls)  # ALBERT has one module for all
+        one_for_all = len({one.path for one in calls}) < len(calls)  # ALBERT has one module for all
         for leaf in self.recording.leaves:
             if leaf.call is not None and leaf.call in of_call:
                 stream, layer = of_call[leaf.call]
@@ -96,10 +97,10 @@ class RecordedText:
                 heads = flatten_heads(leaf.value).shape[0]
                 writers += [Writer("head", stream, layer, head) for head in range(heads)]
                 continue
-            sides = [one for one in self.asked.encoded.axes if one != "cross"]
+            sides = [one for one in self.eager.encoding.axes if one != "cross"]
             side = match_stream(stream_of(leaf.layer), sides) if len(sides) > 1 else main
             digits = (part for part in reversed(leaf.layer.split(".")) if part.isdigit())
-            number = layer if shared and leaf.layer else next(digits, "")
+            number = layer if one_for_all and leaf.layer else next(digits, "")
             writer = Writer(leaf.kind, side or main, number)
             if writer not in numbers:
                 numbers[writer] = len(writers)
@@ -113,27 +114,27 @@ class RecordedText:
     def sides(self, at: HeadAt) -> HeadSides:
         call = self._call(at)
         cap = None
-        if call.capped is None:
+        if call.cap is None:
             factor = slope_of(call.before, call.product)
         else:
-            reads, gives = call.capped
+            reads, gives = call.cap
             cap = slope_of(call.before, gives)
             factor = slope_of(reads, call.product) * cap
         query, key, value = (
             as_array(of_head(one, at.head, call)) for one in (call.query, call.key, call.value)
         )
         keys = key.shape[0]
-        shown = as_array(flatten_heads(call.before)[at.head])
+        before = as_array(flatten_heads(call.before)[at.head])
         plain = factor * query @ key.T
-        capped = plain if cap is None else cap * np.tanh(plain / cap)
-        offset = shown[:, :keys] - capped
+        limits = plain if cap is None else cap * np.tanh(plain / cap)
+        offset = before[:, :keys] - limits
         visible = offset > HIDDEN
         level = np.where(visible, offset, -np.inf).max(axis=-1, keepdims=True)
         position = np.where(visible, offset - level, 0)
-        sink = shown[:, keys:] - level if shown.shape[1] > keys else None
+        sink = before[:, keys:] - level if before.shape[1] > keys else None
         close = 1e-5 * max(1.0, float(np.abs(plain).max()))
-        moved = None if np.abs(position).max() <= close else position
-        return HeadSides(query, key, value, factor, visible, position=moved, cap=cap, sink=sink)
+        bias = None if np.abs(position).max() <= close else position
+        return HeadSides(query, key, value, factor, visible, position=bias, cap=cap, sink=sink)
 
     def _read(self, scalar: Any) -> NDArray[np.float64]:
         """Each writer's part of a number that is linear in all of them."""
@@ -141,20 +142,20 @@ class RecordedText:
         slopes = torch.autograd.grad(
             scalar, [*leaves, *self.biases], retain_graph=True, allow_unused=True
         )
-        found = np.zeros(len(self.writers))
+        totals = np.zeros(len(self.writers))
         for leaf, first, slope in zip(self.recording.leaves, self.of_leaf, slopes, strict=False):
             if slope is None:
                 continue
             product = slope.detach() * leaf.value.detach()
             if leaf.call is None:
-                found[first] += float(product.double().sum())
+                totals[first] += float(product.double().sum())
             else:
                 sums = as_array(flatten_heads(product).double().sum((1, 2)))
-                found[first : first + len(sums)] += sums
+                totals[first : first + len(sums)] += sums
         for bias, slope in zip(self.biases, slopes[len(leaves) :], strict=True):
             if slope is not None:
-                found[0] += float((slope * bias.detach()).double().sum())
-        return found
+                totals[0] += float((slope * bias.detach()).double().sum())
+        return totals
 
     def _side(self, at: HeadAt, side: Side) -> Any:
         call = self._call(at)
@@ -162,8 +163,8 @@ class RecordedText:
 
     def read(self, at: HeadAt, side: Side, direction: NDArray[Any]) -> NDArray[np.float64]:
         with torch.enable_grad():
-            given = self._side(at, side)
-            return self._read((given * torch.as_tensor(direction).to(given)).sum())
+            vectors = self._side(at, side)
+            return self._read((vectors * torch.as_tensor(direction).to(vectors)).sum())
 
     def parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int]
@@ -173,10 +174,10 @@ class RecordedText:
             whole = flatten_heads(getattr(call, side))
         repeats = len(flatten_heads(call.product)) // len(whole)
         if call.stream is None or len(writers) < len(flatten_heads(call.product)):
-            found: Any = self._follow(whole, writers)
+            parts: Any = self._follow(whole, writers)
         else:
-            found = self._sides_of(self._calls[stream, layer], writers)[side]
-        yield from (as_array(one).repeat(repeats, 0) for one in found)
+            parts = self._sides_of(self._calls[stream, layer], writers)[side]
+        yield from (as_array(one).repeat(repeats, 0) for one in parts)
 
     def _sides_of(self, number: int, writers: Sequence[int]) -> dict[Side, list[Tensor]]:
         """Each writer's part of the three sides of an attention.
@@ -188,17 +189,17 @@ class RecordedText:
             return self._sides[2]
         call = self.recording.calls[number]
         stream = call.stream or 0
-        if self._arrived[0] > stream:
-            self._arrived = -1, {}
-        for one in range(self._arrived[0] + 1, stream + 1):
+        if self._parts_at[0] > stream:
+            self._parts_at = -1, {}
+        for one in range(self._parts_at[0] + 1, stream + 1):
             heads = self._heads_before(one)
             (parts,) = self._pass_on([self.recording.streams[one][1]], one - 1, heads)
-            self._arrived = one, dict(zip(heads, parts, strict=True))
+            self._parts_at = one, dict(zip(heads, parts, strict=True))
         with torch.enable_grad():
             targets = [flatten_heads(getattr(call, side)) for side in SIDES]
-        found = dict(zip(SIDES, self._pass_on(targets, stream, writers), strict=True))
-        self._sides = number, tuple(writers), found
-        return found
+        by_side = dict(zip(SIDES, self._pass_on(targets, stream, writers), strict=True))
+        self._sides = number, tuple(writers), by_side
+        return by_side
 
     def _heads_before(self, stream: int) -> list[int]:
         """The heads that wrote before a layer's input."""
@@ -215,22 +216,23 @@ class RecordedText:
         self, targets: Sequence[Tensor], stream: int, writers: Sequence[int]
     ) -> list[list[Tensor]]:
         """Each writer's part of some tensors, through the layer's input where possible."""
-        known = self._arrived[1]
-        routed = [
-            {*known} & self._through(target, stream) if stream >= 0 else set() for target in targets
+        arrivals = self._parts_at[1]
+        routes = [
+            {*arrivals} & self._through(target, stream) if stream >= 0 else set()
+            for target in targets
         ]
-        together = all(one == routed[0] for one in routed)
+        together = all(one == routes[0] for one in routes)
         if len(targets) > 1 and not together:
             return [self._pass_on([target], stream, writers)[0] for target in targets]
-        through = [writer for writer in writers if writer in routed[0]]
-        pushed = self._push(targets, stream, [known[writer] for writer in through])
-        others = [writer for writer in writers if writer not in routed[0]]
-        found = []
-        for target, own in zip(targets, pushed, strict=True):
+        through = [writer for writer in writers if writer in routes[0]]
+        mapped_parts = self._push(targets, stream, [arrivals[writer] for writer in through])
+        others = [writer for writer in writers if writer not in routes[0]]
+        by_target = []
+        for target, own in zip(targets, mapped_parts, strict=True):
             parts = dict(zip(through, own, strict=True))
             parts |= zip(others, self._follow(target, others), strict=True)
-            found.append([parts[writer] for writer in writers])
-        return found
+            by_target.append([parts[writer] for writer in writers])
+        return by_target
 
     def _push(
         self, targets: Sequence[Tensor], stream: int, parts: Sequence[Tensor]
@@ -240,42 +242,42 @@ class RecordedText:
             return [() for _ in targets]
         with torch.enable_grad():
             asks = [torch.zeros_like(target, requires_grad=True) for target in targets]
-            given = self.recording.streams[stream][1]
+            inputs = self.recording.streams[stream][1]
             keep: Any = {"retain_graph": True, "create_graph": True, "allow_unused": True}
-            (slope,) = torch.autograd.grad(targets, given, asks, **keep)
+            (slope,) = torch.autograd.grad(targets, inputs, asks, **keep)
             if slope is None:
                 return [list(torch.zeros((len(parts), *target.shape))) for target in targets]
             # The gradient of the gradient maps all parts at once, as the layer maps the stream.
-            found = torch.autograd.grad(
+            results = torch.autograd.grad(
                 *(slope, asks, torch.stack(list(parts))), retain_graph=True, is_grads_batched=True
             )
-        return [list(one.detach()) for one in found]
+        return [list(one.detach()) for one in results]
 
     def _through(self, target: Tensor, stream: int) -> set[int]:
         """The writers that reach a tensor only through a layer's input, by a random gradient."""
-        count, given = self.recording.streams[stream]
+        count, inputs = self.recording.streams[stream]
         leaves = [leaf.value for leaf in self.recording.leaves[:count]]
-        drawn = torch.Generator(target.device).manual_seed(0)
-        ask = torch.rand(target.shape, generator=drawn, device=target.device, dtype=target.dtype)
+        rng = torch.Generator(target.device).manual_seed(0)
+        ask = torch.rand(target.shape, generator=rng, device=target.device, dtype=target.dtype)
         how: Any = {"retain_graph": True, "allow_unused": True}
         direct = torch.autograd.grad(target, leaves, ask, **how)
-        (slope,) = torch.autograd.grad(target, given, ask, **how)
+        (slope,) = torch.autograd.grad(target, inputs, ask, **how)
         through = (
-            [None] * count if slope is None else torch.autograd.grad(given, leaves, slope, **how)
+            [None] * count if slope is None else torch.autograd.grad(inputs, leaves, slope, **how)
         )
-        found = set[int]()
+        numbers = set[int]()
         for leaf, first, one, other in zip(
             self.recording.leaves, self.of_leaf, direct, through, strict=False
         ):
             if (one is None) == (other is None) and (
                 one is None or torch.allclose(one, other, 1e-3, 1e-5 * float(one.abs().max()))
             ):
-                found |= set(
+                numbers |= set(
                     range(
                         first, first + (1 if leaf.call is None else len(flatten_heads(leaf.value)))
                     )
                 )
-        return found
+        return numbers
 
     def _follow(self, whole: Any, writers: Sequence[int]) -> Iterator[Any]:
         """Each writer's part of a tensor that is linear in all of them, by double backward."""
@@ -303,11 +305,11 @@ class RecordedText:
 
     def _total(self, writer: int, slopes: Sequence[Any], whole: Tensor) -> Tensor:
         """The sum of a writer's leaves times their gradients."""
-        found = whole.new_zeros(())
+        total = whole.new_zeros(())
         for slope, value in self._parts_of(writer, slopes):
             if slope is not None:
-                found = found + (slope * value.detach()).sum()
-        return found
+                total = total + (slope * value.detach()).sum()
+        return total
 
     def _parts_of(self, writer: int, slopes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         """The gradients by a writer's leaves, with the leaves."""
@@ -329,10 +331,10 @@ class RecordedText:
                 off.append(leaf)
                 head = writer - first
         number = self._calls[at.stream, at.layer]
-        needed = getattr(self.recording.calls[number], side)
-        replay = Replay(self.part, self.recording, off, (number, head), needed)
-        with suppress(StopForward), replay.watch(self.part, self.asked.what):
-            self.part(**{**self.asked.inputs, "use_cache": False})
+        target = getattr(self.recording.calls[number], side)
+        replay = Replay(self.part, self.recording, off, (number, head), target)
+        with suppress(StopForward), replay.watch(self.part, self.eager.what):
+            self.part(**{**self.eager.inputs, "use_cache": False})
         call = replay.calls[number]
         return as_array(of_head(getattr(call, side), at.head, call))
 
@@ -340,7 +342,7 @@ class RecordedText:
         if self._output is None:
             return False
         # If there is a decoder, it makes the prediction.
-        return len(self.asked.encoded.axes) == 1 or stream != "encoder"
+        return len(self.eager.encoding.axes) == 1 or stream != "encoder"
 
     def _logits(self, row: int) -> Any:
         row = row if len(self._output) > 1 else 0
@@ -366,8 +368,8 @@ class RecordedText:
             total = sum(
                 (own[row] * torch.as_tensor(one).to(own)).sum() for row, one in outputs.items()
             )
-            found = as_array(torch.autograd.grad(total, ask)[0]).astype(np.float64)
-        logits: NDArray[np.float64] = found - found.mean()
+            by_choice = as_array(torch.autograd.grad(total, ask)[0]).astype(np.float64)
+        logits: NDArray[np.float64] = by_choice - by_choice.mean()
         return logits
 
     def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
@@ -376,10 +378,10 @@ class RecordedText:
             whole = self._logits(row)
             above = whole[choice] - whole.mean()
             keep: Any = {"retain_graph": True, "allow_unused": True}
-            found = torch.autograd.grad(above, [*leaves.values()], **keep)
+            gradients = torch.autograd.grad(above, [*leaves.values()], **keep)
         return {
             place: as_array(flatten_heads(slope)[:, row]).astype(np.float64)
-            for place, slope in zip(leaves, found, strict=True)
+            for place, slope in zip(leaves, gradients, strict=True)
             if slope is not None and row < flatten_heads(slope).shape[1]
         }
 
@@ -391,7 +393,7 @@ class RecordedText:
         return as_array(self._logits(row)).astype(np.float64)
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
-        sides = [one for one in self.asked.encoded.axes if one != "cross"]
+        sides = [one for one in self.eager.encoding.axes if one != "cross"]
         names = {id(module): name for name, module in self.part.named_modules()}
         own = [
             one
@@ -399,33 +401,33 @@ class RecordedText:
             if len(sides) == 1 or match_stream(stream_of(names[id(one)]), sides) == "decoder"
         ]
         streams = list[Any]()
-        kept: list[Any] = []
+        outputs: list[Any] = []
 
-        def begin(_: Any, inputs: tuple[Any, ...], named: Any) -> None:
-            streams.append(inputs[0] if inputs else named["hidden_states"])
+        def begin(_: Any, inputs: tuple[Any, ...], kwargs: Any) -> None:
+            streams.append(inputs[0] if inputs else kwargs["hidden_states"])
 
         def end(_: Any, __: Any, output: Any) -> None:
-            kept.append(output)
+            outputs.append(output)
 
-        inputs = {**self.asked.inputs, "use_cache": False}
-        with running_errors(self.part, self.asked.what), torch.no_grad(), ExitStack() as hooks:
+        inputs = {**self.eager.inputs, "use_cache": False}
+        with running_errors(self.part, self.eager.what), torch.no_grad(), ExitStack() as hooks:
             for module in own:
                 before = module.register_forward_pre_hook(thread_hook(begin), with_kwargs=True)
                 hooks.callback(before.remove)
             hooks.callback(own[-1].register_forward_hook(thread_hook(end)).remove)
             self.part(**inputs)
-        last = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
-        found: list[NDArray[np.float64]] = []
+        last = outputs[0][0] if isinstance(outputs[0], tuple) else outputs[0]
+        by_layer: list[NDArray[np.float64]] = []
         for stream in (*streams, last):
-            shown = (stream, *kept[0][1:]) if isinstance(kept[0], tuple) else stream
-            with running_errors(self.part, self.asked.what), torch.no_grad(), ExitStack() as skips:
+            value = (stream, *outputs[0][1:]) if isinstance(outputs[0], tuple) else stream
+            with running_errors(self.part, self.eager.what), torch.no_grad(), ExitStack() as skips:
                 for module in own:
-                    skips.enter_context(skip_module(module, shown))
+                    skips.enter_context(skip_module(module, value))
                 logits = self.part(**inputs).logits
-            found.append(
+            by_layer.append(
                 as_array(logits.reshape(-1, logits.shape[-1])[row if logits.ndim > 2 else 0])
             )
-        return [one.astype(np.float64) for one in found]
+        return [one.astype(np.float64) for one in by_layer]
 
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
         with torch.enable_grad():
@@ -435,8 +437,8 @@ class RecordedText:
 
 def of_head(one: Any, head: int, call: AttentionScores) -> Any:
     """A head's part of a side (heads or groups of them, positions, size)."""
-    found = flatten_heads(one)
-    return found[head * len(found) // len(flatten_heads(call.product))]
+    parts = flatten_heads(one)
+    return parts[head * len(parts) // len(flatten_heads(call.product))]
 
 
 def slope_of(after: Any, before: Any) -> float:
@@ -458,5 +460,5 @@ def slope_of(after: Any, before: Any) -> float:
 
 def as_array(one: Any) -> NDArray[Any]:
     """A tensor's numbers, of half precision as float32."""
-    found: NDArray[Any] = (one.detach().float() if one.itemsize < 4 else one.detach()).cpu().numpy()
-    return found
+    numbers: NDArray[Any] = upcast_half(one.detach()).cpu().numpy()
+    return numbers

@@ -26,7 +26,7 @@ from attnviz.models.hugging_face.batching import (
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
-from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
+from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, value_vectors
 from attnviz.models.hugging_face.experiment import (
     KernelExperiment,
     ModelExperiment,
@@ -53,7 +53,6 @@ from attnviz.models.hugging_face.outputs import (
     no_head_weights,
     spell_piece,
 )
-from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.storage.texts import chunks_by_memory
 
 
@@ -64,7 +63,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
     Each text is tokenized once: the last chunk of encoded queries is kept for gradients and values.
     """
 
-    _encoded: dict[Query, EncodedQuery | AttnvizError] = field(
+    _encodings: dict[Query, EncodedQuery | AttnvizError] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -76,54 +75,54 @@ class HuggingFaceModel(LoadedModel, Predicting):
         Texts of similar length are padded and read in one pass; `hugging_face.batching` checks that
         padding changes nothing.
         """
-        for query in self._encoded.keys() - set(queries):
-            del self._encoded[query]
+        for query in self._encodings.keys() - set(queries):
+            del self._encodings[query]
         budget = memory_budget()
         heads = dict[str, int]()
         alone = bool(mixers_of(self.model))  # a scan reads padding: each text has its own pass
         with quiet():
-            encoded = [None if alone else self._encode_for_batch(query) for query in queries]
-        sizes = [0 if item is None else map_bytes(item, heads) for item in encoded]
+            encodings = [None if alone else self._encode_for_batch(query) for query in queries]
+        sizes = [0 if item is None else map_bytes(item, heads) for item in encodings]
         # A text with large maps is read alone.
         sizes = [0 if 8 * size > budget else size for size in sizes]
         for chunk in chunks_by_memory(sizes, budget):
-            items = {n: item for n in chunk if sizes[n] and (item := encoded[n]) is not None}
+            items = {n: item for n in chunk if sizes[n] and (item := encodings[n]) is not None}
             with quiet():
-                found = BatchRunner(self, items, batch_size).read() if len(items) >= FEW else {}
+                maps = BatchRunner(self, items, batch_size).read() if len(items) >= FEW else {}
             for number in chunk:
-                yield found.pop(number) if number in found else self._attend_one(queries[number])
+                yield (maps.pop(number) if number in maps else self._attend_one(queries[number]))
 
-    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+    def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
         check_head(self, query.kind)
-        encoded = self._encode_whole(query)
-        inputs = self.tensors(encoded.inputs, self.model)
+        encoding = self._encode_whole(query)
+        inputs = self.tensors(encoding.inputs, self.model)
         return experiment_of(
             ExperimentRequest(
                 self.model,
                 without_cache(self.model, inputs),
-                encoded,
-                lambda logits: choose_outputs(self, encoded, logits, wanted),
+                encoding,
+                lambda logits: choose_outputs(self, encoding, logits, target),
                 self._spell,
                 self.task,
-                partial(continue_text, self, encoded.inputs) if self.can_generate else None,
+                partial(continue_text, self, encoding.inputs) if self.can_generate else None,
             )
         )
 
     def head_outputs(self, queries: Sequence[Query], like: Experiment) -> list[HeadOutputs]:
         if not isinstance(like, KernelExperiment):
             return [self.experiment(query).head_outputs() for query in queries]
-        found = dict[int, HeadOutputs]()
+        outputs = dict[int, HeadOutputs]()
         alike = defaultdict[Any, dict[int, Mapping[str, Any]]](dict)
         with quiet():
             for number, query in enumerate(queries):
-                encoded = self._encode_whole(query)
-                inputs = without_cache(self.model, self.tensors(encoded.inputs, self.model))
+                encoding = self._encode_whole(query)
+                inputs = without_cache(self.model, self.tensors(encoding.inputs, self.model))
                 shapes = tuple((name, getattr(one, "shape", one)) for name, one in inputs.items())
                 alike[shapes][number] = inputs
             for some in alike.values():
                 batch = join_batch([*some.values()])
-                found |= dict(zip(some, like.outputs_of(batch, len(some)), strict=True))
-        return [found[number] for number in range(len(queries))]
+                outputs |= dict(zip(some, like.outputs_of(batch, len(some)), strict=True))
+        return [outputs[number] for number in range(len(queries))]
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
         turns = [{"role": role, "content": text} for role, text in messages]
@@ -136,12 +135,12 @@ class HuggingFaceModel(LoadedModel, Predicting):
     def trace_writers(self, query: Query) -> WrittenText:
         from attnviz.models.hugging_face.recorded_text import RecordedText
 
-        asked, spell = eager_inputs(self, self._encode_whole(query), is_copied=True), None
+        eager, spell = eager_inputs(self, self._encode_whole(query), is_copied=True), None
         with suppress(ModelError):
             check_head(self, query.kind)
             spell = self._spell
         with quiet():
-            return RecordedText(asked, spell)
+            return RecordedText(eager, spell)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         """Refuse: only the network inside knows its maps by name."""
@@ -150,10 +149,10 @@ class HuggingFaceModel(LoadedModel, Predicting):
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         from attnviz.models.hugging_face.head_arithmetic import record_head
 
-        encoded = self._encode_whole(query)
-        inputs = self.tensors(encoded.inputs, encoded.part)
+        encoding = self._encode_whole(query)
+        inputs = self.tensors(encoding.inputs, encoding.part)
         with quiet():
-            return record_head(EagerInputs(encoded.part, inputs, encoded), which)
+            return record_head(EagerInputs(encoding.part, inputs, encoding), which)
 
     def _spell(self, number: int) -> str:
         """The name of a class or of a piece of the vocabulary."""
@@ -167,15 +166,15 @@ class HuggingFaceModel(LoadedModel, Predicting):
             return error
 
     def _encode(self, query: Query) -> EncodedQuery:
-        if query not in self._encoded:
+        if query not in self._encodings:
             try:
-                self._encoded[query] = encode(self, query)
+                self._encodings[query] = encode(self, query)
             except AttnvizError as error:
-                self._encoded[query] = error
-        found = self._encoded[query]
-        if isinstance(found, AttnvizError):
-            raise found
-        return found
+                self._encodings[query] = error
+        encoding = self._encodings[query]
+        if isinstance(encoding, AttnvizError):
+            raise encoding
+        return encoding
 
     def _encode_for_batch(self, query: Query) -> EncodedQuery | None:
         """A query that can be batched; None if it needs its own pass or fails.
@@ -184,16 +183,16 @@ class HuggingFaceModel(LoadedModel, Predicting):
         is raised when the query's turn comes.
         """
         region = self.region
-        generated = query.kind == "cross" and query.target is None
+        is_written = query.kind == "cross" and query.target is None
         alone = region.rows or region.window or region.keep_qk
-        if self.max_new_tokens is not None or generated or alone:
+        if self.max_new_tokens is not None or is_written or alone:
             return None
         try:
-            encoded = self._encode(query)
+            encoding = self._encode(query)
         except AttnvizError:
             return None
-        longest = max(map(len, encoded.tokens.values()))
-        return None if longest > (region.max_size or DEFAULT_SIZE) else encoded
+        longest = max(map(len, encoding.tokens.values()))
+        return None if longest > (region.max_size or DEFAULT_SIZE) else encoding
 
     def _encode_whole(self, query: Query) -> EncodedQuery:
         """A query whose every weight is read."""
@@ -209,8 +208,8 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 f"'{self.name}' has no attention weights, and the matrices of its layers, stream "
                 f"'{IMPLIED}', have no gradients, effects or norms: use --lens raw"
             )
-        if query not in self._encoded:
-            self._encoded.clear()
+        if query not in self._encodings:
+            self._encodings.clear()
         with quiet():
             return self._encode(query)
 

@@ -463,8 +463,8 @@ class AttentionObserver(TorchFunctionMode):
         scores = found.scores
         if scores:
             scores = scores | {"massive": np.full(call.query.shape[1], self._peak())}
-        if found.broken is not None:
-            raise AttentionError(f"head {found.broken} is NaN or infinite")
+        if found.faulty_head is not None:
+            raise AttentionError(f"head {found.faulty_head} is NaN or infinite")
         check_values(found.weights, "share", path)
         off = facts.get("off")
         if off is None and not facts["dropped"]:

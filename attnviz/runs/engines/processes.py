@@ -68,11 +68,11 @@ class Processes(Engine):
             return pool.submit(shard, name(number, shard))
 
         def collect(ticket: Future[bytes | WorkerError]) -> Outcome | WorkerError:
-            found = ticket.result()
-            if isinstance(found, WorkerError):
-                return found
-            unpickled: Answer[Outcome] = pickle.loads(found)
-            return unpickled.unpack()
+            data = ticket.result()
+            if isinstance(data, WorkerError):
+                return data
+            reply: Answer[Outcome] = pickle.loads(data)
+            return reply.unpack()
 
         try:
             yield from in_order(submit, collect, shards, AHEAD * self.workers)
@@ -97,7 +97,7 @@ class WorkerPool:
             self.idle.put(None)
         self.alive: set[Worker] = set()
         self.lock = threading.Lock()
-        self.closed = False
+        self.is_closed = False
         self.pool = ThreadPoolExecutor(workers, initializer=block_interrupts)
 
     def submit(self, shard: Any, name: str) -> Future[bytes | WorkerError]:
@@ -112,7 +112,7 @@ class WorkerPool:
                 worker = worker or self._start_worker()
                 return worker.ask(shard)
             except (EOFError, OSError):
-                if self.closed or worker is None:
+                if self.is_closed or worker is None:
                     raise
                 death = worker.stop()
                 with self.lock:
@@ -126,7 +126,7 @@ class WorkerPool:
 
     def _start_worker(self) -> Worker:
         with self.lock:
-            if self.closed:
+            if self.is_closed:
                 raise EOFError
             worker = Worker(self.work, self.threads)
             self.alive.add(worker)
@@ -135,7 +135,7 @@ class WorkerPool:
     def close(self) -> None:
         """Stop all workers and wait for their end; a second call does nothing."""
         with self.lock:
-            self.closed = True
+            self.is_closed = True
             for worker in self.alive:
                 worker.process.kill()
         self.pool.shutdown(cancel_futures=True)
@@ -209,8 +209,8 @@ def thread_limits(threads: int) -> dict[str, str]:
     """A worker's environment variables; a lower limit of the user stays."""
     limits = {}
     for name in _THREAD_LIMITS:
-        given = os.environ.get(name, "")
-        limits[name] = str(min(threads, int(given)) if given.isdecimal() else threads)
+        limit = os.environ.get(name, "")
+        limits[name] = str(min(threads, int(limit)) if limit.isdecimal() else threads)
     return limits
 
 
@@ -221,18 +221,18 @@ def serve(pipe: Connection, work: bytes) -> None:
     threading.Thread(target=exit_with_parent, daemon=True).start()
     # stdout is for the parent's data: send what libraries print to stderr.
     os.dup2(2, 1)
-    loaded: Callable[[Any], Any] | None = None
+    task: Callable[[Any], Any] | None = None
     while True:
         try:
             shard = pipe.recv_bytes()
         except EOFError:
             return
         try:
-            loaded = loaded or pickle.loads(work)
-            found = to_bytes(answer(loaded, pickle.loads(shard)))
+            task = task or pickle.loads(work)
+            reply = to_bytes(answer(task, pickle.loads(shard)))
         except Exception as error:  # a failure to pickle or unpickle is an answer too
-            found = to_bytes(Answer((), error=to_portable(error)))
-        pipe.send_bytes(found)
+            reply = to_bytes(Answer((), error=to_portable(error)))
+        pipe.send_bytes(reply)
 
 
 def exit_with_parent() -> None:

@@ -42,15 +42,15 @@ class RayCluster(Engine):
             raise WorkerError("--engine ray needs the package ray: pip install 'attnviz[ray]'")
         self.workers = workers
         self.address = address
-        self.joined = False
+        self.stops_ray = False
         self.running: list[Any] = []
 
     def __enter__(self) -> Self:
         import ray
 
         # If a caller in Python runs Ray already, the caller stops it.
-        self.joined = self.address is not None or not ray.is_initialized()
-        if self.joined:
+        self.stops_ray = self.address is not None or not ray.is_initialized()
+        if self.stops_ray:
             answer = signal.getsignal(signal.SIGTERM)
             start_or_join(self.workers, self.address)
             if threading.current_thread() is threading.main_thread():
@@ -61,7 +61,7 @@ class RayCluster(Engine):
         import ray
 
         self._cancel()
-        if self.joined:
+        if self.stops_ray:
             ray.shutdown()
 
     def map(
@@ -73,8 +73,8 @@ class RayCluster(Engine):
         """The outcome of each shard, from any free worker."""
         import ray
 
-        found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        machines = [machine["Resources"] for machine in found if machine["Alive"]]
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        machines = [machine["Resources"] for machine in nodes if machine["Alive"]]
         workers, needs = share(self.workers, machines)
         task = ray.remote(in_worker).options(max_retries=TRIES - 1, **needs)
         # Ray would resolve a bare reference at every call; from a list each worker fetches it once.
@@ -86,15 +86,15 @@ class RayCluster(Engine):
             return reference, name(number, shard)
 
         def collect(ticket: tuple[Any, str]) -> Outcome | WorkerError:
-            reference, named = ticket
+            reference, label = ticket
             try:
-                found: Answer[Outcome] = ray.get(reference)
+                reply: Answer[Outcome] = ray.get(reference)
             except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
                 why = str(error).strip().partition("\n")[0].rstrip(".")
-                return WorkerError(f"a worker died {TRIES} times over {named}: {why}")
+                return WorkerError(f"a worker died {TRIES} times over {label}: {why}")
             finally:
                 self.running.remove(reference)
-            return found.unpack()
+            return reply.unpack()
 
         try:
             yield from in_order(submit, collect, shards, AHEAD * workers)
@@ -120,8 +120,8 @@ def start_or_join(workers: int | None, address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address is None:
         # A multiple of `wanted`, so that no further worker finds room.
-        wanted = workers or cores()
-        cpus = wanted * max(1, cores() // wanted)
+        count = workers or cores()
+        cpus = count * max(1, cores() // count)
         ray.init("local", num_cpus=cpus, include_dashboard=False, **quiet)
         return
     check_reachable(address)
@@ -161,12 +161,12 @@ def share(
 _works: dict[str, Callable[[Any], Any]] = {}  # in a worker: its current work, fetched once
 
 
-def in_worker(key: str, held: list[Any], shard: Any) -> Answer[Any]:
+def in_worker(key: str, references: list[Any], shard: Any) -> Answer[Any]:
     """Do the work on a shard, in a worker of the cluster."""
     import ray
 
     if key not in _works:
         fix_sums()
         _works.clear()
-        _works[key] = ray.get(held[0])
+        _works[key] = ray.get(references[0])
     return answer(_works[key], shard)

@@ -56,14 +56,14 @@ def in_order(
     ahead: int,
 ) -> Iterator[Outcome]:
     """The outcomes in the shards' order."""
-    numbered = enumerate(shards)
+    pairs = enumerate(shards)
     waiting: deque[Ticket] = deque()
     failure: Exception | None = None
     more = True
     while more or waiting:
         while more and len(waiting) < ahead:
             try:
-                waiting.append(submit(*next(numbered)))
+                waiting.append(submit(*next(pairs)))
             except StopIteration:
                 more = False
             except Exception as error:

@@ -26,9 +26,9 @@ from attnviz.runs.ablation import each_text
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.questions.explain import INSIDE
 from attnviz.runs.questions.why import (
-    Asked,
+    InputKind,
     kind_of_file,
-    open_asked,
+    open_reader,
     query_of,
     read_texts_or_file,
 )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
 
-Read = Asked | Literal["picture-text"]
+Read = InputKind | Literal["picture-text"]
 """What reads the texts; the last a picture with a text behind it."""
 PICTURE: Final = "picture"
 BOUND = (
@@ -84,19 +84,19 @@ class CacheRequest:
 class CacheStudy:
     """What rules cost in texts of several kinds."""
 
-    asked: CacheRequest
+    request: CacheRequest
     reads: Read
     texts: int = 0
     notes: tuple[str, ...] = ()
     first: Attention | None = None
 
     def __post_init__(self) -> None:
-        self.found = defaultdict[str, list[CachedText]](list)
+        self.by_kind = defaultdict[str, list[CachedText]](list)
 
     def measure(self, source: Source, text: Text) -> tuple[CachedText, Attention]:
         """What each rule costs in one text."""
-        asked = self.asked
-        optional, prompt = None, asked.prompt
+        request = self.request
+        optional, prompt = None, request.prompt
         if self.reads == "picture-text":
             query = replace(query_of(replace(text, target=None)), text=text.target or "")
         else:
@@ -106,58 +106,59 @@ class CacheStudy:
             tokens = experiment.attention.main.key_tokens
             optional = np.array([token.label == PICTURE for token in tokens])
             prompt = prompt or str(experiment.outputs[0].position)
-        found = measure_rules(
+        costs = measure_rules(
             experiment,
-            asked.rules,
-            stream=asked.stream,
+            request.rules,
+            stream=request.stream,
             prompt=prompt,
-            per_head=asked.per_head,
-            seed=asked.seed,
+            per_head=request.per_head,
+            seed=request.seed,
             optional=optional,
         )
-        if not found.costs:
+        if not costs.costs:
             raise UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
-        return found, replace(experiment.attention, id=text.id)
+        return costs, replace(experiment.attention, id=text.id)
 
-    def add(self, kind: str, found: CachedText, attention: Attention) -> None:
+    def add(self, kind: str, text: CachedText, attention: Attention) -> None:
         """Take in one text."""
         self.first = self.first or attention
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))
-        self.found[kind].append(found)
+        self.by_kind[kind].append(text)
         self.texts += 1
 
     def report(self) -> CacheReport:
         """The means over texts of each kind."""
         assert self.first is not None
-        stream = next(iter(self.found.values()))[0].item.stream
+        stream = next(iter(self.by_kind.values()))[0].item.stream
         count = f" · {self.texts} texts" if self.texts > 1 else ""
-        measured = any(one.row.measured for rule in self.asked.rules for one in rule)
-        own = any(not one.run.rules for found in self.found.values() for one in found[0].costs)
+        looks_ahead = any(one.row.measured for rule in self.request.rules for one in rule)
+        own = any(not one.run.rules for texts in self.by_kind.values() for one in texts[0].costs)
         return CacheReport(
             caption=f"{self.first.provenance.title} · what a smaller cache costs · {stream}{count}",
             stream=stream,
             prompt=self._prompt(),
             full={
-                kind: float(np.mean([one.full for one in own])) for kind, own in self.found.items()
+                kind: float(np.mean([one.full for one in own]))
+                for kind, own in self.by_kind.items()
             },
-            counted={kind: sum(one.counted for one in own) for kind, own in self.found.items()},
+            counted={kind: sum(one.counted for one in own) for kind, own in self.by_kind.items()},
             rules=tuple(
                 mean_cost(kind, own[0].item, [one.costs[number] for one in own])
-                for kind, own in self.found.items()
+                for kind, own in self.by_kind.items()
                 for number in range(len(own[0].costs))
             ),
             texts=self.texts,
-            notes=(*self.notes, *([BOUND] if measured else []), *([OWN] if own else [])),
+            notes=(*self.notes, *([BOUND] if looks_ahead else []), *([OWN] if own else [])),
             provenance=self.first.provenance,
         )
 
     def _prompt(self) -> str:
-        counts = sorted({one.prompt for own in self.found.values() for one in own})
+        counts = sorted({one.prompt for own in self.by_kind.values() for one in own})
         if counts == [0]:
             return "rules act from the first token on"
         some = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        said = f"the first {some} tokens are read with all keys, then rules act"
-        return said + " on the picture's tokens" * (self.reads == "picture-text")
+        line = f"the first {some} tokens are read with all keys, then rules act"
+        return line + " on the picture's tokens" * (self.reads == "picture-text")
 
 
 def read_kinds(
@@ -182,12 +183,16 @@ def read_kinds(
     names = [Path(file).stem for file in files]
     if len({*names}) < len(names):
         raise UsageError(f"--input names '{names[0]}' twice: kinds of text are told apart by name")
-    found = [read_texts_or_file(text, target, file, options) for file in files]
-    return [(name, one) for name, (one, *_) in zip(names, found, strict=True)], found[0][1], options
+    inputs = [read_texts_or_file(text, target, file, options) for file in files]
+    return (
+        [(name, one) for name, (one, *_) in zip(names, inputs, strict=True)],
+        inputs[0][1],
+        options,
+    )
 
 
 def report_cache(
-    asked: CacheRequest,
+    request: CacheRequest,
     texts: Sequence[tuple[str, TextInput]],
     kind: Read,
     options: Options,
@@ -201,23 +206,23 @@ def report_cache(
     def source_for(*, pair: bool) -> Source:
         if inside and not pair:
             report.say(INSIDE)
-            return open_asked(replace(origin, model="pocket-lm"), "self", with_head="exact")
+            return open_reader(replace(origin, model="pocket-lm"), "self", with_head="exact")
         if kind == "picture-text":
             return open_source(origin, kind)
-        return open_asked(origin, kind, with_head="exact")
+        return open_reader(origin, kind, with_head="exact")
 
     def measure(text: Text) -> tuple[CachedText, Attention]:
         return study.measure(source_for(pair=text.target is not None), text)
 
-    study = CacheStudy(asked, kind)
+    study = CacheStudy(request, kind)
     last: tuple[CachedText, Attention] | None = None
     for name, some in texts:
-        made = each_text(some.open(), measure)
-        for _, last in good_results(made, report, some.total):
+        results = each_text(some.open(), measure)
+        for _, last in good_results(results, report, some.total):
             study.add(name, *last)
     if study.texts and last is not None:
-        found = study.report()
-        report.add(_cache_data(found, *last))
+        summary = study.report()
+        report.add(_cache_data(summary, *last))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -231,12 +236,12 @@ def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> 
         from attnviz.renderers.figures.figure import figure_bytes
         from attnviz.renderers.page.reports import cache_page
 
-        shown = []
+        pictures = []
         for number, one in enumerate(text.costs if report.texts == 1 else ()):
-            shown.append((str(one.run), figure_bytes(draw(number), ".svg")))
+            pictures.append((str(one.run), figure_bytes(draw(number), ".svg")))
         lines = len({(one.kind, one.name) for one in report.rules}) < len(report.rules)
         curves = figure_bytes(plot(), ".svg") if lines or report.texts > 1 else b""
-        return cache_page(report, curves, shown, command)
+        return cache_page(report, curves, pictures, command)
 
     def draw(number: int = 0) -> Figure:
         from attnviz.renderers.figures.cache_picture import struck_heatmap

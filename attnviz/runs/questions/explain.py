@@ -21,7 +21,7 @@ from attnviz.renderers.text.why_table import printable_texts
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import why_page
-from attnviz.runs.questions.why import PAGE_LINKS, Asked, kind_of_file, open_asked, query_of
+from attnviz.runs.questions.why import PAGE_LINKS, InputKind, kind_of_file, open_reader, query_of
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text
 
@@ -32,7 +32,7 @@ INSIDE = "pocket-lm, the model inside that continues a text, answers: --model: o
 class AnswerRequest:
     """What is asked about an answer."""
 
-    wanted: str | None = None  # the output; None: the next token, masked word, class or last token
+    output: str | None = None  # the output; None: the next token, masked word, class or last token
     against: str | None = None  # a choice that the answer is compared with
     contrast: str | None = None  # a text, in whose run parts of the first's restore the answer
 
@@ -46,14 +46,14 @@ class Explainer:
     """A model whose answers are explained, and the mean outputs of its heads."""
 
     source: Source
-    asked: AnswerRequest
+    request: AnswerRequest
     others: TextInput | None
-    _known: dict[Kind, tuple[list[HeadOutputs], str]] = field(default_factory=dict)
+    _banks: dict[Kind, tuple[list[HeadOutputs], str]] = field(default_factory=dict)
 
     def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
         """What decided the answer to a text, and what the model's parts wrote there."""
-        found, written = self.explain_query(query_of(text))
-        return replace(found, id=text.id), written
+        answer, trace = self.explain_query(query_of(text))
+        return replace(answer, id=text.id), trace
 
     def explain_query(self, query: Query) -> tuple[AnswerReport, WrittenText | None]:
         """The same of a query."""
@@ -65,18 +65,18 @@ class Explainer:
         if not banks:
             banks = [experiment.head_outputs()]
             reference = "their mean over the positions of this input"
-        written = None
+        trace = None
         try:
-            written = source.trace_writers(query) if isinstance(source, SupportsWriters) else None
+            trace = source.trace_writers(query) if isinstance(source, SupportsWriters) else None
         except AttnvizError as error:
             notes.append(f"why heads look where they do is left out: {first_line(error)}")
         against = None
-        if self.asked.against is not None:
-            against = find_choice(experiment, self.asked.against)
-        found = explain_answer(
-            *(experiment, banks, written), reference=reference, against=against, notes=notes
+        if self.request.against is not None:
+            against = find_choice(experiment, self.request.against)
+        answer = explain_answer(
+            *(experiment, banks, trace), reference=reference, against=against, notes=notes
         )
-        return found, written
+        return answer, trace
 
     def contrast(self, text: Text, other: str) -> ContrastReport:
         """Which heads and positions restore a text's answer in the run of another text."""
@@ -90,16 +90,16 @@ class Explainer:
     def _open(self, query: Query) -> Experiment:
         source = self.source
         assert isinstance(source, Experimenting)
-        if self.asked.wanted == "all":
+        if self.request.output == "all":
             return open_experiment(source, query, "all")
-        return source.experiment(query, self.asked.wanted)
+        return source.experiment(query, self.request.output)
 
     def _banks_of(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         """The head outputs in other texts, and in words which; none for other kinds of input."""
-        if kind not in self._known:
+        if kind not in self._banks:
             is_text = kind in ("self", "cross")
-            self._known[kind] = self._read_banks(kind, like) if is_text else ([], "")
-        return self._known[kind]
+            self._banks[kind] = self._read_banks(kind, like) if is_text else ([], "")
+        return self._banks[kind]
 
     def _read_banks(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         if self.others is not None:
@@ -136,39 +136,39 @@ def by_decoder(origin: Origin, report: RunReport) -> Origin:
 
 
 def report_answers(
-    asked: AnswerRequest,
+    request: AnswerRequest,
     texts: TextInput,
-    kind: Asked,
+    kind: InputKind,
     options: Options,
     report: RunReport,
     others: TextInput | None = None,
 ) -> None:
     """Report what decided the answer to one text, or which heads carry those to many."""
     origin = by_decoder(options.origin, report) if kind == "self" else options.origin
-    explainer = Explainer(open_asked(origin, kind, with_head="exact"), asked, others)
-    if asked.contrast is not None:
-        other = asked.contrast
-        made = each_text(texts.open(), lambda text: explainer.contrast(text, other))
-        for _, contrast in good_results(made, report, texts.total):
+    explainer = Explainer(open_reader(origin, kind, with_head="exact"), request, others)
+    if request.contrast is not None:
+        other = request.contrast
+        results = each_text(texts.open(), lambda text: explainer.contrast(text, other))
+        for _, contrast in good_results(results, report, texts.total):
             report.add(_contrast_data(contrast))
         report.finish("texts")
         return
-    found, lines = list[AnswerReport](), list[str]()
+    answers, lines = list[AnswerReport](), list[str]()
     last: WrittenText | None = None
-    for _, (answer, written) in good_results(
+    for _, (answer, trace) in good_results(
         each_text(texts.open(), explainer.explain), report, texts.total
     ):
         for note in answer.notes:
             report.hold(note)
-        found.append(answer)
+        answers.append(answer)
         lines.append(tables.answer_json(answer))
-        last = written
-    if len(found) == 1 and not texts.several:
-        report.add(_answer_data(found[0], last, verbose=options.output.verbose))
-    elif found:
-        several = sum_up(found)
+        last = trace
+    if len(answers) == 1 and not texts.several:
+        report.add(_answer_data(answers[0], last, verbose=options.output.verbose))
+    elif answers:
+        several = sum_up(answers)
         report.add(data_of(several, *tables.ANSWERS, lines=lambda: "".join(lines)))
-    report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")
+    report.finish(f"{len(answers)} text{'s' if len(answers) != 1 else ''}")
 
 
 def _contrast_data(contrast: ContrastReport) -> Data:
@@ -185,18 +185,18 @@ def _contrast_data(contrast: ContrastReport) -> Data:
     return data_of(contrast, *tables.CONTRAST, figures={"plot": draw}, page=page, notes=notes)
 
 
-def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: bool) -> Data:
+def _answer_data(answer: AnswerReport, trace: WrittenText | None, *, verbose: bool) -> Data:
     def page(command: str) -> str:
-        assert written is not None
-        known = [claim.why for claim in answer.heads]
+        assert trace is not None
+        links = [claim.why for claim in answer.heads]
         if answer.idle:  # the page alone says why it looks there
-            known.append(reasons_of(written, answer.idle.at, answer.idle.link))
-        reports = [one for one in known if one is not None]
+            links.append(reasons_of(trace, answer.idle.at, answer.idle.link))
+        reports = [one for one in links if one is not None]
         room = PAGE_LINKS - len(reports)
-        more = follow_circuit(written, reports[0], room)[1:] if reports else []
-        shown = [printable_texts(one.document()) for one in tables.sentences_of(answer)]
-        return why_page([*reports, *more], written.attention, command, shown)
+        more = follow_circuit(trace, reports[0], room)[1:] if reports else []
+        sentences = [printable_texts(one.document()) for one in tables.sentences_of(answer)]
+        return why_page([*reports, *more], trace.attention, command, sentences)
 
     table = partial(tables.answer_table, verbose=verbose)
-    shown_page = page if written is not None else None
+    shown_page = page if trace is not None else None
     return data_of(answer, table, tables.answer_tsv, tables.answer_json, page=shown_page)

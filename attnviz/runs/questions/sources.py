@@ -96,39 +96,39 @@ class Context:
         # A message may say what a template writes too ("user"): marks of its length show its place.
         marks = [chr(PRIVATE + n) * len(text) for n, (_, text) in enumerate(self.parts)]
         names = [name for name, _ in self.parts]
-        marked = replace(self, parts=tuple(zip(names, marks, strict=True))).prompt()
-        prompt, found = self.prompt(), list[tuple[int, int]]()
+        with_marks = replace(self, parts=tuple(zip(names, marks, strict=True))).prompt()
+        prompt, spans = self.prompt(), list[tuple[int, int]]()
         for number, (mark, (_, text)) in enumerate(zip(marks, self.parts, strict=True), 1):
-            start = marked.find(mark)
+            start = with_marks.find(mark)
             if start < 0 or prompt[start : start + len(text)] != text:
                 raise InputError(f"the chat template changes part {number}: its place is unknown")
-            found.append((start, start + len(text)))
-        return found
+            spans.append((start, start + len(text)))
+        return spans
 
 
-def read_parts(asked: SourcesRequest) -> tuple[list[tuple[str, str]], list[str]]:
+def read_parts(request: SourcesRequest) -> tuple[list[tuple[str, str]], list[str]]:
     """The context's passages (blank lines between) or messages (JSON), with files and roles."""
     parts, roles = list[tuple[str, str]](), list[str]()
-    for path in asked.context:
+    for path in request.context:
         try:
             text = read_bytes(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise InputError(f"'{path}' is not valid UTF-8") from error
-        if asked.group == "messages":
+        if request.group == "messages":
             for role, content in _read_messages(path, text):
                 parts.append((f"{path.name}, {role}", content))
                 roles.append(role)
             continue
         for block in text.replace("\r\n", "\n").split("\n\n"):
             some = [block.strip()]
-            if asked.group == "sentences":
+            if request.group == "sentences":
                 some = [one.text for one in split_sentences(block)]
             parts += [(path.name, " ".join(one.split())) for one in some if one.strip()]
     if not parts:
-        raise InputError(f"'{asked.context[0]}' holds no text")
+        raise InputError(f"'{request.context[0]}' holds no text")
     for _, text in parts:
         check_text(text)
-    check_text(asked.question)
+    check_text(request.question)
     return parts, roles
 
 
@@ -137,20 +137,22 @@ def _read_messages(path: Path, text: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        found: Any = None
+        message: Any = None
         with suppress(ValueError, RecursionError):
-            found = json.loads(line)
-        pair = [found.get(name) for name in ("role", "content")] if isinstance(found, dict) else []
-        said = [one.strip() for one in pair if isinstance(one, str) and one.strip()]
-        if len(said) < 2:
+            message = json.loads(line)
+        pair = (
+            [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else []
+        )
+        parts = [one.strip() for one in pair if isinstance(one, str) and one.strip()]
+        if len(parts) < 2:
             form = '{"role": "user", "content": "…"}'
             raise InputError(f"'{path}' line {number} is no message such as {form}")
-        yield said[0], said[1]
+        yield parts[0], parts[1]
 
 
-def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
-    (parts, roles), origin = read_parts(asked), options.origin
-    if asked.group == "messages" and not origin.chat:
+def report_sources(request: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
+    (parts, roles), origin = read_parts(request), options.origin
+    if request.group == "messages" and not origin.chat:
         raise UsageError("--group messages reads a conversation: add --chat")
     origin = by_decoder(origin, report)
     source = open_source(origin, "self", with_head="exact")
@@ -158,32 +160,32 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
     if pair:
         source = open_source(origin, "cross", with_head="exact")
     # The shipped models have no token for line breaks.
-    line = pair or asked.group == "sentences" or is_shipped(origin)
+    line = pair or request.group == "sentences" or is_shipped(origin)
     if origin.chat and not isinstance(source, SupportsChat):
         raise UsageError("--chat needs a model that continues a text by a chat template")
     render = source.render if origin.chat and isinstance(source, SupportsChat) else None
     gap = " " if line else "\n\n"
-    context = Context(tuple(parts), gap, asked.question, pair, tuple(roles), render)
-    found = _measure(asked, source, context, report)
-    for note in found.notes:
+    context = Context(tuple(parts), gap, request.question, pair, tuple(roles), render)
+    result = _measure(request, source, context, report)
+    for note in result.notes:
         report.hold(note)
 
     def page(command: str) -> str:
         from attnviz.renderers.page.reports import sources_page
 
-        return sources_page(found, command)
+        return sources_page(result, command)
 
-    report.add(data_of(found, *SOURCES, page=page))
-    report.finish(f"{found.runs} runs")
-    return found
+    report.add(data_of(result, *SOURCES, page=page))
+    report.finish(f"{result.runs} runs")
+    return result
 
 
-def check_support(found: SourcesReport, least: float | None) -> None:
-    pairs = zip(found.sentences, found.support, strict=True)
+def check_support(report: SourcesReport, least: float | None) -> None:
+    pairs = zip(report.sentences, report.support, strict=True)
     weak = [text for text, most in pairs if least is not None and not most >= least]
     if weak:
         raise UnsupportedError(
-            f"{len(weak)} of {len(found.sentences)} sentences have no source with {least:g} nats: "
+            f"{len(weak)} of {len(report.sentences)} sentences have no source with {least:g} nats: "
             f"'{weak[0]}'"
         )
 
@@ -198,9 +200,9 @@ def _continues(source: Source) -> bool:
 
 
 def _measure(
-    asked: SourcesRequest, source: Source, context: Context, report: RunReport
+    request: SourcesRequest, source: Source, context: Context, report: RunReport
 ) -> SourcesReport:
-    answer, written = asked.answer, asked.answer is None
+    answer, is_own = request.answer, request.answer is None
     if not isinstance(source, Experimenting):
         raise UsageError("nothing here predicts an answer")
     if answer is None:
@@ -215,17 +217,17 @@ def _measure(
     full = trial.of_sentences(rows)
 
     def remove(groups: Sequence[Group]) -> NDArray[np.float64]:
-        found = []
+        scores = []
         for group in groups:
             other = _open(source, context, answer, spoken, group)
-            found.append(other.of_sentences(next(iter(other.experiment.run([Intervention()])))))
+            scores.append(other.of_sentences(next(iter(other.experiment.run([Intervention()])))))
             trial.runs += 1
-        return np.array(found)
+        return np.array(scores)
 
     count = len(context.parts)
-    leave_out = trial.score if asked.by == "hide" else remove
-    report.say(f"{min(asked.budget, count) + asked.fit} runs of the model follow, a part each")
-    effects = effects_of_parts(leave_out_parts(count, leave_out, full, asked.budget), count)
+    leave_out = trial.score if request.by == "hide" else remove
+    report.say(f"{min(request.budget, count) + request.fit} runs of the model follow, a part each")
+    effects = effects_of_parts(leave_out_parts(count, leave_out, full, request.budget), count)
     shares = _shares(trial)
     estimates = {"attention": shares.mean(axis=1)}
     notes = list[str]()
@@ -233,16 +235,16 @@ def _measure(
         estimates["effect lens"] = _gradient_estimate(trial)
     except AttnvizError as error:
         notes.append(f"the estimate by gradients is left out: {first_line(error)}")
-    if asked.fit:
-        estimates["heads"] = fit_heads(shares, trial.score, float(full.sum()), asked.fit)
+    if request.fit:
+        estimates["heads"] = fit_heads(shares, trial.score, float(full.sum()), request.fit)
     exact = np.array([effect for effect, *_ in effects])
     attention = trial.experiment.attention
     return SourcesReport(
-        caption=f"{attention.provenance.title} · {count} {asked.group}",
+        caption=f"{attention.provenance.title} · {count} {request.group}",
         question=context.question,
         sentences=tuple(one.text for one in spoken),
         support=tuple(_largest([own[n] for _, own, _ in effects]) for n in range(len(spoken))),
-        written=written,
+        written=is_own,
         log_p=float(full.sum()),
         parts=tuple(
             SourcePart(
@@ -259,7 +261,7 @@ def _measure(
                 zip(context.parts, effects, strict=True)
             )
         ),
-        how=HOW[asked.by],
+        how=HOW[request.by],
         agreement={name: rank_correlation(values, exact) for name, values in estimates.items()},
         runs=trial.runs,
         notes=(*attention.provenance.notes, *notes),
@@ -313,8 +315,8 @@ def _shares(trial: HiddenParts) -> NDArray[np.float64]:
     """The attention of the answer's rows to each part, (parts, heads)."""
     item = trial.experiment.attention.main
     rows = sorted({trial.experiment.outputs[output].row for output in trial.sentences})
-    found = attention_to(item, rows, trial.places)
-    return found.reshape(len(found), -1)
+    shares = attention_to(item, rows, trial.places)
+    return shares.reshape(len(shares), -1)
 
 
 def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:

@@ -54,15 +54,15 @@ class Why:
     against: str | None = None  # a key to compare with; None: the mean of the visible keys
     mean: bool = False  # whether to take the mean over all links of the head
     layers: bool = False  # whether to follow a prediction along the layers instead
-    wanted: str | None = None  # the output whose change is measured, or whose logit is followed
+    output: str | None = None  # the output whose change is measured, or whose logit is followed
     html: bool = False  # whether a page is made
 
     def __post_init__(self) -> None:
-        chosen = {"--head": self.head, "--link": self.link, "--against": self.against}
+        options = {"--head": self.head, "--link": self.link, "--against": self.against}
         for flag, on in (("--layers", self.layers), ("--mean", self.mean)):
-            others = ("--link", "--against") if flag == "--mean" else (*chosen, "--mean")
-            given = {**chosen, "--mean": self.mean or None}
-            clash = next((name for name in others if on and given[name] is not None), None)
+            others = ("--link", "--against") if flag == "--mean" else (*options, "--mean")
+            values = {**options, "--mean": self.mean or None}
+            clash = next((name for name in others if on and values[name] is not None), None)
             if clash is not None:
                 raise UsageError(f"{flag} and {clash} contradict each other: give one of them")
         if self.html and (self.layers or self.mean):
@@ -72,7 +72,7 @@ class Why:
             raise UsageError("--mean explains one head: name it by --head L.H")
 
 
-Asked = SourceKind | Literal["recording"]  # what a model is opened for
+InputKind = SourceKind | Literal["recording"]  # what a model is opened for
 
 
 def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
@@ -86,7 +86,7 @@ def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
     return None
 
 
-def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Asked] | None:
+def read_file_argument(text: object, target: str | None) -> tuple[TextInput, InputKind] | None:
     """The picture or recording that an argument names, and what reads it; else None."""
     kind = kind_of_file(text) if isinstance(text, str) else None
     if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
@@ -96,25 +96,25 @@ def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Ask
 
 def read_texts_or_file(
     text: str | None, target: str | None, input_file: str | None, options: Options
-) -> tuple[TextInput, Asked, Options]:
+) -> tuple[TextInput, InputKind, Options]:
     """The texts, or one file, what reads them, and the options without the file's name."""
-    if input_file is None and (found := read_file_argument(text, target)):
-        return *found, replace(options, given=())
+    if input_file is None and (inputs := read_file_argument(text, target)):
+        return *inputs, replace(options, given=())
     return *texts_or_pairs(text, target, input_file, options), options
 
 
-def open_asked(origin: Origin, asked: Asked, *, with_head: WithHead = False) -> Source:
+def open_reader(origin: Origin, kind: InputKind, *, with_head: WithHead = False) -> Source:
     """The model for texts, a picture or a recording."""
-    if asked == "recording":
+    if kind == "recording":
         return open_speech_model(origin)
-    return open_source(origin, asked, with_head=with_head)
+    return open_source(origin, kind, with_head=with_head)
 
 
 def query_of(text: Text) -> Query:
     """The query for a text, a pair, or the file that a text names."""
     kind = kind_of_file(text.text)
     if kind == "recording":
-        from attnviz.models.hugging_face.audio.recordings import read_recording
+        from attnviz.models.hugging_face.inputs.recordings import read_recording
 
         heard = read_recording(Path(text.text), 0.0, SECONDS)
         return Query(text.target or "", kind="recording", recording=heard)
@@ -163,108 +163,112 @@ def find_link(
         ends = f"{item.query_tokens[best[0]].text} → {item.key_tokens[best[1]].text}"
         more = f"'{name}' is {len(cells)} links between tokens: the strongest is {ends}"
         return best, [more] if len(cells) > 1 else []
-    words, allowed = text_places(item.query_tokens), cells_between_words(item)
+    words, between_words = text_places(item.query_tokens), cells_between_words(item)
     if item.key_side == "picture":
         row, which = 0, f"{item.query_tokens[0].text} to a patch"
-        shown = np.full(len(item.key_tokens), -1.0)
-        shown[words] = weights[row, words]
+        scores = np.full(len(item.key_tokens), -1.0)
+        scores[words] = weights[row, words]
     else:
         # After the last mark the text ends, and the shipped models do not predict that.
-        ended = [n for n in words if any(map(str.isalnum, item.query_tokens[n].text))]
-        rows = words if item.stream == "causal" else ended or words
+        with_letters = [n for n in words if any(map(str.isalnum, item.query_tokens[n].text))]
+        rows = words if item.stream == "causal" else with_letters or words
         row, which = rows[-1] if rows else len(weights) - 1, "the last word to another word"
-        shown = weights[row] if allowed is None else np.where(allowed[row], weights[row], -1)
+        scores = (
+            weights[row]
+            if between_words is None
+            else np.where(between_words[row], weights[row], -1)
+        )
     note = f"the strongest link of {which} was chosen: --link names another"
-    return (row, int(np.argmax(shown))), [note]
+    return (row, int(np.argmax(scores))), [note]
 
 
 def effect_of(
-    source: Source, query: Query, text: WrittenText, link: LinkAt, wanted: str | None
+    source: Source, query: Query, text: WrittenText, link: LinkAt, output: str | None
 ) -> tuple[tuple[float, str] | None, list[str]]:
     """The exact effect of a link on the prediction of its row, or a note why it is unknown."""
     item = text.attention.map_of(link.stream)
     after = link.query + 1
-    if wanted is None and text.predicts(link.stream, link.query):
+    if output is None and text.predicts(link.stream, link.query):
         ahead = item.stream in ("causal", "decoder", "cross")  # a row predicts the token after it
-        wanted = str(after) if ahead and after < len(item.query_tokens) else None
+        output = str(after) if ahead and after < len(item.query_tokens) else None
     try:
         if not isinstance(source, Experimenting):
             raise UsageError("no link of this model can be taken away alone")
-        experiment = source.experiment(query, wanted)
+        experiment = source.experiment(query, output)
     except AttnvizError as error:
         return None, [f"the effect of the link is not known: {first_line(error)}"]
     own = experiment.attention.main.query_tokens
     if own != text.attention.main.query_tokens:
         return None, ["the effect of the link is not known: the model predicts masked words only"]
     change = Intervention(links=(link,))
-    (found,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
-    return (found.effect, label_of(experiment.outputs[0], own)), []
+    (effect,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
+    return (effect.effect, label_of(experiment.outputs[0], own)), []
 
 
-def why_of_text(source: Source, text: Text, asked: Why) -> tuple[LinkReport, WrittenText]:
+def why_of_text(source: Source, text: Text, request: Why) -> tuple[LinkReport, WrittenText]:
     """Why a head looks where it looks in one text."""
     query = query_of(text)
-    written = written_of(source, query)
-    attention = written.attention
-    at, notes = find_head(attention, asked.head)
-    if asked.mean:
-        return explain_head(written, at, notes), written
-    link, more = find_link(attention, at, asked.link)
+    trace = written_of(source, query)
+    attention = trace.attention
+    at, notes = find_head(attention, request.head)
+    if request.mean:
+        return explain_head(trace, at, notes), trace
+    link, more = find_link(attention, at, request.link)
     against = None
-    if asked.against is not None:
+    if request.against is not None:
         keys = attention.map_of(at.stream).key_tokens
-        against = find_token(keys, asked.against)
+        against = find_token(keys, request.against)
         if against is None:
-            raise UsageError(f"--against '{asked.against}' is no token of the text")
+            raise UsageError(f"--against '{request.against}' is no token of the text")
     place = LinkAt(at.stream, *link, at.layer, at.head)
-    effect, unknown = effect_of(source, query, written, place, asked.wanted)
+    effect, unknown = effect_of(source, query, trace, place, request.output)
     notes = [*notes, *more, *unknown]
-    return explain_link(written, at, link, against, effect, notes), written
+    return explain_link(trace, at, link, against, effect, notes), trace
 
 
-def layers_of_text(source: Source, text: Text, asked: Why) -> LayersReport:
+def layers_of_text(source: Source, text: Text, request: Why) -> LayersReport:
     """Where along the layers a prediction appears."""
     query = query_of(text)
-    written = written_of(source, query)
-    item = written.attention.main
+    trace = written_of(source, query)
+    item = trace.attention.main
     words = text_places(item.query_tokens)
     row, choice = words[-1] if words else 0, None
-    if not written.predicts(item.stream, row):
+    if not trace.predicts(item.stream, row):
         row = 0
-    if not written.predicts(item.stream, row):
+    if not trace.predicts(item.stream, row):
         raise UsageError("the model predicts nothing here, so no logit can be followed")
-    if asked.wanted is not None and isinstance(source, Experimenting):
-        (output, *_) = source.experiment(query, asked.wanted).outputs
+    if request.output is not None and isinstance(source, Experimenting):
+        (output, *_) = source.experiment(query, request.output).outputs
         row, choice = output.row, output.number
-    return follow_layers(written, row, choice)
+    return follow_layers(trace, row, choice)
 
 
 def report_why(
-    asked: Why, texts: TextInput, command: Asked, options: Options, report: RunReport
+    request: Why, texts: TextInput, command: InputKind, options: Options, report: RunReport
 ) -> None:
     """Report on each text, or the mean over several."""
-    source = open_asked(options.origin, command, with_head="exact")
-    if asked.layers:
-        made = each_text(texts.open(), lambda text: layers_of_text(source, text, asked))
-        for _, layers in good_results(made, report, texts.total):
+    source = open_reader(options.origin, command, with_head="exact")
+    if request.layers:
+        all_layers = each_text(texts.open(), lambda text: layers_of_text(source, text, request))
+        for _, layers in good_results(all_layers, report, texts.total):
             _add(report, layers.notes, data_of(layers, *tables.LAYERS))
         report.finish("text")
         return
-    found: list[LinkReport] = []
+    links: list[LinkReport] = []
     last: WrittenText | None = None
-    results = each_text(texts.open(), lambda text: why_of_text(source, text, asked))
-    for record, (one, written) in good_results(results, report, texts.total):
-        if asked.mean:
-            if found and (one.head != found[0].head):
-                one = explain_head(written, found[0].head, one.notes)
-            found.append(replace(one, provenance=found[0].provenance if found else one.provenance))
-            last = written
+    results = each_text(texts.open(), lambda text: why_of_text(source, text, request))
+    for record, (one, trace) in good_results(results, report, texts.total):
+        if request.mean:
+            if links and (one.head != links[0].head):
+                one = explain_head(trace, links[0].head, one.notes)
+            links.append(replace(one, provenance=links[0].provenance if links else one.provenance))
+            last = trace
         else:
-            _add(report, one.notes, _why_data(one, getattr(record, "id", "0"), written))
-    if found and last is not None:
-        mean = mean_reports(found, last)
+            _add(report, one.notes, _why_data(one, getattr(record, "id", "0"), trace))
+    if links and last is not None:
+        mean = mean_reports(links, last)
         _add(report, mean.notes, _why_data(mean))
-    report.finish(f"{len(found) or 1} text{'s' if len(found) > 1 else ''}")
+    report.finish(f"{len(links) or 1} text{'s' if len(links) > 1 else ''}")
 
 
 def _add(report: RunReport, notes: Iterable[str], data: Data) -> None:
@@ -273,16 +277,16 @@ def _add(report: RunReport, notes: Iterable[str], data: Data) -> None:
     report.add(data)
 
 
-def _why_data(report: LinkReport, name: str = "", written: WrittenText | None = None) -> Data:
+def _why_data(report: LinkReport, name: str = "", trace: WrittenText | None = None) -> Data:
     def page(command: str) -> str:
-        assert written is not None
-        circuit = follow_circuit(written, report, PAGE_LINKS)
-        return why_page(circuit, written.attention, command)
+        assert trace is not None
+        circuit = follow_circuit(trace, report, PAGE_LINKS)
+        return why_page(circuit, trace.attention, command)
 
     return data_of(
         *(report, tables.why_table, tables.why_tsv, partial(tables.why_json, name=name)),
         arrays=partial(tables.why_npz, report),
-        page=page if written is not None else None,
+        page=page if trace is not None else None,
         figures={"plot": partial(draw_by, "why_pictures:why_picture", report)},
     )
 
@@ -292,22 +296,22 @@ def report_weights(top: int, options: Options, report: RunReport) -> None:
     source = open_source(options.origin, "self", with_head="exact")
     if not isinstance(source, SupportsWriters):
         raise UsageError("--weights-only needs a model: leave out what is none")
-    found = wire_weights(*source.head_weights())
-    _add(report, found.notes, _wiring_data(found, top))
+    wires = wire_weights(*source.head_weights())
+    _add(report, wires.notes, _wiring_data(wires, top))
     report.finish("weights")
 
 
 def report_wiring(
-    texts: TextInput, command: Asked, top: int, options: Options, report: RunReport
+    texts: TextInput, command: InputKind, top: int, options: Options, report: RunReport
 ) -> None:
     """Report which heads read which heads, as the mean over texts."""
-    source, study = open_asked(options.origin, command), WiringStudy()
+    source, study = open_reader(options.origin, command), WiringStudy()
     results = each_text(texts.open(), lambda text: written_of(source, query_of(text)))
-    for _, written in good_results(results, report, texts.total):
-        study.add(written)
+    for _, trace in good_results(results, report, texts.total):
+        study.add(trace)
     if study.texts:
-        found = study.report()
-        _add(report, found.notes, _wiring_data(found, top))
+        summary = study.report()
+        _add(report, summary.notes, _wiring_data(summary, top))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 

@@ -84,12 +84,12 @@ def chunks(
 
 def chunks_by_memory(sizes: Sequence[int], budget: int) -> Iterator[range]:
     """Consecutive records, as many at a time as fit into the budget of bytes, at least one."""
-    first, held = 0, 0
+    first, total = 0, 0
     for number, size in enumerate(sizes):
-        if number > first and held + size > budget:
+        if number > first and total + size > budget:
             yield range(first, number)
-            first, held = number, 0
-        held += size
+            first, total = number, 0
+        total += size
     if first < len(sizes):
         yield range(first, len(sizes))
 

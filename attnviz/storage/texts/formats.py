@@ -103,36 +103,36 @@ def csv_rows(lines: Iterable[bytes], name: str, longest: int = LONGEST) -> Itera
     csv.field_size_limit(2**31 - 1)  # as many letters as the module can count everywhere
     source = decode_lines(lines)
     again: deque[str] = deque()
-    taken: list[str] = []
+    row: list[str] = []
 
     def feed() -> Iterator[str]:
-        held = 0
-        while len(taken) < (1 if doomed else ROW_LINES) and held <= longest:
+        length = 0
+        while len(row) < (1 if fails else ROW_LINES) and length <= longest:
             line = again.popleft() if again else next(source, None)
             if line is None:
                 return
-            held = (held if taken else 0) + len(line)
-            taken.append(line)
+            length = (length if row else 0) + len(line)
+            row.append(line)
             yield line
 
     reader = csv.reader(feed(), strict=True)
     number, begins = 0, 1
     while True:
         fields, problem = [], ""
-        doomed = len(again) > 1
+        fails = len(again) > 1
         try:
             fields = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            problem = _problem(error, len(taken))
-            again.extendleft(reversed(taken[1:]))
-            del taken[1:]
+            problem = _problem(error, len(row))
+            again.extendleft(reversed(row[1:]))
+            del row[1:]
             reader = csv.reader(feed(), strict=True)
-        raw = "".join(taken).rstrip("\r\n")
+        raw = "".join(row).rstrip("\r\n")
         yield Row(number, begins, raw, name, tuple(fields), problem)
-        number, begins = number + 1, begins + len(taken)
-        taken.clear()
+        number, begins = number + 1, begins + len(row)
+        row.clear()
 
 
 def _problem(error: csv.Error, lines: int) -> str:
@@ -141,7 +141,7 @@ def _problem(error: csv.Error, lines: int) -> str:
     return str(error)
 
 
-def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
+def parse_columns(text: str, *, pairs: bool) -> dict[str, str]:
     """The column of each role in `text=sentence,id=key`: a name, or a number from 1.
 
     With `pairs` the roles are source, target, id and labels, else text, id and labels.
@@ -150,26 +150,26 @@ def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
         UsageError: it is not written like this.
     """
     roles = ("source", "target", "id", "labels") if pairs else ("text", "id", "labels")
-    found: dict[str, str] = {}
-    for part in asked.split(","):
+    columns: dict[str, str] = {}
+    for part in text.split(","):
         role, equals, column = (piece.strip() for piece in part.partition("="))
         if not (equals and column):
-            raise UsageError(f"--columns '{asked}' is not like {roles[0]}=NAME,id=NAME")
+            raise UsageError(f"--columns '{text}' is not like {roles[0]}=NAME,id=NAME")
         choose(role, roles, "role in --columns")
-        if role in found:
+        if role in columns:
             raise UsageError(f"--columns names a column for '{role}' twice: give one")
-        found[role] = column
-    numbers = [is_number(column) for column in found.values()]
+        columns[role] = column
+    numbers = [is_number(column) for column in columns.values()]
     if any(numbers) and not all(numbers):
         raise UsageError(
             "--columns mixes names and numbers: give names where the first line is a header, "
             "numbers where it is none"
         )
-    if all(numbers) and roles[0] not in found:
+    if all(numbers) and roles[0] not in columns:
         raise UsageError(f"--columns gives no number for '{roles[0]}': add {roles[0]}=NUMBER")
-    if "0" in found.values():
+    if "0" in columns.values():
         raise UsageError("--columns counts columns from 1: there is no column 0")
-    return found
+    return columns
 
 
 def read_table(rows: Iterable[Row], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
@@ -179,19 +179,19 @@ def read_table(rows: Iterable[Row], name: str, reading: FileFormat) -> Iterator[
     if first is None:
         return
     most = 2 if pairs else 1
-    wanted = "source" if pairs else "text"
-    bare = reading.input_format == "tsv" and not columns and wanted not in first.fields
+    role = "source" if pairs else "text"
+    bare = reading.input_format == "tsv" and not columns and role not in first.fields
     if bare and len(first.fields) <= most:
         make = partial(_bare_text, pairs=pairs, most=most)
         yield from make_texts(chain([first], rows), make, keep_blank=reading.keep_blank)
         return
     if first.problem:
         raise InputError(f"{first.where} is not CSV: {first.problem}")
-    header, places = _find_places(first, columns, wanted, name)
+    header, places = _find_places(first, columns, role, name)
     if not header:
         rows = chain([first], rows)
     before = first.number + header
-    main = columns.get(wanted, wanted) if header else wanted
+    main = columns.get(role, role) if header else role
     make = partial(_row_text, first=first, places=places, before=before, main=main)
     yield from make_texts(rows, make, keep_blank=reading.keep_blank)
 
@@ -211,36 +211,36 @@ def _row_text(row: Row, first: Row, places: Mapping[str, int], before: int, main
         raise InputError(
             f"{row.where} has {count(len(row.fields), 'column')}, {first.where} {width}"
         )
-    found = {role: row.fields[at] for role, at in places.items() if at < len(row.fields)}
-    text = found.get("source" if "source" in places else "text", "")
-    target = found.get("target")
+    cells = {role: row.fields[at] for role, at in places.items() if at < len(row.fields)}
+    text = cells.get("source" if "source" in places else "text", "")
+    target = cells.get("target")
     return row.text(
-        found.get("id") or row.number - before,
+        cells.get("id") or row.number - before,
         check_text(text, f"{main} in {row.where}"),
         target=None if target is None else check_text(target, f"target in {row.where}"),
-        labels=tuple(found.get("labels", "").split()) or None,
+        labels=tuple(cells.get("labels", "").split()) or None,
     )
 
 
 def _find_places(
-    first: Row, asked: Mapping[str, str], main: str, name: str
+    first: Row, columns: Mapping[str, str], main: str, name: str
 ) -> tuple[bool, dict[str, int]]:
     """Whether the first row is a header and no record, and where each role stands, from 0."""
     fields, pairs = first.fields, main == "source"
-    header = not asked or not all(is_number(column) for column in asked.values())
+    header = not columns or not all(is_number(column) for column in columns.values())
     if header:
-        places = _by_name([field.strip() for field in fields], asked, main, name)
+        places = _by_name([field.strip() for field in fields], columns, main, name)
     else:
-        places = {role: int(number) - 1 for role, number in asked.items()}
+        places = {role: int(number) - 1 for role, number in columns.items()}
         if max(places.values()) >= len(fields):
             raise UsageError(
                 f"--columns asks for column {max(places.values()) + 1}: "
                 f"{first.where} has {count(len(fields), 'column')}"
             )
     if main not in places:
-        needed = "source=NAME,target=NAME" if pairs else "text=NAME"
+        example = "source=NAME,target=NAME" if pairs else "text=NAME"
         raise InputError(
-            f"{name} has no column '{main}', only {_list_names(fields)}: say --columns {needed}, "
+            f"{name} has no column '{main}', only {_list_names(fields)}: say --columns {example}, "
             "with numbers from 1 where the first line is no header"
         )
     if not pairs:
@@ -249,20 +249,20 @@ def _find_places(
 
 
 def _by_name(
-    names: Sequence[str], asked: Mapping[str, str], main: str, name: str
+    names: Sequence[str], columns: Mapping[str, str], main: str, name: str
 ) -> dict[str, int]:
     """The place of each role in the header; those that were asked for must be there."""
     places = {}
     for role in (main, "target", "id", "labels"):
-        wanted = asked.get(role, role)
-        if names.count(wanted) > 1:
-            raise InputError(f"{name} has {names.count(wanted)} columns '{wanted}'")
-        if wanted in names:
-            places[role] = names.index(wanted)
-        elif role in asked:
+        column = columns.get(role, role)
+        if names.count(column) > 1:
+            raise InputError(f"{name} has {names.count(column)} columns '{column}'")
+        if column in names:
+            places[role] = names.index(column)
+        elif role in columns:
             raise UsageError(
-                f"--columns {role}={wanted}: {name} has no column '{wanted}', only "
-                f"{_list_names(names)}.{did_you_mean(wanted, names[:SHOWN])}"
+                f"--columns {role}={column}: {name} has no column '{column}', only "
+                f"{_list_names(names)}.{did_you_mean(column, names[:SHOWN])}"
             )
     return places
 

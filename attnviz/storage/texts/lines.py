@@ -60,9 +60,9 @@ class LineReader:
     """
 
     def __init__(
-        self, stream: Readable, start: bytes = b"", longest: int = LONGEST, *, packed: bool = False
+        self, stream: Readable, start: bytes = b"", longest: int = LONGEST, *, is_gzip: bool = False
     ) -> None:
-        self.stream, self.start, self.longest, self.packed = stream, start, longest, packed
+        self.stream, self.start, self.longest, self.is_gzip = stream, start, longest, is_gzip
         self.complete: deque[bytes] = deque()
 
     @property
@@ -72,17 +72,17 @@ class LineReader:
 
     def __iter__(self) -> Iterator[bytes]:
         pieces: list[bytes] = []
-        held = 0
+        length = 0
         while chunk := self.start or _read(self.stream):
             self.start = b""
-            *ended, last = chunk.split(b"\n")
-            for line in ended:
+            *complete, last = chunk.split(b"\n")
+            for line in complete:
                 self.complete.append(b"".join((*pieces, line, b"\n")))
                 pieces.clear()
             if last:
                 pieces.append(last)
-                held = len(last) if len(pieces) == 1 else held + len(last)
-                if held > self.longest:
+                length = len(last) if len(pieces) == 1 else length + len(last)
+                if length > self.longest:
                     raise OverflowError(
                         f"the next one is longer than {self.longest >> 20} MiB: "
                         "--max-line reads longer ones"
@@ -116,21 +116,21 @@ class _RejoinedStream(io.RawIOBase):
 
 
 def open_lines(
-    stream: Readable, name: str, *, packed: bool = False, longest: int = LONGEST
+    stream: Readable, name: str, *, is_gzip: bool = False, longest: int = LONGEST
 ) -> LineReader:
     """The lines of a stream, unpacked where it is gzip.
 
     Raises:
-        BrokenFileError: it should be `packed`, and is no gzip.
+        BrokenFileError: `is_gzip` asks for gzip, and is no gzip.
     """
     start = b""
     while len(start) < len(MAGIC) and (more := _read(stream)):
         start += more
     if start.startswith(MAGIC):
         file = io.BufferedReader(_RejoinedStream(start, stream), CHUNK)
-        unpacked: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
-        return LineReader(unpacked, b"", longest, packed=True)
-    if packed:
+        content: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
+        return LineReader(content, b"", longest, is_gzip=True)
+    if is_gzip:
         raise BrokenFileError.after(name, 0, "it is not gzip")
     return LineReader(stream, start, longest)
 
@@ -156,11 +156,11 @@ def whole_lines(lines: LineReader, name: str) -> Iterator[bytes]:
 
 
 def read_file(
-    file: BinaryIO, name: str, *, packed: bool = False, longest: int = LONGEST
+    file: BinaryIO, name: str, *, is_gzip: bool = False, longest: int = LONGEST
 ) -> Iterator[bytes]:
     """The lines of an open file, plain or gzip, which is closed at their end."""
     with file:
-        yield from whole_lines(open_lines(file, name, packed=packed, longest=longest), name)
+        yield from whole_lines(open_lines(file, name, is_gzip=is_gzip, longest=longest), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,33 +234,33 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels"."""
     from attnviz.storage.documents import parse_json
 
-    found = parse_json(line.raw, line.where)
-    if not isinstance(found, dict):
+    row = parse_json(line.raw, line.where)
+    if not isinstance(row, dict):
         raise InputError(f"{line.where} is no JSON object")
     main = names.get("source", "source") if pairs else names.get("text", "text")
-    text = _string(found, main, line.where)
+    text = _string(row, main, line.where)
     if text is None:
         raise InputError(f'{line.where} has no "{main}"')
     other = names.get("target", "target")
-    target = _string(found, other, line.where) if pairs else None
-    identity = found.get(names.get("id", "id"))
+    target = _string(row, other, line.where) if pairs else None
+    identity = row.get(names.get("id", "id"))
     return line.text(
         line.number if identity is None else identity,
         check_text(text, f"{main} in {line.where}"),
         target=None if target is None else check_text(target, f"{other} in {line.where}"),
-        labels=_labels(found, names.get("labels", "labels"), line.where),
+        labels=_labels(row, names.get("labels", "labels"), line.where),
     )
 
 
-def _string(found: dict[str, Any], name: str, where: str) -> str | None:
-    value = found.get(name)
+def _string(row: dict[str, Any], name: str, where: str) -> str | None:
+    value = row.get(name)
     if value is None or isinstance(value, str):
         return value
     raise InputError(f'{where} has a "{name}" that is no text')
 
 
-def _labels(found: dict[str, Any], name: str, where: str) -> tuple[str, ...] | None:
-    labels = found.get(name)
+def _labels(row: dict[str, Any], name: str, where: str) -> tuple[str, ...] | None:
+    labels = row.get(name)
     if labels is None:
         return None
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):

@@ -1,7 +1,5 @@
 """Aggregates add up in order, to the last bit; and they say what is true."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from dataclasses import replace
@@ -40,7 +38,7 @@ def aggregates(numbers, failed: int = 0) -> Aggregates:
     found = Aggregates(VOCABULARY, samples=True)
     for number in numbers:
         found.add(attention_of(number), number)
-    found.failed = failed
+    found.failures = failed
     return found
 
 
@@ -65,13 +63,13 @@ def merged(ends: list[int], travelling: bool = False) -> Aggregates:
 
 @given(ENDS)
 @settings(max_examples=15, deadline=None)
-def test_the_same_parts_give_the_same_bytes_wherever_they_were_made(ends: list[int]) -> None:
+def test_the_same_parts_give_the_same_bytes_wherever_they_were_made(ends):
     assert contents(merged(ends, travelling=True)) == contents(merged(ends))
 
 
 @given(ENDS)
 @settings(max_examples=15, deadline=None)
-def test_other_parts_give_the_same_numbers(ends: list[int]) -> None:
+def test_other_parts_give_the_same_numbers(ends):
     for name, found in merged(ends).to_arrays().items():
         if found.dtype.kind == "U":
             assert found.item() == WHOLE[name].item()
@@ -79,36 +77,36 @@ def test_other_parts_give_the_same_numbers(ends: list[int]) -> None:
             np.testing.assert_allclose(found, WHOLE[name], rtol=1e-12, atol=1e-14)
 
 
-def test_aggregates_travel_as_a_pickle_and_as_arrays() -> None:
+def test_aggregates_travel_as_a_pickle_and_as_arrays():
     found = aggregates(range(7), failed=2)
     again = pickle.loads(pickle.dumps(found))
     assert contents(again) == contents(found)
     for item in (found, again):
         item.add(attention_of(7), 7)
-    assert (again.texts, again.failed) == (8, 2)
+    assert (again.texts, again.failures) == (8, 2)
     assert contents(again) == contents(found)
 
 
-def test_aggregates_of_another_schema_are_refused() -> None:
+def test_aggregates_of_another_schema_are_refused():
     arrays = aggregates([]).to_arrays()
     arrays["corpus"] = np.array(json.dumps(json.loads(str(arrays["corpus"])) | {"schema": 2}))
     with pytest.raises(ValueError, match=r"^aggregates of schema 2, not 8$"):
         Aggregates.from_arrays(arrays, VOCABULARY)
 
 
-def test_texts_are_counted_in_whole_numbers() -> None:
+def test_texts_are_counted_in_whole_numbers():
     arrays = aggregates([0]).to_arrays()
     counted = {name for name, array in arrays.items() if array.dtype == np.int64}
     assert counted == {"wires/count", *(f"0/{name}" for name in COUNTED)}
 
 
-def test_offsets_that_no_text_has_are_no_numbers(stream) -> None:
+def test_offsets_that_no_text_has_are_no_numbers(stream):
     for place, offset in enumerate(stream.offsets):
         # The longest sentence has eight words and a full stop.
         assert np.isnan(stream.by_offset[place]).all() == (abs(offset) > 8)
 
 
-def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
+def test_queries_of_another_text_or_of_a_part_are_read_in_its_words():
     source = (Token("Le", 0, 2), Token("cha", 3, 6), Token("t", 6, 7))
     target = (Token("A", 0, 1), Token("c", 2, 3), Token("at", 3, 5))
     weights = np.array([[[[0.8, 0.1, 0.1], [0.1, 0.2, 0.7], [0.1, 0.3, 0.6]]]], np.float32)
@@ -140,13 +138,13 @@ def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
         assert firing.weight == pytest.approx(weight)
 
 
-def test_failures_add_up() -> None:
+def test_failures_add_up():
     found = aggregates([0], failed=1)
     found.merge(aggregates([], failed=2))
-    assert (found.texts, found.failed) == (1, 3)
+    assert (found.texts, found.failures) == (1, 3)
 
 
-def test_blocks_and_signed_values_are_refused() -> None:
+def test_blocks_and_signed_values_are_refused():
     attention = attention_of(0)
     item = attention.main
     for error, changes in ((InputError, {"blocks": (2, 2)}), (UsageError, {"values": "signed"})):
@@ -172,7 +170,7 @@ def measured_of(attention: Attention) -> dict[str, HeadMeasure]:
     return measure_heads(subject, repeated=False)
 
 
-def test_means_and_deviations_are_those_of_numpy(stream) -> None:
+def test_means_and_deviations_are_those_of_numpy(stream):
     measured = [measured_of(attention_of(number)) for number in range(TEXTS)]
     for place, meaning in enumerate(stream.measures):
         values = np.array([found[meaning.name].values for found in measured
@@ -183,7 +181,7 @@ def test_means_and_deviations_are_those_of_numpy(stream) -> None:
         assert (stream.texts[place] == np.isfinite(values).sum(axis=0)).all()
 
 
-def test_the_rows_are_those_of_heads(stream) -> None:
+def test_the_rows_are_those_of_heads(stream):
     study = HeadStudy()
     for number in range(TEXTS):
         study.add(attention_of(number), repeats=False)
@@ -193,14 +191,14 @@ def test_the_rows_are_those_of_heads(stream) -> None:
         assert [role.name for role in ours.roles] == [role.name for role in theirs.roles]
 
 
-def test_intervals_hold_the_mean_and_shrink_with_more_texts(stream) -> None:
+def test_intervals_hold_the_mean_and_shrink_with_more_texts(stream):
     assert (stream.low <= stream.mean).all()
     assert (stream.mean <= stream.high).all()
     few = report_of(aggregates(range(6))).streams[0]
     assert (few.high - few.low)[0].mean() > 1.3 * (stream.high - stream.low)[0].mean()
 
 
-def test_pairs_are_means_over_all_places_of_two_words(report, stream) -> None:
+def test_pairs_are_means_over_all_places_of_two_words(report, stream):
     pair = stream.pairs[0]
     found = []
     for number in range(TEXTS):
@@ -216,7 +214,7 @@ def test_pairs_are_means_over_all_places_of_two_words(report, stream) -> None:
     assert means == sorted(means, reverse=True)
 
 
-def test_a_head_fires_most_where_its_strongest_link_is(stream) -> None:
+def test_a_head_fires_most_where_its_strongest_link_is(stream):
     strongest = {}
     for number in range(TEXTS):
         attention = attention_of(number)
@@ -231,7 +229,7 @@ def test_a_head_fires_most_where_its_strongest_link_is(stream) -> None:
     assert [item.rank for item in found] == list(range(1, 11))
 
 
-def test_a_text_that_comes_again_fires_once() -> None:
+def test_a_text_that_comes_again_fires_once():
     found = Aggregates(VOCABULARY, samples=True)
     for number in range(4):
         found.add(attention_of(0), number)
@@ -239,7 +237,7 @@ def test_a_text_that_comes_again_fires_once() -> None:
     assert {item.rank for item in firings} == {1}
 
 
-def test_shares_by_position_and_special_tokens_make_one(stream) -> None:
+def test_shares_by_position_and_special_tokens_make_one(stream):
     text_rows = np.zeros((2, 2))
     special = np.zeros((2, 2))
     for number in range(TEXTS):
@@ -252,7 +250,7 @@ def test_shares_by_position_and_special_tokens_make_one(stream) -> None:
     assert stream.class_even.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)
 
 
-def test_near_positions_are_means_over_their_cells(stream) -> None:
+def test_near_positions_are_means_over_their_cells(stream):
     place = stream.offsets.index(-1) if -1 in stream.offsets else None
     assert place is not None
     total, cells = np.zeros((2, 2)), 0
@@ -263,7 +261,7 @@ def test_near_positions_are_means_over_their_cells(stream) -> None:
     assert stream.by_offset[place] == pytest.approx(total / cells, abs=1e-6)
 
 
-def test_one_text_has_no_deviation_and_its_own_even_values() -> None:
+def test_one_text_has_no_deviation_and_its_own_even_values():
     (stream,) = report_of(aggregates([0])).streams
     assert np.isnan(stream.deviation).all()
     found = measured_of(attention_of(0))
@@ -277,7 +275,7 @@ def test_one_text_has_no_deviation_and_its_own_even_values() -> None:
         assert meaning.top == pytest.approx(largest)
 
 
-def test_intervals_end_where_no_value_can_lie() -> None:
+def test_intervals_end_where_no_value_can_lie():
     (stream,) = report_of(aggregates(range(3))).streams
     for place, meaning in enumerate(stream.measures):
         if meaning.name != "offset":
@@ -288,7 +286,7 @@ def test_intervals_end_where_no_value_can_lie() -> None:
     assert wide.any()
 
 
-def test_the_report_says_what_it_is_of() -> None:
+def test_the_report_says_what_it_is_of():
     report = report_of(aggregates(range(3), failed=2), "layer")
     assert (report.texts, report.failed) == (3, 2)
     assert report.interval == "95% interval of the mean (Hall's transformed t, texts as units)"
@@ -299,13 +297,13 @@ def test_the_report_says_what_it_is_of() -> None:
     ]
 
 
-def test_pairs_are_of_the_head_that_they_name(stream) -> None:
+def test_pairs_are_of_the_head_that_they_name(stream):
     named = [(pair.layer, pair.head) for pair in stream.pairs]
     heads = [(layer, head) for layer in stream.layers for head in stream.heads]
     assert list(dict.fromkeys(named)) == heads
 
 
-def test_tokens_of_no_text_are_words_of_their_own() -> None:
+def test_tokens_of_no_text_are_words_of_their_own():
     tokens = (Token("Un"), Token("happy"), Token("XX"))
     weights = np.array([[[[0.2, 0.7, 0.1], [0.2, 0.2, 0.6], [0.5, 0.3, 0.2]]]], np.float32)
     item = AttentionMap("self", tokens, tokens, weights)
@@ -316,7 +314,7 @@ def test_tokens_of_no_text_are_words_of_their_own() -> None:
     assert firing.texts == ()
 
 
-def test_further_streams_are_named_and_notes_of_one_text_are_left_out() -> None:
+def test_further_streams_are_named_and_notes_of_one_text_are_left_out():
     item = attention_of(0).main
     streams = [item.with_weights(item.weights, stream=name) for name in ("self", "x", "y")]
     made = Aggregates(VOCABULARY)
@@ -327,7 +325,7 @@ def test_further_streams_are_named_and_notes_of_one_text_are_left_out() -> None:
     assert report.provenance.notes == ()
 
 
-def test_an_offset_that_occurs_once_has_that_weight() -> None:
+def test_an_offset_that_occurs_once_has_that_weight():
     (stream,) = report_of(aggregates([0])).streams
     weights = attention_of(0).weights
     far = weights.shape[3] - 2
@@ -336,6 +334,6 @@ def test_an_offset_that_occurs_once_has_that_weight() -> None:
         assert found == pytest.approx(cell, abs=1e-6)
 
 
-def test_a_damaged_index_is_told_by_its_name() -> None:
+def test_a_damaged_index_is_told_by_its_name():
     with pytest.raises(InputError, match="member 'corpus'"):
         Aggregates.from_arrays({"corpus": np.array("{")}, VOCABULARY)

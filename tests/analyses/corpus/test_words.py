@@ -82,7 +82,7 @@ def test_counting_ignores_case_and_ranks_words_before_rarer_ones():
     vocabulary = counts.vocabulary()
     assert counts.words == 9
     assert list(vocabulary.ranks) == ["the", "cat", "dog", "end"]
-    assert vocabulary.paired == ("the", ".", ",", "cat", "dog", "end")
+    assert vocabulary.pair_words == ("the", ".", ",", "cat", "dog", "end")
 
 
 def test_equally_frequent_words_stand_in_the_order_of_their_spelling():
@@ -99,8 +99,8 @@ def test_forgetting_rare_words_keeps_the_frequent_ones_nearly_exact(bucket):
     counts._close_bucket()
     most = 4000 // bucket + 1
     for word, count in true.most_common(10):
-        assert count <= counts._kept[word] <= count + most
-    assert len(counts._kept) < len(true)
+        assert count <= counts._counts[word] <= count + most
+    assert len(counts._counts) < len(true)
 
 
 @pytest.mark.parametrize(("bucket", "kept"), [(4, []), (5, ["a", "b", "c", "d"])])

@@ -1,7 +1,5 @@
 """A real browser for the page, where there is one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -3,8 +3,6 @@
 https://firefox-source-docs.mozilla.org/testing/marionette/Protocol.html
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """Small maps with known numbers, for pages."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from typing import Any
 

@@ -3,8 +3,6 @@
 axe-core is a package of npm that only tests need: `npm install` in the root brings it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 from attnviz import attend
 from attnviz.renderers.page import Patches, page
 from tests.invoke import attnviz
-from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.conftest import Opened
 from tests.renderers.page.samples import encoder_page, pair, picture, with_projections
 from tests.samples import effects
 
@@ -82,7 +80,7 @@ SMALL = """() => [...document.querySelectorAll(
 
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("name", ["text", "pair", "effects", "vectors", "picture", "pocket"])
-def test_axe_finds_nothing_on_any_view(open_page: Open, name: str, look: str) -> None:
+def test_axe_finds_nothing_on_any_view(open_page, name, look):
     opened = open_page(sample(name), "row=2", **LOOKS[look])
     tabs = opened.tab.locator("#views [role=tab]")
     for place in range(tabs.count()):
@@ -101,7 +99,7 @@ def test_axe_finds_nothing_on_any_view(open_page: Open, name: str, look: str) ->
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_axe_finds_nothing_in_steps(open_page: Open, tmp_path: Path, look: str) -> None:
+def test_axe_finds_nothing_in_steps(open_page, tmp_path, look):
     path = tmp_path / "steps.html"
     attnviz("steps", "the cat sat", "--html", path, "-f", "none")
     opened = open_page(path.read_text("utf-8"), **LOOKS[look])
@@ -110,9 +108,7 @@ def test_axe_finds_nothing_in_steps(open_page: Open, tmp_path: Path, look: str) 
     assert opened.tab.evaluate(SMALL) == []
 
 
-def test_bars_legends_and_frames_are_seen_in_forced_colours(
-    open_page: Open, live_page: str
-) -> None:
+def test_bars_legends_and_frames_are_seen_in_forced_colours(open_page, live_page):
     state = "off=cross:0:2&row=3&column=1&measure=effect"
     opened = open_page(live_page, state, **LOOKS["forced colours"])
     opened.tab.wait_for_selector("#overview .legend:has-text('Bars:')")
@@ -129,7 +125,7 @@ def test_bars_legends_and_frames_are_seen_in_forced_colours(
     assert seen == [True, True, True]
 
 
-def test_what_axe_would_find_is_found(open_page: Open) -> None:
+def test_what_axe_would_find_is_found(open_page):
     opened = open_page(encoder_page())
     opened.tab.evaluate("document.querySelector('.fact').style.color = '#bbb'")
     assert any("color-contrast" in found for found in findings(opened.tab))

@@ -1,14 +1,12 @@
 """The atlas in a real browser: by mouse, by keyboard, and for everyone."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
 from tests.invoke import attnviz
-from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.conftest import Opened
 from tests.renderers.page.test_accessible import LOOKS, SMALL, findings, narrowed
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -40,7 +38,7 @@ def center(opened: Opened, number: int) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_heads_are_pointed_at_chosen_gathered_and_found(open_page: Open, atlas: str) -> None:
+def test_heads_are_pointed_at_chosen_gathered_and_found(open_page, atlas):
     opened = open_page(atlas, "stream=1")
     tab = opened.tab
     tab.mouse.move(*center(opened, 5))
@@ -73,7 +71,7 @@ def test_heads_are_pointed_at_chosen_gathered_and_found(open_page: Open, atlas: 
     assert "effect" in tab.locator("#head .measures").inner_text()
 
 
-def test_arrow_keys_go_from_head_to_head_and_all_is_shown(open_page: Open, atlas: str) -> None:
+def test_arrow_keys_go_from_head_to_head_and_all_is_shown(open_page, atlas):
     opened = open_page(atlas, "head=2.3")
     plot = opened.tab.locator("#plot svg")
     plot.focus()
@@ -95,14 +93,14 @@ def test_arrow_keys_go_from_head_to_head_and_all_is_shown(open_page: Open, atlas
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_axe_finds_nothing(open_page: Open, atlas: str, look: str) -> None:
+def test_axe_finds_nothing(open_page, atlas, look):
     opened = open_page(atlas, "stream=1", **LOOKS[look])
     narrowed(opened, look)
     assert findings(opened.tab) == []
     assert opened.tab.evaluate(SMALL) == []
 
 
-def test_the_heads_are_saved_as_a_whole_picture(open_page: Open, atlas: str) -> None:
+def test_the_heads_are_saved_as_a_whole_picture(open_page, atlas):
     opened = open_page(atlas, "stream=1&head=2.3&find=self")
     root = ElementTree.fromstring(opened.download("svg"))
     words = " ".join(item.text or "" for item in root.iter("{http://www.w3.org/2000/svg}text"))
@@ -114,7 +112,7 @@ def test_the_heads_are_saved_as_a_whole_picture(open_page: Open, atlas: str) -> 
     assert opened.download("png").startswith(b"\x89PNG")
 
 
-def test_an_address_of_an_atlas_is_checked_kept_and_undone(open_page: Open, atlas: str) -> None:
+def test_an_address_of_an_atlas_is_checked_kept_and_undone(open_page, atlas):
     opened = open_page(atlas, "stream=9&head=7.7&x=none")
     told = opened.tab.locator("#amiss").inner_text()
     assert [one in told for one in ("stream 9", "head 7.7", "x none")] == [True] * 3
@@ -129,14 +127,14 @@ def test_an_address_of_an_atlas_is_checked_kept_and_undone(open_page: Open, atla
     opened.tab.wait_for_function("() => !location.hash")
 
 
-def test_on_a_phone_nothing_is_wider_than_the_screen(open_page: Open, atlas: str) -> None:
+def test_on_a_phone_nothing_is_wider_than_the_screen(open_page, atlas):
     opened = open_page(atlas)
     opened.tab.set_viewport_size({"width": 390, "height": 800})
     heading(opened)
     assert opened.tab.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
-def test_pictures_show_a_framed_patch_and_shaded_ones(open_page: Open, tmp_path: Path) -> None:
+def test_pictures_show_a_framed_patch_and_shaded_ones(open_page, tmp_path):
     path = tmp_path / "atlas.html"
     assert attnviz("corpus", SAMPLES / "shapes.png", "-f", "none", "--atlas", path).status == 0
     opened = open_page(path.read_text(encoding="utf-8"), "head=3.1")

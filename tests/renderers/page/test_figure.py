@@ -1,7 +1,5 @@
 """Saved and printed figures are whole: title, caption, scale, legend, model, what is off."""
 
-from __future__ import annotations
-
 import re
 import struct
 import xml.etree.ElementTree as ElementTree
@@ -12,7 +10,7 @@ import pytest
 
 from attnviz import attend
 from attnviz.renderers.page import Patches, page
-from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.conftest import Opened
 from tests.renderers.page.samples import encoder_page, picture, with_projections
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -58,9 +56,7 @@ def inside(opened: Opened, svg: bytes) -> bool:
 
 @pytest.mark.parametrize("width", ["85", "178", "px"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_saved_figure_has_its_title_scale_and_model_whole(
-    open_page: Open, view: str, width: str
-) -> None:
+def test_a_saved_figure_has_its_title_scale_and_model_whole(open_page, view, width):
     opened = open_page(attend(TEXT).page(), f"view={view}&row=3&heads=0.0")
     root = figure(opened, width)
     words = told(root)
@@ -75,7 +71,7 @@ def test_a_saved_figure_has_its_title_scale_and_model_whole(
     assert inside(opened, opened.download("svg"))
 
 
-def test_every_head_and_the_whole_table_are_saved_where_they_are_seen(open_page: Open) -> None:
+def test_every_head_and_the_whole_table_are_saved_where_they_are_seen(open_page):
     opened = open_page(encoder_page(), "view=heads")
     root = figure(opened)
     assert len(root.findall(f".//{SVG}image")) == 6 + 1  # and the scale
@@ -86,9 +82,7 @@ def test_every_head_and_the_whole_table_are_saved_where_they_are_seen(open_page:
     assert len(numbers) == 49
 
 
-def test_what_is_off_and_both_sentences_stand_in_the_figure(
-    open_page: Open, live_page: str
-) -> None:
+def test_what_is_off_and_both_sentences_stand_in_the_figure(open_page, live_page):
     off = ",".join(f"cross:{layer}:{head}" for layer in range(3) for head in range(6))
     state = {"off": f"{off},source:1,cross:3:0:3:2", "beside": "on"}
     opened = open_page(live_page, urlencode(state))
@@ -104,7 +98,7 @@ def test_what_is_off_and_both_sentences_stand_in_the_figure(
     assert "model pocket" in words
 
 
-def test_the_lines_of_several_heads_have_their_legend(open_page: Open) -> None:
+def test_the_lines_of_several_heads_have_their_legend(open_page):
     root = figure(open_page(encoder_page(), "view=lines&heads=0.0,1.1"))
     words = told(root)
     assert "layer 0 head 0" in words
@@ -115,7 +109,7 @@ def test_the_lines_of_several_heads_have_their_legend(open_page: Open) -> None:
     assert set(chips) <= lines
 
 
-def test_other_views_say_what_they_show(open_page: Open) -> None:
+def test_other_views_say_what_they_show(open_page):
     attention, kept = with_projections()
     words = told(figure(open_page(page(attention, projections={0: kept}), "view=query-key&row=1")))
     assert "over √8" in words
@@ -131,7 +125,7 @@ def dimensions(data: bytes) -> tuple[int, int]:
     return width, height
 
 
-def test_width_ground_and_title_are_chosen(open_page: Open) -> None:
+def test_width_ground_and_title_are_chosen(open_page):
     opened = open_page(encoder_page(title="sample"), color_scheme="dark")
     tab = opened.tab
     assert 'fill="#ffffff"' in ElementTree.tostring(figure(opened)).decode()
@@ -165,7 +159,7 @@ def printed(tab: Any) -> float:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_dark_page_is_printed_on_white_without_buttons(open_page: Open, view: str) -> None:
+def test_a_dark_page_is_printed_on_white_without_buttons(open_page, view):
     opened = open_page(encoder_page(), f"view={view}", color_scheme="dark")
     opened.settle()
     assert printed(opened.tab) > 180

@@ -1,9 +1,5 @@
 """The pages work in Firefox too."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from tests.renderers.page.firefox import FIREFOX, firefox
@@ -28,9 +24,7 @@ text.dispatchEvent(new Event('input'));
 """
 
 
-def test_a_finished_page_and_one_that_answers_open_in_firefox(
-    tmp_path: Path, live_page: str
-) -> None:
+def test_a_finished_page_and_one_that_answers_open_in_firefox(tmp_path, live_page):
     (tmp_path / "profile").mkdir()
     with firefox(tmp_path / "profile") as browser:
         for name, html in (("finished", encoder_page()), ("live", live_page)):
@@ -67,7 +61,7 @@ done([preview.width, new Set(data).size]);
 """
 
 
-def test_firefox_undoes_goes_back_and_draws_what_is_saved(tmp_path: Path) -> None:
+def test_firefox_undoes_goes_back_and_draws_what_is_saved(tmp_path):
     (tmp_path / "profile").mkdir()
     file = tmp_path / "page.html"
     file.write_text(encoder_page(), encoding="utf-8")

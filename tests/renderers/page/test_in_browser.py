@@ -1,13 +1,10 @@
 """The real page in a real browser: every control, and every number against the map."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
@@ -17,7 +14,7 @@ from attnviz import attend, history
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.renderers.page import Patches, document, iframe, page
 from attnviz.storage.archive import dump_archive
-from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.conftest import Opened
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,
@@ -54,7 +51,7 @@ def pointed_at(opened: Opened) -> float:
     return number(opened.text("#readout output"))
 
 
-def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page: Open) -> None:
+def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page):
     opened = open_page(encoder_page(title="sample · 2 layers", command="attnviz render x"))
     assert opened.text("h1") == "sample · 2 layers"
     assert "the professor read it" in opened.text("#texts")
@@ -67,7 +64,7 @@ def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page: Op
     np.testing.assert_allclose(weights_of(opened), encoder().weights[1, 2], atol=CLOSE)
 
 
-def test_reduced_layers_and_heads_are_called_by_what_was_done(open_page: Open) -> None:
+def test_reduced_layers_and_heads_are_called_by_what_was_done(open_page):
     item = encoder().main
     mean = item.with_weights(
         item.weights.mean(axis=(0, 1), keepdims=True), layers=("mean",), heads=("mean",)
@@ -78,7 +75,7 @@ def test_reduced_layers_and_heads_are_called_by_what_was_done(open_page: Open) -
     assert "within 0.00004" in opened.text("footer")
 
 
-def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page: Open) -> None:
+def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page):
     opened = open_page(encoder_page())
     heads = opened.tab.locator("#overview .head")
     assert heads.count() == 6
@@ -88,7 +85,7 @@ def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page: Open) -> None
     assert heads.nth(1).get_attribute("aria-pressed") == "true"
 
 
-def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page: Open) -> None:
+def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page):
     opened = open_page(encoder_page(), "heads=0.0")
     head = opened.tab.locator("#overview .head").nth(4)
     head.click(modifiers=["Shift"])
@@ -100,7 +97,7 @@ def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page: Open)
     assert "layer 0 head 0" in opened.text("#caption")
 
 
-def test_several_heads_are_shown_as_their_mean_or_maximum(open_page: Open) -> None:
+def test_several_heads_are_shown_as_their_mean_or_maximum(open_page):
     opened = open_page(encoder_page())
     opened.choose("layer", "all")
     for mix in ("max", "mean"):
@@ -111,8 +108,8 @@ def test_several_heads_are_shown_as_their_mean_or_maximum(open_page: Open) -> No
 
 @pytest.mark.parametrize("values", ["share", "signed"])
 def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scale(
-    open_page: Open, values: Any
-) -> None:
+    open_page, values
+):
     tokens = tuple(Token(f"word{place}") for place in range(128))
     weights = softmax_rows(1, 25, 128, 128, spread=4.0)
     if values == "signed":
@@ -124,7 +121,7 @@ def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scal
     assert "within 0.00" in opened.text("footer")
 
 
-def test_layers_and_heads_are_chosen_by_name(open_page: Open) -> None:
+def test_layers_and_heads_are_chosen_by_name(open_page):
     opened = open_page(encoder_page())
     opened.choose("layer", "0")
     assert "layer 0 head 2" in opened.text("#caption")
@@ -134,7 +131,7 @@ def test_layers_and_heads_are_chosen_by_name(open_page: Open) -> None:
     assert "layer 0 head 1" in opened.text("#caption")
 
 
-def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page: Open) -> None:
+def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page):
     opened = open_page(encoder_page())
     opened.tab.locator(".plot canvas").last.focus()
     opened.key("ArrowDown")
@@ -146,9 +143,7 @@ def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page: Ope
     assert "row" not in opened.fragment()
 
 
-def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(
-    open_page: Open,
-) -> None:
+def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(open_page):
     opened = open_page(encoder_page(), "heads=0.0")
     box = opened.tab.locator(".plot canvas").last.bounding_box()
     seen = set()
@@ -169,7 +164,7 @@ def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(
     assert len(seen) >= 3
 
 
-def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page: Open) -> None:
+def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page):
     attention = random_map(1, 1, 60)
     opened = open_page(page(attention))
     opened.tab.locator(".plot canvas").last.focus()
@@ -195,7 +190,7 @@ def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page: Open) -> None
     opened.tab.wait_for_function("() => !location.hash.includes('zoom')")
 
 
-def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_page: Open) -> None:
+def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_page):
     opened = open_page(encoder_page())
     opened.choose("by", "words")
     columns = np.add.reduceat(encoder().weights[1, 2], [0, 1, 2, 4, 5, 6], axis=1)
@@ -206,9 +201,7 @@ def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_pag
     assert "professor" in opened.text("#table tbody")
 
 
-def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(
-    open_page: Open,
-) -> None:
+def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(open_page):
     opened = open_page(encoder_page())
     whole = encoder().weights[1, 2]
     kept = whole[1:6, 1:6]
@@ -223,7 +216,7 @@ def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(
     np.testing.assert_allclose(weights_of(opened).sum(axis=1), 1, atol=0.01)
 
 
-def test_streams_have_their_own_sides_units_and_signs(open_page: Open) -> None:
+def test_streams_have_their_own_sides_units_and_signs(open_page):
     opened = open_page(page(pair()))
     assert "rows (target) attend to columns (source)" in opened.text("#caption")
     opened.choose("stream", "affinity")
@@ -236,8 +229,8 @@ def test_streams_have_their_own_sides_units_and_signs(open_page: Open) -> None:
 
 @pytest.mark.parametrize("few", [400_000, 0])
 def test_cells_without_a_value_say_so_and_links_with_effects_lead_to_them(
-    open_page: Open, few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    open_page, few, monkeypatch
+):
     monkeypatch.setattr(document, "_FEW", few)
     opened = open_page(page(effects()), "heads=0.0&row=0&column=0")
     assert "no value" in opened.text("#readout")
@@ -253,7 +246,7 @@ def test_cells_without_a_value_say_so_and_links_with_effects_lead_to_them(
     assert "attend" not in opened.text("#stage")
 
 
-def test_lenses_of_a_stream_have_a_switch(open_page: Open) -> None:
+def test_lenses_of_a_stream_have_a_switch(open_page):
     first = encoder()
     item = first.main
     rollout = AttentionMap(
@@ -265,7 +258,7 @@ def test_lenses_of_a_stream_have_a_switch(open_page: Open) -> None:
     np.testing.assert_allclose(weights_of(opened), item.weights[0, 0], atol=CLOSE)
 
 
-def test_lines_are_drawn_from_a_threshold_on(open_page: Open) -> None:
+def test_lines_are_drawn_from_a_threshold_on(open_page):
     opened = open_page(encoder_page(), "view=lines&least=0.3")
     expected = int((encoder().weights[1, 2] >= 0.3).sum())
     assert f".300, {expected} lines" in opened.text(".lines-room >> xpath=../../div[1]")
@@ -275,7 +268,7 @@ def test_lines_are_drawn_from_a_threshold_on(open_page: Open) -> None:
     assert f"{expected} line" in opened.text("#view .tools")
 
 
-def test_lines_of_several_heads_have_a_colour_each(open_page: Open) -> None:
+def test_lines_of_several_heads_have_a_colour_each(open_page):
     opened = open_page(encoder_page(), "view=lines&least=0.2&heads=0.0,1.1")
     expected = int((encoder().weights[[0, 1], [0, 1]] >= 0.2).sum())
     said = opened.text("#view .tools")
@@ -284,7 +277,7 @@ def test_lines_of_several_heads_have_a_colour_each(open_page: Open) -> None:
     assert "layer 1 head 1" in said
 
 
-def test_keys_choose_a_token_of_the_lines(open_page: Open) -> None:
+def test_keys_choose_a_token_of_the_lines(open_page):
     opened = open_page(encoder_page(), "view=lines")
     opened.tab.locator(".lines canvas").focus()
     opened.key("ArrowDown", 3)
@@ -302,7 +295,7 @@ def shades(opened: Opened) -> list[float]:
     ]
 
 
-def test_a_word_of_the_text_shades_the_others_by_what_it_gives_or_gets(open_page: Open) -> None:
+def test_a_word_of_the_text_shades_the_others_by_what_it_gives_or_gets(open_page):
     opened = open_page(encoder_page(), "view=text")
     opened.tab.locator(".word").nth(4).click()
     weights = encoder().weights[1, 2]
@@ -311,7 +304,7 @@ def test_a_word_of_the_text_shades_the_others_by_what_it_gives_or_gets(open_page
     np.testing.assert_allclose(shades(opened), weights[:, 4], atol=CLOSE)
 
 
-def test_the_words_of_one_text_shade_those_of_the_other(open_page: Open) -> None:
+def test_the_words_of_one_text_shade_those_of_the_other(open_page):
     opened = open_page(page(pair()), "view=text&heads=0.1")
     weights = pair().maps[0].weights[0, 1]
     opened.tab.locator(".running").nth(0).locator(".word").nth(2).click()
@@ -320,7 +313,7 @@ def test_the_words_of_one_text_shade_those_of_the_other(open_page: Open) -> None
     np.testing.assert_allclose(shades(opened)[:5], weights[:, 1], atol=CLOSE)
 
 
-def test_query_and_key_multiply_to_the_weight(open_page: Open) -> None:
+def test_query_and_key_multiply_to_the_weight(open_page):
     attention, kept = with_projections()
     html = page(attention, projections={0: kept})
     opened = open_page(html, "view=query-key&heads=0.1&row=2&column=3")
@@ -336,7 +329,7 @@ def test_query_and_key_multiply_to_the_weight(open_page: Open) -> None:
     assert opened.fragment()["row"] == "0"
 
 
-def test_a_trained_decoder_shows_how_its_weight_comes_about(open_page: Open) -> None:
+def test_a_trained_decoder_shows_how_its_weight_comes_about(open_page):
     found = attend("The cat sleeps", model="pocket", causal=True, keep_qk=True)
     row = len(found.tokens) - 2
     opened = open_page(found.page(), f"view=query-key&heads=1.2&row={row}&column=1")
@@ -345,7 +338,7 @@ def test_a_trained_decoder_shows_how_its_weight_comes_about(open_page: Open) -> 
     assert shown == pytest.approx(float(found.weights[1, 2, row, 1]), abs=CLOSE)
 
 
-def test_scores_without_scaling_are_not_said_to_be_scaled(open_page: Open) -> None:
+def test_scores_without_scaling_are_not_said_to_be_scaled(open_page):
     attention, kept = with_projections()
     unscaled = replace(kept, query=kept.query / np.sqrt(8), scale=1.0)
     opened = open_page(page(attention, projections={0: unscaled}), "view=query-key&row=2")
@@ -353,9 +346,7 @@ def test_scores_without_scaling_are_not_said_to_be_scaled(open_page: Open) -> No
     assert "takes part" not in opened.text(".sum")
 
 
-def test_keys_that_get_nothing_are_said_to_get_nothing_if_that_explains_the_weight(
-    open_page: Open,
-) -> None:
+def test_keys_that_get_nothing_are_said_to_get_nothing_if_that_explains_the_weight(open_page):
     attention, kept = with_projections()
     masked = attention.weights * np.tri(4, dtype=np.float32)
     masked /= masked.sum(axis=-1, keepdims=True)
@@ -369,14 +360,14 @@ def test_keys_that_get_nothing_are_said_to_get_nothing_if_that_explains_the_weig
     assert "2 of 4 keys, the later ones are hidden" in opened.text(".sum")
 
 
-def test_a_weight_that_the_scores_do_not_explain_is_said(open_page: Open) -> None:
+def test_a_weight_that_the_scores_do_not_explain_is_said(open_page):
     attention, kept = with_projections()
     html = page(attention, projections={0: replace(kept, scale=1.0)})
     opened = open_page(html, "view=query-key&row=2&column=3")
     assert "a mask, a bias or another scale takes part too" in opened.text(".sum")
 
 
-def test_what_a_model_adds_to_its_scores_is_named(open_page: Open) -> None:
+def test_what_a_model_adds_to_its_scores_is_named(open_page):
     attention, kept = with_projections()
     kept = replace(kept, besides="a soft cap of 50")
     opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
@@ -387,16 +378,14 @@ def test_what_a_model_adds_to_its_scores_is_named(open_page: Open) -> None:
     assert said in opened.text(".sum")
 
 
-def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(
-    open_page: Open,
-) -> None:
+def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(open_page):
     opened = open_page(encoder_page(), "view=query-key")
     tabs = opened.tab.locator("[role=tab]").all_inner_texts()
     assert tabs == ["Heads", "Heat map", "Lines", "Text", "Table"]
     assert opened.tab.locator("[role=tab][aria-selected=true]").inner_text() == "Heat map"
 
 
-def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Open) -> None:
+def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page):
     attention, image = picture()
     html = page(attention, patches={0: Patches(image, 2, 2, 1)})
     opened = open_page(html, "view=image&heads=0.0")
@@ -418,7 +407,7 @@ def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Ope
     assert abs(number(said[0]) - largest) <= CLOSE
 
 
-def test_without_a_class_token_patches_have_what_all_give_on_average(open_page: Open) -> None:
+def test_without_a_class_token_patches_have_what_all_give_on_average(open_page):
     attention, image = picture()
     opened = open_page(page(attention, patches={0: Patches(image, 2, 2, 1)}), "specials=drop")
     assert opened.tab.get_by_label("query", exact=True).input_value() == "-1"
@@ -435,9 +424,7 @@ def test_without_a_class_token_patches_have_what_all_give_on_average(open_page: 
     assert opened.fragment()["row"] == "0"
 
 
-def test_a_swipe_over_the_heat_map_scrolls_the_page_unless_it_can_be_panned(
-    open_page: Open,
-) -> None:
+def test_a_swipe_over_the_heat_map_scrolls_the_page_unless_it_can_be_panned(open_page):
     opened = open_page(page(random_map(1, 1, 60)), has_touch=True)
     over = opened.tab.locator(".plot canvas").last
     touch = "one => [one, one.parentElement].map((part) => getComputedStyle(part).touchAction)"
@@ -451,9 +438,7 @@ def test_a_swipe_over_the_heat_map_scrolls_the_page_unless_it_can_be_panned(
     assert "none" not in over.evaluate(touch)
 
 
-def test_a_word_shows_where_it_looked_and_a_patch_which_words_looked_at_it(
-    open_page: Open,
-) -> None:
+def test_a_word_shows_where_it_looked_and_a_patch_which_words_looked_at_it(open_page):
     attention, image = picture()
     words, text = placed(["red", "car", "fast"])
     (item,) = attention.maps
@@ -482,9 +467,7 @@ def test_a_word_shows_where_it_looked_and_a_patch_which_words_looked_at_it(
     assert opened.fragment()["column"] == "3"
 
 
-def test_heads_are_sorted_and_filtered_by_a_measure_those_it_says_nothing_of_last(
-    open_page: Open,
-) -> None:
+def test_heads_are_sorted_and_filtered_by_a_measure_those_it_says_nothing_of_last(open_page):
     opened = open_page(encoder_page())
     opened.choose("measure", "previous-token")
     names = opened.tab.locator("#overview .head .name").all_inner_texts()
@@ -505,7 +488,7 @@ def test_heads_are_sorted_and_filtered_by_a_measure_those_it_says_nothing_of_las
     assert "2 of 6 heads" in opened.text("#overview")
 
 
-def test_the_strongest_link_of_each_head_opens_that_head(open_page: Open) -> None:
+def test_the_strongest_link_of_each_head_opens_that_head(open_page):
     opened = open_page(encoder_page())
     words = encoder().weights[:, :, 1:6, 1:6] * (1 - np.eye(5))
     opened.tab.locator(".links button").first.click()
@@ -514,13 +497,13 @@ def test_the_strongest_link_of_each_head_opens_that_head(open_page: Open) -> Non
     assert f"layer {layer} head {head}" in opened.text("#caption")
 
 
-def test_the_table_holds_every_weight(open_page: Open) -> None:
+def test_the_table_holds_every_weight(open_page):
     opened = open_page(encoder_page(), "view=table")
     cells = [number(text) for text in opened.tab.locator("#table tbody td").all_inner_texts()]
     np.testing.assert_allclose(np.reshape(cells, (7, 7)), encoder().weights[1, 2], atol=CLOSE)
 
 
-def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_page: Open) -> None:
+def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_page):
     opened = open_page(encoder_page())
     opened.settle("#table")
     assert opened.tab.locator("#table tbody tr").count() == 7
@@ -532,7 +515,7 @@ def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_pag
     assert opened.tab.locator("select:not([data-switch])").count() == 0
 
 
-def test_the_address_reopens_the_same_view(open_page: Open) -> None:
+def test_the_address_reopens_the_same_view(open_page):
     html = encoder_page()
     opened = open_page(html)
     opened.choose("layer", "0")
@@ -558,12 +541,12 @@ def test_the_address_reopens_the_same_view(open_page: Open) -> None:
     "fragment",
     ["view=nothing", "map=99&heads=7.7,x", "row=1e9&column=-5&zoom=a,b,c", "%E0%A4%A", "least=x"],
 )
-def test_a_foreign_address_opens_something_sensible(open_page: Open, fragment: str) -> None:
+def test_a_foreign_address_opens_something_sensible(open_page, fragment):
     opened = open_page(encoder_page(), fragment)
     assert "layer 1 head 2" in opened.text("#caption")
 
 
-def test_every_key_of_the_list_does_what_it_says(open_page: Open) -> None:
+def test_every_key_of_the_list_does_what_it_says(open_page):
     opened = open_page(encoder_page())
     caption = lambda: opened.text("#caption")  # noqa: E731
     opened.key("[")
@@ -592,7 +575,7 @@ def test_every_key_of_the_list_does_what_it_says(open_page: Open) -> None:
     assert not opened.tab.locator("#help").is_visible()
 
 
-def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page: Open) -> None:
+def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page):
     opened = open_page(encoder_page())
     opened.tab.locator("#tab-heatmap").focus()
     opened.key("ArrowRight")
@@ -604,7 +587,7 @@ def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page: Open) -> None
     assert "layer 0 head 1" in opened.text("#caption")
 
 
-def test_the_scale_can_end_at_the_largest_weight_of_the_view(open_page: Open) -> None:
+def test_the_scale_can_end_at_the_largest_weight_of_the_view(open_page):
     opened = open_page(page(random_map(1, 2, 12)))
     opened.choose("scale", "view")
     top = number(opened.text("#scale span >> nth=1"))
@@ -612,7 +595,7 @@ def test_the_scale_can_end_at_the_largest_weight_of_the_view(open_page: Open) ->
 
 
 @pytest.mark.parametrize("view", ["heatmap", "lines", "text", "table"])
-def test_a_view_is_saved_as_svg_and_png(open_page: Open, view: str) -> None:
+def test_a_view_is_saved_as_svg_and_png(open_page, view):
     opened = open_page(encoder_page(), f"view={view}&row=2&column=2")
     root = ElementTree.fromstring(opened.download("svg"))
     words = [item.text for item in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -621,7 +604,7 @@ def test_a_view_is_saved_as_svg_and_png(open_page: Open, view: str) -> None:
     assert opened.download("png").startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_hostile_tokens_are_shown_and_saved_as_text(open_page: Open) -> None:
+def test_hostile_tokens_are_shown_and_saved_as_text(open_page):
     opened = open_page(page(hostile()))
     for view in ("table", "text", "lines", "heatmap"):
         opened.tab.locator(f"#tab-{view}").click()
@@ -636,7 +619,7 @@ def test_hostile_tokens_are_shown_and_saved_as_text(open_page: Open) -> None:
         assert part.tag.split("}")[1] in {"svg", "g", "rect", "path", "text", "image", "clipPath"}
 
 
-def test_dark_is_dark_and_light_is_light(open_page: Open) -> None:
+def test_dark_is_dark_and_light_is_light(open_page):
     def ground(opened: Opened) -> int:
         color = opened.tab.locator("body").evaluate(
             "body => getComputedStyle(body).backgroundColor"
@@ -647,7 +630,7 @@ def test_dark_is_dark_and_light_is_light(open_page: Open) -> None:
     assert ground(open_page(encoder_page(), color_scheme="dark")) < 150
 
 
-def test_a_pooled_page_says_so_and_names_exact_links(open_page: Open) -> None:
+def test_a_pooled_page_says_so_and_names_exact_links(open_page):
     attention = random_map(1, 1, 130)
     opened = open_page(page(attention, most_weights=5000))
     weights = attention.weights[0, 0]
@@ -657,7 +640,7 @@ def test_a_pooled_page_says_so_and_names_exact_links(open_page: Open) -> None:
     assert f"exact: word{query} {query} → word{key} {key}" in remark
 
 
-def test_of_few_queries_over_many_keys_each_row_is_drawn_by_itself(open_page: Open) -> None:
+def test_of_few_queries_over_many_keys_each_row_is_drawn_by_itself(open_page):
     weights = np.zeros((1, 1, 6, 2000), dtype=np.float32)
     weights[0, 0, range(6), range(150, 2000, 333)] = 1
     rows, keys = (tuple(Token(f"{n}") for n in range(count)) for count in (6, 2000))
@@ -680,7 +663,7 @@ def test_of_few_queries_over_many_keys_each_row_is_drawn_by_itself(open_page: Op
     assert {6} <= {*opened.tab.locator("body").evaluate("() => window.heights")}
 
 
-def test_few_queries_stand_beside_the_many_keys_that_they_attend_to(open_page: Open) -> None:
+def test_few_queries_stand_beside_the_many_keys_that_they_attend_to(open_page):
     weights = np.zeros((1, 1, 6, 300), dtype=np.float32)
     weights[0, 0, range(6), range(25, 300, 50)] = 1
     rows = tuple(Token(f"query{n}") for n in range(6))
@@ -692,9 +675,7 @@ def test_few_queries_stand_beside_the_many_keys_that_they_attend_to(open_page: O
         assert abs(places[f"query{row}"] - places[str(25 + 50 * row)]) < 20
 
 
-def test_several_pages_in_one_notebook_do_not_disturb_each_other(
-    open_page: Open, tmp_path: Any
-) -> None:
+def test_several_pages_in_one_notebook_do_not_disturb_each_other(open_page, tmp_path):
     notebook = f"<!doctype html>{iframe(encoder_page())}{iframe(page(pair()))}"
     opened = open_page(notebook)
     first, second = (opened.tab.frame_locator("iframe").nth(place) for place in (0, 1))
@@ -707,7 +688,7 @@ def test_several_pages_in_one_notebook_do_not_disturb_each_other(
     assert "#" not in opened.tab.url
 
 
-def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page: Open) -> None:
+def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page):
     item = random_map(2, 2, 5).main
     maps = tuple(
         replace(item, stream=f"step {step}", weights=np.roll(item.weights, step // 100, axis=3))
@@ -729,7 +710,7 @@ def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page: Op
     assert np.allclose(weights_of(opened), maps[2].weights[0, 1], atol=CLOSE)
 
 
-def test_a_cell_of_heads_by_steps_opens_that_head_at_that_step(open_page: Open, tmp_path) -> None:
+def test_a_cell_of_heads_by_steps_opens_that_head_at_that_step(open_page, tmp_path):
     item = random_map(2, 2, 5).main
     for step in (0, 100, 200):
         made = item.with_weights(np.roll(item.weights, step // 100, axis=3))

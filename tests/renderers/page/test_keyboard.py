@@ -1,9 +1,6 @@
 """Every control of every page by the keyboard alone, and what is done is undone."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -11,7 +8,7 @@ import pytest
 from attnviz import attend
 from attnviz.renderers.page import iframe, page
 from tests.invoke import attnviz
-from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.conftest import Opened
 from tests.renderers.page.samples import encoder_page, pair, with_projections
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -70,7 +67,7 @@ def finished(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["text", "pair", "vectors"])
-def test_tab_reaches_every_control_of_every_view(open_page: Open, name: str) -> None:
+def test_tab_reaches_every_control_of_every_view(open_page, name):
     opened = open_page(finished(name), "row=2&measure=previous-token" if name == "text" else "")
     for view in opened.tab.locator("#views [role=tab]").all():
         view.dispatch_event("click")
@@ -79,9 +76,7 @@ def test_tab_reaches_every_control_of_every_view(open_page: Open, name: str) -> 
         walked(opened)
 
 
-def test_tab_reaches_every_control_of_a_page_that_answers_and_of_its_dialogs(
-    open_page: Open, live_page: str
-) -> None:
+def test_tab_reaches_every_control_of_a_page_that_answers_and_of_its_dialogs(open_page, live_page):
     off = "off=source:1,cross:0:2,cross:2:0:3:1&row=3&column=1&beside=on"
     opened = open_page(live_page, off)
     opened.tab.wait_for_selector("#overview .legend:has-text('Bars:')")
@@ -101,7 +96,7 @@ def test_tab_reaches_every_control_of_a_page_that_answers_and_of_its_dialogs(
         opened.tab.wait_for_selector("dialog[open]", state="detached")
 
 
-def test_tab_reaches_every_control_of_an_atlas_and_of_steps(open_page: Open, tmp_path: Any) -> None:
+def test_tab_reaches_every_control_of_an_atlas_and_of_steps(open_page, tmp_path):
     files = [tmp_path / "atlas.html", tmp_path / "steps.html"]
     text = tmp_path / "texts.txt"
     text.write_text("The cat sat.\nA dog ran.\n", "utf-8")
@@ -114,7 +109,7 @@ def test_tab_reaches_every_control_of_an_atlas_and_of_steps(open_page: Open, tmp
         assert head.evaluate("one => one.tagName") == "H2"
 
 
-def test_arrows_reach_every_head_and_every_view(open_page: Open) -> None:
+def test_arrows_reach_every_head_and_every_view(open_page):
     opened = open_page(encoder_page(), "heads=0.0")
     opened.tab.locator("#overview .head[tabindex='0']").focus()
     seen = set()
@@ -131,7 +126,7 @@ def test_arrows_reach_every_head_and_every_view(open_page: Open) -> None:
     assert sorted(views) == [f"tab-{one}" for one in ("heads", "heatmap", "lines", "table", "text")]
 
 
-def test_letters_are_no_keys_where_the_reader_switched_them_off(open_page: Open) -> None:
+def test_letters_are_no_keys_where_the_reader_switched_them_off(open_page):
     opened = open_page(encoder_page())
     opened.tab.locator("#keys").focus()
     opened.key("Enter")
@@ -161,7 +156,7 @@ def became(opened: Opened, **state: str) -> None:
     opened.settle()
 
 
-def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_page: Open) -> None:
+def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_page):
     opened = open_page(encoder_page())
     undo, redo = (opened.tab.get_by_role("button", name=name) for name in ("Undo", "Redo"))
     assert undo.is_disabled()
@@ -190,7 +185,7 @@ def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_pa
     assert redo.is_disabled()
 
 
-def test_what_comes_while_the_browser_goes_back_waits(open_page: Open) -> None:
+def test_what_comes_while_the_browser_goes_back_waits(open_page):
     opened = open_page(encoder_page())
     opened.choose("by", "words")
     opened.choose("layer", "0")
@@ -206,7 +201,7 @@ def test_what_comes_while_the_browser_goes_back_waits(open_page: Open) -> None:
     became(opened, unit="words")
 
 
-def test_undo_goes_on_without_a_history_that_never_answers(open_page: Open) -> None:
+def test_undo_goes_on_without_a_history_that_never_answers(open_page):
     opened = open_page(encoder_page())
     opened.choose("by", "words")
     opened.choose("layer", "0")
@@ -217,7 +212,7 @@ def test_undo_goes_on_without_a_history_that_never_answers(open_page: Open) -> N
     became(opened, unit="words", heads="0.2")
 
 
-def test_a_frame_without_an_address_undoes_too(open_page: Open) -> None:
+def test_a_frame_without_an_address_undoes_too(open_page):
     opened = open_page(f"<!doctype html>{iframe(encoder_page())}")
     frame = opened.tab.frame_locator("iframe")
     frame.locator("body[data-complete]").wait_for()
@@ -227,7 +222,7 @@ def test_a_frame_without_an_address_undoes_too(open_page: Open) -> None:
     frame.locator("#caption", has_text="layer 1 head 2").wait_for()
 
 
-def test_the_way_past_everything_keeps_the_address(open_page: Open) -> None:
+def test_the_way_past_everything_keeps_the_address(open_page):
     opened = open_page(encoder_page(), "view=lines&row=2")
     opened.key("Tab")
     assert opened.tab.evaluate("document.activeElement.innerText") == "Skip to the view"
@@ -249,9 +244,7 @@ def test_the_way_past_everything_keeps_the_address(open_page: Open) -> None:
         ("heads=0.1&row=2", []),
     ],
 )
-def test_what_an_address_asks_for_in_vain_is_told(
-    open_page: Open, fragment: str, told: list[str]
-) -> None:
+def test_what_an_address_asks_for_in_vain_is_told(open_page, fragment, told):
     opened = open_page(encoder_page(), fragment)
     said = opened.tab.locator("#amiss").inner_text()
     assert [one in said for one in told] == [True] * len(told)
@@ -263,13 +256,13 @@ def test_what_an_address_asks_for_in_vain_is_told(
         opened.tab.wait_for_selector("#amiss:empty", state="attached")
 
 
-def test_old_names_of_special_tokens_are_still_known(open_page: Open) -> None:
+def test_old_names_of_special_tokens_are_still_known(open_page):
     opened = open_page(encoder_page(), "specials=dropped")
     assert opened.tab.locator('[data-switch="special tokens"]').input_value() == "drop"
 
 
 @pytest.mark.parametrize("view", ["heatmap", "heads"])
-def test_numbers_that_cannot_be_unpacked_are_told_in_a_line(open_page: Open, view: str) -> None:
+def test_numbers_that_cannot_be_unpacked_are_told_in_a_line(open_page, view):
     html = encoder_page()
     start = html.index('id="m0-1">') + len('id="m0-1">')
     opened = open_page(html[:start] + "AAAA" + html[start + 4 :], "", wait="#broken")
@@ -279,7 +272,7 @@ def test_numbers_that_cannot_be_unpacked_are_told_in_a_line(open_page: Open, vie
     opened.tab.wait_for_selector("#broken")
 
 
-def test_a_worker_that_dies_is_told_in_a_line(open_page: Open, live_page: str) -> None:
+def test_a_worker_that_dies_is_told_in_a_line(open_page, live_page):
     start = live_page.index('id="packed">') + len('id="packed">')
     broken = live_page[:start] + "0000000000" + live_page[start + 10 :]
     opened = open_page(broken, "", wait=".failed button")
@@ -290,7 +283,7 @@ def test_a_worker_that_dies_is_told_in_a_line(open_page: Open, live_page: str) -
     assert "does not run" in opened.tab.locator(".failed").first.inner_text()
 
 
-def test_query_and_key_open_on_a_link_between_words_and_list_no_hidden_key(open_page: Open) -> None:
+def test_query_and_key_open_on_a_link_between_words_and_list_no_hidden_key(open_page):
     found = attend("The cat sat on the mat", model="pocket-lm", keep_qk=True)
     opened = open_page(found.page(), "view=query-key&heads=1.3")
     row = int(opened.tab.get_by_label("query", exact=True).input_value())

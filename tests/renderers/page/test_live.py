@@ -1,11 +1,8 @@
 """The page that answers, in a real browser: each number against Python's."""
 
-from __future__ import annotations
-
 import json
 import re
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,7 +12,7 @@ import pytest
 from attnviz import attend, load
 from tests.invoke import attnviz
 from tests.patience import wait_until
-from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.conftest import Opened
 from tests.renderers.page.test_accessible import LOOKS, SMALL, findings, narrowed
 from tests.renderers.page.test_in_browser import number, weights_of
 from tests.renderers.page.test_page import Elements
@@ -63,9 +60,7 @@ def at(opened: Opened, **state: str) -> str:
     return urlencode(state)
 
 
-def test_it_is_one_file_under_ten_megabytes_that_may_start_a_worker_and_nothing_more(
-    live_page: str,
-) -> None:
+def test_it_is_one_file_under_ten_megabytes_that_may_start_a_worker_and_nothing_more(live_page):
     assert len(live_page.encode()) <= 10_000_000
     elements = Elements(live_page)
     policy = next(
@@ -79,9 +74,7 @@ def test_it_is_one_file_under_ten_megabytes_that_may_start_a_worker_and_nothing_
     assert not re.search(r"\b(eval|fetch|XMLHttpRequest|WebSocket|importScripts)\(", live_page)
 
 
-def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(
-    open_page: Open, live_page: str
-) -> None:
+def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(open_page, live_page):
     opened = answered(open_page(live_page))
     assert "layer 2 head 0 (trained to align)" in opened.text("#caption")
     weights = attend(SOURCE, target=TARGET).weights[2, 0]
@@ -96,9 +89,7 @@ def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(
     np.testing.assert_allclose(weights_of(opened), encoder, atol=CLOSE)
 
 
-def test_it_answers_as_one_types_and_ends_with_what_was_written_last(
-    open_page: Open, live_page: str
-) -> None:
+def test_it_answers_as_one_types_and_ends_with_what_was_written_last(open_page, live_page):
     opened = open_page(live_page)
     opened.tab.locator("#text").fill("")
     opened.tab.locator("#text").press_sequentially("Je vois un chien.", delay=5)
@@ -113,7 +104,7 @@ def test_it_answers_as_one_types_and_ends_with_what_was_written_last(
     assert "Write a sentence" in opened.text(".failed")
 
 
-def test_a_head_goes_off_and_on_by_its_button_and_by_a_key(open_page: Open, live_page: str) -> None:
+def test_a_head_goes_off_and_on_by_its_button_and_by_a_key(open_page, live_page):
     opened = open_page(live_page)
     cell = opened.tab.locator(".switchable").nth(2)
     cell.hover()
@@ -132,7 +123,7 @@ def test_a_head_goes_off_and_on_by_its_button_and_by_a_key(open_page: Open, live
     assert before - after == pytest.approx(effect, abs=NEAR)
 
 
-def test_a_click_hides_a_token_and_what_changed_is_marked(open_page: Open, live_page: str) -> None:
+def test_a_click_hides_a_token_and_what_changed_is_marked(open_page, live_page):
     opened = open_page(live_page)
     opened.tab.locator(".tokens .word").nth(1).click()
     found = ablated("--token", "red")
@@ -148,9 +139,7 @@ def test_a_click_hides_a_token_and_what_changed_is_marked(open_page: Open, live_
     assert "nats lower" in spoken
 
 
-def test_a_link_is_cut_by_key_by_alt_click_and_by_a_click_on_its_line(
-    open_page: Open, live_page: str
-) -> None:
+def test_a_link_is_cut_by_key_by_alt_click_and_by_a_click_on_its_line(open_page, live_page):
     opened = answered(open_page(live_page, "row=3&column=1"))
     opened.key("k")
     answered(opened)
@@ -184,7 +173,7 @@ def test_a_link_is_cut_by_key_by_alt_click_and_by_a_click_on_its_line(
     assert re.fullmatch(r"cross:2:0:\d+:\d+", opened.fragment()["off"])
 
 
-def test_why_a_link_is_there_is_read_by_keys_alone(open_page: Open, live_page: str) -> None:
+def test_why_a_link_is_there_is_read_by_keys_alone(open_page, live_page):
     opened = answered(open_page(live_page, "map=2&heads=2.3&row=5&column=3"))
     opened.tab.wait_for_selector("#why[aria-busy=false]")
     expected = json.loads(
@@ -233,9 +222,7 @@ def test_why_a_link_is_there_is_read_by_keys_alone(open_page: Open, live_page: s
     opened.tab.wait_for_selector("#why", state="hidden")
 
 
-def test_a_page_of_why_follows_the_writers_and_says_where_it_ends(
-    open_page: Open, tmp_path: Path
-) -> None:
+def test_a_page_of_why_follows_the_writers_and_says_where_it_ends(open_page, tmp_path):
     file = tmp_path / "why.html"
     text = "Tom likes dogs. Mary likes cats. Tom likes"
     attnviz("why", text, "--model", "pocket-lm", "--head", "2.3", "--html", file, "-f", "none")
@@ -249,9 +236,10 @@ def test_a_page_of_why_follows_the_writers_and_says_where_it_ends(
     assert "attnviz serve explains any link" in again.text("#why .sum")
 
 
-def test_undo_everything_on_and_all_off_but_one(open_page: Open, live_page: str) -> None:
+def test_undo_everything_on_and_all_off_but_one(open_page, live_page):
     opened = answered(open_page(live_page))
     opened.tab.locator(".tokens .word").nth(1).click()
+    answered(opened)  # an answer moves the buttons down
     opened.tab.locator("#acts button").nth(1).click()
     answered(opened)
     assert opened.fragment()["off"].count("cross:") == 23
@@ -269,9 +257,7 @@ def test_undo_everything_on_and_all_off_but_one(open_page: Open, live_page: str)
     wait_until(lambda: opened.fragment().get("off") == "source:1")
 
 
-def test_effects_of_all_heads_colour_and_sort_the_thumbnails(
-    open_page: Open, live_page: str
-) -> None:
+def test_effects_of_all_heads_colour_and_sort_the_thumbnails(open_page, live_page):
     opened = measured(open_page(live_page))
     opened.choose("measure", "effect")
     every = {
@@ -296,9 +282,7 @@ def test_effects_of_all_heads_colour_and_sort_the_thumbnails(
         )
 
 
-def test_two_sentences_stand_side_by_side_with_the_same_head(
-    open_page: Open, live_page: str
-) -> None:
+def test_two_sentences_stand_side_by_side_with_the_same_head(open_page, live_page):
     opened = answered(open_page(live_page))
     opened.key("b")
     answered(opened)
@@ -317,7 +301,7 @@ def test_two_sentences_stand_side_by_side_with_the_same_head(
 
 
 @pytest.mark.parametrize("lens", ["rollout", "effect"])
-def test_lenses_are_pythons(open_page: Open, live_page: str, lens: str) -> None:
+def test_lenses_are_pythons(open_page, live_page, lens):
     opened = answered(open_page(live_page, f"lens={lens}&specials=keep"))
     opened.choose("layer", "0")
     mean = attend(SOURCE, target=TARGET, lens=lens, explain="all" if lens == "effect" else None)
@@ -326,7 +310,7 @@ def test_lenses_are_pythons(open_page: Open, live_page: str, lens: str) -> None:
     np.testing.assert_allclose(weights_of(opened), mean.weights[0, head], atol=0.02)
 
 
-def test_the_address_restores_everything(open_page: Open, live_page: str) -> None:
+def test_the_address_restores_everything(open_page, live_page):
     opened = answered(open_page(live_page))
     opened.tab.locator("#text").fill("She gave him the old manuscript.")
     answered(opened)
@@ -349,8 +333,8 @@ def test_the_address_restores_everything(open_page: Open, live_page: str) -> Non
 
 
 def test_what_is_seen_is_saved_as_json_that_render_reads_and_as_pictures(
-    open_page: Open, live_page: str, tmp_path: Path
-) -> None:
+    open_page, live_page, tmp_path
+):
     opened = answered(open_page(live_page, "off=source:1"))
     path = tmp_path / "seen.json"
     path.write_bytes(opened.download("json"))
@@ -365,9 +349,7 @@ def test_what_is_seen_is_saved_as_json_that_render_reads_and_as_pictures(
     assert opened.download("png").startswith(b"\x89PNG")
 
 
-def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(
-    open_page: Open, live_page: str
-) -> None:
+def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(open_page, live_page):
     opened = measured(open_page(live_page))
     opened.tab.get_by_role("button", name="Guided tour").click()
     titles = []
@@ -401,9 +383,7 @@ def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(
     assert "tour" not in opened.fragment()
 
 
-def test_the_tour_gives_back_what_the_reader_had_switched_off(
-    open_page: Open, live_page: str
-) -> None:
+def test_the_tour_gives_back_what_the_reader_had_switched_off(open_page, live_page):
     mine = {"off": "cross:0:2,source:1", "view": "lines", "heads": "1.3"}
     opened = measured(open_page(live_page, urlencode(mine)))
     mine = opened.fragment()
@@ -419,7 +399,7 @@ def test_the_tour_gives_back_what_the_reader_had_switched_off(
         answered(opened)
 
 
-def test_each_example_is_translated_well(open_page: Open, live_page: str) -> None:
+def test_each_example_is_translated_well(open_page, live_page):
     opened = answered(open_page(live_page))
     field = opened.tab.locator('[data-switch="example"]')
     examples = [one for one in field.locator("option").all_inner_texts() if one != "choose …"]
@@ -438,9 +418,7 @@ def test_each_example_is_translated_well(open_page: Open, live_page: str) -> Non
     ]
 
 
-def test_the_numbers_under_tokens_are_probabilities_or_changes_and_say_which(
-    open_page: Open, live_page: str
-) -> None:
+def test_the_numbers_under_tokens_are_probabilities_or_changes_and_say_which(open_page, live_page):
     opened = answered(open_page(live_page))
     numbers = opened.tab.locator(".written .word .number")
     assert "under each token its probability" in opened.text(".score")
@@ -453,9 +431,7 @@ def test_the_numbers_under_tokens_are_probabilities_or_changes_and_say_which(
     assert all(one[0] in "−+" for one in shown)
 
 
-def test_a_long_text_says_what_is_done_and_can_be_cancelled(
-    open_page: Open, live_page: str
-) -> None:
+def test_a_long_text_says_what_is_done_and_can_be_cancelled(open_page, live_page):
     opened = answered(open_page(live_page))
     text = "The old man who lived by the sea told his children a long story about storms, " * 13
     opened.tab.locator("#text").fill(text)
@@ -470,9 +446,7 @@ def test_a_long_text_says_what_is_done_and_can_be_cancelled(
     opened.tab.locator(".written", has_text="chat").wait_for()
 
 
-def test_the_footer_names_positions_of_an_effect_as_a_range(
-    open_page: Open, live_page: str
-) -> None:
+def test_the_footer_names_positions_of_an_effect_as_a_range(open_page, live_page):
     opened = answered(open_page(live_page, "lens=effect"))
     assert opened.tab.locator(".fact", has_text="read from").inner_text() == "read from 0 to 5"
 
@@ -482,7 +456,7 @@ HOSTILE = (
 )
 
 
-def test_hostile_sentences_stay_text(open_page: Open, live_page: str) -> None:
+def test_hostile_sentences_stay_text(open_page, live_page):
     off = "x:y,z:0,a:b:c,<b>:1:1:1:1,%"
     fragment = urlencode({"text": HOSTILE, "into": "<b>x</b>", "off": off})
     opened = answered(open_page(live_page, fragment))
@@ -496,7 +470,7 @@ def test_hostile_sentences_stay_text(open_page: Open, live_page: str) -> None:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str, look: str) -> None:
+def test_axe_finds_nothing_whatever_is_shown(open_page, live_page, look):
     state = {"off": "source:1,cross:0:2,cross:2:0:3:1", "row": "3", "column": "1", "tour": "2"}
     opened = measured(open_page(live_page, urlencode(state), **LOOKS[look]))
     narrowed(opened, look)
@@ -512,9 +486,7 @@ def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str, lo
         assert opened.tab.evaluate(SMALL) == []
 
 
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(
-    open_page: Open, live_page: str
-) -> None:
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_page, live_page):
     opened = open_page(live_page, "beside=on&off=source:1,cross:0:2&tour=3")
     opened.tab.set_viewport_size({"width": 360, "height": 740})
     answered(opened)
@@ -526,7 +498,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(
         assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= 360
 
 
-def test_nothing_moves_for_who_wants_no_motion(open_page: Open, live_page: str) -> None:
+def test_nothing_moves_for_who_wants_no_motion(open_page, live_page):
     opened = open_page(live_page, reduced_motion="reduce")
     moving = opened.tab.evaluate(
         "[...document.querySelectorAll('*')].filter(one => "
@@ -536,8 +508,8 @@ def test_nothing_moves_for_who_wants_no_motion(open_page: Open, live_page: str) 
 
 
 def test_of_what_is_typed_faster_than_it_is_answered_only_the_last_is_answered(
-    open_page: Open, live_page: str
-) -> None:
+    open_page, live_page
+):
     opened = answered(open_page(live_page))
     shown = opened.tab.evaluate(
         """async () => {

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -59,7 +57,7 @@ def sha(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def test_the_policy_forbids_everything_but_this_one_script_and_style() -> None:
+def test_the_policy_forbids_everything_but_this_one_script_and_style():
     elements = Elements(page(encoder()))
     policy = next(
         attrs["content"] or ""
@@ -78,7 +76,7 @@ def test_the_policy_forbids_everything_but_this_one_script_and_style() -> None:
     ]
 
 
-def test_the_page_names_nothing_to_fetch() -> None:
+def test_the_page_names_nothing_to_fetch():
     text = page(encoder())
     urls = set(re.findall(r"https?://[^\s\"'`<]+", text))
     assert urls == {"http://www.w3.org/2000/svg"}
@@ -87,7 +85,7 @@ def test_the_page_names_nothing_to_fetch() -> None:
     assert not re.search(r"\b(eval|fetch|XMLHttpRequest|WebSocket|importScripts|innerHTML)\b", text)
 
 
-def test_hostile_tokens_add_no_element_and_come_back_whole() -> None:
+def test_hostile_tokens_add_no_element_and_come_back_whole():
     plain, nasty = Elements(page(encoder())), Elements(page(hostile()))
 
     def kinds(elements: Elements) -> list[str]:
@@ -102,7 +100,7 @@ def test_hostile_tokens_add_no_element_and_come_back_whole() -> None:
     assert "\x1b" not in tokens[6]["text"]
 
 
-def test_a_hostile_title_stays_text() -> None:
+def test_a_hostile_title_stays_text():
     text = page(encoder(), title="</title><script>alert(1)</script>", command="$policy $data")
     assert [data for _, data in Elements(text).named("title")] == [
         "</title><script>alert(1)</script>"
@@ -111,34 +109,34 @@ def test_a_hostile_title_stays_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "a&b", "\u2028\u2029", '"\\'])
-def test_json_in_a_page_holds_nothing_that_ends_it_and_reads_back(text: str) -> None:
+def test_json_in_a_page_holds_nothing_that_ends_it_and_reads_back(text):
     written = script_json({"x": text})
     assert not re.search("[<>&\u2028\u2029]", written)
     assert json.loads(written) == {"x": text}
 
 
-def test_random_heads_at_128_tokens_fit_in_three_megabytes() -> None:
+def test_random_heads_at_128_tokens_fit_in_three_megabytes():
     assert len(page(random_map(12, 12, 128))) <= 3.2e6
 
 
-def test_a_layer_of_random_heads_at_512_tokens_takes_its_twelfth_of_48_megabytes() -> None:
+def test_a_layer_of_random_heads_at_512_tokens_takes_its_twelfth_of_48_megabytes():
     fixed = len(page(random_map(1, 1, 2)))
     assert len(page(random_map(1, 12, 512))) - fixed <= (48e6 - fixed) / 12
 
 
-def test_words_of_one_token_each_are_no_choice() -> None:
+def test_words_of_one_token_each_are_no_choice():
     single = (None, 0, 1, 2, 3, 4, None)
     found = document(page(encoder(), words={0: (single, ())}))["maps"][0]
     assert found["queries"]["words"] is None
     assert found["keys"]["words"] is None
 
 
-def test_word_numbers_that_do_not_fit_are_refused() -> None:
+def test_word_numbers_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="3 word numbers for the 7 tokens"):
         page(encoder(), words={0: ((0, 0, 1), ())})
 
 
-def test_maps_of_one_stream_are_told_apart_by_their_layers() -> None:
+def test_maps_of_one_stream_are_told_apart_by_their_layers():
     item = encoder().main
     later = item.with_weights(item.weights[:1], layers=("2",))
     maps = document(page(Attention((item, later), Provenance("x", "y"))))["maps"]
@@ -148,13 +146,13 @@ def test_maps_of_one_stream_are_told_apart_by_their_layers() -> None:
     ]
 
 
-def test_projections_that_do_not_fit_are_refused() -> None:
+def test_projections_that_do_not_fit_are_refused():
     attention, kept = with_projections()
     with pytest.raises(InputError, match="do not fit the map"):
         page(attention, projections={0: replace(kept, key=kept.key[:, :, :3])})
 
 
-def test_patches_that_do_not_fit_are_refused() -> None:
+def test_patches_that_do_not_fit_are_refused():
     attention, image = picture()
     with pytest.raises(InputError, match="3 × 3 patches from token 1 on"):
         page(attention, patches={0: Patches(image, 3, 3, 1)})
@@ -162,14 +160,14 @@ def test_patches_that_do_not_fit_are_refused() -> None:
         page(attention, patches={0: Patches(b"GIF89a", 2, 2, 1)})
 
 
-def test_a_frame_holds_the_whole_page_as_an_attribute() -> None:
+def test_a_frame_holds_the_whole_page_as_an_attribute():
     text = page(encoder())
     ((attributes, _),) = Elements(iframe(text)).named("iframe")
     assert attributes["srcdoc"] == text
     assert attributes["sandbox"] == "allow-scripts allow-downloads"
 
 
-def test_modules_keep_their_own_names_when_joined() -> None:
+def test_modules_keep_their_own_names_when_joined():
     script = join_modules(
         {
             "one": "const own = 1;\nexport const shared = own;\n",
@@ -180,7 +178,7 @@ def test_modules_keep_their_own_names_when_joined() -> None:
     assert "return { shared };" in script
 
 
-def test_every_script_is_in_the_list_behind_those_it_imports_from() -> None:
+def test_every_script_is_in_the_list_behind_those_it_imports_from():
     from importlib.resources import files
 
     folder = files("attnviz.renderers.page").joinpath("scripts")
@@ -196,7 +194,7 @@ def test_every_script_is_in_the_list_behind_those_it_imports_from() -> None:
             assert set(needed) <= set(kind.scripts[:place]), name
 
 
-def test_weights_of_one_query_that_is_no_token_make_a_page() -> None:
+def test_weights_of_one_query_that_is_no_token_make_a_page():
     keys = tuple(Token(word) for word in "abc")
     item = AttentionMap(
         "a",

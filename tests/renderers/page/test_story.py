@@ -1,10 +1,7 @@
 """A number unfolded, linked looks, why a word, heads in a corpus, two texts as a difference."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +9,7 @@ import pytest
 from attnviz import attend
 from attnviz.analyses.compare import compare_maps
 from tests.invoke import attnviz
-from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.conftest import Opened
 from tests.renderers.page.test_accessible import findings
 from tests.renderers.page.test_in_browser import number
 from tests.renderers.page.test_live import CLOSE, NEAR, SOURCE, TARGET, answered
@@ -39,9 +36,7 @@ def formula(opened: Opened, step: int) -> float:
     )
 
 
-def test_a_link_unfolds_into_seven_pictures_that_lead_from_one_to_the_next(
-    open_page: Open, live_page: str
-) -> None:
+def test_a_link_unfolds_into_seven_pictures_that_lead_from_one_to_the_next(open_page, live_page):
     opened = answered(open_page(live_page, "row=3&column=1"))
     opened.tab.wait_for_selector("#why .unfold")
     assert opened.tab.locator(".unfold h3").all_inner_texts() == STEPS
@@ -57,9 +52,7 @@ def test_a_link_unfolds_into_seven_pictures_that_lead_from_one_to_the_next(
     assert findings(opened.tab) == []
 
 
-def test_a_page_with_queries_and_keys_unfolds_its_links_without_the_model(
-    open_page: Open, tmp_path: Path
-) -> None:
+def test_a_page_with_queries_and_keys_unfolds_its_links_without_the_model(open_page, tmp_path):
     file = tmp_path / "page.html"
     asked = ("self", LM_TEXT, "--model", "pocket-lm")
     assert attnviz(*asked, "--keep-qk", "--html", file, "-f", "none", "-q").status == 0
@@ -77,9 +70,7 @@ def test_a_page_with_queries_and_keys_unfolds_its_links_without_the_model(
     assert "first order" in opened.text(".unfold > li:last-child")
 
 
-def test_a_click_on_a_word_says_why_and_each_line_shows_what_it_is_about(
-    open_page: Open, live_page: str
-) -> None:
+def test_a_click_on_a_word_says_why_and_each_line_shows_what_it_is_about(open_page, live_page):
     opened = answered(open_page(live_page))
     opened.tab.locator(".written .word:has-text('rouge')").click()
     opened.tab.wait_for_selector("#word .claims")
@@ -107,9 +98,7 @@ def test_a_click_on_a_word_says_why_and_each_line_shows_what_it_is_about(
     assert "word" not in again.fragment()
 
 
-def test_what_is_pointed_at_lights_up_everywhere_and_orders_the_heads(
-    open_page: Open, live_page: str
-) -> None:
+def test_what_is_pointed_at_lights_up_everywhere_and_orders_the_heads(open_page, live_page):
     opened = answered(open_page(live_page))
     picture = "document.querySelector('.marks').toDataURL()"
     blank = opened.tab.evaluate(picture)
@@ -137,7 +126,7 @@ def test_what_is_pointed_at_lights_up_everywhere_and_orders_the_heads(
     )
 
 
-def test_two_sentences_are_shown_as_their_difference(open_page: Open, live_page: str) -> None:
+def test_two_sentences_are_shown_as_their_difference(open_page, live_page):
     second = "The small blue car is fast."
     opened = answered(open_page(live_page, f"beside=difference&map=1&heads=1.2&text2={second}"))
     opened.tab.wait_for_selector("#stage-2[aria-busy=false] .plot")
@@ -160,9 +149,7 @@ def test_two_sentences_are_shown_as_their_difference(open_page: Open, live_page:
     opened.tab.wait_for_selector(".heads.sorted")
 
 
-def test_a_head_of_the_live_page_shows_what_it_does_in_other_texts(
-    open_page: Open, live_page: str
-) -> None:
+def test_a_head_of_the_live_page_shows_what_it_does_in_other_texts(open_page, live_page):
     opened = answered(open_page(live_page))
     opened.key("i")
     opened.tab.wait_for_selector("dialog.card[open] .texts")
@@ -176,9 +163,7 @@ def test_a_head_of_the_live_page_shows_what_it_does_in_other_texts(
     assert name.removeprefix("cross ") in opened.text("#caption")
 
 
-def test_a_page_and_an_atlas_lead_to_one_another_at_the_same_head(
-    browser: object, tmp_path: Path
-) -> None:
+def test_a_page_and_an_atlas_lead_to_one_another_at_the_same_head(browser, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("Tom likes dogs.\nThe cat sat on the mat.\n", encoding="utf-8")
     atlas, page = tmp_path / "atlas of lm.html", tmp_path / "page.html"

@@ -1,7 +1,5 @@
 """A page in a notebook's widget hands to Python what its reader selects."""
 
-from __future__ import annotations
-
 import base64
 import json
 import pickle
@@ -12,7 +10,6 @@ import pytest
 
 import attnviz
 from attnviz.core.errors import UsageError
-from tests.renderers.page.conftest import Open
 
 TEXT = "The cat sat on the mat"
 # What a notebook does with a widget: it calls render() with a model and a place.
@@ -46,9 +43,7 @@ def result() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_what_is_selected_in_the_page_is_sent_and_nobody_else_is_heard(
-    open_page: Open, result: Any
-) -> None:
+def test_what_is_selected_in_the_page_is_sent_and_nobody_else_is_heard(open_page, result):
     opened = open_page(hosted(result.page()))
     frame = opened.tab.frame_locator("#cell iframe")
     frame.locator("body[data-complete]").wait_for()
@@ -72,7 +67,7 @@ def test_what_is_selected_in_the_page_is_sent_and_nobody_else_is_heard(
     assert opened.tab.evaluate("() => window.sent.every((one) => one.stream === 'encoder')")
 
 
-def test_a_selection_comes_back_to_the_result(result: Any) -> None:
+def test_a_selection_comes_back_to_the_result(result):
     widget = result.widget()
     assert (result.selection, widget.page) == ({}, result._notebook_page())
     widget.selection = {"stream": "encoder", "heads": [{"layer": "0", "head": "3"}]}
@@ -81,16 +76,14 @@ def test_a_selection_comes_back_to_the_result(result: Any) -> None:
     assert pickle.loads(pickle.dumps(result)).selection == result.selection
 
 
-def test_a_notebook_shows_the_widget_and_keeps_the_framed_page(result: Any) -> None:
+def test_a_notebook_shows_the_widget_and_keeps_the_framed_page(result):
     shown, _ = result._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in shown
     assert shown["text/plain"] == repr(result)
     assert result._repr_html_().startswith("<iframe srcdoc=")
 
 
-def test_without_anywidget_a_notebook_shows_the_framed_page(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_anywidget_a_notebook_shows_the_framed_page(monkeypatch):
     monkeypatch.setitem(sys.modules, "anywidget", None)
     monkeypatch.delitem(sys.modules, "attnviz.renderers.page.widget", raising=False)
     result = attnviz.attend(TEXT)

@@ -70,7 +70,7 @@ class Captured:
     heads: tuple[str, ...] = ()  # names; none: numbers from 0
     note: str = ""
     scores: tuple[CallScores, ...] = ()  # of each layer
-    ignored: IgnoredPositions = NOTHING  # positions whose links do not count
+    exclusions: IgnoredPositions = NOTHING  # positions whose links do not count
 
 
 def capture(
@@ -80,9 +80,9 @@ def capture(
     *,
     region: Region = ALL_TOKENS,  # The part to read, and how finely
     # By stream, positions whose links do not count among the strongest
-    ignored: Mapping[str, IgnoredPositions] | None = None,
+    exclusions: Mapping[str, IgnoredPositions] | None = None,
     # Whether to add the matrices of layers without attention as a stream of their own
-    implied: bool = False,
+    with_mixers: bool = False,
     grids: Mapping[str, PooledGrid] | None = None,  # By stream, what to read; replaces `region`
 ) -> list[Captured]:
     """The attention of one forward pass over one text, given as a batch of one.
@@ -90,7 +90,7 @@ def capture(
     Returns:
         One item for each run of a stream's layers with equal heads, queries and keys.
     """
-    mixing = implied and bool(mixers_of(model))
+    mixing = with_mixers and bool(mixers_of(model))
     if not mixing and region.channels != "mean":
         raise UsageError(
             f"--channels is for layers without attention: '{model.config.model_type}' has none"
@@ -98,7 +98,7 @@ def capture(
     if not mixing:
         check_family(model.config, max(max(side) for side in sides.values()))
     left_out = {
-        stream: (ignored or {}).get(stream, IgnoredPositions(itself=stream != "cross"))
+        stream: (exclusions or {}).get(stream, IgnoredPositions(itself=stream != "cross"))
         for stream in sides
     }
     if grids is None:
@@ -116,44 +116,44 @@ def capture(
         )
         for stream, grid in grids.items()
     }
-    given = without_cache(model, inputs)
+    plain_inputs = without_cache(model, inputs)
     stream, (length, _) = next(iter(sides.items()))
     watching = watch_mixers(model, length, grids[stream], region.channels)
     with watching if mixing else nullcontext(ImpliedMatrices()) as others:
-        layers = probe_layers(model, given, sides, specs)
-        found = {name: check_calls(name, own, specs[name], model) for name, own in layers.items()}
-    if set(found) != set(sides) and not (others.matrices and not has_attention(model)):
+        layers = probe_layers(model, plain_inputs, sides, specs)
+        streams = {name: check_calls(name, own, specs[name], model) for name, own in layers.items()}
+    if set(streams) != set(sides) and not (others.matrices and not has_attention(model)):
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "
                 "queries and keys to itself: leave --keep-qk out"
             )
-        found = _eager(model, given, sides, specs)
+        streams = _eager(model, plain_inputs, sides, specs)
     if others.matrices:
-        found[IMPLIED] = _implied_layers(others, grids[stream])
-    return [item for items in found.values() for item in items]
+        streams[IMPLIED] = _implied_layers(others, grids[stream])
+    return [item for items in streams.values() for item in items]
 
 
 def _implied_layers(others: ImpliedMatrices, grid: PooledGrid) -> list[Captured]:
     names = layer_names(list(others.matrices))
     arrays = dict(zip(names, others.matrices.values(), strict=True))
     heads = dict(zip(names, others.names.values(), strict=True))
-    found = group_layers(IMPLIED, arrays, grid=grid, route=ROUTE, note=others.note)
-    return [replace(item, heads=heads[item.layers[0]]) for item in found]
+    captures = group_layers(IMPLIED, arrays, grid=grid, route=ROUTE, note=others.note)
+    return [replace(item, heads=heads[item.layers[0]]) for item in captures]
 
 
 def _announce(
     grids: Mapping[str, PooledGrid],
     sides: Sides,
     region: Region,
-    ignored: Mapping[str, IgnoredPositions],
+    exclusions: Mapping[str, IgnoredPositions],
 ) -> None:
     for stream, grid in grids.items():
         left_out = region_note(grid, sides[stream])
         if left_out:
             notify(left_out)
         if region.links and grid.is_pooled:
-            notify(links_note(region.links, ignored[stream]))
+            notify(links_note(region.links, exclusions[stream]))
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,34 +168,34 @@ def check_calls(
     """A stream's kernel calls; refused if their numbers are no weights."""
     for name, layer in layers.items():
         check_rows(layer.weights[0], name, model, stream)
-    projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
-    found = group_layers(
+    qk = {name: layer.projections for name, layer in layers.items() if layer.projections}
+    captures = group_layers(
         stream,
         {name: layer.weights[0] for name, layer in layers.items()},
         {name: layer.links for name, layer in layers.items() if layer.links},
         grid=spec.grid,
-        ignored=spec.ignored,
+        exclusions=spec.exclusions,
         route=f"{model.config._attn_implementation}, probed",
-        projections=stack_projections(projected, model.config.model_type) if projected else None,
+        projections=stack_projections(qk, model.config.model_type) if qk else None,
     )
     scores = {name: layer.scores for name, layer in layers.items()}
-    return [replace(item, scores=tuple(scores[name] for name in item.layers)) for item in found]
+    return [replace(item, scores=tuple(scores[name] for name in item.layers)) for item in captures]
 
 
 def _eager(
     model: Any, inputs: Mapping[str, Any], sides: Sides, specs: Mapping[str, CaptureSpec]
 ) -> dict[str, list[Captured]]:
-    found = dict[str, list[Captured]]()
+    captures = dict[str, list[Captured]]()
     for stream, layers in eager_layers(model, inputs, sides).items():
         spec, arrays, links = specs[stream], {}, {}
         for name, (weights,) in layers.items():
             check_rows(weights, name, model, stream)
             arrays[name] = pool_array(weights, spec.grid)
             if spec.links:
-                links[name] = tuple(strongest_in_matrices(weights, spec.ignored, spec.links))
-        facts = {"grid": spec.grid, "ignored": spec.ignored, "route": EAGER_ROUTE}
-        found[stream] = group_layers(stream, arrays, links, **facts)
-    return found
+                links[name] = tuple(strongest_in_matrices(weights, spec.exclusions, spec.links))
+        facts = {"grid": spec.grid, "exclusions": spec.exclusions, "route": EAGER_ROUTE}
+        captures[stream] = group_layers(stream, arrays, links, **facts)
+    return captures
 
 
 def group_layers(
@@ -232,7 +232,7 @@ def capture_many(
     }
     check_family(model.config, max(max(side) for side in longest.values()))
     layers, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
-    found = []
+    texts = []
     for number, side in enumerate(sides):
         items = list[Captured]()
         for stream, (queries, keys) in side.items():
@@ -243,8 +243,8 @@ def capture_many(
                 check_rows(array, name, model, stream)
             grid = PooledGrid(each_token(queries), each_token(keys))
             items += group_layers(stream, own, grid=grid, route=route)
-        found.append(items)
-    return found
+        texts.append(items)
+    return texts
 
 
 def _all_layers(
@@ -253,18 +253,20 @@ def _all_layers(
     """Each stream's layers by name, shape (batch, heads, queries, keys), and their route."""
     specs = {
         stream: CaptureSpec(
-            PooledGrid(each_token(queries), each_token(keys)), first=sides[0][stream][0], given=True
+            PooledGrid(each_token(queries), each_token(keys)),
+            first=sides[0][stream][0],
+            from_kernel=True,
         )
         for stream, (queries, keys) in longest.items()
     }
-    probed = {}
+    by_kernel = {}
     if calls != 0:
-        probed = probe_layers(model, inputs, longest, specs, batch=len(sides), calls=calls)
-    if set(probed) == set(longest):
-        how = next(iter(next(iter(probed.values())).values())).how
+        by_kernel = probe_layers(model, inputs, longest, specs, batch=len(sides), calls=calls)
+    if set(by_kernel) == set(longest):
+        how = next(iter(next(iter(by_kernel.values())).values())).how
         return {
             stream: {name: layer.weights for name, layer in layers.items()}
-            for stream, layers in probed.items()
+            for stream, layers in by_kernel.items()
         }, f"{model.config._attn_implementation}, {how}"
     return eager_layers(model, inputs, longest, batch=len(sides)), EAGER_ROUTE
 
@@ -285,7 +287,7 @@ def as_map(
         first = (queries.start - keys.start) // keys.length
         ahead = any(np.triu(layer, 1 + first).any() for layer in item.weights)
         stream = "self" if ahead else "causal"
-    signed: dict[str, Any] = {"values": "signed", "unit": UNIT} if stream == IMPLIED else {}
+    more: dict[str, Any] = {"values": "signed", "unit": UNIT} if stream == IMPLIED else {}
     return AttentionMap(
         stream,
         queries.tokens(tokens[side]),
@@ -298,7 +300,7 @@ def as_map(
         starts=(queries.start, keys.start),
         links=_exact_links(item, tokens[side], tokens[key_side]),
         heads=item.heads,
-        **signed,
+        **more,
     )
 
 
@@ -315,23 +317,23 @@ def _exact_links(
 
 
 def projections_of(
-    maps: Sequence[AttentionMap], captured: Sequence[Captured]
+    maps: Sequence[AttentionMap], captures: Sequence[Captured]
 ) -> dict[str, Projections]:
     return {
-        item.stream: found.projections
-        for item, found in zip(maps, captured, strict=True)
-        if found.projections is not None
+        item.stream: one.projections
+        for item, one in zip(maps, captures, strict=True)
+        if one.projections is not None
     }
 
 
 def scores_of(
-    maps: Sequence[AttentionMap], captured: Sequence[Captured]
+    maps: Sequence[AttentionMap], captures: Sequence[Captured]
 ) -> dict[tuple[str, str, str], dict[str, float]]:
     """What was measured of each head's scores, by stream, layer and head."""
     return {
         (item.stream, layer, head): {name: float(own[place]) for name, own in of_layer.items()}
-        for item, found in zip(maps, captured, strict=True)
-        for layer, of_layer in zip(item.layers, found.scores, strict=False)
+        for item, one in zip(maps, captures, strict=True)
+        for layer, of_layer in zip(item.layers, one.scores, strict=False)
         if of_layer
         for place, head in enumerate(item.heads)
     }
@@ -346,22 +348,22 @@ def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPosi
 
 def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
     """The provenance, with how the weights were read."""
-    named = ", ".join(dict.fromkeys(routes))
-    return replace(provenance, settings={**provenance.settings, "attention": named})
+    names = ", ".join(dict.fromkeys(routes))
+    return replace(provenance, settings={**provenance.settings, "attention": names})
 
 
 def capture_notes(
-    captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]
+    captures: Sequence[Captured], sides: Mapping[str, tuple[int, int]]
 ) -> tuple[str, ...]:
     """Notes on maps that are pooled, partial, or from a second pass."""
     notes = dict[str, None]()
-    if any(item.route == EAGER_ROUTE for item in captured):
+    if any(item.route == EAGER_ROUTE for item in captures):
         notes[SECOND_PASS] = None
-    for item in captured:
+    for item in captures:
         if item.grid is not None:
             side = sides.get(item.stream) or next(iter(sides.values()))
             notes[region_note(item.grid, side)] = None
         notes[item.note] = None
         most = max((len(head) for layer in item.links for head in layer), default=0)
-        notes[links_note(most, item.ignored) if most else ""] = None
+        notes[links_note(most, item.exclusions) if most else ""] = None
     return tuple(note for note in notes if note)

@@ -44,10 +44,10 @@ Strongest = tuple[Cell, ...]  # of a head, strongest first, then earlier queries
 class Bounds:
     """For each head and query its largest sum over a block of keys: no weight exceeds it."""
 
-    def __init__(self, call: Call, grid: PooledGrid, ignored: IgnoredPositions) -> None:
-        self.call, self.grid, self.ignored = call, grid, ignored
+    def __init__(self, call: Call, grid: PooledGrid, exclusions: IgnoredPositions) -> None:
+        self.call, self.grid, self.exclusions = call, grid, exclusions
         keys = grid.keys
-        self.apart = [key for key in ignored.keys if keys.start <= key < keys.stop]
+        self.apart = [key for key in exclusions.keys if keys.start <= key < keys.stop]
         self.masses = key_columns(call, self.apart)
         length = grid.queries.stop - grid.queries.start
         self.highest = call.query.new_zeros((length, call.query.shape[1])).float()
@@ -58,42 +58,44 @@ class Bounds:
 
         queries, keys = self.grid.queries, self.grid.keys
         rounding = ROUNDING * torch.finfo(masses.dtype).eps
-        counted = masses[0, queries.start : queries.stop].float() * (1 + rounding)
+        limits = masses[0, queries.start : queries.stop].float() * (1 + rounding)
         for column, key in enumerate(self.apart):
             block = (key - keys.start) // keys.length - first
-            if 0 <= block < counted.shape[-1]:
-                counted[..., block] -= self.masses[queries.start : queries.stop, :, column]
-        self.highest = torch.maximum(self.highest, counted.amax(-1))
+            if 0 <= block < limits.shape[-1]:
+                limits[..., block] -= self.masses[queries.start : queries.stop, :, column]
+        self.highest = torch.maximum(self.highest, limits.amax(-1))
 
 
 def find_strongest(bounds: Bounds, count: int) -> list[Strongest]:
     """Each head's `count` strongest links."""
     call, queries = bounds.call, bounds.grid.queries
-    bound, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
-    found = StrongestCells(len(order), count, call.key.shape[2], order.device)
+    limits, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
+    strongest = StrongestCells(len(order), count, call.key.shape[2], order.device)
     rows = max(min(ROWS, ROW_BYTES // (16 * len(order) * call.key.shape[2])), 1)
-    for first in range(0, bound.shape[1], rows):
-        open_still = (bound[:, first] > 0) & (bound[:, first] >= found.weights[:, -1])
+    for first in range(0, limits.shape[1], rows):
+        open_still = (limits[:, first] > 0) & (limits[:, first] >= strongest.weights[:, -1])
         heads = open_still.nonzero()[:, 0]
         if not len(heads):
             break
-        chosen = order[heads, first : first + rows].sort(1).values + queries.start
-        weights = row_weights(call, heads, chosen)
-        drop_ignored(weights, chosen, bounds.grid, bounds.ignored)
-        found.add(heads, chosen, weights)
-    return found.cells()
+        places = order[heads, first : first + rows].sort(1).values + queries.start
+        weights = row_weights(call, heads, places)
+        drop_ignored(weights, places, bounds.grid, bounds.exclusions)
+        strongest.add(heads, places, weights)
+    return strongest.cells()
 
 
-def drop_ignored(weights: Any, queries: Any, grid: PooledGrid, ignored: IgnoredPositions) -> None:
+def drop_ignored(
+    weights: Any, queries: Any, grid: PooledGrid, exclusions: IgnoredPositions
+) -> None:
     """Set the weights of ignored positions to 0, shape (heads, rows, keys)."""
     import torch
 
     keys = grid.keys
-    hidden = torch.isin(queries, queries.new_tensor(ignored.queries))
-    weights[hidden.nonzero(as_tuple=True)] = 0
+    rows_off = torch.isin(queries, queries.new_tensor(exclusions.queries))
+    weights[rows_off.nonzero(as_tuple=True)] = 0
     weights[..., : keys.start] = weights[..., keys.stop :] = 0
-    weights[..., [key for key in ignored.keys if key < weights.shape[2]]] = 0
-    if ignored.itself:
+    weights[..., [key for key in exclusions.keys if key < weights.shape[2]]] = 0
+    if exclusions.itself:
         weights.scatter_(2, queries[..., None], 0)
 
 
@@ -125,11 +127,11 @@ class StrongestCells:
         own = queries[gain[:, None], rows].gather(1, inside // width)
         heads = heads[gain]
         places = torch.cat([self.places[heads], own * self.keys + inside % width], 1)
-        merged = torch.cat([self.weights[heads], cells.gather(1, inside)], 1)
+        both = torch.cat([self.weights[heads], cells.gather(1, inside)], 1)
         first = places.argsort(dim=1, stable=True)
-        best = merged.gather(1, first).argsort(dim=1, descending=True, stable=True)[:, :count]
+        best = both.gather(1, first).argsort(dim=1, descending=True, stable=True)[:, :count]
         best = first.gather(1, best)
-        self.weights[heads], self.places[heads] = merged.gather(1, best), places.gather(1, best)
+        self.weights[heads], self.places[heads] = both.gather(1, best), places.gather(1, best)
 
     def cells(self) -> list[Strongest]:
         """Each head's strongest cells, strongest first."""
@@ -154,15 +156,15 @@ def top_columns(values: Any, count: int) -> Any:
     return (bits - places).topk(min(count, values.shape[1]), 1).indices
 
 
-def links_note(count: int, ignored: IgnoredPositions) -> str:
+def links_note(count: int, exclusions: IgnoredPositions) -> str:
     """The note on the strongest links, before and after the search."""
     left_out = []
-    if ignored.queries:
+    if exclusions.queries:
         left_out.append("links from and to special tokens")
-    if ignored.itself:
+    if exclusions.itself:
         left_out.append("links of a token to itself")
     # Special tokens are ignored as queries and keys, a first token as a key only.
-    if set(ignored.keys) - set(ignored.queries):
+    if set(exclusions.keys) - set(exclusions.queries):
         left_out.append("links to the first token, on which heads of causal models rest")
     note = (
         f"the {count} strongest links of each head are exact single weights, found row by row, "
@@ -172,7 +174,7 @@ def links_note(count: int, ignored: IgnoredPositions) -> str:
 
 
 def strongest_in_matrices(
-    weights: NDArray[np.float32], ignored: IgnoredPositions, count: int
+    weights: NDArray[np.float32], exclusions: IgnoredPositions, count: int
 ) -> list[Strongest]:
     """Each head's strongest links, from whole matrices of shape (heads, queries, keys)."""
     import torch
@@ -180,7 +182,7 @@ def strongest_in_matrices(
     heads, queries, keys = weights.shape
     cells = torch.tensor(weights)
     rows = torch.arange(queries).expand(heads, -1)
-    drop_ignored(cells, rows, PooledGrid(each_token(queries), each_token(keys)), ignored)
-    found = StrongestCells(heads, min(count, queries * keys), keys)
-    found.add(torch.arange(heads), rows, cells)
-    return found.cells()
+    drop_ignored(cells, rows, PooledGrid(each_token(queries), each_token(keys)), exclusions)
+    strongest = StrongestCells(heads, min(count, queries * keys), keys)
+    strongest.add(torch.arange(heads), rows, cells)
+    return strongest.cells()

@@ -49,7 +49,7 @@ class Mixer:
     values: str  # the argument that is mixed
     axes: str  # of the values: b batch, t time, h head, p place in a head, c channel
     off: tuple[str, ...] = ()  # arguments outside of the matrix: skips, gates, biases
-    batched: tuple[str, ...] = ()  # further arguments with a batch, which do not broadcast
+    batch_arguments: tuple[str, ...] = ()  # further arguments with a batch, which do not broadcast
     layer: str = ""  # a pattern of the layer's class
 
     @property
@@ -64,7 +64,7 @@ MIXERS = (
     Mixer("mamba2_chunk_scan", "hidden_states", "bthp", off=("D",)),
     Mixer("torch_chunk_gated_delta_rule", "value", "bthp"),
     Mixer("chunk_kimi_delta_attention", "value", "bthp"),
-    Mixer("rwkv_linear_attention", "value", "btc", batched=("key",)),
+    Mixer("rwkv_linear_attention", "value", "btc", batch_arguments=("key",)),
     Mixer("_rnn_scan", "hidden_states", "btc"),
     Mixer("mlstm_backend", "value", "bhtp"),
     Mixer("decay_factors", "", "bhtp", layer="LightningAttention$"),
@@ -106,29 +106,29 @@ class ImpliedMatrices:
         )
         if not self.channels:
             return note
-        shown = next(iter(self.names.values()))
-        if shown == (MEAN_CHANNEL,):
+        names = next(iter(self.names.values()))
+        if names == (MEAN_CHANNEL,):
             return f"{note}; the mean over {self.channels:,} channels: --channels shows single ones"
-        return f"{note}; {len(shown):,} of {self.channels:,} channels"
+        return f"{note}; {len(names):,} of {self.channels:,} channels"
 
 
 def mixers_of(model: Any) -> dict[str, tuple[Any, Mixer]]:
     """The layers of a model that mix tokens without attention, by path."""
-    found = dict[str, tuple[Any, Mixer]]()
+    layers = dict[str, tuple[Any, Mixer]]()
     for path, part in model.named_modules():
         layer: Any = type(part)
         mixer = _mixer_of(layer)
         if mixer is not None and stream_of(path) not in {"vision", "audio"}:
-            found[path] = part, mixer
-    return found
+            layers[path] = part, mixer
+    return layers
 
 
 @cache  # asked for each text
 def _mixer_of(layer: type[Any]) -> Mixer | None:
     """The row of `MIXERS` that knows a class of layers."""
     code = getattr(inspect.unwrap(layer.forward), "__code__", None)
-    named = () if code is None else (*code.co_names, *vars(layer))
-    fit = (one for one in MIXERS if one.function in named and re.search(one.layer, layer.__name__))
+    names = () if code is None else (*code.co_names, *vars(layer))
+    fit = (one for one in MIXERS if one.function in names and re.search(one.layer, layer.__name__))
     return next(fit, None)
 
 
@@ -153,13 +153,13 @@ def watch_mixers(
     In the pass it raises an AttentionError if M · input is not the layer's output, and a UsageError
     if a channel does not exist.
     """
-    found, layers = ImpliedMatrices(), mixers_of(model)
+    readings, layers = ImpliedMatrices(), mixers_of(model)
     running: list[str] = []
 
     def look(make: Callable[[], Scan], mixer: Mixer) -> None:
         path = running[-1] if running else ""
-        if path and path not in found.matrices and (scan := make()).values.shape[1] == length:
-            _read_matrix(found, path, scan, mixer, grid, model, channels, len(layers))
+        if path and path not in readings.matrices and (scan := make()).values.shape[1] == length:
+            _read_matrix(readings, path, scan, mixer, grid, model, channels, len(layers))
 
     with ExitStack() as stack:
         stack.enter_context(_ONE)
@@ -167,7 +167,7 @@ def watch_mixers(
             enter = thread_hook(lambda *_, path=path: running.__setitem__(slice(None), [path]))
             stack.callback(part.register_forward_pre_hook(enter).remove)
             _watch_mixer(part, mixer, look, stack)
-        yield found
+        yield readings
 
 
 def _watch_mixer(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
@@ -182,55 +182,55 @@ def _watch_mixer(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     elif hasattr(part, name):
         owner, name = type(getattr(part, name)), "forward"
     function = getattr(owner, name)
-    seen = thread_hook(look)
-    if getattr(function, "watched", False):
+    look_in_thread = thread_hook(look)
+    if getattr(function, "is_watching", False):
         return  # a layer of the same class came before
 
-    def call_and_look(*given: Any, **named: Any) -> Any:
-        output = function(*given, **named)
-        seen(lambda: _scan_of(function, mixer, given, named, output), mixer)
+    def call_and_look(*args: Any, **kwargs: Any) -> Any:
+        output = function(*args, **kwargs)
+        look_in_thread(lambda: _scan_of(function, mixer, args, kwargs, output), mixer)
         return output
 
-    call_and_look.watched = True  # type: ignore[attr-defined]
+    call_and_look.is_watching = True  # type: ignore[attr-defined]
     setattr(owner, name, call_and_look)
     stack.callback(setattr, owner, name, function)
 
 
 def _scan_of(
-    function: Callable[..., Any], mixer: Mixer, given: Any, named: Any, output: Any
+    function: Callable[..., Any], mixer: Mixer, args: Any, kwargs: Any, output: Any
 ) -> Scan:
     """A mixer's call as a `Scan`."""
     import torch
 
     plain = inspect.unwrap(function)  # not a fast kernel, which refuses some sizes
-    bound = inspect.signature(plain).bind(*given, **named)
-    call = bound.arguments
+    arguments = inspect.signature(plain).bind(*args, **kwargs)
+    call = arguments.arguments
     exact = torch.float64 if call[mixer.values].dtype == torch.float64 else torch.float32
     call |= {name: _detach(one, exact) for name, one in call.items()}
     order = [mixer.axes.index(axis) for axis in ("bhtp" if mixer.by_head else "ctb")]
     back = sorted(range(len(order)), key=order.__getitem__)
-    values, kept = call[mixer.values], dict(call)
+    values, whole = call[mixer.values], dict(call)
 
-    def run_plain(mixed: Any) -> Any:
-        call[mixer.values] = mixed
-        for name in mixer.batched:
-            call[name] = kept[name].expand(len(mixed), *kept[name].shape[1:])
+    def run_plain(inputs: Any) -> Any:
+        call[mixer.values] = inputs
+        for name in mixer.batch_arguments:
+            call[name] = whole[name].expand(len(inputs), *whole[name].shape[1:])
         with torch.no_grad():
-            made = plain(*bound.args, **bound.kwargs)
-        return (made[0] if isinstance(made, tuple) else made).to(exact)
+            result = plain(*arguments.args, **arguments.kwargs)
+        return (result[0] if isinstance(result, tuple) else result).to(exact)
 
     def arrange(one: Any) -> Any:
         return one.permute(order)[0] if mixer.by_head else one.permute(order)
 
-    def run(mixed: Any) -> Any:
-        mixed = (mixed[None] if mixer.by_head else mixed).permute(back)
-        return arrange(run_plain(mixed.contiguous()))
+    def run(inputs: Any) -> Any:
+        inputs = (inputs[None] if mixer.by_head else inputs).permute(back)
+        return arrange(run_plain(inputs.contiguous()))
 
     given_out = output[0] if isinstance(output, tuple) else output
     few = FEW if mixer.function == SELECTIVE else None  # its plain form loops over tokens
-    call |= {name: kept[name][..., :few] for name in TIMED if kept.get(name) is not None}
+    call |= {name: whole[name][..., :few] for name in TIMED if whole.get(name) is not None}
     drift = _relative_error(run_plain(call[mixer.values]), given_out[..., :few])
-    call |= kept
+    call |= whole
     for name in {*mixer.off, *STATES} & {*inspect.signature(plain).parameters}:
         call[name] = None
     own = arrange(values)
@@ -252,13 +252,13 @@ def _detach(one: Any, dtype: Any) -> Any:
     return one.detach().to(dtype) if floating else one
 
 
-def _select_channels(made: Any, numbers: list[int] | None) -> Any:
-    return made.mean(dim=0, keepdim=True) if numbers is None else made[numbers]
+def _select_channels(by_channel: Any, numbers: list[int] | None) -> Any:
+    return by_channel.mean(dim=0, keepdim=True) if numbers is None else by_channel[numbers]
 
 
-def _relative_error(found: Any, expected: Any) -> float:
+def _relative_error(numbers: Any, reference: Any) -> float:
     """The largest difference, relative to the largest number expected."""
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
+    return float((numbers - reference).abs().max() / reference.abs().max().clamp(min=1e-30))
 
 
 def _selective_columns(
@@ -283,13 +283,13 @@ def _selective_columns(
     if numbers is not None:
         steps, decay = steps[numbers], decay[numbers]
     steps = steps.T
-    passed = steps.double().cumsum(dim=0)  # float32 would lose the differences
+    times = steps.double().cumsum(dim=0)  # float32 would lose the differences
     single = (steps * (enters * leaves).sum(dim=-1)).T
-    made = steps.new_zeros(1 if numbers is None else len(numbers), len(steps), stop - first)
+    cells = steps.new_zeros(1 if numbers is None else len(numbers), len(steps), stop - first)
     places = torch.arange(first, stop, device=steps.device)
     own = single.sum(dim=0, keepdim=True) if numbers is None else single
-    made[:, places, places - first] = own[:, places]
-    summed = "qcn,kcn->qk" if numbers is None else "qcn,kcn->cqk"
+    cells[:, places, places - first] = own[:, places]
+    axes = "qcn,kcn->qk" if numbers is None else "qcn,kcn->cqk"
 
     def fill(low: int, high: int) -> None:
         middle, end = (low + high) // 2, min((low + high) // 2, stop)
@@ -303,39 +303,39 @@ def _selective_columns(
         some = max(1, TILE // ((high - low) * decay.shape[1]))
         for at in range(0, len(decay), some):
             part = slice(at, at + some)
-            since = (passed[middle:high, part] - passed[middle - 1, part]).to(steps.dtype)
-            until = (passed[middle - 1, part] - passed[start:end, part]).to(steps.dtype)
+            since = (times[middle:high, part] - times[middle - 1, part]).to(steps.dtype)
+            until = (times[middle - 1, part] - times[start:end, part]).to(steps.dtype)
             out = (since[..., None] * decay[part]).exp() * leaves[middle:high]
             into = (until[..., None] * decay[part]).exp() * enters[start:end]
             into *= steps[start:end, part, None]
             here = slice(None) if numbers is None else part
-            made[here, middle:high, start - first : end - first] += torch.einsum(summed, out, into)
+            cells[here, middle:high, start - first : end - first] += torch.einsum(axes, out, into)
 
     fill(0, len(steps))
-    return made / channels if numbers is None else made
+    return cells / channels if numbers is None else cells
 
 
 def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     """Lightning attention is written out in its layer: queries · keys, decaying with distance."""
     import torch
 
-    projected: list[Any] = []
+    projections: list[Any] = []
 
-    def keep(module: Any, given: Any, output: Any) -> None:
-        projected[:] = [output.detach().float()]
+    def keep(module: Any, inputs: Any, output: Any) -> None:
+        projections[:] = [output.detach().float()]
 
-    def compare(module: Any, given: Any) -> None:
+    def compare(module: Any, inputs: Any) -> None:
         heads, size = part.num_attention_heads, part.head_dim
-        split = projected[0][0].unflatten(-1, (heads, 3 * size)).transpose(0, 1)
+        split = projections[0][0].unflatten(-1, (heads, 3 * size)).transpose(0, 1)
         query, key, value = split.split(size, dim=-1)
-        output = given[0][0].detach().float().unflatten(-1, (heads, size)).transpose(0, 1)
+        output = inputs[0][0].detach().float().unflatten(-1, (heads, size)).transpose(0, 1)
         places = torch.arange(len(value[0]), device=value.device)
 
         def push(first: int, stop: int, numbers: list[int] | None) -> Any:
             distance = places[:, None] - places[first:stop]
             decay = torch.exp(-part.slope_rate.float() * distance.clamp(min=0))
-            made = (query @ key[:, first:stop].transpose(1, 2)) * decay * (distance >= 0)
-            return _select_channels(made, numbers)
+            products = (query @ key[:, first:stop].transpose(1, 2)) * decay * (distance >= 0)
+            return _select_channels(products, numbers)
 
         look(lambda: Scan(value, lambda _: output, push, heads * len(places)), mixer)
 
@@ -351,15 +351,15 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
     def split(one: Any) -> Any:
         return one[0].detach().float().unflatten(-1, (part.num_attention_heads, -1)).transpose(0, 1)
 
-    def compare(module: Any, given: Any, named: Any, output: Any) -> None:
-        value = split(part.value(given[0]))
+    def compare(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        value = split(part.value(args[0]))
         count, length, size = value.shape
 
-        def run(mixed: Any) -> Any:
-            joined = mixed.transpose(0, 1).flatten(1)[None].to(given[0].dtype)
-            instead = thread_hook(lambda *_: joined)
+        def run(inputs: Any) -> Any:
+            values = inputs.transpose(0, 1).flatten(1)[None].to(args[0].dtype)
+            instead = thread_hook(lambda *_: values)
             with torch.no_grad(), part.value.register_forward_hook(instead):
-                return split(part.forward(*given, **named)[0])
+                return split(part.forward(*args, **kwargs)[0])
 
         def push(first: int, stop: int, numbers: list[int] | None) -> Any:
             ones = torch.eye(length, length + size, device=value.device)  # whole heads of columns
@@ -376,7 +376,7 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
 
 
 def _read_matrix(
-    found: ImpliedMatrices,
+    readings: ImpliedMatrices,
     path: str,
     scan: Scan,
     mixer: Mixer,
@@ -405,45 +405,45 @@ def _read_matrix(
     # To compare a mean over channels, each channel gets the mean of the values.
     values = scan.values
     values = values if numbers else values.mean(dim=0, keepdim=True).expand_as(values)
-    expected, given = (_select_channels(one, numbers) for one in (scan.run(values), values))
-    mixed, parts = torch.zeros_like(expected), []
-    for first, stop, kept in _column_blocks(grid.keys, length, max(1, BLOCK // scan.width)):
+    outputs, inputs = (_select_channels(one, numbers) for one in (scan.run(values), values))
+    products, parts = torch.zeros_like(outputs), []
+    for first, stop, is_shown in _column_blocks(grid.keys, length, max(1, BLOCK // scan.width)):
         block = scan.push(first, stop, numbers)
-        mixed += block @ given[:, first:stop]
-        if kept:
+        products += block @ inputs[:, first:stop]
+        if is_shown:
             here = PooledGrid(grid.queries, TokenBlocks(0, stop - first, grid.keys.length))
             parts.append(pool_array(block.float().cpu().numpy(), here))
     weights = np.concatenate(parts, axis=2)
     check_finite(weights[None], IMPLIED, [path], names, dtype_of(model))
-    off, rough = _relative_error(mixed, expected), DRIFT.get(dtype_of(model), 1e-3)
+    off, rough = _relative_error(products, outputs), DRIFT.get(dtype_of(model), 1e-3)
     if not (off <= (DRIFTED if mixer.values else rough) and scan.drift <= rough):
         raise AttentionError(
             f"implied attention of '{path}' cannot be read: its scan does more than mix its input "
             f"by a matrix (off by {max(off, scan.drift):.2g})"
         )
-    found.matrices[path], found.names[path] = weights, names
-    found.channels = 0 if mixer.by_head else count
-    found.off = max(found.off, off)
+    readings.matrices[path], readings.names[path] = weights, names
+    readings.channels = 0 if mixer.by_head else count
+    readings.off = max(readings.off, off)
 
 
-def _channel_numbers(asked: str, count: int) -> list[int] | None:
+def _channel_numbers(channels: str, count: int) -> list[int] | None:
     """The channels that were asked for; None: their mean."""
-    if asked == "mean":
+    if channels == "mean":
         return None
     names = [str(number) for number in range(count)]
-    absent = missing(asked, {*names})
+    absent = missing(channels, {*names})
     if absent:
         raise UsageError(f"channel {absent[0]} does not exist: there are {count:,}, from 0")
-    return positions(asked, names)
+    return positions(channels, names)
 
 
 def _column_blocks(keys: TokenBlocks, length: int, step: int) -> Iterator[tuple[int, int, bool]]:
     """All columns in ranges of about `step` whole blocks, and whether they fill the grid."""
     whole = max(1, step // keys.length) * keys.length
-    for start, stop, kept in (
+    for start, stop, is_shown in (
         (0, keys.start, False),
         (keys.start, keys.stop, True),
         (keys.stop, length, False),
     ):
         for first in range(start, stop, whole):
-            yield first, min(first + whole, stop), kept
+            yield first, min(first + whole, stop), is_shown

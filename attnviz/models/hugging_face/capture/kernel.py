@@ -43,8 +43,8 @@ class Call:
         return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
 
     def without_gradients(self) -> Call:
-        taken = ("query", "key", "value", "output", "weights")
-        own = {name: getattr(self, name) for name in taken}
+        names = ("query", "key", "value", "output", "weights")
+        own = {name: getattr(self, name) for name in names}
         return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
 
 
@@ -73,21 +73,21 @@ def _watched_interface() -> Iterator[None]:
     from transformers.modeling_utils import AttentionInterface
 
     interface: Any = AttentionInterface
-    unwatched = interface.get_interface
+    original = interface.get_interface
 
-    def get_interface(self: Any, *names: Any, **named: Any) -> Callable[..., Any]:
-        kernel: Callable[..., Any] = unwatched(self, *names, **named)
+    def get_interface(self: Any, *names: Any, **kwargs: Any) -> Callable[..., Any]:
+        kernel: Callable[..., Any] = original(self, *names, **kwargs)
         looks = [look for thread, look in (*_WATCHERS,) if thread in (None, get_ident())]
 
         def call_and_look(
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any
         ) -> Any:
-            given = module, query, key, value, attention_mask
-            output, *rest = kernel(*given, **more)
+            arguments = module, query, key, value, attention_mask
+            output, *rest = kernel(*arguments, **more)
             for look in looks:
-                call = Call(kernel, *given, more, output, rest[0])
-                changed = look(call)
-                output = output if changed is None else changed
+                call = Call(kernel, *arguments, more, output, rest[0])
+                replacement = look(call)
+                output = output if replacement is None else replacement
             return output, *rest
 
         return call_and_look if looks else kernel
@@ -96,7 +96,7 @@ def _watched_interface() -> Iterator[None]:
     try:
         yield
     finally:
-        interface.get_interface = unwatched
+        interface.get_interface = original
 
 
 _INTERFACE = SharedSetting(_watched_interface)
@@ -161,13 +161,13 @@ def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str
     return list(map(str, attending if len(attending) == len(paths) else range(len(paths))))
 
 
-def match_stream(stream: str, wanted: Collection[str]) -> str | None:
+def match_stream(stream: str, streams: Collection[str]) -> str | None:
     """The wanted stream of a module's stream, or None; a model with one stack has one stream."""
-    if stream in wanted:
+    if stream in streams:
         return stream
-    alone = [name for name in wanted if name != "cross"]
+    alone = [name for name in streams if name != "cross"]
     others = {"self", "encoder", "text"}
-    if "encoder" not in wanted:
+    if "encoder" not in streams:
         others.add("decoder")
     return alone[0] if len(alone) == 1 and stream in others else None
 
@@ -182,8 +182,8 @@ def eager_copy(model: Any) -> Any:
     state = ModelFingerprint(model)
     if model not in _EAGER_COPIES or _EAGER_COPIES[model][0] != state:
         _EAGER_COPIES.pop(model, None)
-        made = copy_modules(model) if can_be_eager(model) else _rebuild_eager(model)
-        _EAGER_COPIES[model] = state, made.eval()
+        copy = copy_modules(model) if can_be_eager(model) else _rebuild_eager(model)
+        _EAGER_COPIES[model] = state, copy.eval()
     return _EAGER_COPIES[model][1]
 
 
@@ -193,18 +193,18 @@ def copy_modules(model: Any) -> Any:
     from torch.nn import Parameter
     from transformers import PreTrainedModel
 
-    shared = dict[int, Any]()
+    memo = dict[int, Any]()
     for one in (*model.parameters(), *model.buffers()):
         plain = one.detach()
         numbers = isinstance(one, Parameter)
-        trained = plain.is_floating_point()
-        shared[id(one)] = Parameter(plain, requires_grad=trained) if numbers else plain
+        floating = plain.is_floating_point()
+        memo[id(one)] = Parameter(plain, requires_grad=floating) if numbers else plain
     for part in model.modules():
         hooks = [hook for kind in hooks_of(part) for hook in kind.values()]
-        shared |= {id(one): one for one in (*hooks, getattr(part, "_hf_hook", None))}
+        memo |= {id(one): one for one in (*hooks, getattr(part, "_hf_hook", None))}
         # A tensor that a pass has left, such as a recurrent state, may be part of a graph.
-        shared |= {id(t): t.detach() for t in vars(part).values() if isinstance(t, Tensor)}
-    copy = deepcopy(model, shared)
+        memo |= {id(t): t.detach() for t in vars(part).values() if isinstance(t, Tensor)}
+    copy = deepcopy(model, memo)
     for part in copy.modules():
         for kind in hooks_of(part):  # hooks that watch a pass of the model must not run twice
             for number in [n for n, hook in kind.items() if hasattr(hook, "passing")]:

@@ -42,11 +42,10 @@ from attnviz.models.hugging_face.capture.scores import (
     CapturedProjections,
     project_call,
     read_scores,
+    read_tiles,
     watch_peaks,
 )
-from attnviz.models.hugging_face.capture.tiles import read_tiles
-from attnviz.models.hugging_face.load.devices import BYTES, check_fit
-from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.devices import BYTES, check_fit, running_errors
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}  # how far above 1 rows may sum; else 1e-3
 NOTHING = IgnoredPositions()
@@ -59,11 +58,11 @@ class CaptureSpec:
 
     grid: PooledGrid
     links: int = 0  # how many of the strongest of each head
-    ignored: IgnoredPositions = NOTHING  # positions whose links do not count
+    exclusions: IgnoredPositions = NOTHING  # positions whose links do not count
     keep_qk: bool = False  # whether to keep queries and keys
     keep_scores: bool = False  # whether to measure the scores before the softmax
     first: int | None = None  # queries of the first text of a batch; None: all
-    given: bool = False  # whether to take weights that the kernel returns
+    from_kernel: bool = False  # whether to take weights that the kernel returns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +72,9 @@ class CallWeights:
     path: str  # the module that called, by its dotted name
     weights: NDArray[np.float32]  # (batch, heads, query blocks, key blocks)
     links: tuple[Strongest, ...] = ()  # of each head
-    projected: CapturedProjections | None = None
+    projections: CapturedProjections | None = None
     how: str = "probed"  # or "given by its kernel"
-    broken: int | None = None  # a head whose attention is not finite; then nothing was read
+    faulty_head: int | None = None  # a head whose attention is not finite; then nothing was read
     scores: CallScores = field(default_factory=dict)  # by measure, a number for each head
 
 
@@ -103,32 +102,32 @@ def probe_layers(
     # A model that samples (ViLT its patches) must sample the same if it runs again eagerly.
     with running_errors(model), torch.random.fork_rng(devices):
         peaks = any(spec.keep_scores for spec in specs.values())
-        found = read_calls(model, inputs, spec_for, calls, peaks=peaks)
-    return group_by_layer(found, sides, model)
+        weights = read_calls(model, inputs, spec_for, calls, peaks=peaks)
+    return group_by_layer(weights, sides, model)
 
 
 def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
     """The stream of a call; None: not wanted. Windows and blocks are refused."""
     stream = match_stream(stream_of(path), sides)
-    seen, heads, queries, _ = call.query.shape
+    texts, heads, queries, _ = call.query.shape
     keys = call.key.shape[2]
-    if stream is not None and (seen, queries, keys) != (batch, *sides[stream]):
-        kind, shape = model.config.model_type, (seen, heads, queries, keys)
+    if stream is not None and (texts, queries, keys) != (batch, *sides[stream]):
+        kind, shape = model.config.model_type, (texts, heads, queries, keys)
         raise _wrong_shape(path, kind, shape, sides[stream], batch)
     return stream
 
 
 def group_by_layer(
-    found: Sequence[CallWeights], sides: Sides, model: Any
+    calls: Sequence[CallWeights], sides: Sides, model: Any
 ) -> dict[str, dict[str, CallWeights]]:
     """Calls by stream and layer."""
     layers = dict[str, dict[str, CallWeights]]()
     for stream in sides:
-        own = [item for item in found if match_stream(stream_of(item.path), sides) == stream]
+        own = [item for item in calls if match_stream(stream_of(item.path), sides) == stream]
         names = layer_names([item.path for item in own], attending_layers(model.config))
         for name, item in zip(names, own, strict=True):
-            if item.broken is not None:
-                raise not_finite(stream, name, str(item.broken), dtype_of(model))
+            if item.faulty_head is not None:
+                raise not_finite(stream, name, str(item.faulty_head), dtype_of(model))
         if own:
             layers[stream] = dict(zip(names, own, strict=True))
     return layers
@@ -146,7 +145,7 @@ def read_calls(
     import torch
 
     paths = {id(module): name for name, module in model.named_modules()}
-    found = list[CallWeights]()
+    weights = list[CallWeights]()
 
     def look(call: Call) -> None:
         path = paths.get(id(call.module))
@@ -156,31 +155,31 @@ def read_calls(
             if one.scores:
                 peaks = np.full(call.query.shape[1], peak_at(path))
                 one = replace(one, scores=one.scores | {"massive": peaks})
-            found.append(one)
-            if len(found) == calls:
+            weights.append(one)
+            if len(weights) == calls:
                 raise StopForward
 
     watching = watch_peaks(model) if peaks else nullcontext(lambda _: np.nan)
     with suppress(StopForward), torch.no_grad(), watch_kernels(look), watching as peak_at:
         model(**inputs, return_dict=True)
-    return found
+    return weights
 
 
 def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
     """One call's attention."""
-    broken = broken_head(call)
-    if broken is not None:
-        return CallWeights(path, np.empty(0, dtype=np.float32), broken=broken)
+    faulty = broken_head(call)
+    if faulty is not None:
+        return CallWeights(path, np.empty(0, dtype=np.float32), faulty_head=faulty)
     # Granite's kernels return weights before the sink takes its share.
-    if spec.given and call.weights is not None and sink_logits(call) is None:
+    if spec.from_kernel and call.weights is not None and sink_logits(call) is None:
         check_mixture(path, call, call.weights, spec.first)
         return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
-    tiles = read_tiles(call, spec.grid, spec.links, spec.ignored, scores=spec.keep_scores)
+    tiles = read_tiles(call, spec.grid, spec.links, spec.exclusions, scores=spec.keep_scores)
     scores: CallScores = {}
     if tiles:
         weights, links, scores = tiles
     else:
-        bounds = Bounds(call, spec.grid, spec.ignored) if spec.links else None
+        bounds = Bounds(call, spec.grid, spec.exclusions) if spec.links else None
         weights = read_grid(call, spec.grid, bounds.add if bounds else None)
         whole = weights.shape[2:] == (call.query.shape[2], call.key.shape[2])
         if whole and not spec.grid.is_pooled:
@@ -188,17 +187,17 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
         links = find_strongest(bounds, spec.links) if bounds else []
         if spec.keep_scores:
             scores = read_scores(call, spec.grid, weights)
-    projected = project_call(call, spec.grid) if spec.keep_qk else None
-    return CallWeights(path, weights.numpy(), tuple(links), projected, scores=scores)
+    projections = project_call(call, spec.grid) if spec.keep_qk else None
+    return CallWeights(path, weights.numpy(), tuple(links), projections, scores=scores)
 
 
 def check_mixture(path: str, call: Call, weights: Any, queries: int | None = None) -> None:
     """Refuse weights that times the values are not the kernel's output; one text is enough."""
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
-    mixed = (weights[0, :, :queries].float().cpu() @ value).transpose(0, 1)
-    given = call.output[0, :queries].float().cpu().reshape(mixed.shape)
-    off = float((mixed - given).abs().max())
+    mixture = (weights[0, :, :queries].float().cpu() @ value).transpose(0, 1)
+    output = call.output[0, :queries].float().cpu().reshape(mixture.shape)
+    off = float((mixture - output).abs().max())
     if not off <= DRIFT.get(dtype_of(call.value), 1e-3) * max(float(value.abs().max()), 1.0):
         raise AttentionError(
             f"attention of '{path}' cannot be read: its kernel does more than mix values by "
@@ -214,9 +213,9 @@ def eager_layers(
 
     _check_memory(model, sides, batch)
     with running_errors(model), torch.no_grad():
-        _, given = output_attentions(eager_copy(model), inputs, list(sides))
+        _, layers = output_attentions(eager_copy(model), inputs, list(sides))
     return {
-        stream: _read_batch(given[stream], model.config, side, batch)
+        stream: _read_batch(layers[stream], model.config, side, batch)
         for stream, side in sides.items()
     }
 
@@ -250,14 +249,14 @@ def _read_batch(
 ) -> dict[str, NDArray[np.float32]]:
     """The weights that a model returned, (batch, heads, queries, keys), by layer number."""
     kind = config.model_type
-    found = [layer for layer in layers or () if layer is not None]
-    if not found:
+    tensors = [layer for layer in layers or () if layer is not None]
+    if not tensors:
         raise AttentionError(
             f"architecture '{kind}' gives out no attention weights: it has no attention, or keeps "
             "it to itself"
         )
     arrays = {}
-    for number, layer in zip(layer_numbers(config, list(layers or ())), found, strict=True):
+    for number, layer in zip(layer_numbers(config, list(layers or ())), tensors, strict=True):
         if getattr(layer, "ndim", 0) != 4 or layer.shape[0] != batch or layer.shape[2:] != side:
             raise _wrong_shape(number, kind, tuple(getattr(layer, "shape", ())), side, batch)
         arrays[number] = np.asarray(layer.float().cpu().numpy(), dtype=np.float32)

@@ -61,8 +61,8 @@ def broken_head(call: Call) -> int | None:
     largest = largest.repeat_interleave(heads // largest.shape[1], 1)
     scaling = call.options.get("scaling") or size**-0.5
     scores = call.query.double().norm(dim=-1) * largest[..., None] * scaling
-    broken = (empty & (scores > torch.finfo(call.query.dtype).max)).any(-1).any(0).nonzero()
-    return int(broken[0]) if len(broken) else None
+    overflows = (empty & (scores > torch.finfo(call.query.dtype).max)).any(-1).any(0).nonzero()
+    return int(overflows[0]) if len(overflows) else None
 
 
 def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | None = None) -> Any:
@@ -114,13 +114,13 @@ def key_columns(call: Call, keys: Sequence[int]) -> Any:
 
     value = call.value
     size = value.shape[-1]
-    found = [value.new_empty((call.query.shape[2], call.query.shape[1], 0))]
+    parts = [value.new_empty((call.query.shape[2], call.query.shape[1], 0))]
     for first in range(0, len(keys), size):
         some = keys[first : first + size]
         indicator = value.new_zeros(value.shape[-2:])
         indicator[list(some), list(range(len(some)))] = 1
-        found.append(call.mix(indicator.expand(value.shape))[0, ..., : len(some)])
-    return torch.cat(found, -1)
+        parts.append(call.mix(indicator.expand(value.shape))[0, ..., : len(some)])
+    return torch.cat(parts, -1)
 
 
 def exact_rows(call: Call, queries: Any) -> Any:
@@ -140,9 +140,9 @@ def exact_rows(call: Call, queries: Any) -> Any:
         stop = min(first + size, rows * members)
         pairs = torch.arange(first, stop, device=queries.device)
         row, head, channel = pairs // members, group * members + pairs % members, pairs - first
-        wanted = torch.zeros_like(output)
-        wanted[0, queries[head, row], head, channel] = 1
-        (gradient,) = torch.autograd.grad(output, value, wanted, retain_graph=True)
+        directions = torch.zeros_like(output)
+        directions[0, queries[head, row], head, channel] = 1
+        (gradient,) = torch.autograd.grad(output, value, directions, retain_graph=True)
         weights[head, row] = gradient[0, group, :, channel].float()
     return weights
 
@@ -164,9 +164,9 @@ def row_weights(call: Call, heads: Any, queries: Any) -> Any:
         off = disagreement(weights, value, output[queries, heads[:, None]])
         if off <= largest_disagreement(call.value, 1e-4):
             return weights
-    wanted = queries.new_zeros((call.query.shape[1], queries.shape[1]))
-    wanted[heads] = queries
-    return exact_rows(call, wanted)[heads]
+    all_queries = queries.new_zeros((call.query.shape[1], queries.shape[1]))
+    all_queries[heads] = queries
+    return exact_rows(call, all_queries)[heads]
 
 
 def recompute_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
@@ -194,15 +194,15 @@ def selected_keys(call: Call) -> tuple[NDArray[np.bool_], NDArray[np.float32]] |
         return None
     own = select_heads(replace(call, mask=earlier[None]), 0, range(heads))
     weights = recompute_rows(own, None, slice(0, queries))
-    shown = shows.expand(heads, -1, -1)
-    return shown.cpu().numpy(), weights.float().cpu().numpy()
+    selections = shows.expand(heads, -1, -1)
+    return selections.cpu().numpy(), weights.float().cpu().numpy()
 
 
 def sink_logits(call: Call) -> Any:
     """The logit of each row's sink, (batch or 1, heads, queries or 1, 1), or None."""
-    given = call.options.get("s_aux")
-    given = call.options.get("sinks") if given is None else given
-    return given if given is None or given.ndim == 4 else given[None, :, None, None]
+    logits = call.options.get("s_aux")
+    logits = call.options.get("sinks") if logits is None else logits
+    return logits if logits is None or logits.ndim == 4 else logits[None, :, None, None]
 
 
 def sink_shares(call: Call) -> Any:
@@ -219,9 +219,9 @@ def sink_shares(call: Call) -> Any:
         return lost.where(lost > ROUNDED * torch.finfo(lost.dtype).eps, 0)
     heads = range(call.query.shape[1])
     parts = (select_heads(call, text, heads) for text in range(len(call.query)))
-    found = [_softmax_rows(part, None, slice(0, part.query.shape[2])) for part in parts]
-    if found[0] is not None:
-        sink = torch.stack([shares[..., -1:].transpose(0, 1) for shares in found])
+    rows = [_softmax_rows(part, None, slice(0, part.query.shape[2])) for part in parts]
+    if rows[0] is not None:
+        sink = torch.stack([shares[..., -1:].transpose(0, 1) for shares in rows])
         if float((1 - sink - whole).abs().max()) <= DRIFT.get(dtype_of(call.value), 1e-4):
             return sink
     raise AttentionError(
@@ -283,26 +283,26 @@ def score_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
     else:
         own, group, places = heads[:, None], heads // (all_heads // call.key.shape[1]), queries
     causal = mask is None and length > 1 and is_causal(call)
-    seen = min(int(places.max()) + 1, call.key.shape[2]) if causal else call.key.shape[2]
+    count = min(int(places.max()) + 1, call.key.shape[2]) if causal else call.key.shape[2]
     scaling = options.get("scaling") or size**-0.5
     dtype = torch.promote_types(call.query.dtype, torch.float32)
     query = call.query[0, own, queries].to(dtype) * scaling
-    key = call.key[0, group, :seen].to(dtype)
+    key = call.key[0, group, :count].to(dtype)
     if space is not None:
-        space = space[: len(query) * query.shape[1] * seen].view(len(query), -1, seen)
+        space = space[: len(query) * query.shape[1] * count].view(len(query), -1, count)
     scores = torch.bmm(query, key.transpose(1, 2), out=space)
     if (cap := options.get("softcap")) is not None:
         scores.div_(cap).tanh_().mul_(cap)
     for bias in (options.get("position_bias"), mask):
         if bias is not None:
-            rows = bias.expand(-1, all_heads, length, -1)[0, own, queries, :seen]
+            rows = bias.expand(-1, all_heads, length, -1)[0, own, queries, :count]
             if rows.dtype == torch.bool:
                 scores.masked_fill_(rows.logical_not(), -torch.inf)
             else:
                 scores += rows
     if causal:
         first = int(places.min()) + 1
-        later = torch.arange(first, seen, device=scores.device) > places[..., None]
+        later = torch.arange(first, count, device=scores.device) > places[..., None]
         scores[..., first:].masked_fill_(later, -torch.inf)
     sinks = sink_logits(call)
     if sinks is not None:
@@ -313,13 +313,13 @@ def score_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
 
 def is_causal(call: Call) -> bool:
     """Whether a kernel without a mask hides later keys."""
-    said = call.options.get("is_causal")
-    return bool(getattr(call.module, "is_causal", True) if said is None else said)
+    option = call.options.get("is_causal")
+    return bool(getattr(call.module, "is_causal", True) if option is None else option)
 
 
-def disagreement(weights: Any, value: Any, given: Any) -> float:
+def disagreement(weights: Any, value: Any, output: Any) -> float:
     """The largest error of weights (heads, rows, keys) times values."""
-    return float((weights @ value[:, : weights.shape[2]].float() - given).abs().max())
+    return float((weights @ value[:, : weights.shape[2]].float() - output).abs().max())
 
 
 def largest_disagreement(value: Any, share: float) -> float:

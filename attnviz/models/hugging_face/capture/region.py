@@ -130,16 +130,16 @@ def shape_of(config: Any, stream: str) -> tuple[int, int]:
 
 
 def _first_number(config: Any, names: list[str]) -> int:
-    found = (getattr(config, name, None) for name in names)
-    return next((number for number in found if isinstance(number, int) and number), 1)
+    values = (getattr(config, name, None) for name in names)
+    return next((number for number in values if isinstance(number, int) and number), 1)
 
 
 def region_note(grid: PooledGrid, side: tuple[int, int]) -> str:
     """A sentence on what of a stream was pooled or left out, or ""."""
     queries, keys = grid.queries, grid.keys
-    restricted = queries.stop - queries.start < side[0]
+    is_partial = queries.stop - queries.start < side[0]
     what = f"{side[0]:,} tokens"
-    if restricted:
+    if is_partial:
         what = f"tokens {queries.start} to {queries.stop - 1} of {what}"
     if grid.is_pooled:
         sizes = " × ".join(map(str, dict.fromkeys((queries.length, keys.length))))
@@ -148,7 +148,7 @@ def region_note(grid: PooledGrid, side: tuple[int, int]) -> str:
             f"{sizes} tokens, and rows keep their sum; --rows A-B gives exact rows, --window A-B "
             "or a larger --max-size a closer look"
         )
-    if not restricted:
+    if not is_partial:
         return ""
     if keys.stop - keys.start < side[1]:
         return f"only {what} attend, and only to each other: rows sum to what stays among them"

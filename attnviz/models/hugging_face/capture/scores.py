@@ -1,15 +1,22 @@
-"""The queries and keys of a kernel's call, and measures of their scores before the softmax.
+"""Scores before the softmax, and the weights that they give, in tiles of whole rows.
 
 Queries and keys are taken after rotary embedding and normalisation, so the softmax of their scaled
-products is the weight, unless the model adds other terms to the scores. The measures come from
-tiles of whole rows, and are kept if their softmax gives the kernel's output.
+products is the weight, unless the model adds other terms to the scores. The measures are kept if
+the softmax of the scores gives the kernel's output.
+
+Nearly all kernels are such a softmax. On a CPU it is cheaper to compute that again, some rows of a
+head at a time, than to probe the kernel for each slice of blocks: a tile stays in the cache, and
+since every weight is seen once, the strongest links come with the map. Each pooled tile times the
+values must be the kernel's output for its queries. If one is not, the call is probed instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -18,16 +25,24 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import ScoreStudy, peak
 from attnviz.core.attention_map import Projections
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.models.hugging_face.capture.exact_links import (
+    IgnoredPositions,
+    Strongest,
+    StrongestCells,
+    drop_ignored,
+)
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import (
     DRIFT,
     disagreement,
     dtype_of,
     largest_disagreement,
+    mean_queries,
+    recompute_rows,
     score_rows,
     select_heads,
 )
-from attnviz.models.hugging_face.capture.region import PooledGrid
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
 CELLS = 2**20
 """Scores that exist at once."""
@@ -52,7 +67,7 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
     whole = not grid.is_pooled and grid.keys.blocks == keys
     most = max(CELLS // keys, 1)
     together = max(most // rows, 1)
-    allowed = DRIFT.get(dtype_of(call.value), 1e-4)
+    tolerance = DRIFT.get(dtype_of(call.value), 1e-4)
     with torch.no_grad():
         for first in range(0, heads, together):
             own = range(heads)[first : first + together]
@@ -64,13 +79,13 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
                     return {}
                 shares = torch.softmax(scores, -1)[..., : part.key.shape[2]]
                 if whole:
-                    given = torch.as_tensor(weights[0, own.start : own.stop, row : row + most])
-                    off = float((shares.float().cpu() - given[..., : shares.shape[2]]).abs().max())
+                    truth = torch.as_tensor(weights[0, own.start : own.stop, row : row + most])
+                    off = float((shares.float().cpu() - truth[..., : shares.shape[2]]).abs().max())
                 else:
                     off = disagreement(shares.float(), part.value[0], part.output[:, span].float())
                 # The larger the scores, the more of each weight is their rounding.
                 largest = scores.where(scores > FILLED, 0).abs().max()
-                slack = allowed + ROUNDING * torch.finfo(call.query.dtype).eps * float(largest)
+                slack = tolerance + ROUNDING * torch.finfo(call.query.dtype).eps * float(largest)
                 if not off <= (slack if whole else largest_disagreement(call.value, slack)):
                     return {}
                 add_tile(study, slice(own.start, own.stop), part, span, (scores, shares))
@@ -98,8 +113,8 @@ def vector_norms(study: ScoreStudy, call: Call) -> CallScores:
         array = side[0].detach().float().cpu().numpy()
         return array.repeat(heads // len(array), axis=0)
 
-    known = call.scores is None  # else of queries and keys only their number is
-    query, key = (spread(side) if known else None for side in (call.query, call.key))
+    are_known = call.scores is None  # else of queries and keys only their number is
+    query, key = (spread(side) if are_known else None for side in (call.query, call.key))
     return study.norms(query, key, spread(call.value))
 
 
@@ -109,14 +124,14 @@ def watch_peaks(model: Any) -> Iterator[Callable[[str], float]]:
 
     The layer of a module is the innermost item of a list of modules around it.
     """
-    found = dict[str, float]()
+    peaks = dict[str, float]()
 
-    def look(path: str, given: Any) -> None:
-        if given and getattr(given[0], "ndim", 0) >= 3:
-            found[path] = peak(given[0].detach().float().cpu().numpy())
+    def look(path: str, inputs: Any) -> None:
+        if inputs and getattr(inputs[0], "ndim", 0) >= 3:
+            peaks[path] = peak(inputs[0].detach().float().cpu().numpy())
 
     def hook(path: str) -> Any:
-        return lambda _module, args, named: look(path, args or (named.get("hidden_states"),))
+        return lambda _module, args, kwargs: look(path, args or (kwargs.get("hidden_states"),))
 
     handles = [
         part.register_forward_pre_hook(hook(path), with_kwargs=True)
@@ -124,15 +139,15 @@ def watch_peaks(model: Any) -> Iterator[Callable[[str], float]]:
         if path.rpartition(".")[2].isdigit()
     ]
     try:
-        yield lambda path: found.get(layer_of(path, found), np.nan)
+        yield lambda path: peaks.get(layer_of(path, peaks), np.nan)
     finally:
         for handle in handles:
             handle.remove()
 
 
-def layer_of(path: str, known: Any) -> str:
+def layer_of(path: str, paths: Any) -> str:
     """The innermost of the known paths around a module; empty where there is none."""
-    while path and path not in known:
+    while path and path not in paths:
         path = path.rpartition(".")[0]
     return path
 
@@ -178,8 +193,8 @@ def extra_terms(call: Call) -> Iterator[str]:
     mask, bias = call.mask, call.options.get("position_bias")
     if mask is not None and mask.dtype != torch.bool:
         # A mask hides by adding the smallest number, sometimes twice.
-        seen = mask[mask > torch.finfo(mask.dtype).min / 2]
-        if seen.any():
+        visible = mask[mask > torch.finfo(mask.dtype).min / 2]
+        if visible.any():
             yield "a bias in the mask"
     if bias is not None and bias.any():
         yield "a position bias"
@@ -191,14 +206,151 @@ def extra_terms(call: Call) -> Iterator[str]:
 
 def stack_projections(layers: Mapping[str, CapturedProjections], kind: str) -> Projections:
     """A stream's queries and keys, layer by layer."""
-    found = list(layers.values())
-    if len({(item.query.shape, item.key.shape, item.scale) for item in found}) > 1:
+    items = list(layers.values())
+    if len({(item.query.shape, item.key.shape, item.scale) for item in items}) > 1:
         raise AttentionError(
             f"the layers of architecture '{kind}' differ in heads, head size or scale, and "
             "--keep-qk shows one of each: leave it out"
         )
-    query = np.stack([item.query for item in found])
-    key = np.stack([item.key for item in found])
+    query = np.stack([item.query for item in items])
+    key = np.stack([item.key for item in items])
     heads = tuple(map(str, range(query.shape[1])))
-    more = " and ".join(dict.fromkeys(name for item in found for name in item.extra_terms))
-    return Projections(query, key, found[0].scale, tuple(layers), heads, more)
+    more = " and ".join(dict.fromkeys(name for item in items for name in item.extra_terms))
+    return Projections(query, key, items[0].scale, tuple(layers), heads, more)
+
+
+TILE, MOST = 2**20, 2**25  # weights of a tile for short texts, and at most; a tile per thread
+ROWS = 128  # of a tile, where they fit: fewer would wait for all keys and values to be read again
+AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to the largest value
+
+
+def read_tiles(
+    call: Call, grid: PooledGrid, links: int, exclusions: IgnoredPositions, *, scores: bool = False
+) -> tuple[Any, list[Strongest], CallScores] | None:
+    """Maps as of `read_grid`, strongest links and `scores`; None: probing is cheaper or needed."""
+    import torch
+
+    # Outputs in half precision are too coarse to tell a kernel's weights from similar ones.
+    if call.query.device.type != "cpu" or call.query.dtype != torch.float32:
+        return None
+    # Queries of zeros stand for unknown ones.
+    coarse = scores and grid.is_pooled
+    if not (links or coarse or grid.keys.blocks > call.value.shape[-1]) or not call.query.any():
+        return None
+    batch, heads, length, _ = call.query.shape
+    reader = _Reader(call, grid, links, exclusions)
+    if scores and batch == 1:
+        rows = grid.queries.stop - grid.queries.start
+        reader.study = ScoreStudy(heads, rows, call.key.shape[2], grid.queries.start)
+    together = max(reader.rows // length, 1)
+    tasks = [
+        (text, range(heads)[first : first + together])
+        for text in range(batch)
+        for first in range(0, heads, together)
+    ]
+    threads = torch.get_num_threads()
+    if min(threads, len(tasks)) == 1:
+        strongest = list(map(reader.read, tasks))
+    else:
+        # Each thread has its own heads, so no step waits for another thread.
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            try:
+                strongest = list(pool.map(reader.read, tasks))
+            except BaseException:
+                reader.stop_event.set()
+                raise
+            finally:
+                torch.set_num_threads(threads)
+    if reader.stop_event.is_set():
+        return None
+    study = reader.study
+    measures = study.values() | vector_norms(study, call) if study is not None else {}
+    return reader.weights, [head for part in strongest for head in part], measures
+
+
+class _Reader:
+    """Reads a call in tiles, some heads of a text at a time."""
+
+    def __init__(
+        self, call: Call, grid: PooledGrid, links: int, exclusions: IgnoredPositions
+    ) -> None:
+        import torch
+
+        self.call, self.grid, self.links, self.exclusions = call, grid, links, exclusions
+        batch, heads, _, _ = call.query.shape
+        self.weights = torch.zeros(
+            (batch, heads, grid.queries.blocks, grid.keys.blocks), dtype=torch.float32
+        )
+        self.tolerance = largest_disagreement(call.value, AGREEMENT)
+        keys = call.key.shape[2]
+        self.rows = max(TILE // keys, min(ROWS, MOST // keys), 1)  # of a tile
+        self.stop_event = Event()
+        self.study: ScoreStudy | None = None
+
+    def read(self, task: tuple[int, range]) -> list[Strongest]:
+        """Add the weights of some heads of a text; return their strongest links."""
+        import torch
+
+        text, heads = task
+        strongest = StrongestCells(len(heads), self.links, self.call.key.shape[2])
+        every = torch.arange(len(heads))
+        with torch.no_grad():
+            space = torch.empty(self.rows * self.call.key.shape[2], dtype=torch.float32)
+            call = select_heads(self.call, text, heads)
+            for first, stop in self._tiles():
+                if self.stop_event.is_set():
+                    break
+                tile = self._tile(call, heads, slice(first, stop), space)
+                weights = self.weights[text, heads.start : heads.stop]
+                if tile is None or not self._pool(call, tile, first, weights):
+                    self.stop_event.set()
+                elif self.links:
+                    queries = torch.arange(first, stop).expand(len(heads), -1)
+                    drop_ignored(tile, queries, self.grid, self.exclusions)
+                    strong = (tile.amax(2) > strongest.weights[:, -1:]).any(0).nonzero()[:, 0]
+                    if len(strong):
+                        strongest.add(every, queries[:, strong], tile[:, strong])
+        return strongest.cells()
+
+    def _tile(self, call: Call, heads: range, rows: slice, space: Any) -> Any:
+        """The weights of some rows, (heads, rows, keys), whose scores are measured on the way."""
+        import torch
+
+        if self.study is None:
+            return recompute_rows(call, None, rows, space)
+        scores = score_rows(call, None, rows)
+        if scores is None:
+            return None
+        tile = torch.softmax(scores, -1)[..., : call.key.shape[2]]
+        add_tile(self.study, slice(heads.start, heads.stop), call, rows, (scores, tile))
+        return tile
+
+    def _tiles(self) -> Iterator[tuple[int, int]]:
+        """First query of each tile and one past its last: whole blocks, or parts of a block."""
+        queries = self.grid.queries
+        whole = max(self.rows // queries.length, 1) * queries.length
+        for first, stop in TokenBlocks(queries.start, queries.stop, whole).spans:
+            yield from TokenBlocks(first, stop, self.rows).spans
+
+    def _pool(self, call: Call, tile: Any, first: int, weights: Any) -> bool:
+        """Add a tile to the pooled weights; False if the kernel's output disagrees."""
+        import torch
+
+        queries, keys = self.grid.queries, self.grid.keys
+        rows = tile.shape[1]
+        axis = TokenBlocks(0, rows, min(queries.length, rows))
+        means = mean_queries(tile, axis)
+        output = mean_queries(call.output[:, first : first + rows], axis)
+        if not disagreement(means, call.value[0], output) <= self.tolerance:
+            return False
+        sums = means[..., keys.start : keys.stop]
+        if keys.length > 1:
+            blocks = -(-sums.shape[2] // keys.length)
+            sums = torch.nn.functional.pad(sums, (0, blocks * keys.length - sums.shape[2]))
+            sums = sums.reshape(*sums.shape[:2], blocks, keys.length).sum(3)
+        block = (first - queries.start) // queries.length
+        size = min(queries.length, queries.stop - queries.start - block * queries.length)
+        # A block with more rows than a tile is the sum of its tiles' shares.
+        share = min(rows / size, 1)
+        weights[:, block : block + sums.shape[1], : sums.shape[2]] += sums * share
+        return True

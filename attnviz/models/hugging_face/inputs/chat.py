@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from attnviz.core.errors import ModelError, first_line
-from attnviz.models.hugging_face.load.model_errors import library_errors
+from attnviz.models.hugging_face.load.devices import library_errors
 
 
 def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:
@@ -25,11 +25,11 @@ def render_messages(
     tokenizer: Any, messages: list[dict[str, Any]], name: str, owner: Any = None
 ) -> str:
     """A conversation up to where the model answers, by the processor's or tokenizer's template."""
-    named = (owner or tokenizer).chat_template
-    if not named:
+    templates = (owner or tokenizer).chat_template
+    if not templates:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
     with library_errors(f"the chat template of '{name}' fails"):
-        template = named["default"] if isinstance(named, dict) else str(named)
+        template = templates["default"] if isinstance(templates, dict) else str(templates)
         marks = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
     return _renderer(template, marks, name).render(messages)
 
@@ -69,10 +69,10 @@ class TemplateProcess:
                 f"the chat template of '{self.name}' was stopped: it ran for more than "
                 f"{TEMPLATE_SECONDS} seconds or took more than {TEMPLATE_BYTES >> 20} MiB"
             )
-        found = json.loads(answer)
-        if "error" in found:
-            raise ModelError(f"the chat template of '{self.name}' fails: {found['error']}")
-        return str(found["text"])
+        document = json.loads(answer)
+        if "error" in document:
+            raise ModelError(f"the chat template of '{self.name}' fails: {document['error']}")
+        return str(document["text"])
 
     def _send(self, document: Any) -> None:
         assert self.process.stdin is not None
@@ -94,18 +94,18 @@ def serve_template(seconds: str, memory: str) -> None:
     import psutil
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    asked = json.loads(sys.stdin.readline())
+    settings = json.loads(sys.stdin.readline())
     most = psutil.Process().memory_info().vms + int(memory)
     for line in sys.stdin:
         _limit(int(seconds), most)
         try:
-            made: Any = render_jinja_template(
+            result: Any = render_jinja_template(
                 [json.loads(line)],
-                chat_template=asked["template"],
+                chat_template=settings["template"],
                 add_generation_prompt=True,
-                **asked["marks"],
+                **settings["marks"],
             )
-            text = str(made[0][0])
+            text = str(result[0][0])
             answer = {"text": text}
             if len(text) > LONGEST_TURN:
                 answer = {"error": f"it makes {len(text):,} characters of this text"}

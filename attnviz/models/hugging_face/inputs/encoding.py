@@ -54,7 +54,7 @@ class EncodedQuery:
     tokens: Mapping[str, tuple[Token, ...]]  # "text", or "source" and "target"
     axes: Mapping[str, tuple[str, str]]  # texts of each stream's queries and keys
     attention: Attention  # without maps
-    ignored: Mapping[str, IgnoredPositions] = field(default_factory=dict)  # by stream
+    exclusions: Mapping[str, IgnoredPositions] = field(default_factory=dict)  # by stream
 
     @property
     def sides(self) -> dict[str, tuple[int, int]]:
@@ -69,7 +69,7 @@ class EncodedQuery:
 
     def build_attention(
         self,
-        captured: Sequence[Captured],
+        captures: Sequence[Captured],
         task: Task | None = None,
         logits: Any = None,
         sides: Mapping[str, tuple[int, int]] | None = None,
@@ -80,68 +80,68 @@ class EncodedQuery:
         """
         first = next(iter(self.axes.values()))
         maps = tuple(
-            as_map(item, self.tokens, *self.axes.get(item.stream, first)) for item in captured
+            as_map(item, self.tokens, *self.axes.get(item.stream, first)) for item in captures
         )
-        provenance = with_routes(self.attention.provenance, [item.route for item in captured])
-        notes = (*provenance.notes, *capture_notes(captured, sides or self.sides))
+        provenance = with_routes(self.attention.provenance, [item.route for item in captures])
+        notes = (*provenance.notes, *capture_notes(captures, sides or self.sides))
         attention = replace(
             self.attention,
             maps=maps,
             provenance=replace(provenance, notes=notes),
-            projections=projections_of(maps, captured),
-            scores=scores_of(maps, captured),
+            projections=projections_of(maps, captures),
+            scores=scores_of(maps, captures),
         )
         if task is None or logits is None or "source" in self.tokens:
             return attention
         return show_decision(attention, task, logits, self.tokens.get("text", ()))
 
 
-def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
+def encode(source: LoadedModel, query: Query) -> EncodedQuery:
     """Encode a query, and check that the model can read it."""
     if query.kind == "self":
-        return _encode_self(loaded, query)
+        return _encode_self(source, query)
     if query.kind == "pair":
-        return _encode_pair(loaded, query.text, query.target or "")
+        return _encode_pair(source, query.text, query.target or "")
     if query.kind == "cross":
-        return _encode_cross(loaded, query.text, query.target)
-    raise UsageError(f"'{loaded.name}' reads texts: it answers no query of kind '{query.kind}'")
+        return _encode_cross(source, query.text, query.target)
+    raise UsageError(f"'{source.name}' reads texts: it answers no query of kind '{query.kind}'")
 
 
-def _encode_self(loaded: LoadedModel, query: Query) -> EncodedQuery:
+def _encode_self(source: LoadedModel, query: Query) -> EncodedQuery:
     text = query.text
-    if loaded.chat_template and not query.rendered:
-        text = apply_chat_template(loaded.tokenizer, text, loaded.name)
-    read = tokenize(loaded.tokenizer, text, marked=loaded.chat_template)
-    _check_ids(loaded, read.ids, read.tokens, "text")
-    if loaded.max_new_tokens is None:
-        return _one_sequence(loaded, read, text, loaded.provenance)
-    text, read, settings, notes = continue_prompt(loaded, text, read)
-    return _one_sequence(loaded, read, text, _provenance(loaded, settings, notes))
+    if source.chat_template and not query.rendered:
+        text = apply_chat_template(source.tokenizer, text, source.name)
+    read = tokenize(source.tokenizer, text, has_marks=source.chat_template)
+    _check_ids(source, read.ids, read.tokens, "text")
+    if source.max_new_tokens is None:
+        return _one_sequence(source, read, text, source.provenance)
+    text, read, settings, notes = continue_prompt(source, text, read)
+    return _one_sequence(source, read, text, _provenance(source, settings, notes))
 
 
-def _encode_pair(loaded: LoadedModel, first: str, second: str) -> EncodedQuery:
-    if loaded.family == "decoder-only":
+def _encode_pair(source: LoadedModel, first: str, second: str) -> EncodedQuery:
+    if source.family == "decoder-only":
         raise ModelError(
-            f"'{loaded.name}' is decoder-only ({loaded.model.config.model_type}) and does not read "
+            f"'{source.name}' is decoder-only ({source.model.config.model_type}) and does not read "
             "sentence pairs: give one text"
         )
-    read = tokenize_pair(loaded.tokenizer, first, second)
-    _check_ids(loaded, read.ids, read.tokens, "pair")
+    read = tokenize_pair(source.tokenizer, first, second)
+    _check_ids(source, read.ids, read.tokens, "pair")
     settings = {PARTS: "pair", SECOND_PART: len(join_pair(first, ""))}
-    return _one_sequence(loaded, read, join_pair(first, second), _provenance(loaded, settings))
+    return _one_sequence(source, read, join_pair(first, second), _provenance(source, settings))
 
 
 def _one_sequence(
-    loaded: LoadedModel, read: TokenizedText, text: str, provenance: Provenance
+    source: LoadedModel, read: TokenizedText, text: str, provenance: Provenance
 ) -> EncodedQuery:
-    encoder = loaded.family == "encoder–decoder"
-    stream = {"encoder-only": "self", "decoder-only": "causal"}.get(loaded.family, "encoder")
-    part = loaded.model
-    if encoder and loaded.task is None:
-        part = loaded.model.get_encoder()
-    elif loaded.max_new_tokens is not None and not encoder:
+    encoder = source.family == "encoder–decoder"
+    stream = {"encoder-only": "self", "decoder-only": "causal"}.get(source.family, "encoder")
+    part = source.model
+    if encoder and source.task is None:
+        part = source.model.get_encoder()
+    elif source.max_new_tokens is not None and not encoder:
         # Nothing reads the logits of a continuation: leave the language-model head out.
-        part = loaded.model.base_model
+        part = source.model.base_model
     return EncodedQuery(
         part,
         read.inputs,
@@ -152,46 +152,46 @@ def _one_sequence(
     )
 
 
-def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> EncodedQuery:
-    if loaded.family != "encoder–decoder":
+def _encode_cross(source: LoadedModel, text: str, target: str | None) -> EncodedQuery:
+    if source.family != "encoder–decoder":
         raise AttentionError(
-            f"'{loaded.name}' is {loaded.family} ({loaded.model.config.model_type}) and has no "
+            f"'{source.name}' is {source.family} ({source.model.config.model_type}) and has no "
             "cross-attention: ask for self-attention, or use an encoder–decoder (T5, BART, Marian)"
         )
-    if target is not None and loaded.max_new_tokens is not None:
+    if target is not None and source.max_new_tokens is not None:
         raise UsageError("a target was given, and --generate is to write one: give one of them")
-    read = tokenize(loaded.tokenizer, source)
-    _check_ids(loaded, read.ids, read.tokens, "text")
+    read = tokenize(source.tokenizer, text)
+    _check_ids(source, read.ids, read.tokens, "text")
     if target is None:
-        decoder = write_target(loaded, read)
+        decoder = write_target(source, read)
     else:
-        decoder = shift_target(loaded.model, loaded.tokenizer, target)
-        _check_ids(loaded, decoder.ids, decoder.tokens, "target")
-    provenance = _provenance(loaded, {"queries": QUERIES}, decoder.notes)
-    attention = Attention((), provenance, source=source, target=decoder.text)
+        decoder = shift_target(source.model, source.tokenizer, target)
+        _check_ids(source, decoder.ids, decoder.tokens, "target")
+    provenance = _provenance(source, {"queries": QUERIES}, decoder.notes)
+    attention = Attention((), provenance, source=text, target=decoder.text)
     inputs = {**read.inputs, "decoder_input_ids": decoder.ids}
     tokens = {"source": read.tokens, "target": decoder.tokens}
-    return EncodedQuery(loaded.model, inputs, tokens, SEQ2SEQ_AXES, attention)
+    return EncodedQuery(source.model, inputs, tokens, SEQ2SEQ_AXES, attention)
 
 
 def _provenance(
-    loaded: LoadedModel, settings: Mapping[str, Any], notes: tuple[str, ...] = ()
+    source: LoadedModel, settings: Mapping[str, Any], notes: tuple[str, ...] = ()
 ) -> Provenance:
-    own = loaded.provenance
+    own = source.provenance
     return replace(own, settings={**own.settings, **settings}, notes=(*own.notes, *notes))
 
 
-def _check_ids(loaded: LoadedModel, ids: Sequence[int], tokens: Sequence[Token], what: str) -> None:
-    if loaded.limit is not None and len(ids) > loaded.limit:
+def _check_ids(source: LoadedModel, ids: Sequence[int], tokens: Sequence[Token], what: str) -> None:
+    if source.limit is not None and len(ids) > source.limit:
         raise InputError(
-            f"the {what} is {len(ids):,} tokens long and '{loaded.name}' reads at most "
-            f"{loaded.limit:,}: shorten it"
+            f"the {what} is {len(ids):,} tokens long and '{source.name}' reads at most "
+            f"{source.limit:,}: shorten it"
         )
-    size = loaded.vocabulary
+    size = source.vocabulary
     highest, token = max(zip(ids, tokens, strict=True), key=lambda item: item[0])
     if highest >= size:
         raise ModelError(
-            f"the tokenizer does not belong to the model '{loaded.name}': it numbers "
+            f"the tokenizer does not belong to the model '{source.name}': it numbers "
             f"'{token.text}' {highest}, and the model knows 0 to {size - 1}"
         )
 
@@ -210,23 +210,23 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
             "is of: give one text"
         )
     with tokenizer_errors(tokenizer), quiet_native():
-        asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-        encoded = tokenizer(first, second, verbose=False, **asked)
-        parts = encoded.sequence_ids()
-        pieces = pieces_of(tokenizer, encoded["input_ids"])
-    inputs = {name: list(row) for name, row in encoded.items()}
+        options = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        encoding = tokenizer(first, second, verbose=False, **options)
+        parts = encoding.sequence_ids()
+        pieces = pieces_of(tokenizer, encoding["input_ids"])
+    inputs = {name: list(row) for name, row in encoding.items()}
     offsets = inputs.pop("offset_mapping")
-    added = inputs.pop("special_tokens_mask")
+    specials = inputs.pop("special_tokens_mask")
     if 0 not in parts or 1 not in parts:
         raise InputError("a text of the pair leaves no tokens: the tokenizer knows none of it")
     if None not in parts[parts.index(0) : parts.index(1)]:
         raise ModelError("the model's tokenizer puts no mark between two texts: give one text")
     start = len(join_pair(first, ""))
-    moved = [
+    spans = [
         (begin + start, end + start) if part == 1 else (begin, end)
         for (begin, end), part in zip(offsets, parts, strict=True)
     ]
-    tokens = label_tokens(pieces, moved, added, join_pair(first, second), tokenizer.unk_token)
+    tokens = label_tokens(pieces, spans, specials, join_pair(first, second), tokenizer.unk_token)
     return TokenizedText(tokens, inputs)
 
 

@@ -22,7 +22,7 @@ from attnviz.models.hugging_face.inputs.tokenization import (
     tokenizer_errors,
 )
 from attnviz.models.hugging_face.load.checkpoint import read_json
-from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.light.network import UnknownArchitecture
 
@@ -49,15 +49,15 @@ QUERIES = "the decoder's input: each token looks before the next one is predicte
 
 def shift_target(model: Any, tokenizer: Any, text: str) -> DecoderInput:
     """A text as the decoder reads it to predict that text: shifted by a start token."""
-    written = tokenize(tokenizer, text, as_target=True)
-    ids, tokens = list(written.ids), list(written.tokens)
+    target = tokenize(tokenizer, text, as_target=True)
+    ids, tokens = list(target.ids), list(target.tokens)
     if not tokens[-1].special:
         # Shifting drops the last token, which must not belong to the text.
         ids.append(tokenizer.eos_token_id if tokenizer.eos_token_id is not None else ids[-1])
         tokens.append(tokens[-1])
-    shifted = _shift(model, ids)
-    start = Token(str(tokenizer.convert_ids_to_tokens(shifted[0])), special=True)
-    return DecoderInput(text, shifted, (start, *tokens[:-1]))
+    decoder_ids = _shift(model, ids)
+    start = Token(str(tokenizer.convert_ids_to_tokens(decoder_ids[0])), special=True)
+    return DecoderInput(text, decoder_ids, (start, *tokens[:-1]))
 
 
 def _shift(model: Any, ids: list[int]) -> list[int]:
@@ -77,55 +77,55 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
     return [start, *ids[:-1]]
 
 
-def write_target(loaded: LoadedModel, read: TokenizedText) -> DecoderInput:
+def write_target(source: LoadedModel, read: TokenizedText) -> DecoderInput:
     """The target that an encoder–decoder writes greedily for a source."""
-    if not loaded.can_generate:
+    if not source.can_generate:
         raise ModelError(
-            f"'{loaded.name}' has no language-model head to write a target with: give a target"
+            f"'{source.name}' has no language-model head to write a target with: give a target"
         )
-    model, tokenizer = loaded.model, loaded.tokenizer
-    most = min(loaded.max_new_tokens or LONGEST, (loaded.limit or 1 << 20) - 1)
-    inputs = loaded.tensors(read.inputs, model)
+    model, tokenizer = source.model, source.tokenizer
+    most = min(source.max_new_tokens or LONGEST, (source.limit or 1 << 20) - 1)
+    inputs = source.tensors(read.inputs, model)
     # transformers sizes T5's cache by the encoder: too small for a deeper decoder.
     above, below = (
         getattr(model.config, f"num_{name}_layers", 0) for name in ("decoder", "hidden")
     )
-    kept, cut = generate_ids(loaded, inputs, most, use_cache=above <= below)
-    text, tokens = tokenize_generated(tokenizer, kept)
+    ids, cut = generate_ids(source, inputs, most, use_cache=above <= below)
+    text, tokens = tokenize_generated(tokenizer, ids)
     if not text:
         raise ModelError("the model wrote nothing about this text: give a target")
     # The start token stands for no text, whatever its name.
     tokens = (replace(tokens[0], special=True), *tokens[1:])
     notes = ("the target was generated greedily, then read in one teacher-forced pass", *cut)
-    return DecoderInput(text, kept, tokens, notes)
+    return DecoderInput(text, ids, tokens, notes)
 
 
 def generate_ids(
-    loaded: Any, inputs: dict[str, Any], most: int, **options: Any
+    source: Any, inputs: dict[str, Any], most: int, **options: Any
 ) -> tuple[list[int], tuple[str, ...]]:
     """The ids that `loaded.model` writes greedily, without the end token, and notes."""
-    if hasattr(loaded, "write_ids"):  # without torch
-        ids = loaded.write_ids(inputs, most)
+    if hasattr(source, "write_ids"):  # without torch
+        ids = source.write_ids(inputs, most)
     else:
         import torch
 
         # A folder's generation_config.json may ask for more sequences or another kind of answer.
         plain = {"num_return_sequences": 1, "return_dict_in_generate": False, "do_sample": False}
-        with running_errors(loaded.model), torch.inference_mode():
-            written = loaded.model.generate(
+        with running_errors(source.model), torch.inference_mode():
+            output = source.model.generate(
                 **inputs, **plain, num_beams=1, max_new_tokens=most, **options
             )
-        ids = written[0].tolist()
-    if ids[-1] in _end_ids(loaded):
+        ids = output[0].tolist()
+    if ids[-1] in _end_ids(source):
         return ids[:-1], ()
     # Whisper leaves the end token out: an output shorter than allowed was not cut.
     return ids, (f"the model was stopped after {most} tokens",) if len(ids) >= most else ()
 
 
-def _end_ids(loaded: Any) -> set[int]:
-    named = loaded.model.generation_config.eos_token_id
-    listed = named if isinstance(named, list) else [named]
-    return {number for number in (*listed, loaded.tokenizer.eos_token_id) if number is not None}
+def _end_ids(source: Any) -> set[int]:
+    ends = source.model.generation_config.eos_token_id
+    numbers = ends if isinstance(ends, list) else [ends]
+    return {number for number in (*numbers, source.tokenizer.eos_token_id) if number is not None}
 
 
 def writer_class(config: Any, name: str) -> Any:
@@ -145,31 +145,31 @@ def writer_class(config: Any, name: str) -> Any:
 
 
 def continue_prompt(
-    loaded: LoadedModel, prompt: str, read: TokenizedText
+    source: LoadedModel, prompt: str, read: TokenizedText
 ) -> tuple[str, TokenizedText, dict[str, Any], tuple[str, ...]]:
     """A prompt and its continuation as one text, with tokens, settings and notes.
 
     A causal model attends alike step by step with a cache and in one pass, so prompt and output are
     read again in one pass.
     """
-    if loaded.family == "encoder–decoder":
+    if source.family == "encoder–decoder":
         raise ModelError(
-            f"'{loaded.name}' is encoder–decoder and writes a target: use 'attnviz cross TEXT'"
+            f"'{source.name}' is encoder–decoder and writes a target: use 'attnviz cross TEXT'"
         )
-    if not loaded.can_generate:
+    if not source.can_generate:
         raise ModelError(
-            f"'{loaded.name}' has no trained language-model head: leave --generate out"
+            f"'{source.name}' has no trained language-model head: leave --generate out"
         )
-    tokenizer = loaded.tokenizer
-    length, most, limit = len(read.ids), loaded.max_new_tokens or 0, loaded.limit
+    tokenizer = source.tokenizer
+    length, most, limit = len(read.ids), source.max_new_tokens or 0, source.limit
     if limit is not None and length + most > limit:
         raise InputError(
             f"the prompt is {length:,} tokens long and the model reads {limit:,}: --generate can "
             f"be {max(limit - length, 0)} at most"
         )
     inputs = {"input_ids": read.ids, "attention_mask": [1] * length}
-    kept, cut = generate_ids(loaded, loaded.tensors(inputs, loaded.model), most)
-    new = kept[length:]
+    ids, cut = generate_ids(source, source.tensors(inputs, source.model), most)
+    new = ids[length:]
     output = new_text(tokenizer, read.ids, new)
     if not output.strip():
         raise ModelError("the model wrote nothing after this text: give another one")
@@ -185,19 +185,19 @@ def continue_prompt(
     return prompt + output, both, settings, notes
 
 
-def continue_text(loaded: LoadedModel, inputs: Mapping[str, Any]) -> str:
+def continue_text(source: LoadedModel, inputs: Mapping[str, Any]) -> str:
     """A target, or up to `FEW` tokens after the text; without a cache every step is changed."""
     read = {name: row for name, row in inputs.items() if not name.startswith("decoder_")}
-    given = loaded.tensors(read, loaded.model)
-    if loaded.family == "encoder–decoder":
-        most = min(loaded.max_new_tokens or LONGEST, (loaded.limit or 1 << 20) - 1)
-        kept, _ = generate_ids(loaded, given, most, use_cache=False)
-        return tokenize_generated(loaded.tokenizer, kept)[0]
+    tensors = source.tensors(read, source.model)
+    if source.family == "encoder–decoder":
+        most = min(source.max_new_tokens or LONGEST, (source.limit or 1 << 20) - 1)
+        ids, _ = generate_ids(source, tensors, most, use_cache=False)
+        return tokenize_generated(source.tokenizer, ids)[0]
     before = list(read["input_ids"])
-    if not (room := room_after(before, loaded.limit)):
+    if not (room := room_after(before, source.limit)):
         return ""
-    kept, _ = generate_ids(loaded, given, room, use_cache=False)
-    return new_text(loaded.tokenizer, before, kept[len(before) :])
+    ids, _ = generate_ids(source, tensors, room, use_cache=False)
+    return new_text(source.tokenizer, before, ids[len(before) :])
 
 
 def room_after(before: list[int], limit: int | None) -> int:
@@ -234,7 +234,7 @@ class WritingRules:
     """What changes the likeliest next token."""
 
     ends: frozenset[int] = frozenset()  # tokens at which a text ends
-    banned: tuple[int, ...] = ()
+    bans: tuple[int, ...] = ()
     decoder_start_token_id: int | None = None
     forced_bos_token_id: int | None = None
     forced_eos_token_id: int | None = None
@@ -243,20 +243,20 @@ class WritingRules:
 
     def choose(self, ids: Sequence[int], scores: NDArray[np.floating], most: int) -> int:
         """The next token after others, of a text with at most so many."""
-        forced = self.forced_eos_token_id if len(ids) == most - 1 else None
-        if forced is None and len(ids) == 1:
-            forced = self.forced_bos_token_id
-        if forced is not None:
-            return forced
-        banned, run = list(self.banned), self.no_repeat_ngram_size
+        only = self.forced_eos_token_id if len(ids) == most - 1 else None
+        if only is None and len(ids) == 1:
+            only = self.forced_bos_token_id
+        if only is not None:
+            return only
+        bans, run = list(self.bans), self.no_repeat_ngram_size
         if run and len(ids) >= run:
             last = list(ids[len(ids) - run + 1 :])
             starts = range(len(ids) - run + 1)
-            banned += [ids[n + run - 1] for n in starts if list(ids[n : n + run - 1]) == last]
+            bans += [ids[n + run - 1] for n in starts if list(ids[n : n + run - 1]) == last]
         if len(ids) < self.min_length:
-            banned += self.ends
+            bans += self.ends
         scores = scores.copy()
-        scores[banned] = -np.inf
+        scores[bans] = -np.inf
         return int(scores.argmax())
 
 
@@ -268,20 +268,20 @@ def writing_rules(folder: Path, config: Mapping[str, Any], vocabulary: int) -> W
     """
     file, read = folder / "generation_config.json", (*NUMBERS.split(), "eos_token_id")
     try:
-        given = read_json(file) if file.is_file() else {key: config.get(key) for key in read}
-        found: dict[str, Any] = {key: one for key, one in given.items() if one is not None}
-        odd = found.keys() - {*IGNORED.split(), *read, "bad_words_ids"}
-        ends, banned = found.get("eos_token_id"), found.get("bad_words_ids", [])
+        entries = read_json(file) if file.is_file() else {key: config.get(key) for key in read}
+        settings: dict[str, Any] = {key: one for key, one in entries.items() if one is not None}
+        odd = settings.keys() - {*IGNORED.split(), *read, "bad_words_ids"}
+        ends, bad_words = settings.get("eos_token_id"), settings.get("bad_words_ids", [])
         if not file.is_file() and "eos_token_id" not in config:
             raise UnknownArchitecture("its folder does not say how its texts end")
         ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-        single = [one for words in banned for one in words if len(words) == 1]
-        numbers = {key: found[key] for key in NUMBERS.split() if key in found}
+        single = [one for words in bad_words for one in words if len(words) == 1]
+        numbers = {key: settings[key] for key in NUMBERS.split() if key in settings}
     except (ModelError, AttributeError, TypeError) as error:
         raise UnknownArchitecture("its folder does not say how its texts end") from error
     whole = all(type(one) is int and one >= 0 for one in (*ends, *single, *numbers.values()))
     tokens = [*ends, *single, *(one for key, one in numbers.items() if key.endswith("token_id"))]
     beyond = whole and max(tokens, default=0) >= vocabulary
-    if odd or not whole or beyond or len(single) != len(banned):
+    if odd or not whole or beyond or len(single) != len(bad_words):
         raise UnknownArchitecture("its generation_config.json changes what it writes")
     return WritingRules(frozenset(ends), tuple({*single} - {*ends}), **numbers)

@@ -68,14 +68,14 @@ WORDS = (
 Config = Mapping[str, Any]
 
 
-def steps_of(named: str, config: Config, ids: Mapping[str, int]) -> dict[str, Any]:
+def steps_of(kind: str, config: Config, ids: Mapping[str, int]) -> dict[str, Any]:
     """The steps that a class builds by name, and the settings of its model as `model.NAME`."""
     from tokenizers import Regex, normalizers, pre_tokenizers, processors
 
-    spaced, trim = config.get("add_prefix_space") or False, config.get("trim_offsets", True)
+    space, trim = config.get("add_prefix_space") or False, config.get("trim_offsets", True)
     unknown = content_of(config["unk_token"])
     first, last = (str(content_of(config.get(f"{name}_token"))) for name in ("cls", "sep"))
-    if named in ("BertTokenizer", "DistilBertTokenizer"):
+    if kind in ("BertTokenizer", "DistilBertTokenizer"):
         return {
             "normalizer": normalizers.BertNormalizer(
                 clean_text=True,
@@ -96,19 +96,19 @@ def steps_of(named: str, config: Config, ids: Mapping[str, int]) -> dict[str, An
     names = "unk_token continuing_subword_prefix end_of_word_suffix dropout fuse_unk byte_fallback"
     steps: dict[str, Any] = {f"model.{name}": None for name in [*names.split(), "ignore_merges"]}
     steps["normalizer"] = None
-    steps["pre_tokenizer"] = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
-    if named == "RobertaTokenizer":
+    steps["pre_tokenizer"] = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    if kind == "RobertaTokenizer":
         ends = (last, ids[last]), (first, ids[first])
-        steps["post_processor"] = processors.RobertaProcessing(*ends, trim, spaced)
-    elif named == "GPTNeoXTokenizer":
+        steps["post_processor"] = processors.RobertaProcessing(*ends, trim, space)
+    elif kind == "GPTNeoXTokenizer":
         steps["normalizer"] = normalizers.NFC()
-        steps["pre_tokenizer"] = pre_tokenizers.ByteLevel(spaced, trim_offsets=trim)
-    elif named == "Qwen2Tokenizer":
+        steps["pre_tokenizer"] = pre_tokenizers.ByteLevel(space, trim_offsets=trim)
+    elif kind == "Qwen2Tokenizer":
         split = pre_tokenizers.Split(Regex(WORDS), behavior="isolated", invert=False)
-        bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=spaced, use_regex=False)
+        bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=space, use_regex=False)
         steps["normalizer"] = normalizers.NFC()
         steps["pre_tokenizer"] = pre_tokenizers.Sequence([split, bytes_of])
-    elif named == "GemmaTokenizer":
+    elif kind == "GemmaTokenizer":
         steps["normalizer"] = normalizers.Replace(" ", "▁")
         steps["pre_tokenizer"] = pre_tokenizers.Split(" ", behavior="merged_with_previous")
         steps |= {"model.fuse_unk": True, "model.byte_fallback": True, "model.unk_token": unknown}
@@ -118,19 +118,19 @@ def steps_of(named: str, config: Config, ids: Mapping[str, int]) -> dict[str, An
 class LightEncoding(dict[str, Any]):
     """Inputs of a model by name, as transformers gives them."""
 
-    def __init__(self, encoded: Any, names: Sequence[str]) -> None:
+    def __init__(self, encoding: Any, names: Sequence[str]) -> None:
         super().__init__(
-            input_ids=encoded.ids,
-            token_type_ids=encoded.type_ids,
-            attention_mask=encoded.attention_mask,
+            input_ids=encoding.ids,
+            token_type_ids=encoding.type_ids,
+            attention_mask=encoding.attention_mask,
         )
         for name in self.keys() - set(names):
             del self[name]
         self |= {
-            "offset_mapping": encoded.offsets,
-            "special_tokens_mask": encoded.special_tokens_mask,
+            "offset_mapping": encoding.offsets,
+            "special_tokens_mask": encoding.special_tokens_mask,
         }
-        self.parts = encoded.sequence_ids
+        self.parts = encoding.sequence_ids
 
     def sequence_ids(self) -> list[int | None]:
         """Which text of a pair each token is of; None: a mark."""
@@ -150,9 +150,9 @@ class LightTokenizer:
         self.backend.no_truncation()
         self.backend.no_padding()
         self.unk_token = content_of(config.get("unk_token"))
-        named = (content_of(config.get(f"{name}_token")) for name in ("unk", "mask", "eos"))
+        marks = (content_of(config.get(f"{name}_token")) for name in ("unk", "mask", "eos"))
         self.unk_token_id, self.mask_token_id, self.eos_token_id = (
-            name and self.backend.token_to_id(name) for name in named
+            name and self.backend.token_to_id(name) for name in marks
         )
         special = {str(content_of(one)) for key, one in config.items() if key.endswith("_token")}
         numbers = map(self.backend.token_to_id, special)
@@ -171,9 +171,9 @@ class LightTokenizer:
         **_: Any,
     ) -> LightEncoding:
         """The inputs for a text or a pair, with offsets and marks; a target is read alike."""
-        given = text if text_target is None else text_target
-        encoded = self.backend.encode(given, second, add_special_tokens=add_special_tokens)
-        return LightEncoding(encoded, self.names)
+        first = text if text_target is None else text_target
+        encoding = self.backend.encode(first, second, add_special_tokens=add_special_tokens)
+        return LightEncoding(encoding, self.names)
 
     def convert_tokens_to_string(self, pieces: list[str]) -> str:
         """The text of some pieces."""
@@ -207,32 +207,32 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
         raise UnknownArchitecture(f"its folder has {there[0] if there else 'no tokenizer.json'}")
     check_growth(folder)
     config = _read_config(folder)
-    named = usual if config.get("tokenizer_class") is None else config["tokenizer_class"]
-    named = named.removesuffix("Fast") if named not in GENERIC and isinstance(named, str) else named
-    if named not in (*GENERIC, *TOKENS):
-        raise UnknownArchitecture(f"its tokenizer is a {named}")
-    heeded = HEEDED.split() if named in TOKENS else ["added_tokens_decoder"]
-    known = {*FREE.split(), *CHOICES, *heeded}
+    kind = usual if config.get("tokenizer_class") is None else config["tokenizer_class"]
+    kind = kind.removesuffix("Fast") if kind not in GENERIC and isinstance(kind, str) else kind
+    if kind not in (*GENERIC, *TOKENS):
+        raise UnknownArchitecture(f"its tokenizer is a {kind}")
+    own_keys = HEEDED.split() if kind in TOKENS else ["added_tokens_decoder"]
+    known_keys = {*FREE.split(), *CHOICES, *own_keys}
     for key, value in config.items():
         if key in CHOICES and value not in CHOICES[key]:
             raise UnknownArchitecture(f"its tokenizer has '{key}' {value!r}")
-        if key not in known and not key.endswith("_token"):
+        if key not in known_keys and not key.endswith("_token"):
             raise UnknownArchitecture(f"its tokenizer has the key '{key}'")
-    words = TOKENS.get(named, "").split()
+    words = TOKENS.get(kind, "").split()
     usual_tokens = {f"{name}_token": one for name, one in zip(*[iter(words)] * 2, strict=True)}
     whole = {**usual_tokens, **config}
-    own = ["token_type_ids"] if named == "BertTokenizer" else []
+    own = ["token_type_ids"] if kind == "BertTokenizer" else []
     try:
         names = config.get("model_input_names") or ["input_ids", "attention_mask", *own]
-        found = LightTokenizer(path, whole, names)
-        special = _check_added(found.backend, config, usual_tokens)
-        if named in TOKENS:
-            _check_steps(found.backend, steps_of(named, whole, special), named)
+        tokenizer = LightTokenizer(path, whole, names)
+        special = _check_added(tokenizer.backend, config, usual_tokens)
+        if kind in TOKENS:
+            _check_steps(tokenizer.backend, steps_of(kind, whole, special), kind)
     except UnknownArchitecture:
         raise
     except Exception as error:  # the library raises plain exceptions; transformers reports it
         raise UnknownArchitecture("its tokenizer cannot be read") from error
-    return found
+    return tokenizer
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -251,17 +251,17 @@ def _check_added(backend: Tokenizer, config: Config, tokens: Config) -> dict[str
     """The added tokens by name; all that are special by the configuration are so in the file."""
     file = backend.get_added_tokens_decoder()
     flags = ("content", "lstrip", "rstrip", "normalized", "single_word", "special")
-    added = {one.content: {flag: getattr(one, flag) for flag in flags} for one in file.values()}
-    listed = config.get("added_tokens_decoder")
-    if listed is not None:
-        here = {str(number): added[one.content] for number, one in file.items()}
-        there = {number: {**dict.fromkeys(flags, False), **one} for number, one in listed.items()}
+    rows = {one.content: {flag: getattr(one, flag) for flag in flags} for one in file.values()}
+    entries = config.get("added_tokens_decoder")
+    if entries is not None:
+        here = {str(number): rows[one.content] for number, one in file.items()}
+        there = {number: {**dict.fromkeys(flags, False), **one} for number, one in entries.items()}
         if here != {number: {f: one[f] for f in flags} for number, one in there.items()}:
             raise UnknownArchitecture("its tokenizer's files add different tokens")
     for key, value in {**tokens, **config}.items():
         if not key.endswith("_token") or value is None or key in CHOICES:
             continue
-        own = added.get(content_of(value))
+        own = rows.get(content_of(value))
         plain = key not in config and any(own[flag] for flag in flags[1:5]) if own else False
         if own is None or not own["special"] or plain:
             raise UnknownArchitecture(f"its tokenizer.json has no special token {value!r}")
@@ -270,13 +270,13 @@ def _check_added(backend: Tokenizer, config: Config, tokens: Config) -> dict[str
     return {one.content: number for number, one in file.items()}
 
 
-def _check_steps(backend: Tokenizer, steps: Mapping[str, Any], named: str) -> None:
-    if named == "GPTNeoXTokenizer" and backend.num_special_tokens_to_add(is_pair=False):
+def _check_steps(backend: Tokenizer, steps: Mapping[str, Any], kind: str) -> None:
+    if kind == "GPTNeoXTokenizer" and backend.num_special_tokens_to_add(is_pair=False):
         raise UnknownArchitecture("its tokenizer.json adds tokens, and its class none")
     for name, step in steps.items():
         where, _, setting = name.rpartition(".")
-        found = getattr(backend.model if where else backend, setting, None)
+        own = getattr(backend.model if where else backend, setting, None)
         if not where:
-            found, step = (one and json.loads(one.__getstate__()) for one in (found, step))
-        if (found or None) != (step or None):
-            raise UnknownArchitecture(f"the {name} of its tokenizer is not that of a {named}")
+            own, step = (one and json.loads(one.__getstate__()) for one in (own, step))
+        if (own or None) != (step or None):
+            raise UnknownArchitecture(f"the {name} of its tokenizer is not that of a {kind}")

@@ -11,8 +11,8 @@ from typing import Any
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import continues_word
+from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.imports import quiet_native
-from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.storage.texts import is_utf8
 
 Span = tuple[int, int]
@@ -35,19 +35,19 @@ def align_surfaces(surfaces: Sequence[str | None], text: str) -> list[Span]:
             end += len(surface)
             letter = bisect_left(origin, end)
             continue
-        wanted, _ = fold_text(surface or "")
-        if not wanted:
+        letters, _ = fold_text(surface or "")
+        if not letters:
             spans[index] = (end, end)
             continue
         # If no token is waiting, this one must follow the last one directly.
-        found = plain.find(wanted, letter)
-        if found < 0 or (found > letter and not waiting):
+        place = plain.find(letters, letter)
+        if place < 0 or (place > letter and not waiting):
             waiting.append(index)
             continue
-        share_gap(spans, waiting, text, (end, origin[found]))
-        letter = found + len(wanted)
+        share_gap(spans, waiting, text, (end, origin[place]))
+        letter = place + len(letters)
         end = origin[letter - 1] + 1
-        spans[index] = (origin[found], end)
+        spans[index] = (origin[place], end)
     share_gap(spans, waiting, text, (end, len(text)))
     return spans
 
@@ -102,42 +102,42 @@ def tokenizer_errors(tokenizer: Any) -> AbstractContextManager[None]:
 
 
 def tokenize(
-    tokenizer: Any, text: str, *, as_target: bool = False, marked: bool = False
+    tokenizer: Any, text: str, *, as_target: bool = False, has_marks: bool = False
 ) -> TokenizedText:
-    """A text's tokens with special tokens; `marked`: the text contains these already."""
+    """A text's tokens with special tokens; `has_marks`: the text contains these already."""
     check_text(text)
-    named: dict[str, Any] = {"text_target" if as_target else "text": text}
+    arguments: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
-        named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        arguments |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
     with tokenizer_errors(tokenizer), quiet_native():
-        encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
-        pieces = pieces_of(tokenizer, encoded["input_ids"])
-    offsets = encoded.pop("offset_mapping", None)
-    added = encoded.pop("special_tokens_mask", None)
-    ids = encoded["input_ids"]
-    if marked:
+        encoding = dict(tokenizer(**arguments, add_special_tokens=not has_marks, verbose=False))
+        pieces = pieces_of(tokenizer, encoding["input_ids"])
+    offsets = encoding.pop("offset_mapping", None)
+    specials = encoding.pop("special_tokens_mask", None)
+    ids = encoding["input_ids"]
+    if has_marks:
         marks = {n for n, token in tokenizer.added_tokens_decoder.items() if token.special}
-        added = [int(number in marks) for number in ids]
-    elif added is None:
-        added = [int(number in tokenizer.all_special_ids) for number in ids]
-        added = [
+        specials = [int(number in marks) for number in ids]
+    elif specials is None:
+        specials = [int(number in tokenizer.all_special_ids) for number in ids]
+        specials = [
             mark and number != tokenizer.unk_token_id
-            for mark, number in zip(added, ids, strict=True)
+            for mark, number in zip(specials, ids, strict=True)
         ]
     if offsets is None:
-        offsets = locate_pieces(tokenizer, pieces, added, text)
-    if all(added):
+        offsets = locate_pieces(tokenizer, pieces, specials, text)
+    if all(specials):
         raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
-    tokens = label_tokens(pieces, offsets, added, text, tokenizer.unk_token)
+    tokens = label_tokens(pieces, offsets, specials, text, tokenizer.unk_token)
     tokens = add_vocabulary(tokens, ids, pieces)
-    return TokenizedText(tokens, {name: list(row) for name, row in encoded.items()})
+    return TokenizedText(tokens, {name: list(row) for name, row in encoding.items()})
 
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """The pieces of ids; an id that the tokenizer does not know becomes its number, <12>."""
-    named = tokenizer.convert_ids_to_tokens(list(ids))
+    pieces = tokenizer.convert_ids_to_tokens(list(ids))
     return [
-        f"<{number}>" if piece is None else piece for number, piece in zip(ids, named, strict=True)
+        f"<{number}>" if piece is None else piece for number, piece in zip(ids, pieces, strict=True)
     ]
 
 
@@ -166,26 +166,26 @@ def label_ids(
         pieces = pieces_of(tokenizer, ids)
     # An id without a piece has no text.
     nameless = (piece == f"<{number}>" for number, piece in zip(ids, pieces, strict=True))
-    added = [
+    specials = [
         int(bare or number in tokenizer.all_special_ids)
         for number, bare in zip(ids, nameless, strict=True)
     ]
     start = len(before)
-    spans = locate_pieces(tokenizer, pieces, added, text)
-    moved = [(first + start, last + start) for first, last in spans]
-    return add_vocabulary(label_tokens(pieces, moved, added, before + text, None), ids, pieces)
+    spans = locate_pieces(tokenizer, pieces, specials, text)
+    offsets = [(first + start, last + start) for first, last in spans]
+    return add_vocabulary(label_tokens(pieces, offsets, specials, before + text, None), ids, pieces)
 
 
 def add_vocabulary(
     tokens: Sequence[Token], ids: Sequence[int], pieces: Sequence[str]
 ) -> tuple[Token, ...]:
     """Tokens with their ids and pieces in the vocabulary."""
-    named = zip(tokens, zip(ids, pieces, strict=True), strict=True)
-    return tuple(replace(token, piece=piece) for token, piece in named)
+    pairs = zip(tokens, zip(ids, pieces, strict=True), strict=True)
+    return tuple(replace(token, piece=piece) for token, piece in pairs)
 
 
 def locate_pieces(
-    tokenizer: Any, pieces: Sequence[str], added: Sequence[int], text: str
+    tokenizer: Any, pieces: Sequence[str], specials: Sequence[int], text: str
 ) -> list[Span]:
     """The characters that each piece covers, found by the pieces' text.
 
@@ -193,11 +193,11 @@ def locate_pieces(
     its place.
     """
     surfaces, sizes, waiting = list[str | None](), list[int](), list[str]()
-    for position, (piece, special) in enumerate(zip(pieces, added, strict=True), 1):
+    for position, (piece, special) in enumerate(zip(pieces, specials, strict=True), 1):
         waiting.append(piece)
         with tokenizer_errors(tokenizer):
             surface = None if special else tokenizer.convert_tokens_to_string(waiting)
-        ends = position == len(pieces) or added[position] or piece in PIECE_MARKS
+        ends = position == len(pieces) or specials[position] or piece in PIECE_MARKS
         if ends or surface is None or (surface and "\ufffd" not in surface):
             surfaces.append(surface and surface.removeprefix("##"))
             sizes.append(len(waiting))
@@ -209,7 +209,7 @@ def locate_pieces(
 def label_tokens(
     pieces: Sequence[str],
     offsets: Sequence[Span],
-    added: Sequence[int],
+    specials: Sequence[int],
     text: str,
     unknown: str | None,
 ) -> tuple[Token, ...]:
@@ -221,7 +221,7 @@ def label_tokens(
     """
     spans = [_trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
     tokens = list[Token]()
-    rows = list(zip(pieces, spans, added, strict=True))
+    rows = list(zip(pieces, spans, specials, strict=True))
     for members in group_by_span(rows):
         for number, (piece, (start, end), special) in enumerate(members, 1):
             part = f" {number}/{len(members)}" if len(members) > 1 and piece != unknown else ""
@@ -249,20 +249,20 @@ def _trim(piece: str, span: Span, text: str) -> Span:
     if piece in PIECE_MARKS and not text[start:end].isspace():
         # A lone mark stands for the space, but its offsets are those of the next letter.
         return start, start
-    covered = text[start:end]
-    if not covered.strip():
+    letters = text[start:end]
+    if not letters.strip():
         return start, end
-    start += len(covered) - len(covered.lstrip())
-    return start, start + len(covered.strip())
+    start += len(letters) - len(letters.lstrip())
+    return start, start + len(letters.strip())
 
 
 def spelling(piece: str, span: Span, text: str) -> str:
     """A piece's characters, with "##" if it continues a word."""
     start, end = span
-    covered = text[start:end]
-    if not covered:
+    letters = text[start:end]
+    if not letters:
         return "␣" if piece in PIECE_MARKS or piece.isspace() else piece or "∅"
-    if covered.isspace():
-        return "".join(BLANKS.get(character, "␣") for character in covered)
+    if letters.isspace():
+        return "".join(BLANKS.get(character, "␣") for character in letters)
     inside = piece.startswith("##") or continues_word(text, start)
-    return f"##{covered}" if inside else covered
+    return f"##{letters}" if inside else letters

@@ -6,8 +6,8 @@ from typing import Any
 
 from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.checkpoint import read_header, read_json
+from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.locate import locate
-from attnviz.models.hugging_face.load.model_errors import library_errors
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."  # what peft puts before the names of a model's own weights
@@ -74,24 +74,24 @@ def merge_adapter(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
         )
     modules = {name for name, _ in model.named_modules() if "." in name}
     weights = {name.removeprefix(PREFIX): one for name, one in weights.items()}
-    named = _match_names(model, weights, modules)
-    found = {name: _module_of(name, modules) for name in named}
+    own_weights = _match_names(model, weights, modules)
+    owners = {name: _module_of(name, modules) for name in own_weights}
     if isinstance(config.target_modules, str):  # a pattern, which may expect the names with a head
-        config.target_modules = sorted(set(filter(None, found.values())))
+        config.target_modules = sorted(set(filter(None, owners.values())))
     # The adapter may hold a trained classifier, which a model loaded for attention does not have.
-    heads = sorted({name.split(".")[0] for name, module in found.items() if module is None})
+    heads = sorted({name.split(".")[0] for name, module in owners.items() if module is None})
     config.modules_to_save, config.inference_mode = None, True
-    given = {PREFIX + name: named[name] for name, module in found.items() if module}
+    fitting = {PREFIX + name: own_weights[name] for name, module in owners.items() if module}
     with library_errors(f"the adapter '{adapter.name}' does not fit the model"):
         whole = peft.PeftModel(model, config)
         own = peft.get_peft_model_state_dict(whole, save_embedding_layers=False)
-    if odd := sorted(given.keys() ^ own.keys()):
+    if odd := sorted(fitting.keys() ^ own.keys()):
         raise ModelError(
             f"the adapter '{adapter.name}' does not fit the model: {len(odd)} weights are only on "
             f"one side ({odd[0].removeprefix(PREFIX)})"
         )
     with library_errors(f"the adapter '{adapter.name}' does not fit the model"):
-        peft.set_peft_model_state_dict(whole, given)
+        peft.set_peft_model_state_dict(whole, fitting)
         whole = whole.merge_and_unload(safe_merge=True)
     left_out = f"the adapter also trained {', '.join(heads)}, which is left out"
     return whole.eval(), [left_out] if heads else []

@@ -39,7 +39,7 @@ class Checkpoint:
 
     folder: Path
     config: Mapping[str, Any]  # as in its file
-    pickled: bool  # else the weights are safetensors
+    is_pickle: bool  # else the weights are safetensors
     dtypes: tuple[str, ...]  # as safetensors spells them ("F32", "BF16")
     numbers: int  # how many weights are stored; 0: unknown
     files: tuple[Path, ...]  # of the weights
@@ -65,8 +65,8 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
         raise ModelError(
             f"'{folder}' holds a configuration but no weights: {list_contents(folder)}"
         )
-    pickled = not name.startswith("model.safetensors")
-    if pickled and not allow_pickle:
+    is_pickle = not name.startswith("model.safetensors")
+    if is_pickle and not allow_pickle:
         raise ModelError(
             f"'{folder}' holds its weights as a pickle ('{name}'), which can hide code: give "
             "--allow-pickle if you trust it, or use a model with safetensors"
@@ -75,7 +75,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     try:
         for file in files:
             _check_file(file)
-        headers = [] if pickled else [read_header(file) for file in files]
+        headers = [] if is_pickle else [read_header(file) for file in files]
     except OSError as error:
         raise ModelError(f"the weights in '{folder}' cannot be read: {error.strerror}") from error
     tensors = [tensor for header in headers for tensor in header.values()]
@@ -83,7 +83,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     return Checkpoint(
         folder,
         config,
-        pickled,
+        is_pickle,
         tuple(sorted({tensor["dtype"] for tensor in tensors if "F" in tensor["dtype"]})),
         sum(prod(tensor["shape"]) for tensor in tensors),
         tuple(files),
@@ -99,7 +99,7 @@ def _measure_weights(tensors: list[dict[str, Any]], files: list[Path]) -> Stored
     return StoredSize(len(shapes), sum(map(prod, shapes)), largest)
 
 
-def check_claims(folder: Path, config: Mapping[str, Any], stored: StoredSize) -> None:
+def check_claims(folder: Path, config: Mapping[str, Any], size: StoredSize) -> None:
     """Refuse a configuration that asks for far more than is stored, before anything is built.
 
     transformers would build a billion layers one by one until the memory ends.
@@ -107,10 +107,10 @@ def check_claims(folder: Path, config: Mapping[str, Any], stored: StoredSize) ->
     for name, number in _numbers_in(config):
         for ends, most, measure in CLAIMS:
             if ends.search(name):
-                if number > max(most, getattr(stored, measure)):
+                if number > max(most, getattr(size, measure)):
                     raise ModelError(
                         f"'{folder}' does not hold what its configuration asks for: '{name}' is "
-                        f"{number:,}, and its weights are {stored}"
+                        f"{number:,}, and its weights are {size}"
                     )
                 break
 
@@ -148,8 +148,8 @@ def read_config_file(path: Path) -> dict[str, Any]:
     config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")
-    named = config.get("architectures") or []
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+    names = config.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ModelError(f"'{path}' says 'architectures' by something else than a list of names")
     for key, kernel in config.items():
         if key.endswith("attn_implementation") and "/" in str(kernel):
@@ -168,8 +168,8 @@ def suggest_folder(folder: Path) -> str:
 def list_contents(folder: Path) -> str:
     """A folder's first files, in a sentence."""
     names = sorted(path.name for path in folder.iterdir())
-    listed = f"it has {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
-    return listed if names else "it is empty"
+    listing = f"it has {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
+    return listing if names else "it is empty"
 
 
 def read_json(path: Path) -> Any:
@@ -179,22 +179,22 @@ def read_json(path: Path) -> Any:
             raise ModelError(
                 f"'{path}' has {size:,} bytes, and at most {LONGEST_JSON:,} are read of such a file"
             )
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ModelError(f"'{path}' is not valid JSON: {error}") from error
     except OSError as error:
         raise ModelError(f"'{path}' cannot be read: {error.strerror}") from error
     except RecursionError as error:
         raise ModelError(deep) from error
-    level = [found]
+    level = [content]
     for _ in range(DEEPEST_JSON):
-        nested = [item for item in level if isinstance(item, dict | list)]
+        nodes = [item for item in level if isinstance(item, dict | list)]
         level = [
-            part for item in nested for part in (item.values() if isinstance(item, dict) else item)
+            part for item in nodes for part in (item.values() if isinstance(item, dict) else item)
         ]
     if level:
         raise ModelError(deep)
-    return found
+    return content
 
 
 MOST_GROWTH = 1000  # characters that a tokenizer may make of one; real ones make about 20
@@ -224,18 +224,18 @@ def check_growth(folder: Path) -> None:
 
 def _growth_of(step: Any) -> int:
     """How many characters a normalizer or decoder can make of one, at most."""
-    found = list[tuple[str, int]]()  # what each later step looks for, and how far that grows
+    growths = list[tuple[str, int]]()  # what each later step looks for, and how far that grows
     for one in reversed([*_steps_of(step)]):
         put = str(one.get("content") or one.get("prepend") or "")
-        if mapped := one.get("precompiled_charsmap"):  # a trie, then all replacements
-            trie = int.from_bytes((data := b64decode(mapped))[:4], "little")
+        if charsmap := one.get("precompiled_charsmap"):  # a trie, then all replacements
+            trie = int.from_bytes((data := b64decode(charsmap))[:4], "little")
             put = max(data[4 + trie :].split(b"\0"), key=len).decode("latin-1")
         pattern = one.get("pattern") or {}
         stays = "prepend" in one or _finds_nothing(pattern.get("Regex"))
         # A later step that looks for such characters replaces them again.
-        later = (size for text, size in found if stays or not text or {*text} & {*put})
-        found.append((pattern.get("String") or "", (len(put) + stays) * max([1, *later])))
-    return max([1, *(size for _, size in found)])
+        later = (size for text, size in growths if stays or not text or {*text} & {*put})
+        growths.append((pattern.get("String") or "", (len(put) + stays) * max([1, *later])))
+    return max([1, *(size for _, size in growths)])
 
 
 def _finds_nothing(regex: str | None) -> bool:
@@ -243,7 +243,7 @@ def _finds_nothing(regex: str | None) -> bool:
     if regex is None or "(?" in regex:
         return regex is not None
     try:
-        return any(not found[0] for found in re.finditer(regex, "a 1.B\n"))
+        return any(not match[0] for match in re.finditer(regex, "a 1.B\n"))
     except re.error:  # the library's patterns go beyond Python's
         return True
 
@@ -255,12 +255,12 @@ def _steps_of(step: Any) -> Iterator[dict[str, Any]]:
 
 
 def shard_files(index: Path) -> list[Path]:
-    found = read_json(index)
-    weight_map = found.get("weight_map") if isinstance(found, dict) else None
-    named = weight_map.values() if isinstance(weight_map, dict) else []
-    if not all(isinstance(name, str) for name in named):
+    index_file = read_json(index)
+    weight_map = index_file.get("weight_map") if isinstance(index_file, dict) else None
+    values = weight_map.values() if isinstance(weight_map, dict) else []
+    if not all(isinstance(name, str) for name in values):
         raise ModelError(f"'{index}' names files that are no text: download it again")
-    names = sorted(set(named))
+    names = sorted(set(values))
     for name in names:
         if _lies_outside(index.parent, name):
             raise ModelError(f"'{index}' names a file outside its folder: '{name}'")

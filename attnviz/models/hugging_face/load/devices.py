@@ -1,12 +1,15 @@
-"""Where a model runs, in which precision, and whether it fits there."""
+"""Where a model runs, in which precision, whether it fits there, and errors of loading and running.
+
+Errors of other libraries become a ModelError of one line; our own bugs keep their traceback.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attnviz.core.errors import ModelError, UsageError, choose
+from attnviz.core.errors import AttnvizError, ModelError, UsageError, choose, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +55,7 @@ def has_accelerate() -> bool:
     return find_spec("accelerate") is not None
 
 
-def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) -> str:
+def choose_dtype(name: str | None, device: str, dtypes: tuple[str, ...] = ()) -> str:
     """The precision to compute in: by default float32 on a CPU, elsewhere as it is stored.
 
     On a CPU half precision is slow and makes errors of weights up to 0.03.
@@ -63,7 +66,7 @@ def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) ->
             raise UsageError("device 'mps' has no float64: choose float32, float16 or bfloat16")
         return name
     half = {"F16": "float16", "BF16": "bfloat16"}
-    return "float32" if device == "cpu" else half.get(", ".join(stored), "float32")
+    return "float32" if device == "cpu" else half.get(", ".join(dtypes), "float32")
 
 
 def free_bytes(device: torch.device) -> int:
@@ -76,11 +79,11 @@ def free_bytes(device: torch.device) -> int:
     return int(psutil.virtual_memory().available)
 
 
-def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None:
+def check_fit(bytes_needed: int, device: torch.device, what: str, remedy: str) -> None:
     free = free_bytes(device)
-    if needed > free:
+    if bytes_needed > free:
         raise NotEnoughMemoryError(
-            f"{what} would take about {format_bytes(needed)}, and {format_bytes(free)} is "
+            f"{what} would take about {format_bytes(bytes_needed)}, and {format_bytes(free)} is "
             f"free on '{device.type}': {remedy}"
         )
 
@@ -101,7 +104,71 @@ def memory_errors(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not known and "allocate memory" not in str(error):
+        is_typed = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not is_typed and "allocate memory" not in str(error):
             raise
         raise NotEnoughMemoryError(f"the memory ran out: {what}: {remedy}") from error
+
+
+@contextmanager
+def library_errors(what: str) -> Iterator[None]:
+    """Turn any error of another library into one line.
+
+    Put only calls of that library into the block: a bug of attnviz must keep its traceback. Every
+    error is caught, since a model's files make libraries raise anything: strict fields, divisions
+    by zero, assertions, and panics of Rust, which are no `Exception`.
+    """
+    try:
+        yield
+    except (AttnvizError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # panics of Rust are no Exception
+        raise ModelError(f"{what}: {first_line(error)}") from error
+
+
+@contextmanager
+def loading_errors(name: str) -> Iterator[None]:
+    """Turn errors of loading a model into one line."""
+    with (
+        library_errors(f"'{name}' cannot be loaded"),
+        memory_errors(f"'{name}'", "use a smaller model"),
+    ):
+        yield
+
+
+@contextmanager
+def running_errors(model: Any, what: str = "text") -> Iterator[None]:
+    """Turn errors of running a model into one line."""
+    kind = model.config.model_type
+    try:
+        with memory_errors(f"'{kind}' on '{model.device}'", memory_hint(model, what)):
+            yield
+    except AttnvizError:
+        raise
+    except Exception as error:
+        usual = RuntimeError, ValueError, LookupError, TypeError, AttributeError
+        if not isinstance(error, usual) and _raised_here(error):
+            raise
+        raise ModelError(f"'{kind}' cannot run on this {what}: {first_line(error)}") from error
+
+
+def _raised_here(error: BaseException) -> bool:
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and str(last.tb_frame.f_globals.get("__name__")).startswith("attnviz.")
+
+
+def smaller_input_hint(what: str) -> str:
+    """What to do if a text, a picture or a recording needs too much memory."""
+    less = {"text": "give a shorter text", "recording": "give fewer --seconds"}
+    return less.get(what, "give a smaller --image-size")
+
+
+def memory_hint(model: Any, what: str = "text") -> str:
+    """What makes a pass fit into memory, by the model's device and precision."""
+    options = [smaller_input_hint(what)]
+    if model.device.type != "cpu":
+        full = BYTES[str(model.dtype).removeprefix("torch.")] > 2
+        options += ["--dtype bfloat16"] if full else ["--device-map auto", "--device cpu"]
+    return " or ".join(options)

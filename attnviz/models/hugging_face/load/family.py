@@ -41,8 +41,8 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
                 f"the model's folder says that it reads {limit!r} tokens (model_max_length, "
                 "max_position_embeddings): that is no number"
             )
-    known = [int(limit) for limit in limits if 0 < limit < UNLIMITED]
-    return min(known, default=None)
+    finite = [int(limit) for limit in limits if 0 < limit < UNLIMITED]
+    return min(finite, default=None)
 
 
 def _reserved_positions(model: Any) -> int:

@@ -52,12 +52,12 @@ class LazyCompiler(ModuleType):
         self._marks.append(lambda compiler: compiler.assume_constant_result(function))
         return function
 
-    def disable(self, function: Any = None, *how: Any, **named: Any) -> Any:
+    def disable(self, function: Any = None, *how: Any, **settings: Any) -> Any:
         """Mark a function as never compiled, also for the compiler once it loads."""
         if function is None:
-            return lambda given: self.disable(given, *how, **named)
+            return lambda target: self.disable(target, *how, **settings)
         if not isinstance(function, FunctionType):
-            return self.__getattr__("disable")(function, *how, **named)
+            return self.__getattr__("disable")(function, *how, **settings)
         run = [function]
 
         @wraps(function)
@@ -65,7 +65,7 @@ class LazyCompiler(ModuleType):
             return run[0](*args, **options)
 
         self._marks.append(
-            lambda compiler: run.__setitem__(0, compiler.disable(function, *how, **named))
+            lambda compiler: run.__setitem__(0, compiler.disable(function, *how, **settings))
         )
         return run_without_compiler
 
@@ -129,7 +129,7 @@ def quiet() -> SharedSetting:
 def _silence() -> Iterator[None]:
     import logging as any_logging
 
-    silenced = any_logging.root.manager.disable
+    level = any_logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with quick_imports():
@@ -137,11 +137,11 @@ def _silence() -> Iterator[None]:
             logging: Any = import_module("transformers.utils.logging")
         bars = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()
-        any_logging.disable(max(silenced, any_logging.WARNING))
+        any_logging.disable(max(level, any_logging.WARNING))
         try:
             yield
         finally:
-            any_logging.disable(silenced)
+            any_logging.disable(level)
             if bars:
                 logging.enable_progress_bar()
 
@@ -155,7 +155,7 @@ def quiet_native(*, notes: bool = True) -> Iterator[None]:
 
     Other text on stderr is written afterwards, unless `notes` is False.
     """
-    panicked = False
+    is_panic = False
     with _NATIVE, tempfile.TemporaryFile() as stderr, Path(os.devnull).open("wb") as nowhere:
         before = [os.dup(number) for number in (1, 2)]
         os.dup2(nowhere.fileno(), 1)
@@ -163,12 +163,12 @@ def quiet_native(*, notes: bool = True) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            panicked = type(error).__name__ == "PanicException"
+            is_panic = type(error).__name__ == "PanicException"
             raise
         finally:
             for number, copy in enumerate(before, 1):
                 os.dup2(copy, number)
                 os.close(copy)
             stderr.seek(0)
-            if notes and not panicked and (written := stderr.read()):
-                os.write(2, written)
+            if notes and not is_panic and (text := stderr.read()):
+                os.write(2, text)

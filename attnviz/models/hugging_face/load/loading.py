@@ -30,11 +30,12 @@ from attnviz.models.hugging_face.load.devices import (
     check_fit,
     choose_device,
     choose_dtype,
+    library_errors,
+    loading_errors,
 )
 from attnviz.models.hugging_face.load.family import count_left_over
 from attnviz.models.hugging_face.load.imports import quick_imports, quiet, quiet_native
 from attnviz.models.hugging_face.load.locate import display_name, locate
-from attnviz.models.hugging_face.load.model_errors import library_errors, loading_errors
 from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
 
 # Weights that a checkpoint may lack, because no attention depends on them.
@@ -110,7 +111,7 @@ def load_parts(
                 folder,
                 config=config,
                 dtype=getattr(torch, precision),
-                use_safetensors=not checkpoint.pickled,
+                use_safetensors=not checkpoint.is_pickle,
                 local_files_only=True,
                 trust_remote_code=options.allow_code,
                 output_loading_info=True,
@@ -120,8 +121,8 @@ def load_parts(
         with loading_errors(name):
             # accelerate has placed each layer; `to` would undo that.
             model = (model if options.device_map else model.to(device)).eval()
-    stored = {
-        "folder": None if (called := display_name(name, checkpoint.config)) == name else name,
+    settings = {
+        "folder": None if (shown_name := display_name(name, checkpoint.config)) == name else name,
         "revision": folder.name if folder.parent.name == "snapshots" else None,
         "stored_as": stored_as or ", ".join(checkpoint.dtypes) or None,
     }
@@ -131,13 +132,13 @@ def load_parts(
     if adapter is not None:
         with quiet():
             model, notes = merge_adapter(model, adapter)
-        stored["adapter"] = display_name(adapter.name, {})
+        settings["adapter"] = display_name(adapter.name, {})
     if left_over := count_left_over(report, model):
         notes.append(
             f"the checkpoint holds {left_over} weights of layers that its configuration leaves out"
         )
-    described = _describe(called, model, stored, notes, trained=True)
-    task, provenance = _trained_task(model, report, described)
+    plain_provenance = _describe(shown_name, model, settings, notes, is_trained=True)
+    task, provenance = _trained_task(model, report, plain_provenance)
     return LoadedParts(model, reader, provenance, report, task)
 
 
@@ -153,9 +154,9 @@ def describe_quantisation(config: Any) -> str:
     if method == "compressed-tensors":
         config.quantization_config = {**how, "run_compressed": False}
     finds = r"'load_in_(\d)bit': True|'(?:num_)?bits': (\d+)|'_type': '(\w+Config)'"
-    if not (found := re.search(finds, str(how))):
+    if not (match := re.search(finds, str(how))):
         return method
-    return f"{method}, {found[3] or f'{found[1] or found[2]} bit'}"
+    return f"{method}, {match[3] or f'{match[1] or match[2]} bit'}"
 
 
 # Attributes of wrappers (peft, data parallel, compiled) that hold the model; whether to call them.
@@ -166,21 +167,23 @@ def parts_in_memory(model: Any, reader: Any) -> LoadedParts:
     """A model from Python without its wrappers, and its tokenizer; else a UsageError."""
     from transformers import PreTrainedModel
 
-    wrapped: dict[str, bool] = {}
+    wrappers: dict[str, bool] = {}
     while not isinstance(model, PreTrainedModel):
         name = next((name for name in WRAPPERS if hasattr(model, name)), None)
-        if name is None or name in wrapped:  # a mock has every attribute, at every depth
+        if name is None or name in wrappers:  # a mock has every attribute, at every depth
             raise UsageError(
                 f"a {type(model).__name__} is no model of transformers: attnviz.watch sees any "
                 "PyTorch module"
             )
-        wrapped[name] = True
+        wrappers[name] = True
         model = getattr(model, name)() if WRAPPERS[name] else getattr(model, name)
     if not callable(reader) or isinstance(reader, PreTrainedModel):
         what = "" if reader is None else f", and {in_short(reader)} reads nothing"
         raise UsageError(f"a model from Python needs its tokenizer or processor: tokenizer=…{what}")
-    called = model.name_or_path or type(model).__name__
-    provenance = _describe(called, model, {"wrapped": ", ".join(wrapped) or None}, [], trained=None)
+    shown_name = model.name_or_path or type(model).__name__
+    provenance = _describe(
+        shown_name, model, {"wrapped": ", ".join(wrappers) or None}, [], is_trained=None
+    )
     task = task_of(model.config, type(model).__name__)
     return LoadedParts(model, reader, provenance, {"missing_keys": []}, task)
 
@@ -198,14 +201,14 @@ def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
 
 def load_configuration(path: Path) -> Any:
     """The configuration in a folder or a file, without weights or code of the model."""
-    given = read_config(path) if path.is_dir() else read_config_file(path)
-    check_sane(path, given)
+    entries = read_config(path) if path.is_dir() else read_config_file(path)
+    check_sane(path, entries)
     with quiet():
         from transformers import AutoConfig
 
-        _check_known(given, str(path))
+        _check_known(entries, str(path))
         with loading_errors(str(path)):
-            return AutoConfig.for_model(given.pop("model_type"), **given)
+            return AutoConfig.for_model(entries.pop("model_type"), **entries)
 
 
 def _check_known(config: Mapping[str, Any], name: str) -> None:
@@ -248,16 +251,16 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
     return tokenizer
 
 
-def _lacks_files(folder: Path, named: Mapping[str, str]) -> bool:
+def _lacks_files(folder: Path, files: Mapping[str, str]) -> bool:
     """Whether the files that a tokenizer's class names are missing, so that it came out empty.
 
     The file tokenizer.json replaces all others; a tokenizer of plain bytes names none.
     """
     optional = {"tokenizer_config_file", "added_tokens_file", "target_vocab_file"}
-    needed = [file for kind, file in named.items() if kind not in optional | {"tokenizer_file"}]
-    needed = needed or list(named.values())
+    own_files = [file for kind, file in files.items() if kind not in optional | {"tokenizer_file"}]
+    own_files = own_files or list(files.values())
     return not (folder / "tokenizer.json").is_file() and not all(
-        (folder / file).is_file() for file in needed
+        (folder / file).is_file() for file in own_files
     )
 
 
@@ -309,12 +312,12 @@ def _trained_task(
 
 
 def _describe(
-    called: str,
+    name: str,
     model: Any,
     more: Mapping[str, str | None],
     notes: Sequence[str],
     *,
-    trained: bool | None,
+    is_trained: bool | None,
 ) -> Provenance:
     import torch
     import transformers
@@ -335,8 +338,8 @@ def _describe(
     notes = [*([half] if dtype in {"float16", "bfloat16"} else []), *notes]
     return Provenance(
         source="hugging face",
-        model=called,
-        trained=trained,
+        model=name,
+        trained=is_trained,
         device=model.device.type,
         dtype=dtype,
         settings={key: value for key, value in settings.items() if value is not None},

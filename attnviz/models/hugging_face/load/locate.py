@@ -82,8 +82,8 @@ def locate(name: str, revision: str | None = None, *, allow_code: bool = False) 
 def find_files(name: str) -> tuple[Path, list[str]]:
     """A folder with a model's small files, and the names of all its files; downloads no weights."""
     if HUB_ID.fullmatch(name) and not Path(name).is_dir() and not _is_offline():
-        cached = _cached_snapshot(name)
-        if not (cached and _is_complete(cached)):
+        snapshot = _cached_snapshot(name)
+        if not (snapshot and _is_complete(snapshot)):
             return _download(name, None, weights=False)
     folder = locate(name)
     return folder, sorted(path.name for path in folder.iterdir())
@@ -101,8 +101,8 @@ def display_name(name: str, config: Mapping[str, Any]) -> str:
     if not GENERIC.fullmatch(path.name):
         return name
     own = Path(str(config.get("_name_or_path") or "")).name
-    named = [own, *(parent.name for parent in path.parents)]
-    plain = (item.removeprefix("models--").replace("--", "/") for item in named if item)
+    candidates = [own, *(parent.name for parent in path.parents)]
+    plain = (item.removeprefix("models--").replace("--", "/") for item in candidates if item)
     return next((item for item in plain if not GENERIC.fullmatch(item)), name)
 
 
@@ -115,8 +115,8 @@ def cache_folder() -> Path:
 
 
 def _is_offline() -> bool:
-    asked = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
-    return asked.upper() in {"1", "ON", "YES", "TRUE"}
+    switch = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
+    return switch.upper() in {"1", "ON", "YES", "TRUE"}
 
 
 def _cached_snapshot(name: str, revision: str | None = None) -> Path | None:
@@ -166,9 +166,9 @@ def reads_pictures_alone(folder: Path) -> bool:
 def list_cached_models() -> list[CachedModel]:
     """Every model in the local cache that has a configuration and weights, by name."""
     repositories = sorted(cache_folder().glob("models--*"))
-    named = [path.name.removeprefix("models--").replace("--", "/") for path in repositories]
-    found = ((name, _cached_snapshot(name)) for name in named)
-    return [_describe(name, folder) for name, folder in found if folder and _is_complete(folder)]
+    names = [path.name.removeprefix("models--").replace("--", "/") for path in repositories]
+    snapshots = ((name, _cached_snapshot(name)) for name in names)
+    return [_describe(name, path) for name, path in snapshots if path and _is_complete(path)]
 
 
 def _describe(name: str, folder: Path) -> CachedModel:
@@ -233,8 +233,8 @@ def _ask_hub(name: str, revision: str | None) -> ModelInfo:
             else f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and the "
             f"hub cannot be reached ({reason}).{_guess(name)}"
         )
-        known = (text for kind, text in refusals.items() if isinstance(error, kind))
-        raise ModelError(next(known, other)) from error
+        texts = (text for kind, text in refusals.items() if isinstance(error, kind))
+        raise ModelError(next(texts, other)) from error
 
 
 def loaded_files(folder: Path, *, allow_code: bool = False) -> list[Path]:

@@ -35,18 +35,18 @@ class Task:
     kind: str  # "classes" (one is true), "tags" (each may be), "number" or "tokens"
 
 
-def task_of(config: Any, named: str = "") -> Task | None:
+def task_of(config: Any, architecture: str = "") -> Task | None:
     """The task of a named architecture, or of the checkpoint's own; None if it has none."""
     import transformers
 
-    found = task_named(named or (getattr(config, "architectures", None) or ("",))[0], config)
-    known = found and type(config) in getattr(transformers, found.loader)._model_mapping
-    return found if known else None
+    task = task_named(architecture or (getattr(config, "architectures", None) or ("",))[0], config)
+    loads = task and type(config) in getattr(transformers, task.loader)._model_mapping
+    return task if loads else None
 
 
-def task_named(named: str, config: Any) -> Task | None:
+def task_named(architecture: str, config: Any) -> Task | None:
     """The task of an architecture by its name; the configuration names classes by number."""
-    loader = next((auto for end, auto in SUFFIXES.items() if named.endswith(end)), None)
+    loader = next((auto for end, auto in SUFFIXES.items() if architecture.endswith(end)), None)
     if loader is None:
         return None
     labels = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
@@ -79,19 +79,19 @@ def show_decision(
             f"{len(task.labels)} labels"
         )
     if task.kind == "tokens":
-        found = [task.labels[number] for number in logits.argmax(-1).tolist()]
-        labels = word_labels(found, tokens, attention.text or "")
+        names = [task.labels[number] for number in logits.argmax(-1).tolist()]
+        labels = word_labels(names, tokens, attention.text or "")
         maps = tuple(_label_map(item, tokens, labels) for item in attention.maps)
         return replace(attention, maps=maps)
     facts = DECIDERS[task.kind](logits, task.labels)
-    made = attention.with_maps(attention.maps, settings=facts)
-    return replace(made, decision=str(facts.get(DECISION, "")))
+    decision = attention.with_maps(attention.maps, settings=facts)
+    return replace(decision, decision=str(facts.get(DECISION, "")))
 
 
-def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
+def word_labels(names: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
     """A label for each token: that of its word's first piece, which models are trained on."""
     labels = list[str | None]()
-    for place, (name, token) in enumerate(zip(found, tokens, strict=True)):
+    for place, (name, token) in enumerate(zip(names, tokens, strict=True)):
         before = tokens[place - 1] if place else token
         same = place > 0 and (before.start, before.end) == (token.start, token.end)
         inside = same or continues_word(text, token.start)
@@ -108,11 +108,13 @@ def _label_map(
     item: AttentionMap, tokens: Sequence[Token], labels: Sequence[str | None]
 ) -> AttentionMap:
     """A map with labels on the axes of these tokens; axes of blocks get none."""
-    labelled = tuple(replace(token, label=name) for token, name in zip(tokens, labels, strict=True))
+    new_tokens = tuple(
+        replace(token, label=name) for token, name in zip(tokens, labels, strict=True)
+    )
     return replace(
         item,
-        query_tokens=labelled if item.query_tokens == tuple(tokens) else item.query_tokens,
-        key_tokens=labelled if item.key_tokens == tuple(tokens) else item.key_tokens,
+        query_tokens=new_tokens if item.query_tokens == tuple(tokens) else item.query_tokens,
+        key_tokens=new_tokens if item.key_tokens == tuple(tokens) else item.key_tokens,
     )
 
 

@@ -99,8 +99,8 @@ def place_grid(read: PicturesRead) -> list[Sheet]:
         if getattr(images_by, "do_pad", False) and hasattr(images_by, "pad_to_square"):
             box = read.square_box(number)
         cells = own[extra:].reshape(rows, columns)
-        named = {int(place): "[CLS]" for place in own[:extra]}
-        sheets.append(Sheet(read.picture_name(number), number, cells, box, named))
+        names = {int(place): "[CLS]" for place in own[:extra]}
+        sheets.append(Sheet(read.picture_name(number), number, cells, box, names))
     return sheets
 
 
@@ -240,15 +240,15 @@ def _unpad(canvas_size: tuple[int, int], size: tuple[int, int], patch: int) -> t
     grid = [whole // patch for whole in canvas_size]
     wide = size[1] / size[0] > grid[1] / grid[0]
     for axis, (whole, own) in enumerate(zip(canvas_size, size, strict=True)):
-        padded = axis == (0 if wide else 1)
+        is_padded = axis == (0 if wide else 1)
         share = grid[1] / size[1] if wide else grid[0] / size[0]
         # Rounded to 7 digits as in `unpad_image` of transformers.
-        cut = (grid[axis] - int(round(own * share, 7))) // 2 if padded else 0
-        made = min(int(np.ceil(own * scale)), whole) if padded else whole
-        before = (whole - made) // 2
+        cut = (grid[axis] - int(round(own * share, 7))) // 2 if is_padded else 0
+        inner = min(int(np.ceil(own * scale)), whole) if is_padded else whole
+        before = (whole - inner) // 2
         cells.append(grid[axis] - 2 * cut)
         ends = cut * patch, (grid[axis] - cut) * patch
-        edges.append(((ends[0] - before) / made * own, (ends[1] - before) / made * own))
+        edges.append(((ends[0] - before) / inner * own, (ends[1] - before) / inner * own))
     (top, bottom), (left, right) = edges
     return cells[0], cells[1], (left, top, right, bottom)
 

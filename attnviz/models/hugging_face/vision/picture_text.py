@@ -27,9 +27,9 @@ from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, pieces_of
 from attnviz.models.hugging_face.load.checkpoint import check_growth
+from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.loaded_model import placed_inputs
 from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.vision.layouts import (
@@ -99,7 +99,7 @@ class PictureTextModel(UnbatchedSource):
             places = self._places(reading.ids, video=picture.frames)
             if not len(places) or places[-1] + 1 == len(reading.ids):
                 raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
-            seen = PicturesRead(
+            pictures_read = PicturesRead(
                 name=self.name,
                 config=self.model.config,
                 processor=self.processor,
@@ -108,22 +108,22 @@ class PictureTextModel(UnbatchedSource):
                 places=places,
                 video=picture.frames,
             )
-            sheets = self.layout.place(seen)
+            sheets = self.layout.place(pictures_read)
             if self.max_new_tokens is not None:
                 reading = self._write(reading)
             text, tokens = self._words(reading, int(places[-1]) + 1)
-            found = self._capture(reading, sheets, tokens)
-        maps = self._maps(found, reading, sheets, places, tokens)
+            captures = self._capture(reading, sheets, tokens)
+        maps = self._maps(captures, reading, sheets, places, tokens)
         shapes = {sheet.name: " × ".join(map(str, sheet.cells.shape)) for sheet in sheets}
         patches = shapes.values() if len(shapes) == 1 else map(" ".join, shapes.items())
-        provenance = with_routes(self.provenance, [item.route for item in found])
+        provenance = with_routes(self.provenance, [item.route for item in captures])
         settings = {**provenance.settings, "patches": "; ".join(patches)}
         notes = (*provenance.notes, *reading.notes)
         provenance = replace(provenance, settings=settings, notes=notes)
         over = {f"{self._looks}-to-{one.name}": (one.picture, one.box) for one in sheets}
         return Attention(maps, provenance, text=text, seen=sheets[0].box, sheets=over)
 
-    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+    def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
         """The model with pictures and a text, whose tokens it predicts, or those that it writes.
 
         Tokens of the pictures are labelled `SIDE`. All outputs are explained.
@@ -152,13 +152,13 @@ class PictureTextModel(UnbatchedSource):
         if not outputs:
             raise InputError("no token of the text is predicted: give more --text, or --generate N")
         notes = (*self.provenance.notes, *reading.notes)
-        made = Attention((), replace(self.provenance, notes=notes))
+        empty = Attention((), replace(self.provenance, notes=notes))
         inputs = {**reading.inputs, "use_cache": False}
         sides = {"self": ("text", "text")}
-        encoded = EncodedQuery(self.model, inputs, {"text": tokens}, sides, made)
+        encoding = EncodedQuery(self.model, inputs, {"text": tokens}, sides, empty)
         spell = partial(_spell, self.tokenizer)
         return experiment_of(
-            ExperimentRequest(self.model, inputs, encoded, lambda _: outputs, spell)
+            ExperimentRequest(self.model, inputs, encoding, lambda _: outputs, spell)
         )
 
     @property
@@ -186,27 +186,27 @@ class PictureTextModel(UnbatchedSource):
         prompt = self.prompt(text, picture)
         check_picture_sides(self.processor.image_processor)
         images = [*picture.images]
-        given: dict[str, Any] = {"images": [images] if len(images) > 1 else images[0]}
+        pictures: dict[str, Any] = {"images": [images] if len(images) > 1 else images[0]}
         if picture.frames:
             frames = np.stack([np.asarray(image) for image in images])
-            given = {"videos": [frames], "do_sample_frames": False}  # what is given is read
+            pictures = {"videos": [frames], "do_sample_frames": False}  # what is given is read
             if getattr(self.processor, "video_processor", None) is None:
                 raise ModelError(f"the video processor of '{self.name}' needs torchvision")
         with library_errors(f"the processor of '{self.name}' fails"):
-            inputs = self.processor(text=prompt, **given, return_tensors="pt")
+            inputs = self.processor(text=prompt, **pictures, return_tensors="pt")
         inputs.pop("labels", None)
-        taken = placed_inputs(self.model, inputs)
-        return Reading(taken, taken["input_ids"][0].tolist())
+        tensors = placed_inputs(self.model, inputs)
+        return Reading(tensors, tensors["input_ids"][0].tolist())
 
     def _write(self, reading: Reading) -> Reading:
         """The prompt with the model's output after it, or in its decoder."""
         import torch
 
         assert self.max_new_tokens is not None
-        kept, cut = generate_ids(self, reading.inputs, self.max_new_tokens)
+        ids, cut = generate_ids(self, reading.inputs, self.max_new_tokens)
         decoder = self.model.config.is_encoder_decoder
         start = [] if decoder else reading.ids
-        new = kept[len(start) :] if kept[: len(start)] == start else kept
+        new = ids[len(start) :] if ids[: len(start)] == start else ids
         if len(new) <= decoder:
             raise ModelError("the model wrote nothing about this picture: give another --text")
         inputs = dict(reading.inputs)
@@ -216,9 +216,9 @@ class PictureTextModel(UnbatchedSource):
             inputs["decoder_input_ids"] = more
             new = new[1:]
         else:
-            written = {**BESIDE_IDS, **WRITTEN_IDS.get(self.model.config.model_type, {})}
-            for name in inputs.keys() & {"input_ids", *written}:
-                behind = more if name == "input_ids" else torch.full_like(more, written[name])
+            values = {**BESIDE_IDS, **WRITTEN_IDS.get(self.model.config.model_type, {})}
+            for name in inputs.keys() & {"input_ids", *values}:
+                behind = more if name == "input_ids" else torch.full_like(more, values[name])
                 inputs[name] = torch.cat([inputs[name], behind.to(inputs[name])], dim=1)
         note = (
             "the output was generated greedily, then read in one pass: each word has the weights "
@@ -257,7 +257,7 @@ class PictureTextModel(UnbatchedSource):
 
     def _maps(
         self,
-        found: Sequence[Captured],
+        captures: Sequence[Captured],
         reading: Reading,
         sheets: Sequence[Sheet],
         places: Any,
@@ -266,9 +266,9 @@ class PictureTextModel(UnbatchedSource):
         """A map for each grid of patches and each run of layers of one shape."""
         side = WRITTEN if reading.new else "text"
         if self._looks == "queries":
-            return self._query_maps(found, sheets[0], places, tokens, side)
+            return self._query_maps(captures, sheets[0], places, tokens, side)
         cells = {int(place) for sheet in sheets for place in sheet.cells.flat}
-        named = {place: name for sheet in sheets for place, name in sheet.placeless.items()}
+        names = {place: name for sheet in sheets for place, name in sheet.placeless.items()}
         loose = [place for place in range(places[0], places[-1] + 1) if place not in cells]
         pieces = pieces_of(self.tokenizer, [reading.ids[place] for place in loose])
         # A token without a place belongs to the last grid that begins before it.
@@ -276,27 +276,27 @@ class PictureTextModel(UnbatchedSource):
         marks: list[dict[int, str]] = [{} for _ in sheets]
         for place, piece in zip(loose, pieces, strict=True):
             owner = int(np.where(starts <= place, starts, -1).argmax())
-            marks[owner][place] = named.get(place, piece)
+            marks[owner][place] = names.get(place, piece)
         return tuple(
             _patch_map(item, sheet, tokens, side, own)
             for sheet, own in zip(sheets, marks, strict=True)
-            for item in found
+            for item in captures
         )
 
     @staticmethod
     def _query_maps(
-        found: Sequence[Captured], sheet: Sheet, places: Any, tokens: tuple[Token, ...], side: str
+        items: Sequence[Captured], sheet: Sheet, places: Any, tokens: tuple[Token, ...], side: str
     ) -> tuple[AttentionMap, ...]:
         """The maps of the queries over the patches, then of the text over the queries."""
         queries = tuple(Token(f"query {number}") for number in range(len(places)))
         over_patches, over_queries = list[AttentionMap](), list[AttentionMap]()
-        for item in found:
+        for item in items:
             if item.stream == "cross":
                 over_patches.append(_patch_map(item, sheet, queries, "queries", sheet.placeless))
                 continue
             weights, layers = item.weights[..., places], item.layers
-            made = AttentionMap("text-to-queries", tokens, queries, weights, layers=layers)
-            over_queries.append(replace(made, query_side=side, key_side="queries"))
+            attention = AttentionMap("text-to-queries", tokens, queries, weights, layers=layers)
+            over_queries.append(replace(attention, query_side=side, key_side="queries"))
         return (*over_patches, *over_queries)
 
 
@@ -363,14 +363,14 @@ def _load_processor(folder: Path, name: str) -> Any:
 
     check_growth(folder)
     auto: Any = transformers.AutoProcessor
-    known = vars(processing_auto)["PROCESSOR_MAPPING_NAMES"]
+    classes = vars(processing_auto)["PROCESSOR_MAPPING_NAMES"]
     with library_errors(f"the processor of '{name}' cannot be loaded"):
         if not is_torchvision_available():
             files = [folder / one for one in NAMING]
             facts = [json.loads(file.read_bytes()) for file in files if file.is_file()]
-            named = [one["processor_class"] for one in facts if "processor_class" in one]
-            called = [*named, known.get(facts[0]["model_type"])][0]
-            kind = getattr(transformers, called or "", None)
+            own_classes = [one["processor_class"] for one in facts if "processor_class" in one]
+            class_name = [*own_classes, classes.get(facts[0]["model_type"])][0]
+            kind = getattr(transformers, class_name or "", None)
             if "video_processor" in getattr(kind, "get_attributes", list)():
                 auto = without_videos(kind)
         return auto.from_pretrained(folder, local_files_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
-from attnviz.models.hugging_face.load.model_errors import library_errors
+from attnviz.models.hugging_face.load.devices import library_errors
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,13 +50,13 @@ def load_processor(folder: Path, name: str) -> Any:
 
 def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
     """The picture as a tensor of shape (1, 3, height, width)."""
-    wanted: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if size is not None:
-        wanted = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
+        options = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
     else:
         check_picture_sides(processor)
     with library_errors("the image processor in the model's folder fails"):
-        return processor(picture, return_tensors="pt", **wanted)["pixel_values"]
+        return processor(picture, return_tensors="pt", **options)["pixel_values"]
 
 
 MOST_PIXELS = 1 << 14  # longest side that a processor may ask for; --image-size may be larger
@@ -80,11 +80,11 @@ def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Bo
     if size is not None or not getattr(processor, "do_center_crop", False):
         return 0.0, 0.0, float(width), float(height)
     crop = dict(processor.crop_size)
-    named = {side for side, number in dict(processor.size).items() if number}
-    if not {"height", "width"} <= crop.keys() or not ("shortest_edge" in named or "width" in named):
+    sides = {side for side, number in dict(processor.size).items() if number}
+    if not {"height", "width"} <= crop.keys() or not ("shortest_edge" in sides or "width" in sides):
         raise ModelError("the image processor in the model's folder does not say what it cuts out")
-    resized = _resized_size(processor.size, width, height)
-    across, down = crop["width"] / resized[0], crop["height"] / resized[1]
+    new_size = _resized_size(processor.size, width, height)
+    across, down = crop["width"] / new_size[0], crop["height"] / new_size[1]
     return (
         (1 - across) / 2 * width,
         (1 - down) / 2 * height,

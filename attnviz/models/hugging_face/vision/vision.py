@@ -27,12 +27,12 @@ from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
-from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
 from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import (
@@ -42,7 +42,6 @@ from attnviz.models.hugging_face.outputs import (
     no_head,
     no_head_weights,
 )
-from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
     load_processor,
@@ -70,31 +69,33 @@ class VisionModel(UnbatchedSource, Predicting):
             if window_layers(self.model):
                 inputs, grid = self._inputs(picture)
                 maps = window_maps(self.model, self.name, inputs, picture.patch)
-                found = replace(self._without_maps(picture, inputs, grid), maps=maps)
+                attention = replace(self._without_maps(picture, inputs, grid), maps=maps)
                 route = f"{self.model.config._attn_implementation}, probed"
-                found = replace(found, provenance=with_routes(found.provenance, [route]))
+                attention = replace(
+                    attention, provenance=with_routes(attention.provenance, [route])
+                )
             else:
-                encoded = self._encode(picture)
-                region = Region(max_size=len(encoded.tokens[SIDE]))
-                captured = capture(encoded.part, encoded.inputs, encoded.sides, region=region)
-                found = encoded.build_attention(captured)
+                encoding = self._encode(picture)
+                region = Region(max_size=len(encoding.tokens[SIDE]))
+                captures = capture(encoding.part, encoding.inputs, encoding.sides, region=region)
+                attention = encoding.build_attention(captures)
         if self.task is None or not logits:
-            return found
-        return show_decision(found, self.task, logits[-1], ())
+            return attention
+        return show_decision(attention, self.task, logits[-1], ())
 
-    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
-        """A picture to run with parts off; `wanted` is a class, None: the likeliest."""
+    def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
+        """A picture to run with parts off; `target` is a class, None: the likeliest."""
         picture = self._picture(query)
         if self.task is None:
             raise no_head(self.name, type(self.model).__name__)
         with quiet():
-            encoded = self._encode(picture)
+            encoding = self._encode(picture)
         return experiment_of(
             ExperimentRequest(
                 self.model,
-                encoded.inputs,
-                encoded,
-                lambda logits: (chosen_class(self.model.config, logits[0], wanted),),
+                encoding.inputs,
+                encoding,
+                lambda logits: (chosen_class(self.model.config, logits[0], target),),
                 partial(class_name, self.model.config),
                 self.task,
                 what=SIDE,
@@ -103,17 +104,17 @@ class VisionModel(UnbatchedSource, Predicting):
 
     def values(self, query: Query) -> ValueVectors:
         with quiet():
-            encoded = self._encode(self._picture(query))
-            eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
+            encoding = self._encode(self._picture(query))
+            eager = EagerInputs(eager_copy(self.tower), encoding.inputs, encoding, SIDE)
             return value_vectors(eager)
 
     def trace_writers(self, query: Query) -> WrittenText:
         from attnviz.models.hugging_face.recorded_text import RecordedText
 
         with quiet():
-            encoded = self._encode(self._picture(query))
+            encoding = self._encode(self._picture(query))
             part = self.tower if self.task is None else self.model
-            eager = EagerInputs(eager_copy(part), encoded.inputs, encoded, SIDE)
+            eager = EagerInputs(eager_copy(part), encoding.inputs, encoding, SIDE)
             return RecordedText(eager, partial(class_name, self.model.config))
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
@@ -150,12 +151,12 @@ class VisionModel(UnbatchedSource, Predicting):
         """The picture as the model takes it, and its rows and columns of patches."""
         high, wide = self.patch_size
         values = self._pixels(picture).to(self.model.device, self.model.dtype)
-        found: dict[str, Any] = {"pixel_values": values}
+        inputs: dict[str, Any] = {"pixel_values": values}
         height, width = values.shape[-2:]
-        trained, takes = getattr(self.config, "image_size", None), input_names(self.tower)
-        if "interpolate_pos_encoding" in takes and pair(trained) != (height, width):
-            found["interpolate_pos_encoding"] = True
-        return found, (-(-height // high), -(-width // wide))
+        usual, takes = getattr(self.config, "image_size", None), input_names(self.tower)
+        if "interpolate_pos_encoding" in takes and pair(usual) != (height, width):
+            inputs["interpolate_pos_encoding"] = True
+        return inputs, (-(-height // high), -(-width // wide))
 
     def _pixels(self, picture: Picture) -> Any:
         """The picture as its processor makes it, shape (1, 3, height, width)."""
@@ -195,8 +196,8 @@ class VisionModel(UnbatchedSource, Predicting):
         height, width = inputs["pixel_values"].shape[-2:]
         settings = {"pixels": f"{height} × {width}", "patches": f"{grid[0]} × {grid[1]}"}
         provenance = replace(self.provenance, settings={**self.provenance.settings, **settings})
-        seen = seen_box(self.processor, picture.image, picture.size)
-        return Attention((), provenance, seen=seen)
+        box = seen_box(self.processor, picture.image, picture.size)
+        return Attention((), provenance, seen=box)
 
     def _count_tokens(self, inputs: dict[str, Any]) -> int:
         """The number of tokens of a picture; 0: they are not in one row."""
@@ -205,10 +206,10 @@ class VisionModel(UnbatchedSource, Predicting):
         # no_grad, not inference mode: BEiT caches its positions, and gradients must pass later.
         with running_errors(self.model, "picture"), torch.no_grad():
             output = self.tower(**inputs, output_hidden_states=True)
-        hidden = getattr(output, "last_hidden_state", None)
-        if hidden is None:
-            hidden = (getattr(output, "hidden_states", None) or (torch.empty(0),))[-1]
-        return int(hidden.shape[1]) if hidden.ndim == 3 else 0
+        states = getattr(output, "last_hidden_state", None)
+        if states is None:
+            states = (getattr(output, "hidden_states", None) or (torch.empty(0),))[-1]
+        return int(states.shape[1]) if states.ndim == 3 else 0
 
 
 def _special_tokens(kind: str, count: int) -> tuple[Token, ...]:
@@ -227,9 +228,9 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
             f"'{name}' ({model.config.model_type}) reads no pictures: it asks for "
             f"'{model.main_input_name}'"
         )
-    made, task = parts.provenance, parts.task
+    provenance, task = parts.provenance, parts.task
     return VisionModel(
-        name=str(name), model=model, processor=parts.reader, provenance=made, task=task
+        name=str(name), model=model, processor=parts.reader, provenance=provenance, task=task
     )
 
 
@@ -251,14 +252,14 @@ class Windows:
 
     def row(self, patch: int) -> NDArray[np.float32]:
         """The row of one patch, shape (heads, patches); 0 outside its window."""
-        window, slot = (int(found[0]) for found in np.nonzero(self.places == patch))
+        window, slot = (int(places[0]) for places in np.nonzero(self.places == patch))
         return self._spread(self.weights[window, :, slot], self.places[window])
 
     def mean(self) -> NDArray[np.float32]:
         """The mean row of all patches, shape (heads, patches)."""
         inside = self.places != PADDED
-        received = np.einsum("whqk,wq->hwk", self.weights.astype(np.float64), inside)
-        total = received / (self.rows * self.columns)
+        totals = np.einsum("whqk,wq->hwk", self.weights.astype(np.float64), inside)
+        total = totals / (self.rows * self.columns)
         return self._spread(total.reshape(len(total), -1), self.places.ravel())
 
     def _spread(
@@ -278,10 +279,10 @@ def window_places(rows: int, columns: int, window: int, shift: int) -> NDArray[n
     """
     numbers = np.arange(rows * columns).reshape(rows, columns)
     beyond = ((0, -rows % window), (0, -columns % window))
-    padded = np.pad(numbers, beyond, constant_values=PADDED)
-    rolled = np.roll(padded, (-shift, -shift), axis=(0, 1))
-    down, across = rolled.shape[0] // window, rolled.shape[1] // window
-    tiles = rolled.reshape(down, window, across, window).transpose(0, 2, 1, 3)
+    whole = np.pad(numbers, beyond, constant_values=PADDED)
+    picture = np.roll(whole, (-shift, -shift), axis=(0, 1))
+    down, across = picture.shape[0] // window, picture.shape[1] // window
+    tiles = picture.reshape(down, window, across, window).transpose(0, 2, 1, 3)
     return tiles.reshape(down * across, window * window)
 
 
@@ -290,23 +291,23 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
 
     layers = {id(part.attention): part for part in window_layers(model)}
     grids = dict[int, tuple[int, int]]()
-    found = list[Windows]()
+    layer_windows = list[Windows]()
 
-    def remember(layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        grid = named["input_dimensions"] if "input_dimensions" in named else given[1]
+    def remember(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        grid = kwargs["input_dimensions"] if "input_dimensions" in kwargs else args[1]
         grids[id(layer)] = (int(grid[0]), int(grid[1]))
 
     def read(call: Call) -> None:
         layer = layers[id(call.module)]
         rows, columns = grids[id(layer)]
-        broken = broken_head(call)
-        if broken is not None:
-            raise not_finite("self", str(len(found)), str(broken), dtype_of(model))
+        faulty = broken_head(call)
+        if faulty is not None:
+            raise not_finite("self", str(len(layer_windows)), str(faulty), dtype_of(model))
         slots = call.key.shape[-2]
         masses = torch.cat([part for _, part in key_masses(call, each_token(slots))], dim=-1)
         weights = masses.transpose(1, 2).float().cpu().numpy()
         places = window_places(rows, columns, int(layer.window_size), int(layer.shift_size))
-        found.append(Windows(weights, places, rows, columns))
+        layer_windows.append(Windows(weights, places, rows, columns))
 
     with ExitStack() as hooks:
         for layer in layers.values():
@@ -314,7 +315,7 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
             hooks.enter_context(hook)
         hooks.enter_context(watch_kernels(read))
         model(**inputs)
-    return found
+    return layer_windows
 
 
 def window_layers(model: Any) -> list[Any]:
@@ -340,9 +341,9 @@ def window_maps(
     finest = layers[0]
     at = None if patch is None else check_patch(patch, finest.rows, finest.columns)
     query = AVERAGE if at is None else Token(patch_name(*at))
-    named = [(str(number), layer) for number, layer in enumerate(layers)]
+    by_name = [(str(number), layer) for number, layer in enumerate(layers)]
     maps = []
-    for (rows, columns, _), run in groupby(named, key=lambda item: item[1].shape):
+    for (rows, columns, _), run in groupby(by_name, key=lambda item: item[1].shape):
         stage = list(run)
         weights = np.stack([_window_row(layer, at, finest) for _, layer in stage])
         keys = patch_tokens(rows, columns)

@@ -22,7 +22,6 @@ from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
 from attnviz.core.writers import HeadWeights, WrittenText
 from attnviz.models import UnbatchedSource
-from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.capture.region import Region
@@ -34,7 +33,9 @@ from attnviz.models.hugging_face.inputs.generation import (
     DecoderInput,
     generate_ids,
 )
+from attnviz.models.hugging_face.inputs.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
+from attnviz.models.hugging_face.load.devices import library_errors, running_errors
 from attnviz.models.hugging_face.load.family import family_of
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
@@ -43,7 +44,6 @@ from attnviz.models.hugging_face.load.loading import (
     load_tokenizer,
     model_class,
 )
-from attnviz.models.hugging_face.load.model_errors import library_errors, running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
 from attnviz.models.hugging_face.outputs import no_head_weights, spell_piece
 
@@ -58,7 +58,7 @@ class EncodedRecording:
     features: dict[str, Any]  # tensors by input name
     output: Any  # the encoder's
     tokens: tuple[Token, ...]  # without padding
-    kept: list[int]  # the positions of these tokens among all
+    places: list[int]  # the positions of these tokens among all
     count: int  # all tokens, padding too
 
 
@@ -73,57 +73,57 @@ class AudioModel(LoadedModel, UnbatchedSource):
     extractor: Any  # makes features of samples
 
     def _attend_one(self, query: Query) -> Attention:
-        given = query.recording
-        if given is None:
+        recording = query.recording
+        if recording is None:
             raise UsageError(f"'{self.name}' hears recordings: use 'attnviz audio FILE'")
-        alone = given.encoder or not self.writes
-        if alone and (query.text or given.language or given.task):
+        alone = recording.encoder or not self.writes
+        if alone and (query.text or recording.language or recording.task):
             raise UsageError(
                 f"of '{self.name}' ({self.model.config.model_type}) frames attend to each other: "
                 "leave --text, --language and --task out"
             )
         with quiet():
-            samples = self.cut(given)
-            heard, settings = self.encode_recording(given, samples)
-            if given.rate != self.rate:
-                settings["rate"] = f"{given.rate:,} Hz, resampled to {self.rate:,} Hz"
-            end, notes = given.start + len(samples) / self.rate, list(given.notes)
-            settings["heard"] = f"{given.start:.2f} to {end:.2f} s"
-            if end < given.total - 0.005:  # times are shown with two decimals
+            samples = self.cut(recording)
+            heard, settings = self.encode_recording(recording, samples)
+            if recording.rate != self.rate:
+                settings["rate"] = f"{recording.rate:,} Hz, resampled to {self.rate:,} Hz"
+            end, notes = recording.start + len(samples) / self.rate, list(recording.notes)
+            settings["heard"] = f"{recording.start:.2f} to {end:.2f} s"
+            if end < recording.total - 0.005:  # times are shown with two decimals
                 notes.append(
-                    f"only {settings['heard']} of {given.total:.2f} s are heard: --start {end:g} "
-                    "goes on"
+                    f"only {settings['heard']} of {recording.total:.2f} s are heard: "
+                    f"--start {end:g} goes on"
                 )
-            if padding := heard.count - len(heard.kept):
+            if padding := heard.count - len(heard.places):
                 notes.append(f"{padding:,} keys of padding behind the recording are left out")
-            made = self._over_itself(heard) if alone else self._by_text(query, heard)
-        return made.with_maps(made.maps, settings=settings, notes=notes)
+            attention = self._over_itself(heard) if alone else self._by_text(query, heard)
+        return attention.with_maps(attention.maps, settings=settings, notes=notes)
 
     def trace_writers(self, query: Query) -> WrittenText:
         """What each part writes for a recording, read with its padding, and its text if any."""
         from attnviz.models.hugging_face.recorded_text import RecordedText
 
-        given = query.recording
-        if given is None:
+        recording = query.recording
+        if recording is None:
             raise UsageError(f"'{self.name}' hears recordings: give the file of one")
         with quiet():
-            heard, _ = self.encode_recording(given, self.cut(given))
+            heard, _ = self.encode_recording(recording, self.cut(recording))
             inputs, tokens = dict(heard.features), {SIDE: heard.tokens}
             if not self.has_patches:
                 step = self.step(heard.features, heard.count)
-                tokens[SIDE] = frame_tokens(heard.count, given.start, step)
-            notes = list(given.notes)
+                tokens[SIDE] = frame_tokens(heard.count, recording.start, step)
+            notes = list(recording.notes)
             axes = {"self": (SIDE, SIDE)}
             if self.writes:
                 target = self.target(query, heard)
                 inputs["decoder_input_ids"] = torch.tensor([target.ids], device=self.model.device)
                 tokens["text"], notes = target.tokens, [*notes, *target.notes]
                 axes = {"cross": ("text", SIDE), "encoder": (SIDE, SIDE), "decoder": ("text",) * 2}
-            found = Attention((), self.provenance).with_maps((), notes=notes)
+            empty = Attention((), self.provenance).with_maps((), notes=notes)
             part = eager_copy(self.model)
-            encoded = EncodedQuery(part, inputs, tokens, axes, found)
+            encoding = EncodedQuery(part, inputs, tokens, axes, empty)
             spell = partial(spell_piece, self) if self.can_generate else None
-            return RecordedText(EagerInputs(part, inputs, encoded, SIDE), spell)
+            return RecordedText(EagerInputs(part, inputs, encoding, SIDE), spell)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         """Refuse: only the network inside knows its maps by name."""
@@ -143,32 +143,32 @@ class AudioModel(LoadedModel, UnbatchedSource):
     def rate(self) -> int:
         return int(self.extractor.sampling_rate)
 
-    def cut(self, given: Recording) -> NDArray[np.float32]:
+    def cut(self, recording: Recording) -> NDArray[np.float32]:
         """The part of a recording that the model takes at once, at its own rate."""
         most = getattr(self.extractor, "n_samples", None)
         if self.has_patches:  # the frames of AST are 10 ms apart
             most = self.extractor.max_length * self.rate // 100
-        return resample(given.samples, given.rate, self.rate)[:most]
+        return resample(recording.samples, recording.rate, self.rate)[:most]
 
     def encode_recording(
-        self, given: Recording, samples: NDArray[np.float32]
+        self, recording: Recording, samples: NDArray[np.float32]
     ) -> tuple[EncodedRecording, dict[str, Any]]:
         """The encoder's output for the samples of a recording, and its tokens."""
         with library_errors("the feature extractor in the model's folder fails"):
-            made = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
-        taken = made.keys() & input_names(self.model)
-        features = placed_inputs(self.model, {name: made[name] for name in made if name in taken})
+            rows = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
+        names = rows.keys() & input_names(self.model)
+        features = placed_inputs(self.model, {name: rows[name] for name in rows if name in names})
         with running_errors(self.model, SIDE), torch.no_grad():
             output = self._encoder(**features)
         count, seconds = int(output.last_hidden_state.shape[1]), len(samples) / self.rate
         if self.has_patches:
-            tokens, kept, settings = self._patches(count, seconds)
+            tokens, places, settings = self._patches(count, seconds)
         else:
             step = self.step(features, count)
-            kept = list(range(max(1, min(count, int(seconds / step + 1e-6)))))
-            tokens = frame_tokens(len(kept), given.start, step)
+            places = list(range(max(1, min(count, int(seconds / step + 1e-6)))))
+            tokens = frame_tokens(len(places), recording.start, step)
             settings = {"seconds of a frame": step}
-        return EncodedRecording(features, output, tokens, kept, count), settings
+        return EncodedRecording(features, output, tokens, places, count), settings
 
     @property
     def _encoder(self) -> Any:
@@ -204,8 +204,8 @@ class AudioModel(LoadedModel, UnbatchedSource):
         region, axes = self.region, {"encoder" if self.writes else "self": (SIDE, SIDE)}
         if self.has_patches:
             region = replace(region, max_size=heard.count)
-        elif len(heard.kept) < heard.count:
-            region = replace(region, window=(0, len(heard.kept) - 1))
+        elif len(heard.places) < heard.count:
+            region = replace(region, window=(0, len(heard.places) - 1))
         return self._read(self._encoder, heard.features, heard, axes, region)
 
     def _by_text(self, query: Query, heard: EncodedRecording) -> Attention:
@@ -217,11 +217,11 @@ class AudioModel(LoadedModel, UnbatchedSource):
         }
         axes = {"cross": ("text", SIDE), "decoder": ("text", "text")}
         region = replace(self.region, max_size=max(len(target.ids), heard.count))
-        made = self._read(self.model, inputs, heard, axes, region, target.tokens)
+        attention = self._read(self.model, inputs, heard, axes, region, target.tokens)
         prompt = takewhile(lambda token: token.special, target.tokens)
         settings = {"queries": QUERIES, "prompt": "".join(token.text for token in prompt)}
-        made = made.with_maps(made.maps, settings=settings, notes=target.notes)
-        return replace(made, text=target.text)
+        attention = attention.with_maps(attention.maps, settings=settings, notes=target.notes)
+        return replace(attention, text=target.text)
 
     def _read(
         self,
@@ -235,16 +235,16 @@ class AudioModel(LoadedModel, UnbatchedSource):
         """The maps of one pass, without the padding behind the recording."""
         counts, tokens = {SIDE: heard.count, "text": len(text)}, {SIDE: heard.tokens, "text": text}
         sides = {name: (counts[rows], counts[keys]) for name, (rows, keys) in axes.items()}
-        encoded = EncodedQuery(part, inputs, tokens, axes, Attention((), self.provenance))
-        found = capture(part, inputs, sides, region=region)
-        return encoded.build_attention([self._cut_padding(i, heard) for i in found], sides=sides)
+        encoding = EncodedQuery(part, inputs, tokens, axes, Attention((), self.provenance))
+        items = capture(part, inputs, sides, region=region)
+        return encoding.build_attention([self._cut_padding(i, heard) for i in items], sides=sides)
 
     def _cut_padding(self, item: Captured, heard: EncodedRecording) -> Captured:
         """Weights without the padding that the pass had to include."""
         if not self.has_patches and item.stream != "cross":
             return item
-        weights = item.weights[:, :, heard.kept] if self.has_patches else item.weights
-        return replace(item, weights=weights[..., heard.kept], grid=None)
+        weights = item.weights[:, :, heard.places] if self.has_patches else item.weights
+        return replace(item, weights=weights[..., heard.places], grid=None)
 
     def target(self, query: Query, heard: EncodedRecording) -> DecoderInput:
         """The spoken text as the decoder reads it; the model writes it if it is not given."""
@@ -256,9 +256,9 @@ class AudioModel(LoadedModel, UnbatchedSource):
         if text:
             check_text(text)
             # Whisper was trained on texts with a space before the first word.
-            spaced = f" {text.strip()}" if self.model.config.model_type == "whisper" else text
+            line = f" {text.strip()}" if self.model.config.model_type == "whisper" else text
             with tokenizer_errors(self.tokenizer):
-                ids = self.tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]
+                ids = self.tokenizer(line, add_special_tokens=False, verbose=False)["input_ids"]
             if len(ids) > most:
                 raise InputError(
                     f"the text is {len(ids):,} tokens long and '{self.name}' reads {most:,}"
@@ -278,13 +278,13 @@ class AudioModel(LoadedModel, UnbatchedSource):
             raise InputError(
                 "the model's tokenizer knows none of the text" if query.text else nothing
             )
-        marked = (replace(token, special=True) for token in tokens[: len(prompt)])
+        start = (replace(token, special=True) for token in tokens[: len(prompt)])
         last = (Token(self.tokenizer.eos_token, special=True) for _ in end)
-        both = (*marked, *tokens[len(prompt) :], *last)
+        both = (*start, *tokens[len(prompt) :], *last)
         return DecoderInput(text, [*prompt, *ids, *end], both, tuple(notes))
 
     def prompt(
-        self, given: Recording, heard: EncodedRecording
+        self, recording: Recording, heard: EncodedRecording
     ) -> tuple[list[int], dict[str, str], list[str]]:
         """The ids before the text, `generate` options that give the same ids, and notes."""
         config = self.model.generation_config
@@ -294,7 +294,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         ending = [number for number in more if number is not None]
         start = self.model.config.decoder_start_token_id
         if not languages:
-            if given.language or given.task:
+            if recording.language or recording.task:
                 raise UsageError(
                     f"'{self.name}' has no marks of languages and tasks: leave --language and "
                     "--task out"
@@ -303,20 +303,20 @@ class AudioModel(LoadedModel, UnbatchedSource):
         from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
 
         notes = list[str]()
-        if given.language is None:
+        if recording.language is None:
             with running_errors(self.model, SIDE), torch.no_grad():
                 number = int(self.model.detect_language(encoder_outputs=heard.output)[0])
             code = next(name for name, own in languages.items() if own == number).strip("<|>")
             notes.append(f"the model takes the language for '{code}': --language says another")
         else:
-            known = [name.strip("<|>") for name in languages]
-            code = TO_LANGUAGE_CODE.get(given.language.lower(), given.language.lower())
-            code = choose(code, known, "language")
-        task = choose(given.task or "transcribe", config.task_to_id, "task")
+            codes = [name.strip("<|>") for name in languages]
+            code = TO_LANGUAGE_CODE.get(recording.language.lower(), recording.language.lower())
+            code = choose(code, codes, "language")
+        task = choose(recording.task or "transcribe", config.task_to_id, "task")
         ids = [start, languages[f"<|{code}|>"], config.task_to_id[task], *ending]
         return ids, {"language": code, "task": task}, notes
 
-    def timing_heads(self, item: AttentionMap, asked: Heads | None) -> tuple[Heads, str]:
+    def timing_heads(self, item: AttentionMap, option: Heads | None) -> tuple[Heads, str]:
         """The heads that time the words, and the source of the choice: an option, or the model.
 
         Raises:
@@ -326,20 +326,20 @@ class AudioModel(LoadedModel, UnbatchedSource):
         if item.stream != "cross":
             raise UsageError(f"'{self.name}' writes no text: its words have no times")
         layers, heads = item.weights.shape[:2]
-        named, why = asked, "--timing-heads"
-        if named is None:
-            named = getattr(self.model.generation_config, "alignment_heads", None)
+        choice, why = option, "--timing-heads"
+        if choice is None:
+            choice = getattr(self.model.generation_config, "alignment_heads", None)
             why = "alignment_heads of its generation config"
-        if named is None:
-            named = [(n, head) for n in range(layers // 2, layers) for head in range(heads)]
+        if choice is None:
+            choice = [(n, head) for n in range(layers // 2, layers) for head in range(heads)]
             why = "all of the decoder's later half: the model names none"
         with library_errors(f"'{self.name}' names alignment_heads that are no heads"):
-            found = [(int(layer), int(head)) for layer, head in named]
-        if not found or not all(0 <= n < layers and 0 <= head < heads for n, head in found):
+            pairs = [(int(layer), int(head)) for layer, head in choice]
+        if not pairs or not all(0 <= n < layers and 0 <= head < heads for n, head in pairs):
             raise UsageError(
-                f"{why}, {found}: the decoder has {layers} layers of {heads} heads, from 0"
+                f"{why}, {pairs}: the decoder has {layers} layers of {heads} heads, from 0"
             )
-        return found, why
+        return pairs, why
 
 
 def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:

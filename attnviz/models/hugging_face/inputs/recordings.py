@@ -10,8 +10,8 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, ModelError, UsageError, first_line
 from attnviz.core.query import Recording
 from attnviz.models.hugging_face.load.checkpoint import read_json
+from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.imports import quiet_native
-from attnviz.models.hugging_face.load.model_errors import library_errors
 
 MISSING = "a recording needs the packages soundfile and soxr: pip install 'attnviz[audio]'"
 RATES = (1_000, 400_000)  # samples a second that a file or a model may have
@@ -53,13 +53,13 @@ def read_recording(path: Path, start: float, seconds: float) -> Recording:
     return Recording(samples.mean(axis=1), rate, start, total, notes=notes)
 
 
-def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
+def resample(samples: NDArray[np.float32], rate: int, target_rate: int) -> NDArray[np.float32]:
     """Samples at the wanted rate, by soxr."""
-    if rate == wanted:
+    if rate == target_rate:
         return samples
     import soxr
 
-    return np.asarray(soxr.resample(samples, rate, wanted), dtype=np.float32)
+    return np.asarray(soxr.resample(samples, rate, target_rate), dtype=np.float32)
 
 
 MOST = {"n_fft": 1 << 14, "feature_size": 1 << 10, "num_mel_bins": 1 << 10, "chunk_length": 600}
@@ -83,11 +83,11 @@ def load_extractor(folder: Path, name: str) -> Any:
             )
     auto: Any = transformers.AutoFeatureExtractor
     with library_errors(f"the feature extractor of '{name}' cannot be loaded"):
-        made = auto.from_pretrained(folder, local_files_only=True)
-    rate = getattr(made, "sampling_rate", None)
+        extractor = auto.from_pretrained(folder, local_files_only=True)
+    rate = getattr(extractor, "sampling_rate", None)
     if not isinstance(rate, int) or not RATES[0] <= rate <= RATES[1]:
         raise ModelError(f"the feature extractor of '{name}' wants {rate!r} samples a second")
-    return made
+    return extractor
 
 
 def log_mel(samples: NDArray[np.float32], extractor: Any) -> NDArray[np.float32]:
@@ -103,10 +103,10 @@ def log_mel(samples: NDArray[np.float32], extractor: Any) -> NDArray[np.float32]
         extractor = usual(sampling_rate=rate)
     short = max(0, extractor.n_fft - len(samples))
     with library_errors("the feature extractor in the model's folder fails"):
-        made = extractor(
+        features = extractor(
             np.pad(samples, (0, short)), sampling_rate=rate, padding="longest", truncation=False
         )
-    return np.asarray(made["input_features"][0], dtype=np.float32)
+    return np.asarray(features["input_features"][0], dtype=np.float32)
 
 
 def frame_tokens(count: int, start: float, step: float) -> tuple[Token, ...]:

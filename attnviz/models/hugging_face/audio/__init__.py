@@ -1,1 +1,0 @@
-"""Speech models and recordings."""
