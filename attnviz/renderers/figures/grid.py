@@ -281,7 +281,10 @@ def panels(
             axes.set_yticks([])
         page.stack(head, x, first, face, axes)
         height = max(own_rows.pixels, int(2 * sheet.line_height(sheet.NOTE_SIZE)))
-        _draw_bar(page.axes(x + columns.pixels + 12, y, _BAR, height), axes, ticks[place], face)
+        image: Any = axes.images[0]
+        bar = page.axes(x + columns.pixels + 12, y, _BAR, height)
+        labels_of = dict(zip(image.get_clim(), ticks[place], strict=True))
+        sheet.style_bar(page.figure.colorbar(image, cax=bar), labels_of, face)
     page.stack(above, 12, 12, face)
     page.stack(below, 12, top, face)
     return page.figure
@@ -341,15 +344,3 @@ def _draw_panel(
     heatmap.draw_borders(axes, rows, columns)
     if numbers := heatmap.cell_texts(weights, limits, rows, columns, face):
         heatmap.write_cells(axes, weights, numbers[0], limits, face.font(numbers[1]))
-
-
-def _draw_bar(where: Axes, axes: Axes, ticks: Sequence[str], face: Typeface) -> None:
-    image: Any = axes.images[0]
-    bar = image.figure.colorbar(image, cax=where)
-    bar.set_ticks(
-        list(image.get_clim()), labels=list(ticks), fontproperties=face.font(sheet.NOTE_SIZE)
-    )
-    bar.outline.set(linewidth=0.5, edgecolor=sheet.ink((190, 190, 190)))
-    faint = sheet.ink(colors.FAINT)
-    where.tick_params(length=2.5, width=0.5, pad=2, color=faint, labelcolor=faint)
-    where.set_label("colour bar")
