@@ -282,9 +282,9 @@ def panels(
         page.stack(head, x, first, face, axes)
         height = max(own_rows.pixels, int(2 * sheet.line_height(sheet.NOTE_SIZE)))
         image: Any = axes.images[0]
-        bar = page.axes(x + columns.pixels + 12, y, _BAR, height)
+        bar_axes = page.axes(x + columns.pixels + 12, y, _BAR, height)
         labels_of = dict(zip(image.get_clim(), ticks[place], strict=True))
-        sheet.style_bar(page.figure.colorbar(image, cax=bar), labels_of, face)
+        sheet.style_bar(page.figure.colorbar(image, cax=bar_axes), labels_of, face)
     page.stack(above, 12, 12, face)
     page.stack(below, 12, top, face)
     return page.figure

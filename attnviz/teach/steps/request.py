@@ -1,4 +1,4 @@
-"""What is worked step by step: a sentence, numbers of a file, or one head of a model."""
+"""A request for steps: of a sentence, of numbers in a file, or of one head of a model."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 @dataclass(frozen=True, slots=True)
 class StepsRequest:
-    """What is worked, and how; `attnviz.steps` explains each field."""
+    """The subject of the steps and their options; `attnviz.steps` explains each field."""
 
     file: str | None = None
     target: str | None = None
@@ -244,7 +244,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
 
 
 def _sentence(file: str | None, text: str | None) -> str | None:
-    """The sentence that was asked for, or None where a file was, or nothing."""
+    """The sentence of the request; None if it names a file or nothing."""
     if text is not None and file is not None:
         raise UsageError("give either --text or an argument, not both")
     if text is None:
