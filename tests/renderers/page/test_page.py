@@ -185,7 +185,8 @@ def test_every_script_is_in_the_list_behind_those_it_imports_from():
     names = {
         item.name.removesuffix(".js") for item in folder.iterdir() if item.name.endswith(".js")
     }
-    used = {kind.substitutes.get(name, name) for kind in PAGE_KINDS.values() for name in kind.scripts}
+    kinds = PAGE_KINDS.values()
+    used = {kind.substitutes.get(name, name) for kind in kinds for name in kind.scripts}
     assert names - {"types"} == used
     for kind in PAGE_KINDS.values():
         for place, name in enumerate(kind.scripts):
