@@ -386,7 +386,7 @@ def _measures_data(
         return draw_by("head_overview:head_overview", study.report("layer"))
 
     def scatter() -> Figure:
-        return draw_by("head_plane:head_plane", similarity.report(), study.report("layer").rows)
+        return draw_by("head_overview:head_plane", similarity.report(), study.report("layer").rows)
 
     more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}}
     more["notes"] = measures.provenance.notes

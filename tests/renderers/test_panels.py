@@ -5,7 +5,7 @@ import pytest
 
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.figures.panels import panels
+from attnviz.renderers.figures.grid import panels
 from tests.samples import ODD, self_map
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat"]
