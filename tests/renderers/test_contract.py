@@ -179,8 +179,8 @@ def test_views_are_worked_out_once_a_text_and_only_if_asked(monkeypatch):
         counted.append(attention.id)
         return real(attention, **how)  # type: ignore[arg-type]
 
-    real = outputs.views
-    monkeypatch.setattr(outputs, "views", views)
+    real = outputs.every_view
+    monkeypatch.setattr(outputs, "every_view", views)
     shown = outputs.views_of(TEXTS[0])
     rendered(FORMATS["tsv"], TEXTS)
     assert counted == []
