@@ -47,12 +47,6 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_corpus_is_a_table_with_a_line_a_head(texts):
-    done = attnviz("corpus", texts, *SMALL)
-    assert done.status == 0, done.err
-    assert done.lines[1].startswith("3 texts · ")
-
-
 @pytest.mark.parametrize("show", ["measures", "positions", "classes", "pairs", "links"])
 def test_each_part_is_shown_on_request(texts, show):
     done = attnviz("corpus", texts, *SMALL, "--show", show, "-f", "tsv")
@@ -82,12 +76,6 @@ def test_files_hold_what_stdout_gets(texts, tmp_path):
         done = attnviz("corpus", texts, *SMALL, "-f", name, "-o", path)
         assert done.status == 0, done.err
         assert path.read_bytes() == done.out
-
-
-def test_npz_holds_arrays(texts):
-    done = attnviz("corpus", texts, *SMALL, "-f", "npz")
-    with np.load(io.BytesIO(done.out), allow_pickle=False) as archive:
-        assert archive["0/mean"].shape[1:] == (1, 2)
 
 
 def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path):
