@@ -80,9 +80,11 @@ def test_files_hold_what_stdout_gets(texts, tmp_path):
 
 def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path):
     path = tmp_path / "texts.jsonl"
+    rejects = tmp_path / "rejects.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n{"text": "a dog"}\n')
-    done = attnviz("corpus", path, *SMALL)
+    done = attnviz("corpus", path, *SMALL, "--rejects", rejects)
     assert done.status == 1
+    assert "words" in rejects.read_text()
     assert f"line 2 of '{path}'" in done.err
     assert "1 could not be read" in done.lines[1]
 
@@ -168,13 +170,6 @@ def test_stopping_at_an_error_writes_nothing(tmp_path):
     assert done.status == 1
     assert "line 2 of" in done.mistake
     assert not (tmp_path / "found.json").exists()
-
-
-def test_rejects_hold_the_lines_that_failed(tmp_path):
-    path, rejects = tmp_path / "texts.jsonl", tmp_path / "rejects.jsonl"
-    path.write_text('{"text": "the cat"}\n{"words": 1}\n')
-    assert attnviz("corpus", path, *SMALL, "--rejects", rejects).status == 1
-    assert "words" in rejects.read_text()
 
 
 class Pooled:
