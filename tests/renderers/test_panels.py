@@ -48,14 +48,6 @@ def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high
     assert [axes.get_title() for axes in found.values()] == [*found]  # type: ignore[attr-defined]
 
 
-def test_panels_stand_three_in_a_row_and_overlap_nowhere():
-    maps = [replace(item, stream=f"{item.stream} {n}") for n in (0, 1) for item in lenses()]
-    boxes = [axes.get_position() for axes in by_name(maps).values()]  # type: ignore[attr-defined]
-    assert len({round(box.x0, 6) for box in boxes}) == 3
-    assert len({round(box.y1, 6) for box in boxes}) == 2
-    assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
-
-
 @pytest.mark.parametrize("words", [["a"], list(ODD), [f"w{n}" for n in range(900)]])
 @pytest.mark.slow
 def test_any_tokens_of_any_number_are_drawn(words):
