@@ -25,8 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnviz.analyses.compare import HistoryStudy
-from attnviz.analyses.measures.health import check_health, chosen_verdicts
+from attnviz.analyses.history import HistoryStudy, check_health, chosen_verdicts
 from attnviz.core.errors import OutputError, UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
 from attnviz.core.measures import HISTORY, WINDOW, Verdict

@@ -229,6 +229,12 @@ def test_a_cross_cache_loses_source_keys_as_if_their_links_were_cut(tmp_path):
         measured(experiment, ["h2o:3"], stream="encoder")
 
 
+def test_a_text_of_a_few_tokens_keeps_something_to_predict_after_its_prompt():
+    found = attnviz.cache("a b", model="pocket-lm", keep=["recent:1"]).value
+    assert found.prompt.startswith("the first 1 token")
+    assert sum(found.counted.values()) == 1
+
+
 def test_by_hand_a_cache_that_does_not_grow_keeps_what_was_attended_to():
     weights = np.array([[[0.5, 0.3, 0.2, 0.0], [0.1, 0.2, 0.3, 0.4], [0.25] * 4]])
     run = CacheRun(parse_rules(["tova:2"])[0], "cross", 4, 1, grows=False)

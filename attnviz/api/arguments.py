@@ -1,4 +1,4 @@
-"""What Python gives: the keywords that functions share, and how arguments are checked."""
+"""The keywords that functions share, and how their arguments are checked."""
 
 import functools
 import inspect
@@ -229,7 +229,7 @@ PICTURES = (
     *("bars", "gif", "grid", "heatmap", "highlight", "lines", "overlay", "overview", "plot"),
     "scatter",
 )
-WRITTEN = {
+IN_PYTHON = {
     **{name: f"call .picture('{name}', FILE) on what it returns" for name in PICTURES},
     **{name: f"call .picture({name}=…) on what it returns" for name in DECLARED[Look]},
     "output": "call .save(FILE) on what it returns",
@@ -243,7 +243,7 @@ WRITTEN = {
 def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
     """A function whose arguments are checked by its annotations before it runs.
 
-    What a plug-in raises that no caller would catch becomes an error of attnviz.
+    An exception of a plug-in that is no Exception becomes an error of attnviz.
     """
 
     @functools.wraps(function)
@@ -255,8 +255,8 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
         if command in ("attend", "attend_many"):  # the shell has no such command
             command = str(options.get("command") or "self")
         for name in options:
-            if name in WRITTEN and name not in kinds_of_options:
-                raise UsageError(f"{name}= is an option of the shell: {WRITTEN[name]}")
+            if name in IN_PYTHON and name not in kinds_of_options:
+                raise UsageError(f"{name}= is an option of the shell: {IN_PYTHON[name]}")
             refuse_old_option(name, command)
             choose(name, [*kinds, *kinds_of_options], "option")
         values = {name: check_value(name, value, kinds[name]) for name, value in by_name.items()}
@@ -286,7 +286,7 @@ def _kinds_of(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, A
 
 
 def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with one thing for a model and for what reads its inputs."""
+    """The options, with a model from Python and the reader of its inputs as one value."""
     model, *readers = (options.get(name) for name in OPENERS)
     reader = next((one for one in readers if one is not None), None)
     others = {name: value for name, value in options.items() if name not in OPENERS}
@@ -310,7 +310,7 @@ def read_options(options: Mapping[str, Any], *, top: int = 0) -> Options:
 
 @contextmanager
 def in_evaluation(model: str | InMemoryModel | None) -> Iterator[None]:
-    """Have a model when no other thread does; one from Python in evaluation mode meanwhile."""
+    """Keep other threads from a model; one from Python is in evaluation mode meanwhile."""
     own = model.model if isinstance(model, InMemoryModel) else None
     with model_lock(model if own is None else own), evaluation_mode(own):
         yield

@@ -1,4 +1,4 @@
-"""What a function of Python found, and the report that collects it."""
+"""The results of a Python function, and the report that collects them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,7 +18,7 @@ from attnviz.storage.texts import BadText, Text
 
 
 class Findings(Presentable):
-    """What a function found, in every form in which the command line could have written it.
+    """The results of a function, in every form in which the command line writes them.
 
     Attributes:
         notes: what a reader must know.
@@ -61,7 +61,7 @@ class Findings(Presentable):
 
 
 class CollectedReport:
-    """A report that keeps results, errors and notes for whoever called."""
+    """A report that keeps results, errors and notes for the caller."""
 
     def __init__(self, command: str, kind: DataKind, options: Options) -> None:
         self.options, self.notes = options, dict[str, str]()

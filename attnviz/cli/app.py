@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from attnviz.core import __version__
-from attnviz.core.errors import AttnvizError, did_you_mean
+from attnviz.core.errors import AttnvizError, UsageError, did_you_mean
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
 from attnviz.core.registry import FORMATS, CommandEntry
 
@@ -83,16 +83,11 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def status_of_signal() -> int:
-    """The exit status of an interrupted run: 130 after Ctrl-C, 143 after SIGTERM, as in a shell."""
-    return 128 + (signal_numbers[0] if signal_numbers else signal.SIGINT)
-
-
 INTERRUPTED = 130
 """The status that typer gives a KeyboardInterrupt, whichever signal raised it."""
 stderr_form: ContextVar[str] = ContextVar("stderr_form", default="text")
 """How errors and notes are written: as text, or as JSON."""
-LONGEST_SAID = 2000
+LONGEST_LINE = 2000
 """Characters of a line on stderr, at most."""
 LONGEST_NAME = 200
 """Characters of a file's name that a message shows, at most."""
@@ -117,10 +112,9 @@ class Commands(TyperGroup):
         """The command that the first argument names, with all its options."""
         name, *rest = args
         if name not in COMMANDS:
-            raise WrongCommand(
-                f"unknown command '{name}': choose from {', '.join(COMMANDS)}."
-                f"{did_you_mean(name, COMMANDS)}"
-            )
+            choices = ", ".join(COMMANDS)
+            advice = f"choose from {choices}.{did_you_mean(name, COMMANDS)}".rstrip(".")
+            raise UsageError(f"unknown command '{name}': {advice}")
         return name, build_command(name), rest
 
     def main(self, *args: Any, **settings: Any) -> Any:
@@ -212,12 +206,6 @@ def _help_all() -> TyperOption:
     )
 
 
-class WrongCommand(TyperException):
-    """A command that does not exist."""
-
-    exit_code = 2
-
-
 class ReaderGoneError(Exception):
     """The reader of stdout has closed it, as `head` does."""
 
@@ -234,7 +222,9 @@ def exit_status_of(run: Any) -> int:
             status = 1
         else:
             raise
-    return status_of_signal() if status == INTERRUPTED else status
+    if status == INTERRUPTED:  # 130 after Ctrl-C, 143 after SIGTERM, as in a shell
+        return 128 + (signal_numbers[0] if signal_numbers else signal.SIGINT)
+    return status
 
 
 def _status_of(run: Any) -> int:
@@ -271,7 +261,9 @@ def _status_of(run: Any) -> int:
 def _system_message(error: OSError) -> str | None:
     """One line about an error of the system; None if a user cannot mend it."""
     if error.filename is not None:  # the name is too long, a loop of links, or gone by now
-        return f"cannot use '{_shorten_name(str(error.filename))}': {error.strerror}"
+        name = str(error.filename)
+        short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        return f"cannot use '{short}': {error.strerror}"
     if error.errno == errno.ENOENT:  # only the working folder's error has no file name
         return "the working folder does not exist any more: cd into another"
     # Data handles a full disk where it is written; typer prints help and version without that.
@@ -285,8 +277,15 @@ def complain(message: str, error: str = "InputError", status: int = 1) -> None:
 
 
 def tell(kind: str, message: str, **facts: object) -> None:
-    """Print an error or a note as one line on stderr: as text, or as JSON with --errors json."""
-    line = printable_line(message)
+    """Print an error or a note as one line on stderr: as text, or as JSON with --errors json.
+
+    A very long line keeps both ends.
+    """
+    from attnviz.renderers.printable import printable
+
+    half = LONGEST_LINE // 2
+    cut = message if len(message) <= LONGEST_LINE else f"{message[:half]} … {message[-half:]}"
+    line = printable(cut)
     if stderr_form.get() == "json":
         text = json.dumps({"schema": 1, "kind": kind, "message": line, **facts})
     else:
@@ -299,19 +298,6 @@ def _form_asked(arguments: Sequence[str]) -> str:
     words = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = ("--errors", "json") in pairwise(words) or "--errors=json" in words
     return "json" if as_json else "text"
-
-
-def printable_line(text: str) -> str:
-    """A line for stderr, without control characters; a very long one keeps both ends."""
-    from attnviz.renderers.printable import printable
-
-    half = LONGEST_SAID // 2
-    cut = text if len(text) <= LONGEST_SAID else f"{text[:half]} … {text[-half:]}"
-    return printable(cut)
-
-
-def _shorten_name(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _message_of(error: TyperException) -> str:

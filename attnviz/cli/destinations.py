@@ -1,4 +1,4 @@
-"""Single places that the results of a run go to: stdout, a file, pictures, pages."""
+"""The outputs of a run, one by one: stdout, a file, pictures, pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OWN = {
     ".svg": b"<dc:title>attnviz</dc:title>",
     ".pdf": b"/Creator (attnviz)",
 }
-"""What a page or a picture holds that attnviz has made."""
+"""Bytes by which a page or a picture of attnviz is recognised."""
 
 
 class DataOutput:

@@ -24,7 +24,7 @@ from attnviz.storage.writing import place_of, write_whole
 
 
 def write_bytes(data: bytes) -> None:
-    """Write data to stdout, whatever Ctrl-C says meanwhile; to a file on a full disk, nothing."""
+    """Write all data to stdout, also if Ctrl-C is pressed meanwhile; a full disk gets nothing."""
     try:
         sys.stdout.flush()
         with hold_interrupts():
@@ -69,7 +69,7 @@ def hold_interrupts() -> Iterator[None]:
 class Place:
     """A file that a run writes; where `several` is true FILE-0, FILE-1, … are called after it.
 
-    Where FILE is meant for one of them alone, `perhaps` is true as well.
+    `perhaps` is true as well where a single result is written to FILE itself.
     """
 
     path: Path
@@ -132,7 +132,7 @@ CHECKPOINT = re.compile(
 
 
 def inputs_among(names: Iterable[str]) -> Iterator[Path]:
-    """The files that what was given names: itself, a model's in its folder, or saved shards."""
+    """The files that the names stand for: a file, those of a model in a folder, or saved shards."""
     for path in map(Path, names):
         with suppress(OSError, ValueError):
             if path.is_dir():
@@ -186,12 +186,3 @@ def _descriptor(stream: IO[str]) -> int:
 def note(text: str) -> None:
     """Say something that is not data, on stderr, in one line."""
     tell("note", text)
-
-
-def refuse_binary_on_terminal(format_name: str) -> None:
-    """Keep bytes that no terminal can show off it."""
-    if sys.stdout.isatty():
-        raise UsageError(
-            f"format '{format_name}' is binary and stdout is a terminal: "
-            "redirect it, or write a file with -o FILE"
-        )

@@ -33,7 +33,6 @@ from attnviz.cli.places import (
     check_apart,
     hold_interrupts,
     note,
-    refuse_binary_on_terminal,
 )
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
@@ -363,7 +362,7 @@ def _format_clock(seconds: float) -> str:
 
 
 PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")
-"""Data whose tables are as wide as they are, without colours."""
+"""Data whose tables have no colours, and are not fitted to the terminal."""
 
 
 def check_places(
@@ -375,7 +374,7 @@ def check_places(
     many: bool = False,
     on_screen: bool = False,
 ) -> str:
-    """Find out whether everything asked for has a place of its own; answers stdout's format."""
+    """Check that every output has a place of its own, and return the format of stdout."""
     output, formats = options.output, formats_of(kind)
     name = output.format or next(iter(formats))
     if name not in formats:
@@ -392,8 +391,11 @@ def check_places(
         for path in (output.html, *pictures.values()):
             if path is not None:
                 check_own(path)
-    if FORMATS[name].binary:
-        refuse_binary_on_terminal(name)
+    if FORMATS[name].binary and sys.stdout.isatty():
+        raise UsageError(
+            f"format '{name}' is binary and stdout is a terminal: redirect it, or write a file "
+            "with -o FILE"
+        )
     formats_used = {name, *([format_of(output.output, kind)] if output.output else [])}
     if output.fields is not None and formats_used.isdisjoint(CUT):
         raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")
@@ -456,4 +458,4 @@ OTHERS = {
     *(entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")),
     *(*PICTURE_SUFFIXES, *PICTURES, ".html", ".htm"),
 }
-"""What a file of rejects is not."""
+"""Suffixes that a file of rejects cannot have."""

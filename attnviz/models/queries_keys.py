@@ -17,8 +17,7 @@ from attnviz.mechanisms.arrays import softmax
 from attnviz.mechanisms.relative import turn
 from attnviz.models import UnbatchedSource, check_kind, query_texts
 from attnviz.models.own import word_tokens
-from attnviz.storage.engine_dumps import LayeredArray, is_engine_dump, read_engine_dump
-from attnviz.storage.matrices import read_matrices
+from attnviz.storage.matrices import LayeredArray, is_engine_dump, read_engine_dump, read_matrices
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions

@@ -37,7 +37,7 @@ from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text.ablation_table import ABLATION, LENSES, ablation_json, ablation_npz
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.many_texts import Made, Record
+from attnviz.runs.many_texts import Record, Value
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import BadText, Text
 
@@ -241,9 +241,9 @@ def report_ablation(
 
 def each_text(
     records: Iterable[Record],
-    make: Callable[[Text], Made],
+    make: Callable[[Text], Value],
     own: tuple[type[AttnvizError], ...] = (AttnvizError,),
-) -> Iterator[tuple[Record, Made | AttnvizError]]:
+) -> Iterator[tuple[Record, Value | AttnvizError]]:
     """Each record with its result, or with an error of the classes in `own`."""
     for record in records:
         if isinstance(record, BadText):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.compare import HistoryStudy, compare_effects, compare_maps
+from attnviz.analyses.compare import compare_effects, compare_maps
+from attnviz.analyses.history import HistoryStudy
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
@@ -33,8 +34,8 @@ from attnviz.storage.texts import Text, check_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SAVED = (".npz", ".json", ".jsonl", ".safetensors")
-NAMED = 8  # heads and effects that a failure names
+SUFFIXES = (".npz", ".json", ".jsonl", ".safetensors")
+MOST_NAMES = 8  # heads and effects that a failure names
 Change = tuple[str, float]  # a head or an effect by name, and how much it changed
 
 
@@ -49,7 +50,7 @@ class ComparedSide:
     @property
     def is_text(self) -> bool:
         """Whether a model has to read this side first."""
-        return isinstance(self.content, str) and Path(self.content).suffix.lower() not in SAVED
+        return isinstance(self.content, str) and Path(self.content).suffix.lower() not in SUFFIXES
 
 
 Sides = tuple[ComparedSide, ComparedSide]
@@ -243,8 +244,8 @@ def check_changes(differences: Sequence[Change], what: str, limit: float | None)
     over = [one for one in differences if limit is not None and one[1] > limit]
     if over:
         over.sort(key=lambda one: -one[1])
-        names = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
-        more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+        names = ", ".join(f"{label} ({size:.3f})" for label, size in over[:MOST_NAMES])
+        more = f" and {len(over) - MOST_NAMES} more" if len(over) > MOST_NAMES else ""
         raise AttnvizError(
             f"{len(over)} of {len(differences)} {what} differ by more than {limit:g} nats: "
             f"{names}{more}"

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.compare import SimilarityStudy
 from attnviz.analyses.corpus.accumulators import gives_order
 from attnviz.analyses.effects.ablation import each_part, replacements
 from attnviz.analyses.effects.links import effects_of
 from attnviz.analyses.heads import HeadStudy, check_order
 from attnviz.analyses.masks import without_implied
-from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.why import ArgumentStudy
 from attnviz.analyses.wiring import copying_of
@@ -43,7 +43,7 @@ from attnviz.models.lens import open_experiment, written_of
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text import head_tables as tables
-from attnviz.runs.engines.shards import Engine
+from attnviz.runs.engines import Engine
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import (
     AttendChunk,
@@ -55,7 +55,7 @@ from attnviz.runs.many_texts import (
     engine_for,
     with_shards,
 )
-from attnviz.runs.pipeline import Result, attend_one, check_choice, made_of, query_of
+from attnviz.runs.pipeline import Result, attend_one, check_choice, query_of, result_of
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.conllu import Sentence, read_sentences
 from attnviz.storage.matrices import read_bytes
@@ -91,7 +91,7 @@ class EffectChunk(AttendChunk):
             if isinstance(outcome, AttnvizError):
                 yield outcome
             else:
-                yield made_of(record, partial(self._with_effects, outcome))
+                yield result_of(record, partial(self._with_effects, outcome))
 
     def _with_effects(self, result: Result, text: Text) -> Result:
         experiment, outputs, instead = self.experiment(text)
@@ -116,9 +116,9 @@ class EffectChunk(AttendChunk):
         return replace(result, provenance=provenance, effects=of_heads)
 
     def experiment(self, text: Text) -> tuple[Experiment, str, HeadOutputs | None]:
-        """A text before the model, what of it is explained, and what heads put out instead.
+        """An experiment on a text, its outputs in words, and what replaces heads that are off.
 
-        That is every token which the model can predict from those before it, else one output.
+        The outputs are all tokens that the model predicts from earlier ones, else a single one.
         """
         experiment = open_experiment(self.open(), query_of(text, self.command))
         output, outputs = experiment.outputs[0], "the likeliest output"
@@ -141,7 +141,7 @@ class PruneChunk:
     off: Sequence[int]
 
     def __call__(self, chunk: Chunk) -> list[tuple[NDArray[np.float64], int]]:
-        """Of each text that can be read the losses, (orders, points), and how many outputs."""
+        """The losses, (orders, points), and the count of outputs of each text that can be read."""
         points = [tuple(order[:count]) for order in self.orders for count in self.off]
         # With no head or all heads off, all orders are the same.
         same = {frozenset(heads): Intervention(heads) for heads in points}
@@ -162,7 +162,7 @@ class PruneChunk:
 
 
 def keep_for_curve(records: Iterable[Record], store: list[Record]) -> Iterator[Record]:
-    """The records unchanged; those that a pruning curve may need are stored."""
+    """The records; those that a pruning curve may need are also added to `store`."""
     for number, record in enumerate(records):
         if len(store) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):
             store.append(record)
@@ -178,8 +178,8 @@ def curve_of(
 ) -> PruneCurve:
     """The loss per output as heads are switched off: by effect, by confidence and by chance.
 
-    Of enough texts half give the order, and of the others at most `CURVE_TEXTS` the losses.
-    `orders_of` gives the orders, of that half or of all texts, and how many texts that were.
+    From `ENOUGH` texts on, half of them give the order, and up to `CURVE_TEXTS` others the losses.
+    `orders_of` returns the orders by that half or by all texts, and the count of these texts.
 
     Raises:
         InputError: no text is left for the curve.
@@ -386,7 +386,7 @@ def _measures_data(
         return draw_by("head_overview:head_overview", study.report("layer"))
 
     def scatter() -> Figure:
-        return draw_by("head_plane:head_plane", similarity.report(), study.report("layer").rows)
+        return draw_by("head_overview:head_plane", similarity.report(), study.report("layer").rows)
 
     more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}}
     more["notes"] = measures.provenance.notes

@@ -110,12 +110,11 @@ def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
 
 def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
     """The texts; an InputError if there are none."""
-    is_empty = True
-    for text in texts:
-        is_empty = False
-        yield text
-    if is_empty:
+    first = next(texts, None)
+    if first is None:
         raise InputError(f"{name} holds no text")
+    yield first
+    yield from texts
 
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")

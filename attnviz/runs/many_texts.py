@@ -6,11 +6,10 @@ uninterrupted.
 """
 
 import gc
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from platform import node
 from threading import RLock
 from typing import ClassVar, TypeVar
@@ -22,18 +21,17 @@ from attnviz.core.registry import Command, SourceKind
 from attnviz.models import Source, WithHead
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source, states_of
-from attnviz.runs.engines import open_engine
-from attnviz.runs.engines.shards import Engine
+from attnviz.runs.engines import Engine, open_engine
 from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
 
-KEPT = 2  # models that stay loaded for further texts
+MOST_OPEN = 2  # models that stay loaded for further texts
 
 Record = Text | BadText
 Outcome = Result | AttnvizError
 Chunk = Sequence[Record]
 Shard = TypeVar("Shard")
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 States = Mapping[str, FileFingerprint]  # files of an origin, by option
@@ -44,7 +42,7 @@ _OPENING = RLock()
 def source_for(
     origin: Origin, kind: SourceKind, *, with_head: WithHead = False, states: States | None = None
 ) -> Source:
-    """A source. It stays open for the next texts until its files change, with `KEPT` at most.
+    """A source. It stays open for the next texts until its files change, with `MOST_OPEN` at most.
 
     If `states` are given, files in another state are an error: the run began with other ones.
     """
@@ -55,7 +53,7 @@ def source_for(
         state_before, source = _OPEN.pop(key, (None, None))
         if source is None or state_before != state:
             source = None  # frees its memory before the next one loads
-            while len(_OPEN) >= KEPT:
+            while len(_OPEN) >= MOST_OPEN:
                 del _OPEN[next(iter(_OPEN))]
             source = open_source(origin, kind, with_head=with_head)
             gc.enable()
@@ -135,8 +133,8 @@ def attend_all(
 
 
 def with_records(
-    outcomes: Iterable[tuple[Chunk, Iterable[Made] | AttnvizError]],
-) -> Iterator[tuple[Record, Made | AttnvizError]]:
+    outcomes: Iterable[tuple[Chunk, Iterable[Value] | AttnvizError]],
+) -> Iterator[tuple[Record, Value | AttnvizError]]:
     """Each record of some chunks with its result; a failed chunk fails each of its records."""
     for chunk, results in outcomes:
         if isinstance(results, AttnvizError):
@@ -146,21 +144,16 @@ def with_records(
 
 
 def with_shards(
-    work: Callable[[Shard], Made],
+    work: Callable[[Shard], Value],
     shards: Iterable[Shard],
     engine: Engine,
     name: Callable[[int, Shard], str],
-) -> Iterator[tuple[Shard, Made | AttnvizError]]:
+) -> Iterator[tuple[Shard, Value | AttnvizError]]:
     """Each shard with its result from an engine, or the error."""
-    queue: deque[Shard] = deque()
-
-    def sending() -> Iterator[Shard]:
-        for shard in shards:
-            queue.append(shard)
-            yield shard
-
-    for result in engine.map(work, sending(), name):
-        yield queue.popleft(), result
+    ahead, behind = tee(shards)
+    # The engine is asked first, so that `behind` holds only the shards in its work.
+    results = zip(engine.map(work, ahead, name), behind, strict=True)
+    return ((shard, result) for result, shard in results)
 
 
 def chunk_name(number: int, chunk: Chunk) -> str:

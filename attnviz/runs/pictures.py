@@ -1,4 +1,4 @@
-"""Pictures in front of a vision model: what looks where, as data and over them."""
+"""Pictures read by a vision model: its attention as data and over the pictures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ MOST_BYTES = 8 * 2**20
 
 
 def look_through(source: Source, query: Query, choice: Choice, patch: str | None) -> Attention:
-    """A picture's attention over itself through the lens asked for, every layer and head of it."""
+    """A picture's attention over itself through a lens, for every layer and head."""
     attend = partial(attend_query, source, query)
     if choice.lens == "flow":
         return flow_of_query(attend(), patch)
@@ -97,7 +97,7 @@ def flow_of_query(attention: Attention, patch: str | None) -> Attention:
 
 
 def sheet_parts(attention: Attention, images: Sequence[Any]) -> dict[str, Any]:
-    """For each stream over a picture the part that its patches cover, cut out of the pictures."""
+    """The part of a picture that the patches of each stream cover, by stream."""
     whole = dict.fromkeys((item.stream for item in attention.maps), (0, attention.seen))
     sheets = attention.sheets or whole
     return {name: images[number].crop(box) for name, (number, box) in sheets.items()}
@@ -134,7 +134,7 @@ def thumbnails(report: CorpusReport) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class PictureRequest:
-    """What looks at which pictures, and how that is drawn; `attnviz.image` explains each field."""
+    """Which pictures are read, and how they are drawn; `attnviz.image` explains each field."""
 
     files: tuple[Path, ...]
     patch: str | None = None
@@ -217,21 +217,16 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
     )
 
     def page(command: str) -> str:
-        maps = _within_page(apply_choice(attention, choice))
+        from attnviz.renderers.page import MOST_WEIGHTS
+
+        maps: Attention = apply_choice(attention, choice)
+        if sum(item.weights.size for item in maps.maps) > MOST_WEIGHTS:
+            maps = reduce_attention(maps, "mean", "heads")  # else patches would be pooled
         files = {name: as_jpeg(part) for name, part in parts.items()}
         return page_html(maps, command, picture=files)
 
     views = cache(partial(picture_views, result, every_layer=choice.layer is not None))
     return Item(result, views, figures, page)
-
-
-def _within_page(attention: Attention) -> Attention:
-    """The maps of a page; where it does not hold all heads their mean, so that patches stay."""
-    from attnviz.renderers import page
-
-    if sum(item.weights.size for item in attention.maps) <= page.MOST_WEIGHTS:
-        return attention
-    return reduce_attention(attention, "mean", "heads")
 
 
 def _crop(
@@ -266,9 +261,12 @@ def _layer_pictures(
         from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import Overlaying, overlay_grid
 
-        heads, more = spread_heads(attention.maps), ""
-        one_map = _joined_layers(attention.main, heads) if len(attention.maps) > 1 else item
-        if len(attention.maps) > 1:
+        heads, more, one_map = spread_heads(attention.maps), "", item
+        if len(attention.maps) > 1:  # one map for several runs of layers, for a title
+            cells = np.nan_to_num(heads["weights"]).reshape(*heads["weights"].shape[:2], 1, -1)
+            one_map = attention.main.with_weights(
+                cells, layers=heads["layers"], heads=heads["heads"]
+            )
             more = "; what goes to a coarser patch is shared out over what it covers"
         words.update(picture_words(attention, one_map, looks + more), how=Overlaying(smooth=smooth))
         return fit_width(overlay_grid, picture(), **heads, **words)
@@ -324,10 +322,4 @@ LOOKS = {
     "queries": "each query: which patches it reads; the text model sees queries, not patches",
     "text": "each word: where it looks; pieces of a word averaged",
 }
-"""Who looks on a contact sheet, by the side that the queries are of."""
-
-
-def _joined_layers(item: AttentionMap, heads: dict[str, Any]) -> AttentionMap:
-    """One map for several runs of layers, for a title."""
-    weights = np.nan_to_num(heads["weights"]).reshape(*heads["weights"].shape[:2], 1, -1)
-    return item.with_weights(weights, layers=heads["layers"], heads=heads["heads"])
+"""The subtitle of a contact sheet, by the side of its queries."""

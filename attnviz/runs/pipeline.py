@@ -59,7 +59,7 @@ NOTEBOOK_WEIGHTS = 2_500_000  # larger maps (12 × 12 heads at 128 tokens) are p
 
 
 Numbers: TypeAlias = "int | str | Sequence[int]"
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +148,7 @@ class Result(Attention, Presentable):
 
     def strongest(self, count: int = 10) -> list[Link]:
         """The links of largest weight between words, over all layers and heads, largest first."""
-        from attnviz.analyses.links import strongest_links
+        from attnviz.analyses.select import strongest_links
 
         return strongest_links(self.main, count)
 
@@ -339,7 +339,7 @@ def attend_chunk(
     """
     if command == "picture":  # the pictures of a chunk are not held together
         for text in chunk:
-            yield made_of(text, lambda one: attend_one(source, one, choice, "picture"))
+            yield result_of(text, lambda one: attend_one(source, one, choice, "picture"))
         return
     queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
@@ -351,10 +351,10 @@ def attend_chunk(
         return _view_next(source, query_of(one, command), answers, choice, one, contacts)
 
     for text in chunk:
-        yield made_of(text, view)
+        yield result_of(text, view)
 
 
-def made_of(record: Text | BadText, make: Callable[[Text], Made]) -> Made | InputError:
+def result_of(record: Text | BadText, make: Callable[[Text], Value]) -> Value | InputError:
     """The result of a record; for a bad line of a file the error instead."""
     if isinstance(record, BadText):
         return record.error

@@ -1,4 +1,4 @@
-"""A recording in front of a speech model: what looks when, and when each word is spoken."""
+"""A recording read by a speech model: its attention over time, and the times of words."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from attnviz.core.query import Recording
     from attnviz.models.hugging_face.audio_model import AudioModel
 
-TIMED = ("textgrid", "vtt")  # formats of words with times
+TIME_FORMATS = ("textgrid", "vtt")  # formats of words with times
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ class RecordingRequest:
             )
         if self.kind != "maps" and (flags := map_options(options)):
             output, option = options.output, "--times" if self.times else "--word-times"
-            if output.format in TIMED:
+            if output.format in TIME_FORMATS:
                 option = f"-f {output.format}"
-            elif output.output and output.output.suffix.lower()[1:] in TIMED:
+            elif output.output and output.output.suffix.lower()[1:] in TIME_FORMATS:
                 option = f"-o {output.output}"
             heads = ", or choose by --timing-heads" if flags[0] in ("--layer", "--head") else ""
             raise UsageError(f"{option} writes times, not maps: leave {flags[0]} out{heads}")

@@ -1,4 +1,4 @@
-"""What a run tells whoever asked for it: results, failures and notes, wherever these go.
+"""What a run reports: results, failures and notes.
 
 The command line has a report that prints and writes files, Python one that collects.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attnviz.storage.texts import BadText, Text
 
 Source = TypeVar("Source", bound="Text | BadText | None")
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 class RunReport(Protocol):
@@ -72,10 +72,10 @@ def hold_notes(attention: Attention, report: RunReport) -> None:
 
 
 def good_results(
-    outcomes: Iterable[tuple[Source, Made | AttnvizError]],
+    outcomes: Iterable[tuple[Source, Value | AttnvizError]],
     report: RunReport,
     total: Callable[[], int | None] | None,
-) -> Iterator[tuple[Source, Made]]:
+) -> Iterator[tuple[Source, Value]]:
     """Each record that succeeded with its result; failed ones are reported."""
     with report.progress(total) as advance:
         for record, result in outcomes:

@@ -30,7 +30,7 @@ from attnviz.models import Source
 from attnviz.models.open import check_origin
 from attnviz.renderers.data import escape
 from attnviz.renderers.reports import Data, listing
-from attnviz.runs.engines.shards import Engine
+from attnviz.runs.engines import Engine
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import (
     Chunk,
@@ -89,22 +89,10 @@ class Aligner:
             choose(self.how, SYMMETRIZATIONS, "symmetrization")
         choose(self.against, AGAINST, "side to align against")
 
-    def links(self, pair: Text) -> Links:
-        """The links of one pair, (source word, target word), words being runs between spaces."""
-        (pair_links,) = self.align([pair])
-        if isinstance(pair_links, InputError):
-            raise pair_links
-        return pair_links.links
-
-    def attend(self, pair: Text) -> Attention:
-        (attention,) = self._read(self.source, [pair])
-        if isinstance(attention, InputError):
-            raise attention
-        return attention
-
     def align(
         self, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[AlignedPair | InputError]:
+        """The links of each pair, (source word, target word), words being runs between spaces."""
         reverse = [
             pair if pair.target is None else replace(pair, text=pair.target, target=pair.text)
             for pair in pairs

@@ -8,7 +8,7 @@ import typer
 from attnviz.cli.options import CHOICE, ORIGIN, PLACES, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.recordings import TIMED, RecordingRequest, report_recording
+from attnviz.runs.recordings import TIME_FORMATS, RecordingRequest, report_recording
 
 
 @with_options(
@@ -85,7 +85,7 @@ def audio(
         task=task,
         start=start,
         seconds=seconds,
-        word_times=word_times or not formats.isdisjoint(TIMED),
+        word_times=word_times or not formats.isdisjoint(TIME_FORMATS),
         times=times,
         timing_heads=timing_heads,
         against=against,

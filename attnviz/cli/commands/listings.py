@@ -100,7 +100,6 @@ def models(
         return
     if name is not None:
         choose(name, CARDS, "model with a card")
-        from attnviz.renderers.reports import Data
         from attnviz.storage.documents import dump_json
 
         text = card_of(name)

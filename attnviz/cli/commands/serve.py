@@ -25,7 +25,7 @@ MEANING = (
 )
 """What it means to listen on a network."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""What a machine calls itself."""
+"""Names of this machine."""
 
 
 @with_options("model", "compute", also=("open_page", "quiet"), report=())

@@ -15,7 +15,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.hugging_face.load.tasks import likeliest_class
+from attnviz.models.hugging_face.load.family import likeliest_class
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix

@@ -228,7 +228,9 @@ def _measure(
     leave_out = trial.score if request.by == "hide" else remove
     report.say(f"{min(request.budget, count) + request.fit} runs of the model follow, a part each")
     effects = effects_of_parts(leave_out_parts(count, leave_out, full, request.budget), count)
-    shares = _shares(trial)
+    item, outputs = trial.experiment.attention.main, trial.experiment.outputs
+    answer_rows = sorted({outputs[output].row for output in trial.sentences})
+    shares = attention_to(item, answer_rows, trial.places).reshape(count, -1)
     estimates = {"attention": shares.mean(axis=1)}
     notes = list[str]()
     try:
@@ -309,14 +311,6 @@ def _open(
         for first, end in context.spans()
     ]
     return HiddenParts(experiment, side, places, sentences)
-
-
-def _shares(trial: HiddenParts) -> NDArray[np.float64]:
-    """The attention of the answer's rows to each part, (parts, heads)."""
-    item = trial.experiment.attention.main
-    rows = sorted({trial.experiment.outputs[output].row for output in trial.sentences})
-    shares = attention_to(item, rows, trial.places)
-    return shares.reshape(len(shares), -1)
 
 
 def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:
