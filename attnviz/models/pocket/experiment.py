@@ -159,7 +159,7 @@ class PocketExperiment(PieceExperiment):
     """
 
     model: PocketModel
-    given: PocketInputs
+    feed: PocketInputs
 
     def __init__(
         self, model: PocketModel, query: PocketInputs, attention: Attention, target: str | None
