@@ -104,8 +104,8 @@ def option_of(
         "min": option.min,
         "max": option.max,
     }
-    if option.suggested:
-        settings["autocompletion"] = complete_from(option.suggested)
+    if option.suggestions:
+        settings["autocompletion"] = complete_from(option.suggestions)
     words = {"choices": in_words(choices) if choices else "", "suffixes": ", ".join(suffixes)}
     text = option.help
     for name, value in words.items():

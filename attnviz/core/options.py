@@ -89,7 +89,7 @@ class Option:
     max: int | None = None
     # the values, if they are names of a table and not of a Literal type
     choices: tuple[str, ...] = ()
-    suggested: tuple[str, ...] = ()  # values that the shell completes; others are allowed too
+    suggestions: tuple[str, ...] = ()  # values that the shell completes; others are allowed too
     rare: bool = False  # --help only names it, and --help-all explains it
 
     @property
@@ -135,7 +135,7 @@ class Origin:
         "mechanism",
         "--mechanism NAME",
         "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').",
-        suggested=tuple(MECHANISMS),
+        suggestions=tuple(MECHANISMS),
     )
     weights: Path | InMemoryMaps | None = rare(
         "weights",
@@ -203,7 +203,7 @@ class Origin:
         "--channels WHICH",
         "Channels of layers that mix them singly (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.",
         default="mean",
-        suggested=("mean", "all"),
+        suggestions=("mean", "all"),
     )
     max_size: int | None = rare(
         "long",
@@ -294,7 +294,7 @@ class Choice:
         "group",
         "--group WHAT",
         "Merge tokens into words, sentences, or the pieces that a file lists, one a line.",
-        suggested=("words", "sentences"),
+        suggestions=("words", "sentences"),
     )
     words: bool = opt("group", "--words", "Merge the tokens of each word; short for --group words.")
 
@@ -394,14 +394,14 @@ class Look:
         "look",
         "--cmap NAME",
         "Colour map, by matplotlib's name: cividis, RdBu, ….",
-        suggested=("viridis", "cividis", "magma", "Blues", "gray_r", "RdBu", "BrBG"),
+        suggestions=("viridis", "cividis", "magma", "Blues", "gray_r", "RdBu", "BrBG"),
     )
     scale: str | None = rare(
         "look",
         "--scale WHICH",
         "Colours up to the largest weight of each panel (own) or of all (shared), or from A to "
         "B (0-0.1). By default image has own scales, and others share one.",
-        suggested=("own", "shared"),
+        suggestions=("own", "shared"),
     )
     dpi: int | None = rare(
         "look", "--dpi N", "Pixels to the inch, by default 200.", min=50, max=1200

@@ -40,7 +40,9 @@ class HeadArithmetic(NamedTuple):
     """What one head of a model computed, in order; a part without a formula is the model's own."""
 
     parts: list[Part]
-    seen: Mapping[str, Array]  # arrays of the model's pass, by the part that should equal them
+    references: Mapping[
+        str, Array
+    ]  # arrays of the model's pass, by the part that should equal them
     notes: tuple[str, ...] = ()
 
 

@@ -149,7 +149,7 @@ def test_any_family_shows_what_its_head_puts_out(name):
     except AttentionError:  # a layer of another kind comes first
         found = record_head(asked, HeadPlace(stream, "1", "1"))
     parts = {part.name: part.value for part in found.parts}
-    np.testing.assert_allclose(parts["head_output"], found.seen["head_output"], atol=1e-4)
+    np.testing.assert_allclose(parts["head_output"], found.references["head_output"], atol=1e-4)
     for side in ("query", "key", "value"):
         told = any(note.startswith(f"{side} is as the kernel gets it") for note in found.notes)
         assert (f"w_{side}" in parts) != told

@@ -79,7 +79,7 @@ def co(
         "--mechanism NAME",
         f"Untrained layer: {in_words(CO_MECHANISMS)}, or co-two-stream:heads=4,size=64,seed=0.",
         default="co-parallel",
-        suggested=CO_MECHANISMS,
+        suggestions=CO_MECHANISMS,
     ),
     input_file: str | None = INPUT,
     *,

@@ -35,14 +35,14 @@ def steps(
         GIVEN,
         "--example NAME",
         "A worked example: self, cross or naive; or one of several in FILE, by name.",
-        suggested=("self", "cross", "naive"),
+        suggestions=("self", "cross", "naive"),
     ),
     mechanism: str | None = opt(
         GIVEN,
         "--mechanism NAME",
         f"Which attention: rotary, or rotary:heads=2,size=8,seed=1 (default: one head, {SIZE} "
         "features, seed 0); 'attnviz mechanisms' lists the names.",
-        suggested=tuple(MECHANISMS),
+        suggestions=tuple(MECHANISMS),
     ),
     causal: bool = opt(GIVEN, "--causal", "Hide later positions."),
     mask: str | None = opt(

@@ -69,7 +69,8 @@ def head_steps(attention: Attention, which: HeadPlace, calculation: HeadArithmet
     matrices.sort(key=lambda matrix: order.index(matrix.stage))
     results = {matrix.name: matrix.values for matrix in matrices}
     reference = {
-        name: np.asarray(values, dtype=np.float64) for name, values in calculation.seen.items()
+        name: np.asarray(values, dtype=np.float64)
+        for name, values in calculation.references.items()
     }
     _, differences = compare_results(reference, results)
     title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
