@@ -188,7 +188,7 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(model, theirs)
     parts = [{part.name: part.value for part in head.parts} for head in heads]
     np.testing.assert_allclose(sum(one["added"] for one in parts), added[0], atol=1e-4)
     for one, head in zip(parts, heads, strict=True):
-        np.testing.assert_allclose(one["weights"], head.seen["weights"], atol=1e-6)
+        np.testing.assert_allclose(one["weights"], head.references["weights"], atol=1e-6)
         np.testing.assert_allclose(
             one["normalised"] @ one["w_query"], one["plain_query"], atol=1e-5
         )
