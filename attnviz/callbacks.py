@@ -25,8 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnviz.analyses.compare import HistoryStudy
-from attnviz.analyses.measures.health import check_health, chosen_verdicts
+from attnviz.analyses.history import HistoryStudy, check_health, chosen_verdicts
 from attnviz.core.errors import OutputError, UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
 from attnviz.core.measures import HISTORY, WINDOW, Verdict
@@ -93,10 +92,10 @@ class Recorder:
             raise UsageError(f"every={every} is too small: 1 or more")
         import torch
 
-        wrapped = isinstance(model, torch.nn.parallel.DistributedDataParallel)
-        self.model = model.module if wrapped else model
+        is_wrapped = isinstance(model, torch.nn.parallel.DistributedDataParallel)
+        self.model = model.module if is_wrapped else model
         self.probe, self.folder, self.every = probe_batch, Path(folder), every
-        self.wanted: dict[str, Any] = {
+        self.options: dict[str, Any] = {
             "max_size": max_size,
             "only": only,
             "tokens": tokens,
@@ -104,12 +103,12 @@ class Recorder:
         }
         self.call, self.loggers = _call if call is None else call, loggers
         self.study = HistoryStudy()
-        self.done: int | None = None
+        self.latest: int | None = None
         self.last: int | None = None
-        self.noted = set[str]()
+        self.notes = set[str]()
         self.on_verdict, self.fail_on = on_verdict, chosen_verdicts(fail_on)
-        self.judged = set[tuple[str, Any]]()
-        self.drawn = dict[int, subprocess.Popen[bytes]]()
+        self.verdicts = set[tuple[str, Any]]()
+        self.renderers = dict[int, subprocess.Popen[bytes]]()
         self.begun: float | None = None
         self.spent = 0.0
 
@@ -130,13 +129,13 @@ class Recorder:
         """Sample the last step if it has no sample, say what sampling cost, and return the file."""
         if self.last is None or self.begun is None:
             return None
-        made = self._take(self.last)
+        file = self._take(self.last)
         if self.is_first:
             took = time.perf_counter() - self.begun
             print(f"sampling took {self.spent / took:.1%} of {took:,.1f} s", file=sys.stderr)
             self._send_pictures(wait=True)
         self.begun = None
-        return made
+        return file
 
     @property
     def is_first(self) -> bool:
@@ -144,29 +143,29 @@ class Recorder:
         return _rank() == 0
 
     def _take(self, number: int) -> Path | None:
-        if number == self.done or not (self.is_first or _is_sharded(self.model)):
+        if number == self.latest or not (self.is_first or _is_sharded(self.model)):
             return None
-        first, self.done = self.done is None, number
-        begun, made = time.perf_counter(), None
+        first, self.latest = self.latest is None, number
+        begun, file = time.perf_counter(), None
         try:
             if not self.is_first:  # the parameters of each layer are gathered from all processes
                 self._run()
                 return None
             if first:
                 self._resume(number)
-            made = self._sample(number)
+            file = self._sample(number)
         except Exception as error:  # no memory, a full disk, a logger, the model on the probe
             self._note(f"no sample at step {number:,}", error)
         finally:
             self.spent += time.perf_counter() - begun
-        if made is not None:
+        if file is not None:
             self._judge()
-        return made
+        return file
 
     def _note(self, what: str, error: Exception) -> None:
         why = reason_of(error)
-        if why not in self.noted:
-            self.noted.add(why)
+        if why not in self.notes:
+            self.notes.add(why)
             warnings.warn(f"{what}: {why}", stacklevel=4)
 
     def _judge(self) -> None:
@@ -179,10 +178,10 @@ class Recorder:
         except Exception as error:
             self._note("no verdicts", error)
             return
-        known, self.judged = self.judged, {(one.name, one.head) for one in verdicts}
+        before, self.verdicts = self.verdicts, {(one.name, one.head) for one in verdicts}
         self.spent += time.perf_counter() - begun
         for one in verdicts:
-            if self.on_verdict is not None and (one.name, one.head) not in known:
+            if self.on_verdict is not None and (one.name, one.head) not in before:
                 self.on_verdict(one)
         check_health(verdicts, self.fail_on)
 
@@ -205,12 +204,12 @@ class Recorder:
         import torch
 
         device = next((one.device for one in self.model.parameters()), torch.device("cpu"))
-        with _protect_run(self.model, device), watching or nullcontext() as seen:
+        with _protect_run(self.model, device), watching or nullcontext() as log:
             self.call(self.model, _on(device, self.probe))
-        return seen
+        return log
 
     def _sample(self, number: int) -> Path:
-        watching = watch(self.model, eager=True, calls="all", scores=True, **self.wanted)
+        watching = watch(self.model, eager=True, calls="all", scores=True, **self.options)
         result = self._run(watching).attention()
         settings = {**result.provenance.settings, "step": number}
         about = replace(result.provenance, settings=settings)
@@ -223,18 +222,18 @@ class Recorder:
             values = self._scalars(number)
             for logger in loggers:
                 logger.log(values, None, number)
-            self.drawn[number] = _draw(path)
+            self.renderers[number] = _draw(path)
         return path
 
     def _send_pictures(self, *, wait: bool = False) -> None:
         """Log the pictures that are drawn by now; `wait`: all of them."""
-        for number, process in [*self.drawn.items()]:
+        for number, process in [*self.renderers.items()]:
             try:
                 if wait:
                     process.wait(LONGEST_DRAWING)
                 if process.poll() is None:
                     continue
-                del self.drawn[number]
+                del self.renderers[number]
                 picture = self.folder / f"step-{number:08d}.png"
                 if process.returncode:
                     raise OutputError(f"the process that draws it ended with {process.returncode}")
@@ -244,16 +243,16 @@ class Recorder:
                 self._note(f"no picture of step {number:,}", error)
 
     def _scalars(self, number: int) -> dict[str, float]:
-        found = self.study.values[number]
-        several = len({stream for stream, _, _ in found}) > 1
-        named = {
+        heads = self.study.values[number]
+        several = len({stream for stream, _, _ in heads}) > 1
+        scalars = {
             f"attention/{name}/{f'{stream}/' if several else ''}{layer}.{head}": value
-            for (stream, layer, head), values in found.items()
+            for (stream, layer, head), values in heads.items()
             for name, value in values.items()
             if name in LOGGED and not isnan(value)
         }
         # MLflow allows no other characters.
-        return {re.sub(r"[^\w. /-]", "_", name): value for name, value in named.items()}
+        return {re.sub(r"[^\w. /-]", "_", name): value for name, value in scalars.items()}
 
 
 def _call(model: Any, batch: Any) -> Any:
@@ -319,26 +318,26 @@ class AttentionLogger(Protocol):
         """Take a step's numbers by name, or later its picture, a PNG file."""
 
 
-def open_loggers(given: Any) -> list[AttentionLogger]:
+def open_loggers(choice: Any) -> list[AttentionLogger]:
     """The loggers among what was given, or the open runs where nothing was."""
-    if given is None:
+    if choice is None:
         wandb, mlflow, trackio = map(sys.modules.get, ("wandb", "mlflow", "trackio.context_vars"))
         running = getattr(mlflow, "active_run", lambda: None)()
-        tracked = getattr(trackio, "current_run", None)
-        found = getattr(wandb, "run", None), running and mlflow, tracked and tracked.get()
-        return [_KnownLogger(one) for one in found if one]
-    if hasattr(given, "callback_handler"):  # transformers' Trainer
-        given = given.callback_handler.callbacks
-    given = getattr(given, "loggers", given)  # Lightning's
-    made = list[Any]()
-    for one in given if isinstance(given, list | tuple) else [given]:
+        trackio_run = getattr(trackio, "current_run", None)
+        runs = getattr(wandb, "run", None), running and mlflow, trackio_run and trackio_run.get()
+        return [_KnownLogger(one) for one in runs if one]
+    if hasattr(choice, "callback_handler"):  # transformers' Trainer
+        choice = choice.callback_handler.callbacks
+    choice = getattr(choice, "loggers", choice)  # Lightning's
+    loggers = list[Any]()
+    for one in choice if isinstance(choice, list | tuple) else [choice]:
         inner = next((name for name in INNER if hasattr(one, name)), None)
-        made.append(getattr(one, inner) if inner else one)
-    known = ("add_scalar", "log_metrics", "log")
+        loggers.append(getattr(one, inner) if inner else one)
+    methods = ("add_scalar", "log_metrics", "log")
     return [
         one if _takes_pictures(one) else _KnownLogger(one)
-        for one in made
-        if any(hasattr(one, name) for name in known)
+        for one in loggers
+        if any(hasattr(one, name) for name in methods)
     ]
 
 
@@ -384,8 +383,8 @@ class _KnownLogger:
         if hasattr(writer, "add_image"):
             from PIL import Image
 
-            with Image.open(picture) as opened:
-                pixels = np.asarray(opened.convert("RGB"))
+            with Image.open(picture) as picture_file:
+                pixels = np.asarray(picture_file.convert("RGB"))
             writer.add_image(PICTURE, pixels, step, dataformats="HWC")
         elif hasattr(writer, "log_artifact"):
             run = [self.own.run_id] if inner else []
@@ -396,18 +395,18 @@ class _KnownLogger:
             self.own.log({PICTURE: sys.modules["trackio"].Image(str(picture))}, step=step)
         elif not hasattr(self.own, "log_metrics"):
             image = getattr(sys.modules.get("wandb"), "Image", lambda file: file)
-            found = {PICTURE: image(str(picture)), "attention/step": step}
-            self.own.log(found, commit=False)
+            row = {PICTURE: image(str(picture)), "attention/step": step}
+            self.own.log(row, commit=False)
 
 
 class _Callback:
     def __init__(self, probe_batch: Any, folder: str | Path, **options: Any) -> None:
-        self.given, self.options = (probe_batch, folder), options
+        self.arguments, self.options = (probe_batch, folder), options
         Recorder(None, probe_batch, folder, **options)  # so that wrong options fail at once
         self.recorder: Recorder | None = None
 
     def begin(self, model: Any, step: int, **options: Any) -> None:
-        self.recorder = Recorder(model, *self.given, **{**options, **self.options})
+        self.recorder = Recorder(model, *self.arguments, **{**options, **self.options})
         self.recorder.step(step)
 
     def take_step(self, step: int) -> None:

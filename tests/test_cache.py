@@ -159,7 +159,7 @@ def test_every_rule_costs_what_a_model_with_a_shorter_cache_loses(llama_lm, prom
     experiment = open_source(Origin(model="pocket-lm"), "self", with_head="exact").experiment(
         Query(TEXT), "all"
     )
-    ids = torch.tensor([experiment.given])
+    ids = torch.tensor([experiment.feed])
     rules = [rule for rule in RULES if prompt or "snapkv" not in rule]
     found = attnviz.cache(TEXT, model="pocket-lm", keep=rules, prompt=prompt).value
     assert [one.rule for one in found.rules] == rules
@@ -227,6 +227,12 @@ def test_a_cross_cache_loses_source_keys_as_if_their_links_were_cut(tmp_path):
         assert own.item.stream == "decoder"
     with pytest.raises(UsageError, match="stream 'encoder' has no cache: there is"):
         measured(experiment, ["h2o:3"], stream="encoder")
+
+
+def test_a_text_of_a_few_tokens_keeps_something_to_predict_after_its_prompt():
+    found = attnviz.cache("a b", model="pocket-lm", keep=["recent:1"]).value
+    assert found.prompt.startswith("the first 1 token")
+    assert sum(found.counted.values()) == 1
 
 
 def test_by_hand_a_cache_that_does_not_grow_keeps_what_was_attended_to():

@@ -4,7 +4,6 @@ import inspect
 import json
 import pickle
 import re
-import sys
 from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
@@ -232,6 +231,12 @@ def test_notes_come_along_and_nothing_is_printed(capfd):
         (lambda: attend(TEXT, causal=1), "causal=1 is no bool"),
         (lambda: attend(TEXT, layer=1.5), "layer=1.5 is no str"),
         (lambda: attend(TEXT, device="gpu"), "unknown device 'gpu'"),
+        (lambda: attend(TEXT, " "), "the target is empty"),
+        (lambda: attend(TEXT, mechanism="multi-hed"), "Did you mean 'multi-head'"),
+        (lambda: attend(TEXT, layer=7), "layer 7 does not exist"),
+        (lambda: attend(TEXT, command="slf"), "unknown command 'slf'"),
+        (lambda: attend(TEXT, command="cross", mechanism="cross"), "needs a TARGET"),
+        (lambda: attend(TEXT, reduce="avg"), "unknown reduce 'avg'"),
         (lambda: list(attend_many(TEXT)), "a list of texts is needed"),  # type: ignore[arg-type]
         (lambda: list(attend_many([1])), "text 0 is 1: give a text"),  # type: ignore[list-item]
         (lambda: list(attend_many([("a", "b", "c")])), "a pair of two"),  # type: ignore[list-item]
@@ -404,9 +409,11 @@ def test_models_stay_loaded_until_they_are_let_go(tmp_path, monkeypatch):
 
 def test_functions_of_the_shipped_model_wait_for_no_torch():
     import subprocess
+    import sys
 
     code = (
         f"import sys, attnviz; attnviz.heads({TEXT!r}); list(attnviz.attend_many([{TEXT!r}]));"
-        "assert 'torch' not in sys.modules"
+        f"attnviz.ablate({TEXT!r}, heads='2.0', explain='2').table();"
+        "assert not {'torch', 'transformers', 'scipy', 'matplotlib'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ import pytest
 
 import attnviz
 from attnviz import Result, attend, load
-from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from tests.invoke import OWN
 from tests.invoke import attnviz as run
 
@@ -89,25 +89,6 @@ def test_choices_can_be_given_as_python_values(value):
     assert own(head=2, layer=0, reduce="mean").weights.shape == (1, 1, 3, 3)
     labelled = own(labels=["O", "ANIMAL", "O"])
     assert [token.label for token in labelled.main.key_tokens] == [None, "ANIMAL", None]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        (("",), {}, "the text is empty"),
-        (("a", " "), {}, "the target is empty"),
-        (("a",), {"mechanism": "multi-hed"}, "Did you mean 'multi-head'"),
-        (("a",), {"mecanism": "x"}, "unknown option 'mecanism': choose from"),
-        (("a",), {"layer": 7}, "layer 7 does not exist"),
-        (("a",), {"command": "slf"}, "unknown command 'slf'"),
-        (("a",), {"reduce": "avg"}, "unknown reduce 'avg'"),
-        (("a",), {"command": "cross"}, "needs a TARGET"),
-    ],
-)
-def test_mistakes_are_told_as_on_the_command_line(arguments, options, message):
-    with pytest.raises(AttnvizError) as caught:
-        own(*arguments, **options)  # type: ignore[arg-type]
-    assert message in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_told():

@@ -1,15 +1,14 @@
-"""Comparisons: of two attentions, link by link and head by head, and of the samples of a run.
+"""Comparisons: of two attentions, link by link and head by head, and of all heads of a text.
 
 An edit script (Ratcliff and Obershelp's, as in difflib) pairs the tokens, by their pieces if both
 sides have one vocabulary, else (in saved maps too) by their spelling. Rows are the common queries.
 Columns are the keys of both, so attention to a key that only one text has counts as a change.
-Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
+Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991; of all heads, Clark et
+al. 2019, §6). It is the square of a distance (Endres and Schindelin 2003), so heads can be placed
+in a plane by classical scaling (Torgerson 1952): as near to one another there as they look alike.
 """
 
-import itertools
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 
@@ -17,17 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import rank_correlation
-from attnviz.analyses.entropy import ENTROPY, jensen_shannon
-from attnviz.analyses.heads import measure_heads, rows_of
-from attnviz.analyses.links import strongest_links
-from attnviz.analyses.masks import MeasuredMap, known_scores
-from attnviz.analyses.measures.health import judge
-from attnviz.analyses.measures.scores import typical_entropy
+from attnviz.analyses.entropy import jensen_shannon, row_entropy
+from attnviz.analyses.heads import texts_in_words
+from attnviz.analyses.lenses.layered import row_shares
+from attnviz.analyses.masks import check_measurable
+from attnviz.analyses.select import strongest_links
 from attnviz.analyses.view import describe_run
-from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
+from attnviz.core.attention_map import (
+    Attention,
+    AttentionMap,
+    Token,
+    check_single_tokens,
+    known_mean,
+)
 from attnviz.core.effects import Effect, EffectComparison, SavedEffects
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.measures import DRIFT, HISTORY, Comparison, HeadChange, History
+from attnviz.core.measures import Comparison, HeadChange, SimilarityReport
+from attnviz.core.notices import merge_notices
 
 Pair = tuple[int | None, int | None]  # positions in both texts; None: no partner
 Weights = NDArray[np.float32]
@@ -212,7 +217,7 @@ def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
     # difflib depends on the order of the texts: sort them, so that exchanging A and B exchanges
     # the sides of every pair.
     if list(second) < list(first):
-        return [(left, right) for right, left in pair_tokens(second, first)]
+        return [(one, other) for other, one in pair_tokens(second, first)]
     pairs: list[Pair] = []
     matcher = SequenceMatcher(None, list(first), list(second), autojunk=False)
     for _, low, high, other_low, other_high in matcher.get_opcodes():
@@ -224,107 +229,75 @@ def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
     return pairs
 
 
-Head = tuple[str, str, str]  # stream, layer and head by name
+Square = NDArray[np.float64]
 
 
-class HistoryStudy:
-    """Measures of samples in the order of their steps."""
+def head_divergences(item: AttentionMap) -> Square:
+    """Mean Jensen–Shannon divergence between the rows of every two heads, in nats.
+
+    Rows are made to sum to 1; NaN where two heads have no row in which both attend to anything.
+    """
+    check_measurable(item)
+    rows = row_shares(item.weights.astype(np.float64)).astype(np.float32)
+    heads = rows.reshape(-1, *rows.shape[2:])
+    entropies = row_entropy(heads)
+    table = np.zeros((len(heads), len(heads)))
+    for place, head in enumerate(heads):
+        others = slice(place + 1, None)
+        own = (entropies[place], entropies[others])
+        divergences = jensen_shannon(head, heads[others], own)
+        table[place, others] = known_mean(divergences)
+    return table + table.T
+
+
+def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
+    """Points in a plane whose squared distances are as close as possible to the divergences."""
+    count = len(divergences)
+    # Two heads that no text compares get the largest distance.
+    divergences = np.where(np.isnan(divergences), np.log(2), divergences)
+    centring = np.eye(count) - 1 / count
+    values, vectors = np.linalg.eigh(-centring @ divergences @ centring / 2)
+    largest = np.argsort(values)[::-1][:2]
+    places = vectors[:, largest] * np.sqrt(np.maximum(values[largest], 0.0))
+    places = np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
+    signs = np.sign(places[np.abs(places).argmax(axis=0), [0, 1]])
+    spread = np.maximum(values, 0.0)
+    share = float(spread[largest].sum() / spread.sum()) if spread.sum() > 0 else 1.0
+    return places * np.where(signs == 0, 1.0, signs), share
+
+
+class SimilarityStudy:
+    """The heads of each text's main map compared with one another; each text counts the same."""
 
     def __init__(self) -> None:
-        self.last: Attention | None = None
-        self.roles: dict[int, dict[Head, str]] = {}
-        self.values: dict[int, dict[Head, dict[str, float]]] = {}
-        self.notes: dict[str, None] = {}
-        self.uniform: dict[Head, tuple[float, float]] = {}
-        self.before: dict[tuple[str, str], AttentionMap] = {}
-        self.stream_names: dict[tuple[str, str], str] = {}
+        self.texts = 0
+        self.first: Attention | None = None
+        self.notes: tuple[str, ...] = ()
+        self.total: Square | float = 0.0
+        self.counts: NDArray[np.int64] | int = 0
 
-    def add(self, step: int, attention: Attention) -> None:
-        """Measure one sample, and the drift of its heads since the one before."""
-        before, self.before = self.before, {}
-        self.roles[step], self.values[step] = {}, {}
-        for item in attention.maps:
-            if item.is_pooled:
-                rows, columns = item.blocks
-                self._say(f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks")
-            alone = replace(item, blocks=(1, 1), starts=(0, 0), links=())
-            subject = MeasuredMap(alone, scores=known_scores(attention, item))
-            measures = measure_heads(subject)
-            streams = {layer: self._stream(step, item.stream, layer) for layer in item.layers}
-            drift = self._drift(before, streams, item)
-            own = {DRIFT: drift, ENTROPY: typical_entropy(subject)}
-            own |= {name: one.values for name, one in measures.items()}
-            even = {name: one.uniform for name, one in measures.items() if one.uniform is not None}
-            for row in rows_of((item.stream, item.layers, item.heads), own, even):
-                head = streams[row.layer], row.layer, row.head
-                self.uniform[head] = row.uniform["sink"], row.uniform["entropy"]
-                self.roles[step][head] = row.roles[0].name if row.roles else ""
-                self.values[step][head] = {one: row.values.get(one, math.nan) for one in HISTORY}
-        self.last = attention
+    def add(self, attention: Attention) -> None:
+        self.first = self.first or attention
+        self.texts += 1
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
+        divergences = head_divergences(attention.main)
+        self.total = self.total + np.nan_to_num(divergences)
+        self.counts = self.counts + ~np.isnan(divergences)
 
-    def _stream(self, step: int, stream: str, layer: str) -> str:
-        """The name of a layer's stream in the first sample, since sharp weights may seem causal.
-
-        Maps of one layer and stream that differ in size are numbered.
-        """
-        kind = re.sub(r"\bcausal$", "self", stream)
-        name = self.stream_names.setdefault((kind, layer), stream)
-        others = {(one, other) for one, other, _ in self.values[step]}
-        number = next(at for at in itertools.count(1) if (_nth(name, at), layer) not in others)
-        return _nth(name, number)
-
-    def _drift(
-        self,
-        before: Mapping[tuple[str, str], AttentionMap],
-        streams: Mapping[str, str],
-        item: AttentionMap,
-    ) -> np.ndarray:
-        """The drift of each layer and head, as far as they were in the sample before."""
-        drift = np.full(item.weights.shape[:2], np.nan)
-        for place, (layer, stream) in enumerate(streams.items()):
-            own = self.before[stream, layer] = item.part([layer])
-            other = before.get((stream, layer))
-            if other is not None and _place(own) == _place(other):
-                drift[place], notes = divergences(other.weights, own.weights)
-                for note in notes:
-                    self._say(note)
-            elif self.last is not None:
-                self._say("some maps have no fellow in the sample before: they have no drift")
-        return drift
-
-    def _say(self, note: str) -> None:
-        self.notes[note] = None
-
-    def report(self) -> History:
-        """The history of all samples, at least one."""
-        assert self.last is not None
-        heads = tuple(dict.fromkeys(head for step in self.values.values() for head in step))
-        missing = dict.fromkeys(HISTORY, math.nan)
-        first, last = min(self.values), max(self.values)
-        several = f"{len(self.values)} samples, steps {first:,} to {last:,}"
-        caption = describe_run(self.last, self.last.main)
-        history = History(
-            f"{caption} · {several if first != last else f'one sample, of step {first:,}'}",
-            tuple(self.values),
-            heads,
-            tuple(tuple(of.get(head, "") for head in heads) for of in self.roles.values()),
-            {
-                name: np.array(
-                    [[of.get(head, missing)[name] for head in heads] for of in self.values.values()]
-                )
-                for name in HISTORY
-            },
-            self.last.provenance,
-            tuple(self.notes),
-            tuple(self.uniform[head][0] for head in heads),
-            tuple(self.uniform[head][1] for head in heads),
+    def report(self) -> SimilarityReport:
+        """The mean divergences, and the places in a plane that show them best."""
+        assert self.first is not None
+        item = self.first.main
+        counts = np.asarray(self.counts)
+        divergences: Square = np.where(counts > 0, self.total / np.maximum(counts, 1), np.nan)
+        places, share = plane(divergences)
+        return SimilarityReport(
+            caption=describe_run(self.first, item) + texts_in_words(self.texts),
+            stream=item.stream,
+            heads=tuple((layer, head) for layer in item.layers for head in item.heads),
+            divergences=divergences,
+            places=places,
+            shown=share,
+            provenance=replace(self.first.provenance, notes=self.notes),
+            texts=self.texts,
         )
-        return replace(history, verdicts=judge(history))
-
-
-def _nth(name: str, number: int) -> str:
-    return name if number == 1 else f"{name} {number}"
-
-
-def _place(item: AttentionMap) -> object:
-    return item.layers, item.heads, item.query_tokens, item.key_tokens, item.blocks

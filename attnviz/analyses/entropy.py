@@ -37,11 +37,6 @@ def row_entropy(weights: NDArray[np.floating]) -> Rows:
     return np.maximum(entropies, 0.0)
 
 
-def mean_entropy(weights: NDArray[np.floating]) -> Rows:
-    """Mean of each head's row entropies; rows that attend to nothing are left out."""
-    return known_mean(row_entropy(weights))
-
-
 def jensen_shannon(
     first: NDArray[np.floating],
     second: NDArray[np.floating],
@@ -112,7 +107,7 @@ class ScoreStudy:
 
 
 def projected_scores(
-    projections: Projections, item: AttentionMap, visible: NDArray[np.bool_]
+    sides: Projections, item: AttentionMap, visible: NDArray[np.bool_]
 ) -> dict[str, Rows]:
     """The measures of a map's scores by its queries and keys, (layers, heads).
 
@@ -120,12 +115,10 @@ def projected_scores(
     the map: more was done to the products.
     """
     layers = list[dict[str, Rows]]()
-    if projections.besides or item.values == "signed" or item.is_pooled:
+    if sides.besides or item.values == "signed" or item.is_pooled:
         return {}
     for place, weights in enumerate(item.weights):
-        scores = projections.scale * (
-            projections.query[place] @ projections.key[place].swapaxes(-1, -2)
-        )
+        scores = sides.scale * (sides.query[place] @ sides.key[place].swapaxes(-1, -2))
         scores = np.where(visible[place % len(visible)], scores, -np.inf)
         totals = np.log(np.exp(scores - (highest := scores.max(-1, keepdims=True))).sum(-1))
         # The larger the scores, the more of each weight is their rounding.
@@ -135,12 +128,10 @@ def projected_scores(
         study = ScoreStudy(*weights.shape)
         study.add(slice(None), 0, scores, weights)
         own = study.values()
-        if projections.value is not None:
-            own |= study.norms(
-                projections.query[place], projections.key[place], projections.value[place]
-            )
-        if projections.peaks:
-            own["massive"] = np.full(len(weights), projections.peaks[place])
+        if sides.value is not None:
+            own |= study.norms(sides.query[place], sides.key[place], sides.value[place])
+        if sides.peaks:
+            own["massive"] = np.full(len(weights), sides.peaks[place])
         layers.append(own)
     return {name: np.stack([of_layer[name] for of_layer in layers]) for name in layers[0]}
 

@@ -109,7 +109,7 @@ def explain_answer(
     several, first, before = len(outputs) > 1, outputs[0], trials.unchanged_choices
     second = next(int(n) for n in np.argsort(-before[0], kind="stable") if n != first.number)
     every = f"all {len(outputs)} tokens of the {attention.main.query_side}"
-    shown = sorted(tokens, key=lambda one: -of_token[one])
+    in_order = sorted(tokens, key=lambda one: -of_token[one])
     return AnswerReport(
         caption=f"{attention.provenance.title} · "
         + (every if several else label_of(first, attention.main.query_tokens)),
@@ -119,7 +119,9 @@ def explain_answer(
         next_best=None if several else (experiment.spell(second), float(np.exp(before[0][second]))),
         against=None if against is None else experiment.spell(against),
         span=span,
-        tokens=tuple(replace(trials.labels[n], effect=loss_as_effect(of_token[n])) for n in shown),
+        tokens=tuple(
+            replace(trials.labels[n], effect=loss_as_effect(of_token[n])) for n in in_order
+        ),
         all_tokens=len(trials.tokens),
         others=loss_as_effect(full - trials.total(others)),
         heads=claim_heads(trials, heads, tokens, banks, text),

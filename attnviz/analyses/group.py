@@ -25,6 +25,7 @@ from attnviz.analyses.words import (
     merge,
     partition_of,
     split_marks,
+    with_tokens,
     word_numbers,
 )
 from attnviz.core.attention_map import Attention, Token
@@ -116,15 +117,7 @@ def name_tokens(attention: Attention, path: Path) -> Attention:
                 token if number is None else replace(token, label=groups[number][0])
                 for token, number in zip(tokens, numbers, strict=True)
             )
-    maps = (
-        replace(
-            item,
-            query_tokens=by_side.get(item.query_side, item.query_tokens),
-            key_tokens=by_side.get(item.key_side, item.key_tokens),
-        )
-        for item in attention.maps
-    )
-    return attention.with_maps(tuple(maps))
+    return with_tokens(attention, by_side)
 
 
 def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:

@@ -301,7 +301,7 @@ def rows_of(
     effects: Sequence[Numbers] = (),
     rests_on: Mapping[str, str] = NOWHERE,
 ) -> Iterator[HeadRow]:
-    """A row a head of a stream, its layers and heads, by the measures' values (layers, heads).
+    """One row for each head of a stream, given its layers and heads, with values (layers, heads).
 
     `effects` are the ends of the intervals of mean effects, where they are known; `rests_on` as in
     `roles_of`.

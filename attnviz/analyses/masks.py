@@ -90,8 +90,7 @@ class MeasuredMap:
     @cached_property
     def sums(self) -> Numbers:
         """What each row of each head sums to, shape (layers, heads, queries)."""
-        sums: Numbers = self.item.weights.sum(axis=-1, dtype=np.float64)
-        return sums
+        return np.asarray(self.item.weights.sum(axis=-1, dtype=np.float64))
 
     @cached_property
     def present(self) -> NDArray[np.bool_]:
@@ -155,14 +154,13 @@ class MeasuredMap:
                 else np.einsum("lhij,ij->lhi", weights, targets.astype(weights.dtype))
             )
             sums = rows.sum(axis=-1, dtype=np.float64)
-            means: Numbers = np.where(counts, sums.T / np.maximum(counts, 1), np.nan).T
-            return means
+            return np.asarray(np.where(counts, sums.T / np.maximum(counts, 1), np.nan).T)
 
         return self.measure(name, "share", ends, mean_share)
 
 
 def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]:
-    """Measures of a map's scores, (layers, heads), as they were read or of queries and keys."""
+    """Measures of a map's scores, (layers, heads): as read, else computed from queries and keys."""
     stream = attention.projections.get(item.stream)
     if not attention.scores and stream is not None and (own := stream.of(item)) is not None:
         return projected_scores(own, item, visible_keys(item))
@@ -216,8 +214,7 @@ def within_one_text(item: AttentionMap) -> bool:
 
 def uniform_attention(visible: NDArray[np.bool_]) -> Numbers:
     """Uniform attention over visible keys, (…, queries, keys); a row that sees none stays 0."""
-    weights: Numbers = visible / np.maximum(visible.sum(axis=-1, keepdims=True), 1)
-    return weights
+    return np.asarray(visible / np.maximum(visible.sum(axis=-1, keepdims=True), 1))
 
 
 def visible_keys(item: AttentionMap) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Attention over the patches of a picture: one patch's look, and where in the picture it goes."""
+"""Attention over the patches of a picture: what one patch looks at, and where that lies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.lenses.rollout import UNIT as FLOW
-from attnviz.analyses.links import link_at
-from attnviz.analyses.select import reduce_map
+from attnviz.analyses.select import link_at, reduce_map
 from attnviz.analyses.view import describe_run, head_lines
 from attnviz.core.attention_map import Attention, AttentionMap, MeasuredLink, Token, known_mean
 from attnviz.core.errors import UsageError, is_number

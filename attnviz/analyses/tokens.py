@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.lenses.layered import row_shares
 from attnviz.analyses.masks import uniform_attention, visible_keys
-from attnviz.analyses.words import word_numbers
+from attnviz.analyses.words import with_tokens, word_numbers
 from attnviz.core.attention_map import (
     IMPLIED,
     Attention,
@@ -41,16 +41,7 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
     side, tokens = main.query_side, main.query_tokens
     if all(token.special for token in tokens):
         side, tokens = main.key_side, main.key_tokens
-    with_labels = _label(tokens, labels, attention.text_of(side))
-    maps = tuple(
-        replace(
-            item,
-            query_tokens=with_labels if item.query_side == side else item.query_tokens,
-            key_tokens=with_labels if item.key_side == side else item.key_tokens,
-        )
-        for item in attention.maps
-    )
-    return replace(attention, maps=maps)
+    return with_tokens(attention, {side: _label(tokens, labels, attention.text_of(side))})
 
 
 def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[Token, ...]:

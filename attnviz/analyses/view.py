@@ -10,11 +10,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import mean_entropy
-from attnviz.analyses.links import sharpest, strongest_links
+from attnviz.analyses.entropy import row_entropy
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.measures.distance import LEAST_WORDS, PositionPrediction
-from attnviz.analyses.select import reduce_map
+from attnviz.analyses.select import reduce_map, sharpest, strongest_links
 from attnviz.core.attention_map import (
     AGREEMENT,
     IMPLIED,
@@ -28,6 +27,7 @@ from attnviz.core.attention_map import (
     Token,
     View,
     check_single_tokens,
+    known_mean,
     stream_of_call,
 )
 from attnviz.core.errors import InputError
@@ -111,7 +111,7 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
     unknown = np.full(len(item.heads), np.nan)
     tokenwise = item.values == "share" and not item.is_pooled
-    entropies = mean_entropy(item.weights)[0] if tokenwise else unknown
+    entropies = known_mean(row_entropy(item.weights))[0] if tokenwise else unknown
     is_signed = item.values == "signed"
     sizes = np.nan_to_num(np.abs(item.weights[0])) if is_signed else item.weights[0]
     sums = sizes.sum(axis=-1, dtype=np.float64)
@@ -189,7 +189,7 @@ def views(
 
 
 def _of_lens(attention: Attention, item: AttentionMap, top: int) -> View:
-    """A lens among all: of effects the head of the largest, else the mean of the last layer."""
+    """The view of one lens among all: the head with the largest effects, else the last mean."""
     focus = _largest_effect(item) if item.values == "signed" else None
     links = tuple(strongest_links(item, max(top, 1)))
     return _view(attention, item, focus.layer if focus else item.layers[-1], links, top, focus)

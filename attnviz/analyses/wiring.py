@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.effects.ablation import every_head
 from attnviz.analyses.measures.intervals import Moments, means_of, merge_moments, moments_of
 from attnviz.analyses.view import describe_run
 from attnviz.analyses.why import clear_roles, score_of, weigh
@@ -182,12 +183,7 @@ class WiringStudy:
         return WiringReport(
             caption=f"{describe_run(attention, attention.main)}{many}",
             wires=self._sums.wires(),
-            heads=tuple(
-                HeadAt(item.stream, layer, head)
-                for item in attention.maps
-                for layer in item.layers
-                for head in range(len(item.heads))
-            ),
+            heads=tuple(every_head(attention)),
             roles=roles,
             texts=self.texts,
             notes=self._notes,

@@ -31,18 +31,18 @@ def smooth_weights(weights: NDArray[np.floating], width: int) -> NDArray[np.floa
 
     A frame with equal weights is 0. The median mirrors edges; it is left out for too few frames.
     """
-    scores: NDArray[np.float32]
     exact = weights.astype(np.float64)
     spread = exact.std(axis=-2, keepdims=True)
     apart = exact - exact.mean(axis=-2, keepdims=True)
-    scores = np.divide(apart, spread, out=np.zeros_like(exact), where=spread > 0).astype("f4")
+    scores: NDArray[np.float32] = np.divide(
+        apart, spread, out=np.zeros_like(exact), where=spread > 0
+    ).astype("f4")
     half = width // 2
     if exact.shape[-1] <= half:
         return scores
     mirror = np.pad(scores, [(0, 0)] * (scores.ndim - 1) + [(half, half)], mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(mirror, width, axis=-1)
-    scores = np.median(windows, axis=-1)
-    return scores
+    return np.asarray(np.median(windows, axis=-1))
 
 
 def first_frames(scores: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -168,8 +168,7 @@ def timing_errors(
 
     def distances(scores: NDArray[np.floating]) -> NDArray[np.floating]:
         """The distances from the true times, (paths, words, begin and end)."""
-        off: NDArray[np.floating] = np.abs(clock.times(scores) - truth)
-        return off
+        return np.asarray(np.abs(clock.times(scores) - truth))
 
     def error(heads: Heads, off: NDArray[np.floating]) -> TimingError:
         return TimingError(heads, *off[half:].mean(axis=0).tolist())

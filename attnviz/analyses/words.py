@@ -6,8 +6,8 @@ is: runs of characters between spaces, and in pictures the punctuation at their 
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 from unicodedata import category
@@ -30,7 +30,7 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
     """The map over groups; a group's row sums to the mean of its rows' sums."""
     check_single_tokens(item, "grouping")
     shape = (*item.weights.shape[:2], len(queries.tokens), len(keys.tokens))
-    if shape == item.weights.shape:  # a group a position: groups come in the order of positions
+    if shape == item.weights.shape:  # each position is a group, in the order of positions
         return item.with_weights(
             item.weights, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
         )
@@ -128,6 +128,19 @@ def first_character(token: Token, text: str) -> int:
     """The place of the token's first character that is no space."""
     piece = text[token.start : token.end]
     return token.start + len(piece) - len(piece.lstrip())
+
+
+def with_tokens(attention: Attention, by_side: Mapping[str, tuple[Token, ...]]) -> Attention:
+    """The attention with other tokens on some sides, as many as before."""
+    maps = (
+        replace(
+            item,
+            query_tokens=by_side.get(item.query_side, item.query_tokens),
+            key_tokens=by_side.get(item.key_side, item.key_tokens),
+        )
+        for item in attention.maps
+    )
+    return replace(attention, maps=tuple(maps))
 
 
 def merge_words(

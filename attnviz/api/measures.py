@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from attnviz.analyses.measures.health import check_health, chosen_verdicts
+from attnviz.analyses.history import check_health, chosen_verdicts
 from attnviz.api.arguments import (
     AlignOptions,
     CorpusOptions,

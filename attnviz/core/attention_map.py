@@ -178,12 +178,11 @@ class AttentionMap:
             object.__setattr__(self, "layers", tuple(map(str, range(weights.shape[0]))))
         if not self.heads:
             object.__setattr__(self, "heads", tuple(map(str, range(weights.shape[1]))))
-        lengths = (len(self.layers), len(self.heads), len(self.query_tokens), len(self.key_tokens))
-        if weights.shape != lengths:
+        sizes = (len(self.layers), len(self.heads), len(self.query_tokens), len(self.key_tokens))
+        if weights.shape != sizes:
             raise InputError(
                 f"weights of stream '{self.stream}' have the shape {weights.shape}, but there are "
-                f"{lengths[0]} layers, {lengths[1]} heads, {lengths[2]} query and "
-                f"{lengths[3]} key tokens"
+                f"{sizes[0]} layers, {sizes[1]} heads, {sizes[2]} query and {sizes[3]} key tokens"
             )
         if weights.size == 0:
             raise InputError(f"weights of stream '{self.stream}' are empty: shape {weights.shape}")
@@ -330,14 +329,8 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens_name"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
-        prompt_count, output_count = (
-            settings.get(f"{part} tokens") for part in ("prompt", "output")
-        )
-        counts = (
-            None
-            if prompt_count is None or output_count is None
-            else (int(prompt_count), int(output_count))
-        )
+        prompt, output = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
+        counts = None if prompt is None or output is None else (int(prompt), int(output))
         facts["parts"] = TextParts(settings[PARTS], int(settings[SECOND_PART]), counts)
     return facts
 

@@ -151,22 +151,20 @@ class Intervention:
         layer: str,
         sides: tuple[str, str],
         shape: tuple[int, int, int],
-        weights_of: Callable[[], LayerWeights] | None = None,
+        weigh: Callable[[], LayerWeights] | None = None,
     ) -> NDArray[np.bool_] | None:
         """The hidden cells of a layer, (heads, queries, keys), or None.
 
-        `sides` are the texts of the layer's queries and keys; `weights_of` gives its weights, after
-        the run None. Positions beyond the shape are ignored: a text that the model is still
-        writing does not have them yet.
+        `sides` are the texts of the layer's queries and keys; `weigh` gives its weights, after the
+        run None. Positions beyond the shape are ignored: a text that the model is still writing
+        does not have them yet.
         """
         dropping = [one for one in self.evictions if one.stream == stream]
         if not self.links and not self.tokens and not dropping:
             return None
         cells = np.zeros(shape, dtype=np.bool_)
         for one in dropping:
-            cells |= (
-                one.hidden_cells[layer] if weights_of is None else one.hide(layer, weights_of())
-            )
+            cells |= one.hidden_cells[layer] if weigh is None else one.hide(layer, weigh())
         for link in self.links:
             inside = link.query < shape[1] and link.key < shape[2]
             if link.stream == stream and link.layer in (None, layer) and inside:
@@ -190,13 +188,11 @@ class Intervention:
                 continue
             whole = own.sum(-1, keepdims=True)
             own[cells] = 0
-            remainder = own.sum(-1, keepdims=True)
-            own_sink = sinks.get((item.stream, layer))
+            rest = own.sum(-1, keepdims=True)
+            share = sinks.get((item.stream, layer))
             lost = np.where(1 - whole > SINK, 1 - whole, 0)
-            sink = lost if own_sink is None else own_sink[..., None]
-            own *= np.divide(
-                whole + sink, remainder + sink, out=np.zeros_like(remainder), where=remainder > 0
-            )
+            sink = lost if share is None else share[..., None]
+            own *= np.divide(whole + sink, rest + sink, out=np.zeros_like(rest), where=rest > 0)
         return item.with_weights(weights)
 
     def __add__(self, other: Intervention) -> Intervention:

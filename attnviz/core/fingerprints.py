@@ -61,15 +61,13 @@ def model_checksum(model: Any) -> str:
     """A checksum of a model's modules and numbers, equal in every process."""
     import torch
 
-    checksum = sha256(
-        "\n".join(f"{name} {type(one)}" for name, one in model.named_modules()).encode()
-    )
+    check = sha256("\n".join(f"{name} {type(one)}" for name, one in model.named_modules()).encode())
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        check.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         if not tensor.is_meta:
             numbers = tensor.detach().cpu().contiguous().reshape(-1)
-            checksum.update(numbers.view(torch.uint8).numpy())
-    return checksum.hexdigest()[:16]
+            check.update(numbers.view(torch.uint8).numpy())
+    return check.hexdigest()[:16]
 
 
 def hooks_of(part: Any) -> list[dict[int, Any]]:

@@ -53,8 +53,8 @@ def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> An
     if Sequence[str] in types:  # a text is one of its letters, whereas a number would fit str too
         types = [one for one in types if one is not str]
     for one in types:
-        if (converted := _convert(one, value, name)) is not None:
-            return check_range(name, converted, about) if one in (int, float) else converted
+        if (result := _convert(one, value, name)) is not None:
+            return check_range(name, result, about) if one in (int, float) else result
     words = in_words(
         str(getattr(one, "__name__", one) if one not in SEVERAL else one) for one in types
     )

@@ -86,10 +86,8 @@ class SelfAttention(ProjectedAttention):
             InputError: more positions than the context length, if there is one.
         """
         check_context(inputs.shape[-2], self.context_length)
-        projected = self.project(inputs, inputs, inputs)
-        output, weights = self.mechanism()(
-            *projected, join_masks(mask, key_mask), dropout=self.dropout
-        )
+        sides = self.project(inputs, inputs, inputs)
+        output, weights = self.mechanism()(*sides, join_masks(mask, key_mask), dropout=self.dropout)
         return output, weights if need_weights else None
 
     def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -219,14 +217,14 @@ class MultiHeadAttention(ProjectedAttention):
         key = query if key is None else key
         value = key if value is None else value
         check_context(key.shape[-2], self.context_length)
-        seen = join_head_masks(query, mask, key_mask)
+        visible = join_head_masks(query, mask, key_mask)
         if self.causal:
             triangle = causal_mask(query, query.shape[-2], key.shape[-2])
-            seen = triangle if seen is None else seen & triangle
-        joined, weights = multi_head(
-            *self.project(query, key, value), seen, heads=self.heads, dropout=self.dropout
+            visible = triangle if visible is None else visible & triangle
+        mixture, weights = multi_head(
+            *self.project(query, key, value), visible, heads=self.heads, dropout=self.dropout
         )
-        return self.output(joined), weights if need_weights else None
+        return self.output(mixture), weights if need_weights else None
 
 
 class LinearAttention(ProjectedAttention):
@@ -270,12 +268,12 @@ class LinearAttention(ProjectedAttention):
         """
         key = query if key is None else key
         value = key if value is None else value
-        seen = join_head_masks(query, None, key_mask)
+        visible = join_head_masks(query, None, key_mask)
         query, key, value = (
             split_heads(inputs, self.heads) for inputs in self.project(query, key, value)
         )
         mechanism = causal_linear if self.causal else linear
-        output, weights = mechanism(query, key, value, seen, need_weights=need_weights)
+        output, weights = mechanism(query, key, value, visible, need_weights=need_weights)
         return self.output(self.dropout(join_heads(output))), weights
 
 
@@ -290,10 +288,10 @@ def check_context(positions: int, context_length: int | None) -> None:
 
 def join_masks(mask: Mask, key_mask: Mask) -> Tensor | None:
     """Both masks as one, broadcastable to (…, queries, keys); None: everything is visible."""
-    for given in (mask, key_mask):
-        if given is not None and given.dtype != torch.bool:
+    for one in (mask, key_mask):
+        if one is not None and one.dtype != torch.bool:
             raise UsageError(
-                f"a mask must be boolean, True where a query may look, but is {given.dtype}: "
+                f"a mask must be boolean, True where a query may look, but is {one.dtype}: "
                 "compare it first, as in mask == 1, or mask == 0 where it is added to scores"
             )
     if key_mask is None:

@@ -26,8 +26,8 @@ class SinusoidalPositions(nn.Module):
         if positions > len(self.table):
             longer = torch.from_numpy(sinusoidal_positions(positions, self.size))
             self.table = longer.to(self.table)
-        added: Tensor = self.dropout(inputs + self.table[:positions].to(inputs))
-        return added
+        total: Tensor = self.dropout(inputs + self.table[:positions].to(inputs))
+        return total
 
 
 class FeedForward(nn.Sequential):
@@ -94,9 +94,9 @@ class PatchEmbedding(nn.Module):
                 f"images of shape {tuple(images.shape)}: the last three axes must be "
                 f"{self.image_shape} (channels, height, width)"
             )
-        embedded = self.projection(self.patches(images))
-        class_token = self.class_token.expand(*embedded.shape[:-2], 1, -1)
-        return torch.cat((class_token, embedded), dim=-2) + self.positions
+        patches = self.projection(self.patches(images))
+        class_token = self.class_token.expand(*patches.shape[:-2], 1, -1)
+        return torch.cat((class_token, patches), dim=-2) + self.positions
 
 
 class EncoderBlock(nn.Module):
@@ -121,10 +121,10 @@ class EncoderBlock(nn.Module):
         need_weights: bool = False,
     ) -> Attended:
         """The inputs (…, positions, size) after attention and feed-forward."""
-        attended, weights = self.attention(
+        update, weights = self.attention(
             self.attention_norm(inputs), mask=mask, key_mask=key_mask, need_weights=need_weights
         )
-        inputs = inputs + self.dropout(attended)
+        inputs = inputs + self.dropout(update)
         return inputs + self.feed_forward(self.feed_forward_norm(inputs)), weights
 
 
@@ -157,14 +157,14 @@ class DecoderBlock(nn.Module):
         `target_mask` and `source_mask` are boolean (…, positions), False for padding. The weights
         are a pair: over the target, zero above the diagonal, and over the source.
         """
-        attended, over_target = self.attention(
+        update, over_target = self.attention(
             self.attention_norm(target), key_mask=target_mask, need_weights=need_weights
         )
-        target = target + self.dropout(attended)
-        attended, over_source = self.cross(
+        target = target + self.dropout(update)
+        update, over_source = self.cross(
             self.cross_norm(target), source, key_mask=source_mask, need_weights=need_weights
         )
-        target = target + self.dropout(attended)
+        target = target + self.dropout(update)
         output = target + self.feed_forward(self.feed_forward_norm(target))
         return output, (over_target, over_source) if need_weights else None
 

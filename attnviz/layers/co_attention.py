@@ -77,8 +77,8 @@ class CoAttention(_CoLayer):
 
     def _attend(self, first: Tensor, second: Tensor, *masks: Tensor | None) -> _Attended:
         by_name = dict(zip(("first_mask", "second_mask"), masks, strict=True))
-        attended: _Attended = self.attention(first, second, **by_name, need_weights=True)
-        return attended
+        result: _Attended = self.attention(first, second, **by_name, need_weights=True)
+        return result
 
 
 class _Summaries(_CoLayer):
@@ -120,11 +120,11 @@ class ParallelCoAttention(_Summaries):
             nn.init.normal_(score, std=hidden_size**-0.5)
 
     def _attend(self, first: Tensor, second: Tensor, *masks: Tensor | None) -> _Attended:
-        learned = {
-            name if name.endswith("score") else f"w_{name}": given
-            for name, given in self.named_parameters()
+        parameters = {
+            name if name.endswith("score") else f"w_{name}": parameter
+            for name, parameter in self.named_parameters()
         }
-        return co_parallel(first, second, *masks, dropout=self.dropout, **learned)
+        return co_parallel(first, second, *masks, dropout=self.dropout, **parameters)
 
 
 class AlternatingCoAttention(_Summaries):
@@ -144,12 +144,12 @@ class AlternatingCoAttention(_Summaries):
         )
 
     def _attend(self, first: Tensor, second: Tensor, *masks: Tensor | None) -> _Attended:
-        learned = {
-            f"w_{turn}_{name}": given
+        parameters = {
+            f"w_{turn}_{name}": parameter
             for turn, of_turn in self.turns.items()
-            for name, given in of_turn.named_parameters()
+            for name, parameter in of_turn.named_parameters()
         }
-        return co_alternating(first, second, *masks, dropout=self.dropout, **learned)
+        return co_alternating(first, second, *masks, dropout=self.dropout, **parameters)
 
 
 def _turn(size: int, guide_size: int | None, hidden_size: int) -> nn.ParameterDict:
@@ -202,5 +202,5 @@ class TwoStreamCoAttention(_CoLayer):
             heads=self.heads,
             dropout=self.dropout,
         )
-        given_back = (self.first.output(outputs[0]), self.second.output(outputs[1]))
-        return given_back, weights
+        results = (self.first.output(outputs[0]), self.second.output(outputs[1]))
+        return results, weights

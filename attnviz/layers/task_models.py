@@ -46,12 +46,12 @@ class TextEncoder(nn.Module):
         Vectors of padding mean nothing. The weights are those of each block.
         """
         real = self.real(tokens)
-        hidden = self.positions(self.embedding(tokens))
-        collected = []
+        states = self.positions(self.embedding(tokens))
+        matrices = []
         for block in self.blocks:
-            hidden, weights = block(hidden, key_mask=real, need_weights=need_weights)
-            collected.append(weights)
-        return self.norm(hidden), tuple(collected) if need_weights else None
+            states, weights = block(states, key_mask=real, need_weights=need_weights)
+            matrices.append(weights)
+        return self.norm(states), tuple(matrices) if need_weights else None
 
 
 class _Classifier(nn.Module):
@@ -83,14 +83,14 @@ class TokenClassifier(_Classifier):
 
         Leave the logits of padding out of a loss. The weights are those of each block.
         """
-        hidden, weights = self.encoder(tokens, need_weights=need_weights)
-        return self.output(hidden), weights
+        states, weights = self.encoder(tokens, need_weights=need_weights)
+        return self.output(states), weights
 
 
-def mean_of_real(hidden: Tensor, real: Tensor) -> Tensor:
+def mean_of_real(states: Tensor, real: Tensor) -> Tensor:
     """The mean (…, size) of vectors (…, positions, size) where they are real; else zeros."""
-    kept = hidden.masked_fill(~real[..., None], 0.0)
-    return kept.sum(dim=-2) / real.sum(dim=-1, keepdim=True).clamp(min=1)
+    real_states = states.masked_fill(~real[..., None], 0.0)
+    return real_states.sum(dim=-2) / real.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
 class SequenceClassifier(_Classifier):
@@ -100,8 +100,8 @@ class SequenceClassifier(_Classifier):
         self, tokens: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
         """Logits (…, labels) of texts of tokens (…, positions), and each block's weights."""
-        hidden, weights = self.encoder(tokens, need_weights=need_weights)
-        return self.output(mean_of_real(hidden, self.encoder.real(tokens))), weights
+        states, weights = self.encoder(tokens, need_weights=need_weights)
+        return self.output(mean_of_real(states, self.encoder.real(tokens))), weights
 
 
 class SummarizerWeights(NamedTuple):
@@ -149,19 +149,19 @@ class Summarizer(nn.Module):
         at the end. No logit depends on a later target.
         """
         memory, over_source = self.encoder(source, need_weights=need_weights)
-        hidden = self.positions(self.encoder.embedding(target))
+        states = self.positions(self.encoder.embedding(target))
         pairs = []
         for block in self.blocks:
-            hidden, weights = block(
-                hidden,
+            states, weights = block(
+                states,
                 memory,
                 target_mask=self.encoder.real(target),
                 source_mask=self.encoder.real(source),
                 need_weights=need_weights,
             )
             pairs.append(weights)
-        logits = self.output(self.norm(hidden))
+        logits = self.output(self.norm(states))
         if not need_weights:
             return logits, None
-        over_target, crossed = zip(*pairs, strict=True)
-        return logits, SummarizerWeights(over_source, over_target, crossed)
+        over_target, over_memory = zip(*pairs, strict=True)
+        return logits, SummarizerWeights(over_source, over_target, over_memory)

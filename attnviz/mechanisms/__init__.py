@@ -90,17 +90,17 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "grouped-query": Mechanism(
         "Attention whose heads share keys and values in groups.",
-        "grouped:grouped_query",
+        "dot_product:grouped_query",
         groups="half",
     ),
     "multi-query": Mechanism(
         "Attention whose heads all share the same keys and values.",
-        "grouped:multi_query",
+        "dot_product:multi_query",
         groups="one",
     ),
     "latent": Mechanism(
         "Attention whose keys and values unfold from one small latent vector a position (MLA).",
-        "grouped:latent",
+        "dot_product:latent",
         ("self",),
         projected=False,
         learned={
@@ -159,7 +159,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "retention": Mechanism(
         "Linear attention that keeps a fixed share of its state from position to position.",
-        "recurrent:retention",
+        "linear:retention",
         ("self",),
         causal="retention",
         sums="any",
@@ -167,7 +167,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "delta-rule": Mechanism(
         "Linear attention that corrects what its state answers to a key, instead of adding to it.",
-        "recurrent:delta_rule",
+        "linear:delta_rule",
         ("self",),
         causal="delta-rule",
         sums="any",
@@ -176,7 +176,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "gated-delta-rule": Mechanism(
         "Linear attention by the delta rule, whose state also fades as much as each position says.",
-        "recurrent:gated_delta_rule",
+        "linear:gated_delta_rule",
         ("self",),
         causal="gated-delta-rule",
         sums="any",

@@ -23,13 +23,13 @@ class CoFormula(Formula[Arguments]):
         self, *arrays: Arguments.args, **options: Arguments.kwargs
     ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """The outputs of the first and second sequence, and the weights in order."""
-        found: dict[str, Array] = {}
+        values: dict[str, Array] = {}
         for part in self._steps(*arrays, **options):
             if part.name.startswith(("output", "weights", "affinity")):
-                found[part.name] = part.value
-        outputs = sorted(name for name in found if name.startswith("output"))
-        weights = (found[name] for name in found if name not in outputs)
-        return tuple(found[name] for name in outputs), tuple(weights)
+                values[part.name] = part.value
+        outputs = sorted(name for name in values if name.startswith("output"))
+        weights = (values[name] for name in values if name not in outputs)
+        return tuple(values[name] for name in outputs), tuple(weights)
 
 
 @CoFormula
@@ -61,31 +61,31 @@ def co_parallel(
         positions), masked pairs 0, the weights over the first positions and those over the second.
     """
     xp = namespace(first)
-    mapped = yield Part(
+    product = yield Part(
         "mapped_first", first @ learned["w_affinity"], "first @ w_affinity", AXES["first"]
     )
-    affinity, shown = xp.tanh(mapped @ transpose(second)), "tanh(mapped_first @ secondᵀ)"
+    affinity, formula = xp.tanh(product @ transpose(second)), "tanh(mapped_first @ secondᵀ)"
     for name, mask, axis in (("first", first_mask, -1), ("second", second_mask, -2)):
         if mask is not None:
             affinity = xp.where(xp.expand_dims(mask, axis=axis), affinity, 0 * affinity)
-            shown += f", 0 where {name}_mask hides it"
-    affinity = yield Part("affinity", affinity, shown, "qk")
+            formula += f", 0 where {name}_mask hides it"
+    affinity = yield Part("affinity", affinity, formula, "qk")
     one = yield Part("hidden_first", first @ learned["w_first"], "first @ w_first", AXES["first"])
     other = yield Part(
         "hidden_second", second @ learned["w_second"], "second @ w_second", AXES["second"]
     )
-    shown = "tanh(hidden_first + affinity @ hidden_second)"
-    seen_first = yield Part("seen_first", xp.tanh(one + affinity @ other), shown, AXES["first"])
-    shown = "tanh(hidden_second + affinityᵀ @ hidden_first)"
+    formula = "tanh(hidden_first + affinity @ hidden_second)"
+    seen_first = yield Part("seen_first", xp.tanh(one + affinity @ other), formula, AXES["first"])
+    formula = "tanh(hidden_second + affinityᵀ @ hidden_first)"
     seen_second = xp.tanh(other + transpose(affinity) @ one)
-    seen_second = yield Part("seen_second", seen_second, shown, AXES["second"])
-    for name, inputs, seen, mask in (
+    seen_second = yield Part("seen_second", seen_second, formula, AXES["second"])
+    for name, inputs, states, mask in (
         ("first", first, seen_first, first_mask),
         ("second", second, seen_second, second_mask),
     ):
         score = learned[f"{name}_score"]
         yield from _summarise(
-            name, name, inputs, f"{name}_score @ seen_{name}ᵀ", seen @ score, mask, dropout
+            name, name, inputs, f"{name}_score @ seen_{name}ᵀ", states @ score, mask, dropout
         )
 
 
@@ -118,16 +118,16 @@ def co_alternating(
         ("second", "second", second, second_mask, "w_second"),
         ("first", "first", first, first_mask, "w_first_again"),
     ):
-        seen, shown = inputs @ learned[f"{own}_inputs"], f"{name} @ {own}_inputs"
+        states, formula = inputs @ learned[f"{own}_inputs"], f"{name} @ {own}_inputs"
         if guide is not None:
             guide = guide @ learned[f"{own}_guide"]
             guide = yield Part(f"guide_{turn}", guide, f"{guided_by} @ {own}_guide", "nf")
-            seen, shown = seen + guide[..., None, :], f"{shown} + guide_{turn}"
-        seen = namespace(seen).tanh(seen)
-        seen = yield Part(f"seen_{turn}", seen, f"tanh({shown})", AXES[name])
-        shown = f"{own}_score @ seen_{turn}ᵀ"
-        scores = seen @ learned[f"{own}_score"]
-        guide = yield from _summarise(turn, name, inputs, shown, scores, mask, dropout)
+            states, formula = states + guide[..., None, :], f"{formula} + guide_{turn}"
+        states = namespace(states).tanh(states)
+        states = yield Part(f"seen_{turn}", states, f"tanh({formula})", AXES[name])
+        formula = f"{own}_score @ seen_{turn}ᵀ"
+        scores = states @ learned[f"{own}_score"]
+        guide = yield from _summarise(turn, name, inputs, formula, scores, mask, dropout)
         guided_by = f"output_{turn}" if turn != "alone" else "summary_alone"
 
 
@@ -135,19 +135,19 @@ def _summarise(
     turn: str,
     name: str,
     inputs: Array,
-    shown: str,
+    formula: str,
     scores: Array,
     mask: Mask,
     dropout: Dropout | None,
 ) -> Generator[Part, Array, Array]:
     """The summary of a sequence of that name by scores of its positions, after one turn."""
     axes = f"n{AXES[name][0]}"
-    scores = yield Part(f"scores_{turn}", scores, shown, axes)
-    weights, shown = softmax(scores, mask), f"softmax(scores_{turn}"
-    shown += ")" if mask is None else f" where {name}_mask)"
+    scores = yield Part(f"scores_{turn}", scores, formula, axes)
+    weights, formula = softmax(scores, mask), f"softmax(scores_{turn}"
+    formula += ")" if mask is None else f" where {name}_mask)"
     if dropout is not None:
-        weights, shown = dropout(weights), f"dropout({shown})"
-    weights = yield Part(f"weights_{turn}", weights, shown, axes)
+        weights, formula = dropout(weights), f"dropout({formula})"
+    weights = yield Part(f"weights_{turn}", weights, formula, axes)
     summary = namespace(inputs).sum(weights[..., None] * inputs, axis=-2)
     kind = "summary" if turn == "alone" else "output"
     return (yield Part(f"{kind}_{turn}", summary, f"weights_{turn} @ {name}", "nf"))
@@ -181,20 +181,20 @@ def co_two_stream(
         ("first", "second", first, second, second_mask),
         ("second", "first", second, first, first_mask),
     ):
-        seen = None if mask is None else mask[..., None, None, :]
-        calculation = cross.calculation(query, key, value, seen, heads=heads, dropout=dropout)
+        key_mask = None if mask is None else mask[..., None, None, :]
+        calculation = cross.calculation(query, key, value, key_mask, heads=heads, dropout=dropout)
         yield from _direction(calculation, name, other)
 
 
 def _project(
     name: str, inputs: Array, learned: Mapping[str, Array]
 ) -> Generator[Part, Array, Projected]:
-    found = []
+    sides = []
     for part in ("query", "key", "value"):
         matrix = f"w_{name}_{part}"
-        shown = f"{name} @ {matrix}"
-        found.append((yield Part(f"{part}_{name}", inputs @ learned[matrix], shown, AXES[name])))
-    return found[0], found[1], found[2]
+        formula = f"{name} @ {matrix}"
+        sides.append((yield Part(f"{part}_{name}", inputs @ learned[matrix], formula, AXES[name])))
+    return sides[0], sides[1], sides[2]
 
 
 def _direction(calculation: Calculation, name: str, other: str) -> Calculation:
@@ -204,14 +204,14 @@ def _direction(calculation: Calculation, name: str, other: str) -> Calculation:
     def rename(part: re.Match[str]) -> str:
         if part[0] == "mask":  # as it was given
             return f"{other}_mask"
-        called = f"{part[0]}_heads" if part[0] in in_heads else part[0]
-        return f"{called}_{other if part[1] else name}"
+        base = f"{part[0]}_heads" if part[0] in in_heads else part[0]
+        return f"{base}_{other if part[1] else name}"
 
     axes = str.maketrans({"q": AXES[name][0], "k": AXES[other][0]})
     part = next(calculation, None)
     while part is not None:
-        made, formula = _NAMES.sub(rename, part.name), _NAMES.sub(rename, part.formula)
-        value = yield Part(made, part.value, formula, part.axes.translate(axes))
+        new_name, formula = _NAMES.sub(rename, part.name), _NAMES.sub(rename, part.formula)
+        value = yield Part(new_name, part.value, formula, part.axes.translate(axes))
         if part.name.endswith("_heads"):
             in_heads.add(part.name.removesuffix("_heads"))
         try:

@@ -88,14 +88,14 @@ def shapes_of(
 
     `inputs` are the features of the queries' and of the keys' inputs; None: `size` of both.
     """
-    known = {"size": size, "heads": heads, "head": size // heads, "half_head": size // heads // 2}
-    known |= {"latent": max(size // 2, 1), "turned": 2, "turned_heads": 2 * heads}
+    lengths = {"size": size, "heads": heads, "head": size // heads, "half_head": size // heads // 2}
+    lengths |= {"latent": max(size // 2, 1), "turned": 2, "turned_heads": 2 * heads}
     queries, keys = inputs or (size, size)
-    known |= {"queries": queries, "keys": keys, "input": queries}
-    known |= {"first": queries, "second": keys, "hidden": size}
+    lengths |= {"queries": queries, "keys": keys, "input": queries}
+    lengths |= {"first": queries, "second": keys, "hidden": size}
     return {
         f"w_{name}" if axes.startswith(SIDES) else name: tuple(
-            known[axis] if axis in known else int(axis) for axis in axes.split()
+            lengths[axis] if axis in lengths else int(axis) for axis in axes.split()
         )
         for name, axes in row.learned.items()
     }
@@ -144,7 +144,7 @@ def in_heads(
     query: Array, key: Array, value: Array, heads: int, groups: int | None = None
 ) -> Projected:
     """Queries, keys and values with an axis for heads; keys and values may have fewer `groups`."""
-    found = []
+    sides = []
     for name, inputs, axes in (("query", query, "qf"), ("key", key, "kf"), ("value", value, "kf")):
         count, what = heads, "head"
         if axes == "kf" and groups is not None:
@@ -152,42 +152,42 @@ def in_heads(
         inputs = split_heads(inputs, count)
         if heads > 1:
             what = what if count == 1 else f"{what}s"
-            shown = f"{name} in {count} {what} of {inputs.shape[-1]} features"
-            inputs = yield Part(f"{name}_heads", inputs, shown, axes)
-        found.append(inputs)
-    return found[0], found[1], found[2]
+            formula = f"{name} in {count} {what} of {inputs.shape[-1]} features"
+            inputs = yield Part(f"{name}_heads", inputs, formula, axes)
+        sides.append(inputs)
+    return sides[0], sides[1], sides[2]
 
 
 def scaled_scores(
-    query: Array, key: Array, shown: str = "query @ keyᵀ"
+    query: Array, key: Array, formula: str = "query @ keyᵀ"
 ) -> Generator[Part, Array, Array]:
     """Products of queries and keys, divided by the root of the head size."""
     key, size = namespace(query).matrix_transpose(key), query.shape[-1]
     # Dividing the queries costs less than dividing the products, and overflows later.
-    yield Part("scores", lambda: query @ key, shown)
+    yield Part("scores", lambda: query @ key, formula)
     scores = yield Part("scaled_scores", (query / size**0.5) @ key, f"scores / √{size}")
     return scores
 
 
 def weigh_keys(
-    scores: Array, mask: Mask, shown: str, dropout: Dropout | None = None
+    scores: Array, mask: Mask, formula: str, dropout: Dropout | None = None
 ) -> Generator[Part, Array, Array]:
     """The softmax of scores where the mask lets a query look, thinned by dropout."""
-    weights, seen = softmax(scores, mask), "" if mask is None else " where mask"
-    shown = f"softmax({shown}{seen})"
+    weights, condition = softmax(scores, mask), "" if mask is None else " where mask"
+    formula = f"softmax({formula}{condition})"
     if dropout is not None:
-        weights, shown = dropout(weights), f"dropout({shown})"
-    return (yield Part("weights", weights, shown))
+        weights, formula = dropout(weights), f"dropout({formula})"
+    return (yield Part("weights", weights, formula))
 
 
 def join_outputs(
-    output: Array, shown: str = "weights @ value", name: str = "output"
+    output: Array, formula: str = "weights @ value", name: str = "output"
 ) -> Generator[Part, Array, Array]:
     """The heads' outputs (…, heads, queries, features), side by side."""
     if output.shape[-3] > 1:
-        output = yield Part("head_outputs", output, shown, "qf")
-        shown = "head_outputs, head beside head"
-    output = yield Part(name, join_heads(output), shown, "qf")
+        output = yield Part("head_outputs", output, formula, "qf")
+        formula = "head_outputs, head beside head"
+    output = yield Part(name, join_heads(output), formula, "qf")
     return output
 
 
@@ -195,11 +195,11 @@ def weigh_values(
     scores: Array,
     value: Array,
     mask: Mask,
-    shown: str = "scaled_scores",
+    formula: str = "scaled_scores",
     dropout: Dropout | None = None,
 ) -> Calculation:
     """The softmax of the heads' scores, and the values that it mixes."""
-    weights = yield from weigh_keys(scores, mask, shown, dropout)
+    weights = yield from weigh_keys(scores, mask, formula, dropout)
     yield from join_outputs(weights @ value)
 
 
@@ -209,8 +209,8 @@ def array_like(like: Array, numbers: Array) -> Array:
     if isinstance(like, np.ndarray):
         return numbers if dtype is None else numbers.astype(dtype)
     xp = namespace(like)
-    made = xp.asarray(numbers, device=like.device)
-    return made if dtype is None else xp.astype(made, dtype)
+    array = xp.asarray(numbers, device=like.device)
+    return array if dtype is None else xp.astype(array, dtype)
 
 
 def distances(queries: int, keys: int) -> Array:
@@ -237,8 +237,8 @@ def hide_keys(values: Array, mask: Mask, mechanism: str, instead: float = 0.0) -
     if mask.ndim > 1 and mask.shape[-2] != 1:
         raise ValueError(f"{mechanism} takes one mask row for all queries")
     xp = namespace(values)
-    kept = xp.matrix_transpose(mask) if mask.ndim > 1 else mask[:, None]
-    return xp.where(kept, values, xp.full_like(values, instead))
+    visible = xp.matrix_transpose(mask) if mask.ndim > 1 else mask[:, None]
+    return xp.where(visible, values, xp.full_like(values, instead))
 
 
 def logistic(inputs: Array) -> Array:

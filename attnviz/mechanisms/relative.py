@@ -92,10 +92,10 @@ def relative_bias(
     apart = distances(query.shape[-2], key.shape[-2])
     ranges = array_like(query, _ranges(apart, len(bias), furthest, both_ways=both_ways))
     ranges = yield Part("range", ranges, "the range of key position − query position")
-    added = namespace(query).moveaxis(bias[ranges], -1, -3)
-    added = yield Part("position_bias", added, "bias's number for the range")
+    biases = namespace(query).moveaxis(bias[ranges], -1, -3)
+    biases = yield Part("position_bias", biases, "bias's number for the range")
     scores = yield Part("scores", query @ transpose(key), "query @ keyᵀ")
-    scores = yield Part("biased_scores", scores + added, "scores + position_bias")
+    scores = yield Part("biased_scores", scores + biases, "scores + position_bias")
     yield from weigh_values(scores, value, mask, "biased_scores")
 
 
@@ -125,8 +125,8 @@ def alibi(
     query, key, value = yield from in_heads(query, key, value, heads)
     away = -np.abs(distances(query.shape[-2], key.shape[-2])).astype(np.float64)
     slopes = slopes_of(heads)
-    shown = f"−|distance| × slope {', '.join(f'{slope:.9g}' for slope in slopes)}"
-    penalty = yield Part("penalty", array_like(query, slopes[:, None, None] * away), shown)
+    formula = f"−|distance| × slope {', '.join(f'{slope:.9g}' for slope in slopes)}"
+    penalty = yield Part("penalty", array_like(query, slopes[:, None, None] * away), formula)
     scores = yield from scaled_scores(query, key)
     scores = yield Part("biased_scores", scores + penalty, "scaled_scores + penalty")
     yield from weigh_values(scores, value, mask, "biased_scores")
@@ -170,8 +170,8 @@ def turn_pairs(
     if size % 2:
         raise UsageError(f"turning features in pairs needs an even head size, not {size}")
     waves = np.arange(key.shape[-2])[:, None] / base ** (np.arange(0, size, 2) / size)
-    shown = f"position / {base:g}^(2·pair/{size})"
-    angle = yield Part("angle", array_like(key, waves), shown, "kf")
+    formula = f"position / {base:g}^(2·pair/{size})"
+    angle = yield Part("angle", array_like(key, waves), formula, "kf")
     own = angle[key.shape[-2] - query.shape[-2] :]
     query = yield Part("turned_query", turn(query, own, pairs), f"{TURNED} of {names[0]}", "qf")
     key = yield Part("turned_key", turn(key, angle, pairs), f"{TURNED} of {names[1]}", "kf")
@@ -235,10 +235,10 @@ def global_window(
     apart = distances(queries, keys)
     near = np.abs(apart) <= window
     near |= (np.arange(keys) < everywhere) | (np.arange(keys) - apart < everywhere)
-    shown = f"1 where |distance| ≤ {window}"
-    shown += f" or a position is below {everywhere}" if everywhere else ""
-    shown += "" if mask is None else ", and as given"
-    mask = yield Part("mask", combine_masks(mask, array_like(query, near)), shown)
+    formula = f"1 where |distance| ≤ {window}"
+    formula += f" or a position is below {everywhere}" if everywhere else ""
+    formula += "" if mask is None else ", and as given"
+    mask = yield Part("mask", combine_masks(mask, array_like(query, near)), formula)
     scores = yield from scaled_scores(query, key)
     yield from weigh_values(scores, value, mask)
 

@@ -31,9 +31,9 @@ def additive(
         rows summing to 1.
     """
     query, key, value = yield from in_heads(query, key, value, heads)
-    hidden = namespace(query).tanh(query[..., :, None, :] + key[..., None, :, :])
-    hidden = yield Part("hidden", hidden, "tanh(row of query + key)", "qkf")
-    scores = yield Part("scores", (hidden @ w_score)[..., 0], "hidden @ w_score")
+    units = namespace(query).tanh(query[..., :, None, :] + key[..., None, :, :])
+    units = yield Part("hidden", units, "tanh(row of query + key)", "qkf")
+    scores = yield Part("scores", (units @ w_score)[..., 0], "hidden @ w_score")
     yield from weigh_values(scores, value, mask, "scores")
 
 
@@ -53,8 +53,8 @@ def soft_cap(
     query, key, value = yield from in_heads(query, key, value, heads)
     scores = yield from scaled_scores(query, key)
     scores = cap * namespace(query).tanh(scores / cap)
-    shown = f"{cap:g} · tanh(scaled_scores / {cap:g})"
-    scores = yield Part("capped_scores", scores, shown)
+    formula = f"{cap:g} · tanh(scaled_scores / {cap:g})"
+    scores = yield Part("capped_scores", scores, formula)
     yield from weigh_values(scores, value, mask, "capped_scores")
 
 
@@ -79,10 +79,10 @@ def sinks(
         mask = xp.broadcast_to(mask, scores.shape)
         mask = xp.concat([mask, xp.ones_like(mask[..., :1])], axis=-1)
     shares = softmax(xp.concat([scores, column], axis=-1), mask)
-    seen = "" if mask is None else " where mask"
-    shown = f"softmax(scaled_scores{seen}, and sink)"
-    yield Part("sink_share", shares[..., -1:], f"{shown}, the sink's column", "qn")
-    weights = yield Part("weights", shares[..., :-1], f"{shown}, without the sink")
+    condition = "" if mask is None else " where mask"
+    formula = f"softmax(scaled_scores{condition}, and sink)"
+    yield Part("sink_share", shares[..., -1:], f"{formula}, the sink's column", "qn")
+    weights = yield Part("weights", shares[..., :-1], f"{formula}, without the sink")
     yield from join_outputs(weights @ value)
 
 
@@ -103,17 +103,17 @@ def sigmoid(
     query, key, value = yield from in_heads(query, key, value, heads)
     scores = yield from scaled_scores(query, key)
     if mask is None:
-        shown, scores = f"scaled_scores − ln {key.shape[-2]}", scores - log(key.shape[-2])
+        formula, scores = f"scaled_scores − ln {key.shape[-2]}", scores - log(key.shape[-2])
     else:
         mask = xp.broadcast_to(mask, scores.shape)
         count = xp.astype(xp.sum(mask, axis=-1, keepdims=True), scores.dtype)
         scores = scores - xp.log(xp.where(count > 0, count, xp.ones_like(count)))
-        shown = "scaled_scores − ln(keys that the row's mask shows, or 1)"
-    scores = yield Part("biased_scores", scores, shown)
-    weights, shown = logistic(scores), "sigmoid(biased_scores)"
+        formula = "scaled_scores − ln(keys that the row's mask shows, or 1)"
+    scores = yield Part("biased_scores", scores, formula)
+    weights, formula = logistic(scores), "sigmoid(biased_scores)"
     if mask is not None:
-        weights, shown = xp.where(mask, weights, xp.zeros_like(weights)), f"{shown} where mask"
-    weights = yield Part("weights", weights, shown)
+        weights, formula = xp.where(mask, weights, xp.zeros_like(weights)), f"{formula} where mask"
+    weights = yield Part("weights", weights, formula)
     yield from join_outputs(weights @ value)
 
 
@@ -144,24 +144,24 @@ def differential(
     size = query.shape[-1]
     if size % 2:
         raise UsageError(f"differential attention halves its heads: {size} features are odd")
-    found = []
+    softmaxes = []
     for name, part in (("first", slice(size // 2)), ("second", slice(size // 2, None))):
         scores = query[..., part] @ transpose(key[..., part]) / (size // 2) ** 0.5
-        shown = f"the {name} half of query @ keyᵀ / √{size // 2}"
-        scores = yield Part(f"{name}_scores", scores, shown)
-        seen = "" if mask is None else " where mask"
-        shown = f"softmax({name}_scores{seen})"
-        found.append((yield Part(f"{name}_weights", softmax(scores, mask), shown)))
+        formula = f"the {name} half of query @ keyᵀ / √{size // 2}"
+        scores = yield Part(f"{name}_scores", scores, formula)
+        condition = "" if mask is None else " where mask"
+        formula = f"softmax({name}_scores{condition})"
+        softmaxes.append((yield Part(f"{name}_weights", softmax(scores, mask), formula)))
     products = xp.exp(xp.sum(balance[0::2] * balance[1::2], axis=-1))
-    taken = (products[0] - products[1] + start)[None, None]
-    shown = f"exp(balance's rows 0 · 1) − exp(rows 2 · 3) + {start:.3g}"
-    taken = yield Part("lambda", taken, shown, "nn")
-    shown = "first_weights − lambda · second_weights"
-    weights = yield Part("weights", found[0] - taken * found[1], shown)
+    factor = (products[0] - products[1] + start)[None, None]
+    formula = f"exp(balance's rows 0 · 1) − exp(rows 2 · 3) + {start:.3g}"
+    factor = yield Part("lambda", factor, formula, "nn")
+    formula = "first_weights − lambda · second_weights"
+    weights = yield Part("weights", softmaxes[0] - factor * softmaxes[1], formula)
     output = yield Part("mixed", weights @ value, "weights @ value", "qf")
     square = xp.mean(output * output, axis=-1, keepdims=True)
-    shown = f"mixed / √(its mean square + 10⁻⁵) · {1 - start:.3g}"
-    yield from join_outputs(output / (square + 1e-5) ** 0.5 * (1 - start), shown)
+    formula = f"mixed / √(its mean square + 10⁻⁵) · {1 - start:.3g}"
+    yield from join_outputs(output / (square + 1e-5) ** 0.5 * (1 - start), formula)
 
 
 @Formula
@@ -197,7 +197,7 @@ def online(
         scores = xp.where(mask, scores, -xp.inf)
     highest = xp.full_like(scores[..., :1], -xp.inf)
     total, output = 0 * query[..., :1], 0 * (query[..., :1] * value[..., :1, :])
-    kept: list[tuple[Array, Array, Array]] = []
+    states: list[tuple[Array, Array, Array]] = []
     for first in range(0, scores.shape[-1], tile):
         part = scores[..., first : first + tile]
         higher = xp.maximum(highest, xp.max(part, axis=-1, keepdims=True))
@@ -206,18 +206,18 @@ def online(
         total = total * fade + xp.sum(shares, axis=-1, keepdims=True)
         output = output * fade + shares @ value[..., first : first + tile, :]
         highest = higher
-        kept.append((level, total, output))
-    seen = "" if mask is None else " where mask"
-    maxima, totals, outputs = (list(column) for column in zip(*kept, strict=True))
-    shown = f"the largest of scaled_scores{seen} so far, {tile} keys a tile; 0 before any is seen"
-    yield Part("running_maximum", xp.concat(maxima, axis=-1), shown, "qt")
-    shown = f"Σ exp(scaled_scores{seen} − running_maximum)"
-    shown = f"what it was · exp(−rise of running_maximum) + {shown}"
-    yield Part("running_sum", xp.concat(totals, axis=-1), shown, "qt")
-    shown = "as running_sum, with each exp(…) times value's row"
-    yield Part("running_output", xp.stack(outputs, axis=-3), shown, "tqf")
+        states.append((level, total, output))
+    tail = "" if mask is None else " where mask"
+    maxima, totals, outputs = (list(column) for column in zip(*states, strict=True))
+    formula = f"the largest of scaled_scores{tail} so far, {tile} keys a tile; 0 before any is seen"
+    yield Part("running_maximum", xp.concat(maxima, axis=-1), formula, "qt")
+    formula = f"Σ exp(scaled_scores{tail} − running_maximum)"
+    formula = f"what it was · exp(−rise of running_maximum) + {formula}"
+    yield Part("running_sum", xp.concat(totals, axis=-1), formula, "qt")
+    formula = "as running_sum, with each exp(…) times value's row"
+    yield Part("running_output", xp.stack(outputs, axis=-3), formula, "tqf")
     total = xp.where(total > 0, total, xp.ones_like(total))
-    shown, empty = "the last running_sum", "" if mask is None else ", 0 where that is 0"
-    weights = f"exp(scaled_scores{seen} − the last running_maximum) / {shown}{empty}"
+    formula, empty = "the last running_sum", "" if mask is None else ", 0 where that is 0"
+    weights = f"exp(scaled_scores{tail} − the last running_maximum) / {formula}{empty}"
     yield Part("weights", xp.exp(scores - maxima[-1]) / total, weights)
-    yield from join_outputs(output / total, f"the last running_output / {shown}{empty}")
+    yield from join_outputs(output / total, f"the last running_output / {formula}{empty}")

@@ -54,14 +54,14 @@ class Source(Protocol):
 class SupportsGradients(Protocol):
     """A source whose model predicts something."""
 
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients: ...
+    def gradients(self, query: Query, target: str | None = None) -> AttentionGradients: ...
 
 
 @runtime_checkable
 class Experimenting(Protocol):
     """A source whose model can run with parts switched off."""
 
-    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
+    def experiment(self, query: Query, target: str | None = None) -> Experiment:
         """The model with a query; it explains the wanted output, or "all"."""
 
 
@@ -108,15 +108,15 @@ class SupportsHeadArithmetic(Protocol):
 
 def attend_query(source: Source, query: Query) -> Attention:
     """The maps of one query."""
-    (found,) = source.attend([query])
-    if isinstance(found, InputError):
-        raise type(found)(str(found)) from found
-    return found
+    (answer,) = source.attend([query])
+    if isinstance(answer, InputError):
+        raise type(answer)(str(answer)) from answer
+    return answer
 
 
-def check_kind(query: Query, *answered: Kind) -> None:
+def check_kind(query: Query, *kinds: Kind) -> None:
     """Refuse a kind of query that a source does not answer."""
-    if query.kind not in answered:
+    if query.kind not in kinds:
         raise UsageError(REFUSALS[query.kind])
 
 
@@ -138,12 +138,12 @@ class Predicting(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def experiment(self, query: Query, wanted: str | None = None) -> Any:
+    def experiment(self, query: Query, target: str | None = None) -> Any:
         """A query to run with parts off; it explains the wanted output, or the usual one."""
 
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        found: AttentionGradients = self.experiment(query, wanted).explain_first()
-        return found
+    def gradients(self, query: Query, target: str | None = None) -> AttentionGradients:
+        gradients_of_target: AttentionGradients = self.experiment(query, target).explain_first()
+        return gradients_of_target
 
 
 class UnbatchedSource(ABC):

@@ -59,30 +59,30 @@ def apply_lens(
     ask: Ask,
     prepare: Callable[[Attention], Attention],
     *,
-    insisted: Needs | None = None,
+    insist: Needs | None = None,
 ) -> Attention:
     """The attention of a text through a lens ("raw" or a name in `LENSES`), or through "all".
 
-    `prepare` changes raw maps first. "all" may not leave out what is `insisted` on.
+    `prepare` changes raw maps first. "all" may not leave out what is `insist` on.
 
     Raises:
         UsageError: the lens does not apply here; the message says why and which does.
     """
 
     def ask_prepared(needs: Needs) -> LensInputs:
-        found = ask(needs)
-        return replace(found, attention=prepare(found.attention))
+        inputs = ask(needs)
+        return replace(inputs, attention=prepare(inputs.attention))
 
     if lens == ALL_LENSES:
-        return every_lens(prepare(attend()), ask_prepared, insisted=insisted)
+        return every_lens(prepare(attend()), ask_prepared, insist=insist)
     if lens != "raw" and LENSES[lens].needs != "weights":
-        found: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
-        return found
+        result: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
+        return result
     attention = prepare(attend())
     return attention if lens == "raw" else LENSES[lens].load()(attention)
 
 
-def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None) -> Attention:
+def every_lens(attention: Attention, ask: Ask, *, insist: Needs | None = None) -> Attention:
     """The main map through each lens, a stream each; a note says why a lens does not apply."""
     from attnviz.analyses.masks import refuse_implied
 
@@ -90,19 +90,19 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
     maps = [replace(attention.main, stream="raw")]
     notes, settings = list[str](), dict[str, Any]()
     # A lens that must work runs first: if it fails, no other lens has run for nothing.
-    asked: dict[Needs, LensInputs] = {}
+    answers: dict[Needs, LensInputs] = {}
 
     def once(needs: Needs) -> LensInputs:
-        if needs not in asked:
-            asked[needs] = ask(needs)
-        return asked[needs]
+        if needs not in answers:
+            answers[needs] = ask(needs)
+        return answers[needs]
 
-    if insisted:
-        once(insisted)
+    if insist:
+        once(insist)
     for name, entry in LENSES.items():
         try:
-            given = attention if entry.needs == "weights" else once(entry.needs)
-            found: Attention = entry.load()(given)
+            inputs = attention if entry.needs == "weights" else once(entry.needs)
+            result: Attention = entry.load()(inputs)
         except INTERRUPTIONS:
             raise
         except BaseException as error:  # a plug-in may raise SystemExit too
@@ -110,51 +110,51 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
                 raise
             notes.append(f"lens {name} is left out: {error}")
             continue
-        maps.append(replace(found.main, stream=name))
-        notes += found.provenance.notes
-        settings |= found.provenance.settings
-    explained = asked.get("effects")
-    if isinstance(explained, AttentionGradients) and explained.experiment is not None:
-        note, facts = measure_agreement(explained, once)
+        maps.append(replace(result.main, stream=name))
+        notes += result.provenance.notes
+        settings |= result.provenance.settings
+    effects = answers.get("effects")
+    if isinstance(effects, AttentionGradients) and effects.experiment is not None:
+        note, facts = measure_agreement(effects, once)
         notes.append(note)
         settings |= facts
     notes = [note for note in dict.fromkeys(notes) if note not in attention.provenance.notes]
-    made = attention.with_maps(tuple(maps), "lens all", notes=notes, settings=settings)
+    whole = attention.with_maps(tuple(maps), "lens all", notes=notes, settings=settings)
     focus = attention.focus.get(attention.main.stream)
-    return replace(made, lens_name=ALL_LENSES, focus={"raw": focus} if focus else {})
+    return replace(whole, lens_name=ALL_LENSES, focus={"raw": focus} if focus else {})
 
 
-def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
+def scores_of(effects: AttentionGradients, ask: Ask) -> TokenScores:
     """Each lens's score of each token."""
     from attnviz.analyses.effects.faithfulness import token_scores
 
     # The pocket encoder masks the explained word, so its values are those of the masked text.
-    own = getattr(explained.experiment, "values", None)
+    own = getattr(effects.experiment, "values", None)
     values: Any = own or partial(ask, "values")
-    written: Any = partial(ask, "writers")
-    return token_scores(explained, values, written)
+    writers: Any = partial(ask, "writers")
+    return token_scores(effects, values, writers)
 
 
-def measure_agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
+def measure_agreement(effects: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
     """The rank correlation of each lens with hiding tokens one by one: a note and a setting."""
     from attnviz.analyses.effects.faithfulness import rank_correlations
 
-    missing, found = "no lens is compared with hiding tokens one by one", scores_of(explained, ask)
-    if len(found.tokens) > MOST_TOKENS:
-        return f"{missing}: {len(found.tokens)} are more than {MOST_TOKENS}", {}
+    missing, scores = "no lens is compared with hiding tokens one by one", scores_of(effects, ask)
+    if len(scores.tokens) > MOST_TOKENS:
+        return f"{missing}: {len(scores.tokens)} are more than {MOST_TOKENS}", {}
     try:
-        known = {name: one for name, one in rank_correlations(found).items() if one == one}
+        correlations = {name: one for name, one in rank_correlations(scores).items() if one == one}
     except AttentionError as error:
         return f"{missing}: {error}", {}
-    if not known:
+    if not correlations:
         return f"{missing}: there are too few", {}
-    values = ", ".join(f"{name} {value:.2f}" for name, value in known.items())
-    note = f"{AGREEMENT} (log p of {found.inputs.output}): {values}"
-    return note, {AGREEMENT: {name: round(value, 6) for name, value in known.items()}}
+    values = ", ".join(f"{name} {value:.2f}" for name, value in correlations.items())
+    note = f"{AGREEMENT} (log p of {scores.inputs.output}): {values}"
+    return note, {AGREEMENT: {name: round(value, 6) for name, value in correlations.items()}}
 
 
-def ask_source(source: Source, query: Query, needs: Needs, wanted: str | None = None) -> LensInputs:
-    """The lens's needs beyond weights; `wanted` is the output to explain.
+def ask_source(source: Source, query: Query, needs: Needs, target: str | None = None) -> LensInputs:
+    """The lens's needs beyond weights; `target` is the output to explain.
 
     Raises:
         UsageError: the source does not know it.
@@ -167,16 +167,16 @@ def ask_source(source: Source, query: Query, needs: Needs, wanted: str | None = 
             raise refuse_values(others)
         return source.values(query)
     if needs == "writers" and isinstance(source, SupportsWriters):
-        return ask_logits(source, query, wanted)
+        return ask_logits(source, query, target)
     if needs == "effects" and isinstance(source, Experimenting):
-        return explained_by(open_experiment(source, query, wanted))
-    if needs == "gradients" and wanted == ALL_OUTPUTS:
+        return explained_by(open_experiment(source, query, target))
+    if needs == "gradients" and target == ALL_OUTPUTS:
         raise UsageError(
             "--lens gradient explains one output: name it by --target, or use --lens effect, which "
             "explains them all"
         )
     if needs == "gradients" and isinstance(source, SupportsGradients):
-        return source.gradients(query, wanted)
+        return source.gradients(query, target)
     if isinstance(source, SupportsValues):
         others.append("norm")
     raise UsageError(
@@ -198,18 +198,18 @@ def written_of(source: Source, query: Query) -> WrittenText:
     return source.trace_writers(query)
 
 
-def ask_logits(source: Source, query: Query, wanted: str | None = None) -> AskedLogits:
+def ask_logits(source: Source, query: Query, target: str | None = None) -> AskedLogits:
     """A query with what each part wrote, and the choices to explain: what each row predicts.
 
     Raises:
         UsageError: the model predicts nothing here.
     """
-    found = likeliest_choices(written_of(source, query))
-    if wanted is None or not isinstance(source, Experimenting):
-        return found
-    outputs = source.experiment(query, wanted).outputs
-    choices = {one.row: one.number for one in outputs if one.row in found.choices}
-    return replace(found, choices=choices or found.choices)
+    logits_of_text = likeliest_choices(written_of(source, query))
+    if target is None or not isinstance(source, Experimenting):
+        return logits_of_text
+    outputs = source.experiment(query, target).outputs
+    choices = {one.row: one.number for one in outputs if one.row in logits_of_text.choices}
+    return replace(logits_of_text, choices=choices or logits_of_text.choices)
 
 
 def likeliest_choices(text: WrittenText) -> AskedLogits:
@@ -221,7 +221,7 @@ def likeliest_choices(text: WrittenText) -> AskedLogits:
     return AskedLogits(text.attention, text, {row: int(text.logits(row).argmax()) for row in rows})
 
 
-def open_experiment(source: Source, query: Query, wanted: str | None = None) -> Experiment:
+def open_experiment(source: Source, query: Query, target: str | None = None) -> Experiment:
     """The model with a query and the outputs to explain.
 
     By default these are all tokens that the model predicts from those before them, in the target or
@@ -233,18 +233,18 @@ def open_experiment(source: Source, query: Query, wanted: str | None = None) -> 
     """
     if not isinstance(source, Experimenting):
         raise UsageError("nothing here predicts anything whose change could be measured")
-    if wanted is not None or query.kind not in ("self", "cross"):
-        return source.experiment(query, wanted)
+    if target is not None or query.kind not in ("self", "cross"):
+        return source.experiment(query, target)
     try:
-        found = source.experiment(query, ALL_OUTPUTS)
+        experiment = source.experiment(query, ALL_OUTPUTS)
     except UsageError:  # it predicts one word or one class
         return source.experiment(query)
-    if not found.outputs:
+    if not experiment.outputs:
         raise InputError(
             f"the model predicts nothing of so short a text: --target {NEXT} explains what comes "
             "after it"
         )
-    return found
+    return experiment
 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:
@@ -264,43 +264,41 @@ def keep_steps(source: Source, query: Query, attention: Attention) -> Attention:
 
     Values, what each link adds to a logit, and its first-order effect, as far as the source knows.
     """
-    found: dict[str, dict[str, Any]] = {name: {} for name in attention.projections}
-    notes, predicted = [], dict[int, str]()
+    sides: dict[str, dict[str, Any]] = {name: {} for name in attention.projections}
+    notes, words = [], dict[int, str]()
 
-    def take(name: str, made: Iterable[tuple[AttentionMap, NDArray[Any]]]) -> None:
-        for item, array in made:
+    def take(name: str, arrays: Iterable[tuple[AttentionMap, NDArray[Any]]]) -> None:
+        for item, array in arrays:
             same = [one for one in attention.maps if one.stream == item.stream]
             # An encoder that predicts a masked word has read another text.
-            if same and same[0].key_tokens == item.key_tokens and item.stream in found:
-                found[item.stream][name] = array.astype(np.float32)
+            if same and same[0].key_tokens == item.key_tokens and item.stream in sides:
+                sides[item.stream][name] = array.astype(np.float32)
 
     try:
-        written = written_of(source, query)
-        take("value", ((item, _values_of(written, item)) for item in written.attention.maps))
-        asked = likeliest_choices(written)
-        take("writes", ((item, item.weights) for item in logits(asked).maps))
-        predicted |= {row: written.spell(choice) for row, choice in asked.choices.items()}
+        text = written_of(source, query)
+        take("value", ((item, _values_of(text, item)) for item in text.attention.maps))
+        choices = likeliest_choices(text)
+        take("writes", ((item, item.weights) for item in logits(choices).maps))
+        words |= {row: text.spell(choice) for row, choice in choices.choices.items()}
     except (UsageError, AttentionError, ModelError) as error:
         notes.append(f"what links write is left out of the page: {first_line(error)}")
     try:
-        explained = explained_by(open_experiment(source, query))
-        take("effects", zip(explained.attention.maps, effects_of_maps(explained), strict=True))
+        effects = explained_by(open_experiment(source, query))
+        take("effects", zip(effects.attention.maps, effects_of_maps(effects), strict=True))
     except (UsageError, InputError, AttentionError, ModelError) as error:
         notes.append(f"effects of links are left out of the page: {first_line(error)}")
-    kept = {
-        name: replace(one, **found[name], predicted=predicted if "writes" in found[name] else {})
+    projections = {
+        name: replace(one, **sides[name], predicted=words if "writes" in sides[name] else {})
         for name, one in attention.projections.items()
     }
-    return replace(attention.with_maps(attention.maps, notes=notes), projections=kept)
+    return replace(attention.with_maps(attention.maps, notes=notes), projections=projections)
 
 
-def _values_of(written: WrittenText, item: AttentionMap) -> NDArray[np.floating]:
+def _values_of(text: WrittenText, item: AttentionMap) -> NDArray[np.floating]:
     """The values of each head of a map, (layers, heads, keys, head size)."""
     return np.stack(
         [
-            np.stack(
-                [written.sides(HeadAt(item.stream, at, n)).value for n in range(len(item.heads))]
-            )
+            np.stack([text.sides(HeadAt(item.stream, at, n)).value for n in range(len(item.heads))])
             for at in item.layers
         ]
     )

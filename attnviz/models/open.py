@@ -58,8 +58,8 @@ def check_vision(origin: Origin) -> None:
 
 def load_shipped(origin: Origin, name: str | None = None) -> Any:
     """The shipped model of this name, or of the origin's, with the origin's options."""
-    path, heeded = SHIPPED[name or str(origin.model or POCKET)]
-    terms = {term: getattr(origin, term) for term in ("device", "dtype", *heeded)}
+    path, names = SHIPPED[name or str(origin.model or POCKET)]
+    terms = {term: getattr(origin, term) for term in ("device", "dtype", *names)}
     return Entry("", path).load()(**terms)
 
 
@@ -76,9 +76,9 @@ def origins_of(origin: Origin) -> dict[str, Any]:
 
 def check_origin(origin: Origin, command: Command) -> None:
     """Refuse what contradicts itself, before anything is loaded."""
-    named = [*origins_of(origin)]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} name two origins of attention: give one")
+    origins = [*origins_of(origin)]
+    if len(origins) > 1:
+        raise UsageError(f"{' and '.join(origins)} name two origins of attention: give one")
     if origin.layer is not None:
         from attnviz.models.own import check_mechanism
 
@@ -88,18 +88,18 @@ def check_origin(origin: Origin, command: Command) -> None:
             "--seed draws inputs for --weights: the seed of a layer is --mechanism NAME:seed="
             f"{origin.seed}"
         )
-    _check_loading(origin, named)
+    _check_loading(origin, origins)
     if origin.keep_qk and (origin.weights is not None or command == "co"):
         raise UsageError(
             "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
             f"not for {'--weights' if origin.weights is not None else 'co'}"
         )
     _check_extent(origin, command)
-    if command == "co" and named and named != ["--mechanism"]:
-        raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
+    if command == "co" and origins and origins != ["--mechanism"]:
+        raise UsageError(f"{origins[0]} is not for 'co': co-attention runs on an own layer only")
 
 
-def _check_loading(origin: Origin, named: list[str]) -> None:
+def _check_loading(origin: Origin, origins: list[str]) -> None:
     """Refuse Hugging Face options if no such model is opened."""
     uses = {
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
@@ -112,16 +112,16 @@ def _check_loading(origin: Origin, named: list[str]) -> None:
         "--chat": (origin.chat, "needs a model that writes"),
         "--channels": (origin.channels != "mean", "is for a model without attention"),
     }
-    for option, (given, use) in uses.items():
-        if given and (
-            origin.model in SHIPPED or is_shipped(origin) or named not in ([], ["--model"])
+    for option, (value, use) in uses.items():
+        if value and (
+            origin.model in SHIPPED or is_shipped(origin) or origins not in ([], ["--model"])
         ):
-            raise UsageError(f"{option} {use}: {_model_instead(named)}")
+            raise UsageError(f"{option} {use}: {_model_instead(origins)}")
 
 
-def _model_instead(named: list[str]) -> str:
+def _model_instead(origins: list[str]) -> str:
     """Advice for an option that only Hugging Face models have."""
-    return "--model ID_OR_FOLDER" if named in ([], ["--model"]) else f"leave {named[0]} out"
+    return "--model ID_OR_FOLDER" if origins in ([], ["--model"]) else f"leave {origins[0]} out"
 
 
 def brings_tokens(origin: Origin) -> bool:
@@ -140,21 +140,21 @@ def name_of(origin: Origin) -> str | InMemoryModel:
 def states_of(origin: Origin) -> dict[str, FileFingerprint]:
     """The size and time of the files that an origin names, by option."""
     files = {"--weights": origin.weights, "--qk": origin.qk}
-    found = {
+    states = {
         name: fingerprint_files(sorted(one.rglob("qk.*")) if one.is_dir() else [one])
         for name, one in files.items()
         if isinstance(one, Path)
     }
     if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, InMemoryModel):
-        return found
+        return states
     from attnviz.models.hugging_face.load.locate import loaded_files, locate
 
     revision, allow_code = origin.revision, origin.allow_code
     folder = locate(str(name_of(origin)), revision, allow_code=allow_code)
-    found["--model"] = fingerprint_files(loaded_files(folder, allow_code=allow_code))
+    states["--model"] = fingerprint_files(loaded_files(folder, allow_code=allow_code))
     if origin.adapter is not None:
-        found["--adapter"] = fingerprint_files(loaded_files(locate(origin.adapter)))
-    return found
+        states["--adapter"] = fingerprint_files(loaded_files(locate(origin.adapter)))
+    return states
 
 
 def find_model(origin: Origin) -> None:
@@ -174,11 +174,11 @@ def find_model(origin: Origin) -> None:
 
 def _check_extent(origin: Origin, command: Command) -> None:
     parts = {"--rows": origin.rows, "--window": origin.window}
-    asked = {"--max-size": origin.max_size, **parts}
-    given = [option for option, value in asked.items() if value is not None]
-    if given and is_shipped(origin):
+    extents = {"--max-size": origin.max_size, **parts}
+    options = [option for option, value in extents.items() if value is not None]
+    if options and is_shipped(origin):
         instead = _model_instead([*origins_of(origin)])
-        raise UsageError(f"{given[0]} is for long texts of a model: {instead}")
+        raise UsageError(f"{options[0]} is for long texts of a model: {instead}")
     if None not in parts.values():
         raise UsageError("--rows and --window contradict each other: give one")
     for option, part in parts.items():
@@ -226,8 +226,8 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
         check_torch(origin, "pictures with a text")
         return load_picture_text_model(name, generate=origin.generate, **loading_of(origin))
     load_whole = partial(_load_by_transformers, origin, kind, with_head=bool(with_head))
-    found = _open_in_numpy(origin, name, kind, load_whole, with_head=with_head)
-    return found or load_whole()
+    source_in_numpy = _open_in_numpy(origin, name, kind, load_whole, with_head=with_head)
+    return source_in_numpy or load_whole()
 
 
 def _open_in_numpy(
@@ -243,21 +243,21 @@ def _open_in_numpy(
     from attnviz.models.hugging_face.light_opening import open_light
     from attnviz.models.light.network import UnknownArchitecture
 
-    found: Any
+    model: Any
     try:
         if kind == "picture":
             from attnviz.models.hugging_face.light_vision import open_light_vision
 
-            found = open_light_vision(origin, name, whole, with_head=bool(with_head))
+            model = open_light_vision(origin, name, whole, with_head=bool(with_head))
         else:
-            found = open_light(origin, name, region_of(origin), whole, with_head=with_head)
+            model = open_light(origin, name, region_of(origin), whole, with_head=with_head)
     except UnknownArchitecture as reason:
         if origin.arithmetic == "light":
             raise UsageError(f"{NO_LIGHT}, since {reason}") from reason
         explain(f"torch calculates, since {reason}")
         return None
-    explain(f"numpy calculates: attnviz runs {found.kind} without torch")
-    return found
+    explain(f"numpy calculates: attnviz runs {model.kind} without torch")
+    return model
 
 
 def loading_of(origin: Origin) -> dict[str, Any]:

@@ -119,8 +119,8 @@ class OwnLayer(SeededLayer):
         weights, sides = self._attend(queries, keys)
         weights = self.check_overflow(stream, weights)
         item = AttentionMap(stream, queries, keys, weights, **looks)
-        kept = self._keep_projections(item, sides)
-        return Attention((item,), self.provenance(), *query_texts(query), projections=kept)
+        projections = self._keep_projections(item, sides)
+        return Attention((item,), self.provenance(), *query_texts(query), projections=projections)
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]
@@ -133,11 +133,11 @@ class OwnLayer(SeededLayer):
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         sides = {"queries": rows, "keys": columns}
-        learned = self.embedding.draw_parameters(self.entry, self.heads)
+        arrays = self.embedding.draw_parameters(self.entry, self.heads)
         for name, axes in self.entry.learned.items():
             side = sides.get(axes.split()[0])
-            found = learned[name] if side is None else logistic(side @ learned[f"w_{name}"])
-            options[name] = self.array(found)
+            array = arrays[name] if side is None else logistic(side @ arrays[f"w_{name}"])
+            options[name] = self.array(array)
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         shape = 1, self.heads, len(queries), len(keys)
         return to_numpy(weights).reshape(shape), (query, key, value)
@@ -182,9 +182,9 @@ class OwnCoLayer(SeededLayer):
             raise InputError("co-attention needs two texts: attnviz co A B")
         first, second = word_tokens(query.text), word_tokens(query.target)
         inputs = (self.array(self.embedding.embed(side)) for side in (first, second))
-        learned = self.embedding.draw_parameters(self.entry, self.heads)
+        parameters = self.embedding.draw_parameters(self.entry, self.heads)
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
-        options |= {name: self.array(drawn) for name, drawn in learned.items()}
+        options |= {name: self.array(parameter) for name, parameter in parameters.items()}
         parts = {part.name: part for part in self.entry.load().parts(*inputs, **options)}
         # A summary attends, but it is no token of either text.
         summary = (Token("[summary]", special=True),)
@@ -238,8 +238,8 @@ class SeededEmbedding:
 
     def projection(self, name: str, columns: int | None = None) -> NDArray[np.float64]:
         """A matrix of shape (size, columns) that keeps the length of vectors."""
-        drawn = self.draw(f"projection {name}", self.size, columns or self.size)
-        matrix: NDArray[np.float64] = drawn / np.sqrt(self.size)
+        numbers = self.draw(f"projection {name}", self.size, columns or self.size)
+        matrix: NDArray[np.float64] = numbers / np.sqrt(self.size)
         return matrix
 
     def projection_for(self, row: Mechanism, name: str, heads: int) -> NDArray[np.float64]:
@@ -256,15 +256,15 @@ class SeededEmbedding:
         self, row: Mechanism, name: str, shape: tuple[int, ...]
     ) -> NDArray[np.float64]:
         """One of them: a vector of about length 1, or a matrix that keeps lengths."""
-        called, along, times = f"parameter {name}", 0 if name.startswith("w_") else -1, 1.0
+        key, along, times = f"parameter {name}", 0 if name.startswith("w_") else -1, 1.0
         if "co" in row.commands:
             # Names of the first version, kept because the random numbers depend on them.
-            known = " ".join(name[2:].rsplit("_", 1)) if name.startswith("w_") else name
-            called, along, times = f"projection {known}", 0, 2.0 if len(shape) == 1 else 1.0
+            old_name = " ".join(name[2:].rsplit("_", 1)) if name.startswith("w_") else name
+            key, along, times = f"projection {old_name}", 0, 2.0 if len(shape) == 1 else 1.0
             # A smaller affinity matrix keeps tanh away from ±1, where all pairs would look alike.
             times = shape[0] ** -0.5 if name == "w_affinity" else times
-        made: NDArray[np.float64] = self.draw(called, *shape) / np.sqrt(shape[along]) * times
-        return made
+        parameter: NDArray[np.float64] = self.draw(key, *shape) / np.sqrt(shape[along]) * times
+        return parameter
 
 
 _WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"

@@ -17,8 +17,7 @@ from attnviz.mechanisms.arrays import softmax
 from attnviz.mechanisms.relative import turn
 from attnviz.models import UnbatchedSource, check_kind, query_texts
 from attnviz.models.own import word_tokens
-from attnviz.storage.engine_dumps import LayeredArray, is_engine_dump, read_engine_dump
-from attnviz.storage.matrices import read_matrices
+from attnviz.storage.matrices import LayeredArray, is_engine_dump, read_engine_dump, read_matrices
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
@@ -46,12 +45,12 @@ class QueriesAndKeys(UnbatchedSource):
 
     def __init__(self, origin: Origin, path: Path, region: Region) -> None:
         self.path, self.region = path, region
-        self.found = read_engine_dump(path) if is_engine_dump(path) else read_matrices(path)
-        if missing := [name for name in ("query", "key") if name not in self.found]:
+        self.arrays = read_engine_dump(path) if is_engine_dump(path) else read_matrices(path)
+        if missing := [name for name in ("query", "key") if name not in self.arrays]:
             raise InputError(
-                f"'{path}' holds no '{missing[0]}'; it holds {', '.join(self.found) or 'nothing'}"
+                f"'{path}' holds no '{missing[0]}'; it holds {', '.join(self.arrays) or 'nothing'}"
             )
-        self.numbers = {name: self._number(name) for name in SETTINGS if name in self.found}
+        self.numbers = {name: self._number(name) for name in SETTINGS if name in self.arrays}
         self.query = self._in_heads("query", self.numbers.get("heads"))
         groups = self.numbers.get("groups", self.numbers.get("heads"))
         self.key = self._in_heads("key", groups)
@@ -65,16 +64,16 @@ class QueriesAndKeys(UnbatchedSource):
             )
         self.scale = self.numbers.get("scale", size**-0.5)
         self.causal = origin.causal or bool(self.numbers.get("causal"))
-        self.layers = self.found.get("layers", tuple(map(str, range(layers))))
+        self.layers = self.arrays.get("layers", tuple(map(str, range(layers))))
         self.read: tuple[int, Any, Any] = (-1, None, None)
         self.sinks = self._spread("sinks", (layers, heads))
         self.bias = self._spread("bias", (layers, heads, queries, shape[2]))
 
     def _number(self, name: str) -> float:
-        given = np.asarray(self.found[name])
-        if given.size != 1 or (name in {"window", "heads", "groups", "soft_cap"} and given <= 0):
+        number = np.asarray(self.arrays[name])
+        if number.size != 1 or (name in {"window", "heads", "groups", "soft_cap"} and number <= 0):
             raise InputError(f"'{name}' in '{self.path}' must be one number above 0")
-        return float(given.item())
+        return float(number.item())
 
     @property
     def rotary(self) -> str | None:
@@ -97,7 +96,7 @@ class QueriesAndKeys(UnbatchedSource):
         return self.read[1:]
 
     def _in_heads(self, name: str, heads: float | None) -> Any:
-        array: Any = self.found[name]
+        array: Any = self.arrays[name]
         if isinstance(array, LayeredArray):
             return array
         if heads is not None:
@@ -115,13 +114,13 @@ class QueriesAndKeys(UnbatchedSource):
         return array if array.ndim == 4 else array[None]
 
     def _spread(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
-        if name not in self.found:
+        if name not in self.arrays:
             return None
         try:
-            return np.broadcast_to(self.found[name], shape)
+            return np.broadcast_to(self.arrays[name], shape)
         except ValueError as error:
             raise InputError(
-                f"'{name}' in '{self.path}' has the shape {self.found[name].shape}, which does "
+                f"'{name}' in '{self.path}' has the shape {self.arrays[name].shape}, which does "
                 f"not spread to {shape}"
             ) from error
 
@@ -139,8 +138,8 @@ class QueriesAndKeys(UnbatchedSource):
         grid = grids_of(sides, self.region, self.region.max_size or DEFAULT_SIZE)[kind]
         count = self.region.links if grid.is_pooled else 0
         first = (0,) if kind == "causal" else ()
-        ignored = IgnoredPositions(keys=first, itself=kind != "cross")
-        layers = [self._layer(number, grid, count, ignored) for number in range(len(self.query))]
+        skip = IgnoredPositions(keys=first, itself=kind != "cross")
+        layers = [self._layer(number, grid, count, skip) for number in range(len(self.query))]
         item = AttentionMap(
             kind,
             grid.queries.tokens(queries),
@@ -153,17 +152,17 @@ class QueriesAndKeys(UnbatchedSource):
             layers=self.layers,
             links=tuple(
                 Link(queries[row].text, keys[column].text, weight, layer, head, row, column)
-                for layer, (_, found) in zip(self.layers, layers, strict=True)
-                for head, weight, row, column in found
+                for layer, (_, strongest) in zip(self.layers, layers, strict=True)
+                for head, weight, row, column in strongest
             ),
         )
         notes: tuple[str, ...] = (
             region_note(grid, sides[kind]),
-            links_note(count, ignored) if count else "",
+            links_note(count, skip) if count else "",
         )
         settings: dict[str, Any] = {"scale": self.scale, "causal": self.causal}
         settings |= {n: x for n, x in self.numbers.items() if n in {"window", "soft_cap"}}
-        settings |= {name: "given" for name in ARRAYS if name in self.found}
+        settings |= {name: "given" for name in ARRAYS if name in self.arrays}
         settings |= {"rotary": self.rotary} if self.rotary else {}
         settings = {"weights": "computed from queries and keys", **settings}
         notes = tuple(filter(None, notes))
@@ -173,7 +172,7 @@ class QueriesAndKeys(UnbatchedSource):
     def _tokens(
         self, name: str, text: str | None, count: int, like: tuple[Token, ...] = ()
     ) -> tuple[Token, ...]:
-        words = self.found.get(name, self.found.get("tokens"))
+        words = self.arrays.get(name, self.arrays.get("tokens"))
         if text:
             tokens = word_tokens(text)
         elif words is not None:
@@ -191,26 +190,26 @@ class QueriesAndKeys(UnbatchedSource):
         return tokens
 
     def _layer(
-        self, layer: int, grid: Any, count: int, ignored: IgnoredPositions
+        self, layer: int, grid: Any, count: int, skip: IgnoredPositions
     ) -> tuple[NDArray[np.float32], list[tuple[str, float, int, int]]]:
         """A layer's weights in blocks (heads, query blocks, key blocks), and its links."""
         heads = self.query.shape[1]
-        pooled = np.zeros((heads, grid.queries.blocks, grid.keys.blocks), np.float32)
+        blocks_of_heads = np.zeros((heads, grid.queries.blocks, grid.keys.blocks), np.float32)
         starts = np.arange(grid.keys.start, grid.keys.stop, grid.keys.length) - grid.keys.start
         best: list[list[tuple[str, float, int, int]]] = [[] for _ in range(heads)]
         for first, last in self._tiles(grid):
             for head in range(heads):
                 weights = self._weights(layer, head, first, last)[:, : grid.keys.stop]
-                kept = np.add.reduceat(weights[:, grid.keys.start :], starts, axis=1)
+                sums = np.add.reduceat(weights[:, grid.keys.start :], starts, axis=1)
                 blocks = (np.arange(first, last) - grid.queries.start) // grid.queries.length
                 for block in np.unique(blocks):
-                    own = kept[blocks == block]
+                    own = sums[blocks == block]
                     whole = grid.queries.spans[block]
-                    pooled[head, block] += own.sum(axis=0) / (whole[1] - whole[0])
+                    blocks_of_heads[head, block] += own.sum(axis=0) / (whole[1] - whole[0])
                 if count:
-                    found = best[head] + self._strongest(weights, head, first, count, ignored)
-                    best[head] = sorted(found, key=lambda link: -link[1])[:count]
-        return pooled, [link for links in best for link in links]
+                    candidates = best[head] + self._strongest(weights, head, first, count, skip)
+                    best[head] = sorted(candidates, key=lambda link: -link[1])[:count]
+        return blocks_of_heads, [link for links in best for link in links]
 
     def _tiles(self, grid: Any) -> Iterator[tuple[int, int]]:
         step = max(1, TILE // self.key.shape[2])
@@ -233,8 +232,8 @@ class QueriesAndKeys(UnbatchedSource):
                 weights: NDArray[np.float64] = softmax(scores, mask)
                 return weights
             sink = np.full((last - first, 1), self.sinks[layer, head])
-            seen = None if mask is None else np.hstack([mask, np.ones_like(sink, bool)])
-            shares: NDArray[np.float64] = softmax(np.hstack([scores, sink]), seen)
+            visible = None if mask is None else np.hstack([mask, np.ones_like(sink, bool)])
+            shares: NDArray[np.float64] = softmax(np.hstack([scores, sink]), visible)
             return shares[:, :-1]
 
     def _mask(self, first: int, last: int) -> NDArray[np.bool_] | None:
@@ -243,9 +242,9 @@ class QueriesAndKeys(UnbatchedSource):
             return None
         keys, queries = self.key.shape[2], self.query.shape[2]
         behind = np.arange(first, last)[:, None] + keys - queries - np.arange(keys)
-        seen = behind >= 0 if self.causal else np.ones_like(behind, bool)
-        found: NDArray[np.bool_] = seen if window is None else seen & (np.abs(behind) < window)
-        return found
+        visible = behind >= 0 if self.causal else np.ones_like(behind, bool)
+        mask: NDArray[np.bool_] = visible if window is None else visible & (np.abs(behind) < window)
+        return mask
 
     def _strongest(
         self,
@@ -253,16 +252,16 @@ class QueriesAndKeys(UnbatchedSource):
         head: int,
         first: int,
         count: int,
-        ignored: IgnoredPositions,
+        skip: IgnoredPositions,
     ) -> list[tuple[str, float, int, int]]:
         """The strongest links of some rows, without ignored positions."""
         rows, columns = weights.shape
         weights = weights.copy()
         own = np.arange(rows) + first + self.key.shape[2] - self.query.shape[2]
         inside = (own >= 0) & (own < columns)
-        if ignored.itself:
+        if skip.itself:
             weights[np.arange(rows)[inside], own[inside]] = 0
-        weights[:, list(ignored.keys)] = 0
+        weights[:, list(skip.keys)] = 0
         places = np.argpartition(weights.ravel(), -min(count, weights.size))[-count:]
         return [
             (str(head), float(weights.flat[place]), first + place // columns, place % columns)

@@ -27,17 +27,17 @@ class MatrixSource(UnbatchedSource):
 
     def __init__(self, origin: Origin, path: Path) -> None:
         self.origin, self.path = origin, path
-        self.found = read_matrices(path)
-        if "weights" in self.found:
-            axes = len(self.found.shape("weights"))
+        self.arrays = read_matrices(path)
+        if "weights" in self.arrays:
+            axes = len(self.arrays.shape("weights"))
             if not 2 <= axes <= 4:
                 raise InputError(f"'weights' in '{path}' has {axes} axes, not 2, 3 or 4")
             if origin.causal:
                 raise UsageError(f"--causal changes nothing in '{path}': its weights are given")
-        elif not all(name in self.found for name in PROJECTIONS):
+        elif not all(name in self.arrays for name in PROJECTIONS):
             raise InputError(
                 f"'{path}' holds neither 'weights' nor 'w_query' and 'w_key'; "
-                f"it holds {', '.join(self.found) or 'nothing'}"
+                f"it holds {', '.join(self.arrays) or 'nothing'}"
             )
 
     def _attend_one(self, query: Query) -> Attention:
@@ -59,26 +59,26 @@ class MatrixSource(UnbatchedSource):
     def _tokens(self, name: str, text: str | None, what: str) -> tuple[Token, ...]:
         if text:
             return word_tokens(text)
-        words = self.found.get(name, self.found.get("tokens"))
+        words = self.arrays.get(name, self.arrays.get("tokens"))
         if words is None:
             raise InputError(f"'{self.path}' names no tokens: give a {what}, or store '{name}'")
         return tuple(Token(word) for word in words)
 
     def _weights(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
-        if "weights" not in self.found:
+        if "weights" not in self.arrays:
             return self._attend(queries, keys)
-        shape = self.found.shape("weights")
+        shape = self.arrays.shape("weights")
         for axis, tokens, what in ((-2, queries, "query"), (-1, keys, "key")):
             if shape[axis] != len(tokens):
                 raise InputError(
                     f"'{self.path}' has weights for {shape[axis]} {what} tokens, "
                     f"but there are {len(tokens)}: {' '.join(t.text for t in tokens)[:60]}"
                 )
-        weights: NDArray[np.float32] = self.found["weights"].astype(np.float32)
+        weights: NDArray[np.float32] = self.arrays["weights"].astype(np.float32)
         return weights.reshape((1,) * (4 - len(shape)) + shape)
 
     def _attend(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
-        w_query, w_key = (self.found[name] for name in PROJECTIONS)
+        w_query, w_key = (self.arrays[name] for name in PROJECTIONS)
         if w_query.ndim != 2 or w_key.ndim != 2 or w_query.shape[1] != w_key.shape[1]:
             raise InputError(
                 f"'w_query' of shape {w_query.shape} and 'w_key' of shape {w_key.shape} "
@@ -93,19 +93,19 @@ class MatrixSource(UnbatchedSource):
         return weights.astype(np.float32)[None]
 
     def _heads(self, size: int) -> int:
-        given = np.asarray(self.found.get("heads", 1.0))
-        heads = float(given) if given.ndim == 0 else 0.0
+        number = np.asarray(self.arrays.get("heads", 1.0))
+        heads = float(number) if number.ndim == 0 else 0.0
         if heads < 1 or size % heads:
             raise InputError(
-                f"'heads' in '{self.path}' is {given.tolist()}, but must be one number that "
+                f"'heads' in '{self.path}' is {number.tolist()}, but must be one number that "
                 f"divides the {size} columns of 'w_query'"
             )
         return int(heads)
 
     def _inputs(self, tokens: Sequence[Token], size: int) -> NDArray[np.float64]:
-        if "inputs" not in self.found:
+        if "inputs" not in self.arrays:
             return SeededEmbedding(self.origin.seed, size).embed(tokens)
-        inputs: NDArray[np.float64] = self.found["inputs"]
+        inputs: NDArray[np.float64] = self.arrays["inputs"]
         if inputs.shape != (len(tokens), size):
             raise InputError(
                 f"'inputs' in '{self.path}' has the shape {inputs.shape}, "
@@ -114,9 +114,9 @@ class MatrixSource(UnbatchedSource):
         return inputs
 
     def _provenance(self) -> Provenance:
-        given = "weights" in self.found
-        settings: dict[str, Any] = {} if given else {"seed": self.origin.seed}
-        notes = () if given or "inputs" in self.found else ("inputs are seeded random vectors",)
+        is_map = "weights" in self.arrays
+        settings: dict[str, Any] = {} if is_map else {"seed": self.origin.seed}
+        notes = () if is_map or "inputs" in self.arrays else ("inputs are seeded random vectors",)
         return Provenance("file", self.path.name, settings=settings, notes=notes)
 
 
@@ -130,21 +130,21 @@ class SavedMaps(UnbatchedSource):
         check_kind(query, "self", "cross")
         text, target = query.text, query.target
         if query.kind == "self":
-            found = [item for item in self.attentions if text in ("", item.text)]
+            matches = [item for item in self.attentions if text in ("", item.text)]
         else:
-            found = [
+            matches = [
                 item
                 for item in self.attentions
                 if text in ("", item.source) and (target or item.target) == item.target
             ]
-        if not found:
+        if not matches:
             raise InputError(f"'{self.path}' holds the attention of other texts")
-        if len({(item.text, item.source, item.target) for item in found}) > 1:
+        if len({(item.text, item.source, item.target) for item in matches}) > 1:
             raise InputError(
-                f"'{self.path}' holds the attention of {len(found)} texts: say which one's, or "
+                f"'{self.path}' holds the attention of {len(matches)} texts: say which one's, or "
                 f"see them all with 'attnviz render {self.path}'"
             )
-        return found[0].with_maps(found[0].maps, settings={"read from": self.path.name})
+        return matches[0].with_maps(matches[0].maps, settings={"read from": self.path.name})
 
 
 class Results(UnbatchedSource):
@@ -163,29 +163,29 @@ class DumpedTexts(UnbatchedSource):
     def __init__(self, attentions: Sequence[Dump], path: Path) -> None:
         self.attentions = {attention.id: attention for attention in attentions}
         self.path = path
-        self.saved = SavedMaps(attentions, path)
+        self.maps_of_file = SavedMaps(attentions, path)
         self.count = 0
 
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "self", "cross")
         if not query.text:
-            return self.saved._attend_one(Query("", None, query.kind))
+            return self.maps_of_file._attend_one(Query("", None, query.kind))
         if query.kind == "cross" and query.target is None:
             raise InputError(f"'{self.path}' needs both texts: give a target too")
-        found = self.attentions.get(str(self.count))
+        dump = self.attentions.get(str(self.count))
         self.count += 1
-        if found is None:
+        if dump is None:
             raise InputError(f"'{self.path}' has no attention for text {self.count}")
         keys = split_words(query.text)
         queries = split_words(query.target or "") if query.kind == "cross" else keys
         maps = tuple(
-            self._name_tokens(item, queries, keys, may_grow=found.ends_early) for item in found.maps
+            self._name_tokens(item, queries, keys, may_grow=dump.ends_early) for item in dump.maps
         )
         text, source, target = query_texts(query)
-        notes = tuple(note for note in found.provenance.notes if note not in found.token_notes)
-        provenance = replace(found.provenance, notes=notes)
+        notes = tuple(note for note in dump.provenance.notes if note not in dump.token_notes)
+        provenance = replace(dump.provenance, notes=notes)
         return replace(
-            found, maps=maps, provenance=provenance, text=text, source=source, target=target
+            dump, maps=maps, provenance=provenance, text=text, source=source, target=target
         )
 
     def _name_tokens(
@@ -197,8 +197,8 @@ class DumpedTexts(UnbatchedSource):
             for words, tokens in ((queries, item.query_tokens), (keys, item.key_tokens))
         ]
         grown = [len(side) - have for side, have in zip(sides, item.weights.shape[2:], strict=True)]
-        padded = np.pad(item.weights, ((0, 0), (0, 0), (0, grown[0]), (0, grown[1])))
-        return item.with_weights(padded, query_tokens=sides[0], key_tokens=sides[1])
+        weights = np.pad(item.weights, ((0, 0), (0, 0), (0, grown[0]), (0, grown[1])))
+        return item.with_weights(weights, query_tokens=sides[0], key_tokens=sides[1])
 
     def _side(
         self, words: Sequence[Token], tokens: Sequence[Token], *, may_grow: bool

@@ -59,7 +59,7 @@ def look_option(name: str) -> Any:
 
 
 def reading_notes() -> tuple[str, ...]:
-    """What a reader of the picture must know of the data in it."""
+    """Notes that a reader of the picture needs to understand its data."""
     return _drawing.get().notes
 
 

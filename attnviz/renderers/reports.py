@@ -125,7 +125,7 @@ def data_of(
     *options: object,
     **more: Any,
 ) -> Data:
-    """A value as data, by what writes it in each form; the table takes `options` as well."""
+    """The forms of a value, by the functions that write them; the table also takes `options`."""
     more |= {"rows": partial(rows, value), "document": partial(document, value)}
     if "about" not in more and hasattr(value, "provenance"):
         from attnviz.storage.documents import dump_json
@@ -179,7 +179,7 @@ def listing(
 
 
 class TextReport:
-    """One form of each report, one behind the other."""
+    """One form of each report, written one after another."""
 
     def __init__(self, display: Display, form: Form = "text") -> None:
         self.display, self.form, self.count = display, form, 0
@@ -198,7 +198,7 @@ class TextReport:
         return write(self.display) if self.form == "text" else write()
 
     def _join(self, text: Any) -> Any:
-        """The form as it follows the one before."""
+        """The text of one result, joined to the text before it."""
         return text
 
 
@@ -252,7 +252,7 @@ def parse_fields(text: str | None) -> tuple[str, ...]:
 
 
 class CutReport(JsonReport):
-    """What another renderer writes in a format of `CUT`, cut to the fields that are asked for.
+    """The output of another renderer in a format of `CUT`, cut to the fields of --fields.
 
     A field of the first document, or a column, must be there; in later documents it may be null.
     """
@@ -318,7 +318,7 @@ class CutReport(JsonReport):
         if isinstance(value, list) and value:
             return [self._pick(one, tree, at) for one in value]
         if not isinstance(value, dict):
-            if value in (None, []):  # what would be in it is not known
+            if value in (None, []):  # fields of an empty value are unknown
                 self.names |= dict.fromkeys(one for one in self.fields if one.startswith(at))
             return value
         self.names |= dict.fromkeys(f"{at}{name}" for name in value)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.compare import HistoryStudy, compare_effects, compare_maps
+from attnviz.analyses.compare import compare_effects, compare_maps
+from attnviz.analyses.history import HistoryStudy
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.compare import SimilarityStudy
 from attnviz.analyses.corpus.accumulators import gives_order
 from attnviz.analyses.effects.ablation import each_part, replacements
 from attnviz.analyses.effects.links import effects_of
 from attnviz.analyses.heads import HeadStudy, check_order
 from attnviz.analyses.masks import without_implied
-from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.why import ArgumentStudy
 from attnviz.analyses.wiring import copying_of
@@ -386,7 +386,7 @@ def _measures_data(
         return draw_by("head_overview:head_overview", study.report("layer"))
 
     def scatter() -> Figure:
-        return draw_by("head_plane:head_plane", similarity.report(), study.report("layer").rows)
+        return draw_by("head_overview:head_plane", similarity.report(), study.report("layer").rows)
 
     more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}}
     more["notes"] = measures.provenance.notes

@@ -188,7 +188,7 @@ def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
     """A text through every lens, one panel each."""
     from attnviz.analyses.view import orientation
     from attnviz.renderers.figures.figure import fit_width
-    from attnviz.renderers.figures.panels import panels
+    from attnviz.renderers.figures.grid import panels
 
     correlation = "\nrank correlation with hiding tokens"
     whiches = (view.which.replace(f", {AGREEMENT}", correlation) for view in views)

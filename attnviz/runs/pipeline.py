@@ -148,7 +148,7 @@ class Result(Attention, Presentable):
 
     def strongest(self, count: int = 10) -> list[Link]:
         """The links of largest weight between words, over all layers and heads, largest first."""
-        from attnviz.analyses.links import strongest_links
+        from attnviz.analyses.select import strongest_links
 
         return strongest_links(self.main, count)
 
@@ -458,7 +458,7 @@ def _choose_from(
     needs_first: Needs | None = None if choice.explain is None else "gradients"
     if choice.explain == ALL_OUTPUTS:
         needs_first = "effects"
-    attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=needs_first)
+    attention = apply_lens(choice.lens, attend, ask_once, prepare, insist=needs_first)
     if contacts is not None:
         attention = contacts.predict(attention)
     if choice.stream in PAIR_STREAMS and is_pair(attention):

@@ -49,7 +49,7 @@ class Watched:
 
     def records(self) -> list[Result]:
         """The maps of each item of the batch that was kept."""
-        numbers = sorted({call.item for call in self.log.kept})
+        numbers = sorted({call.item for call in self.log.captures})
         return [self._record(number) for number in numbers] or [self.attention()]
 
     def _record(self, item: int) -> Result:
@@ -152,7 +152,7 @@ class Watched:
         return f"<Watched {self._facts[0]} · {counts}>"
 
     def _repr_html_(self) -> str | None:
-        return self.attention()._repr_html_() if self.log.kept else None
+        return self.attention()._repr_html_() if self.log.captures else None
 
 
 @contextmanager

@@ -42,7 +42,7 @@ LONGEST = 64 << 20  # the most characters of a text's document without its weigh
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError, AttributeError),
-    # Of a header, which is Python's spelling of a dictionary.
+    # For a header, which is a dictionary in Python's spelling.
     *(Warning, SyntaxError, tokenize.TokenError),
     *(RuntimeError, lzma.LZMAError),  # encrypted, or packed as zipfile or this package cannot
 )
@@ -160,8 +160,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """The array of a member, if it fits into memory; pickled objects are refused."""
     check_room(archive.getinfo(name).file_size, f"member '{name}'")
     with archive.open(name) as member, warnings.catch_warnings(action="ignore"):
-        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
-        return array
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -57,7 +57,7 @@ def dump_line(document: Any) -> bytes:
     option = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
     data = orjson.dumps(document, option=option)
     if data.isascii() and b"\x7f" not in data:
-        return data  # as most are, whose megabytes of numbers need no second look
+        return data  # most documents: megabytes of numbers that need no second look
     return escape_hidden(data.decode()).encode()
 
 
@@ -123,8 +123,7 @@ def round_weights(
     if digits is None:
         return weights
     scale = np.float64(10**digits)
-    numbers: NDArray[np.float64] = np.rint(weights * scale) / scale + 0.0
-    return numbers
+    return np.asarray(np.rint(weights * scale) / scale + 0.0)
 
 
 def _spell_rounded(weights: NDArray[np.float32], digits: int) -> Any:
@@ -213,11 +212,9 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
 def from_dataset(dataset: Mapping[str, Any]) -> Attention:
     """The attention of `to_dataset`, also from xarray; an InputError for other objects."""
     try:
-        document, variables = (
-            parse_json(dataset["attrs"]["attnviz"], "the dataset"),
-            dataset["data_vars"],
-        )
-        arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables.values()]
+        document = parse_json(dataset["attrs"]["attnviz"], "the dataset")
+        variables = dataset["data_vars"].values()
+        arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError("the dataset has no 'attrs' with 'attnviz', and 'data_vars'") from error
     return from_document(document, "the dataset", lambda number, *_: arrays[number])
@@ -265,7 +262,7 @@ def from_document(
 
     Its weights may be nested lists or an array, also a flat one with a "shape". Otherwise
     `read_weights` returns them for the number of a map, its stream and its shape, in which None is
-    not known. An InputError names the record (`where`) and the field that does not fit.
+    an unknown size. An InputError names the record (`where`) and the field that does not fit.
     """
     from attnviz.storage.schema import Document, HeadScores, fit, fit_provenance, measured_of
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and appends that do."""
+"""Files that appear whole or not at all, and appends of all the data or nothing."""
 
 import os
 import select
@@ -123,7 +123,7 @@ class PartialFile(AbstractContextManager["PartialFile"]):
         self.close()
 
     def close(self) -> None:
-        """Leave it where it is; closed twice is closed once."""
+        """Leave it where it is; a second call does nothing."""
         file, self.file = self.file, -1
         if file >= 0:
             with suppress(OSError):

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
+from attnviz.analyses.select import cells_between_words, sharpest, strongest_links
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.measures import Link
 from attnviz.core.tokens import sink_place, word_cells

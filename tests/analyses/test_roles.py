@@ -6,7 +6,7 @@ import pytest
 import attnviz
 from attnviz.analyses.effects import probes
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.passages import lookback, receiver
+from attnviz.analyses.measures.shares import lookback, receiver
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, TextParts, Token
 from attnviz.core.effects import HeadAt, PredictedToken
 from tests.invoke import attnviz as run

@@ -17,7 +17,7 @@ from attnviz.runs import corpus, pictures
 from attnviz.runs.inputs import pictures_in
 from tests.cli.test_corpus import interrupt_after
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
-from tests.invoke import attnviz, imported
+from tests.invoke import attnviz
 from tests.renderers.page.test_page import document
 
 SENTENCES = Path(__file__).parents[2] / "sample_inputs" / "sentences.txt"
@@ -178,12 +178,6 @@ def test_other_files_of_a_folder_are_counted_in_a_note(folder):
     assert (done.status, "1 files that are no pictures are left out" in done.err) == (0, True)
     assert "3 pictures · 303 tokens" in done.text
     assert "decides" not in done.text
-
-
-def test_neither_torch_nor_transformers_is_imported(folder):
-    modules, done = imported("corpus", folder, "-f", "json", "-q")
-    assert done.status == 0
-    assert not {"torch", "transformers", "scipy"} & modules
 
 
 @pytest.mark.models

@@ -39,18 +39,6 @@ def test_a_table_names_the_head_that_looks_back(previous, capfd):
     assert err == ""
 
 
-def test_data_on_stdout_and_in_a_file_agree(previous, tmp_path, capfd):
-    file = tmp_path / "heads.tsv"
-    assert heads("--weights", str(previous), "-f", "tsv", "-o", str(file)) == 0
-    out = capfd.readouterr().out
-    assert out == file.read_text()
-    assert [line.split("\t")[:4] for line in out.splitlines()] == [
-        ["stream", "layer", "head", "role"],
-        ["self", "0", "1", "previous-token"],
-        ["self", "0", "0", ""],
-    ]
-
-
 def test_the_second_run_over_repeated_words_is_said(capfd):
     assert heads("The cat sat", *OWN, "-f", "json") == 0
     out, err = capfd.readouterr()
@@ -75,15 +63,6 @@ def test_a_mean_over_several_texts_and_stdin(monkeypatch, capfd):
     assert capfd.readouterr().out == given
     assert heads("The cat sat", "A dog ran off", *OWN, "-q") == 0
     assert "mean over 2 texts" in capfd.readouterr().out
-
-
-def test_a_bad_line_is_named_and_the_rest_is_measured(tmp_path, capfd):
-    file = tmp_path / "texts.jsonl"
-    file.write_text('{"text": "The cat sat"}\nno json\n')
-    assert heads("-i", str(file), *OWN, "-f", "tsv") == 1
-    out, err = capfd.readouterr()
-    assert out.count("\n") == 3
-    assert f"attnviz: error: line 2 of '{file}'" in err
 
 
 def test_a_file_without_one_good_line_fails_with_a_line_for_each(tmp_path, capfd):

@@ -10,11 +10,9 @@ import pytest
 from PIL import Image, ImageSequence
 
 import attnviz as package
-from attnviz.analyses.compare import HistoryStudy
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttnvizError, HealthError
 from attnviz.core.measures import HISTORY, RULES
-from attnviz.renderers.figures.head_history import history_figure
 from attnviz.renderers.printable import short_paths
 from attnviz.storage.archive import dump_archive
 from tests.invoke import attnviz
@@ -171,19 +169,6 @@ def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path):
 
 
 # --- pictures and the page
-
-
-def test_a_picture_shows_each_head_with_its_lines_and_roles(samples, tmp_path):
-    study = HistoryStudy()
-    for step in (0, 50, 100):
-        study.add(step, sample(step))
-    axes = history_figure(study.report()).axes[0]
-    drawn = [item.get_label() for item in axes.collections]
-    assert (drawn.count("head"), drawn.count("entropy"), drawn.count("drift")) == (4, 4, 4)
-    words = {text.get_text() for text in axes.texts}
-    assert {"previous-token", "no role", "step 0", "100"} <= words
-    assert attnviz("history", samples, "--plot", tmp_path / "p.png", "-f", "none").status == 0
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_gif_has_a_frame_for_each_sample(samples, tmp_path):

@@ -222,13 +222,6 @@ def test_keep_qk_follows_the_chosen_heads_to_the_page(tmp_path):
     assert document(file.read_text("utf-8"))["maps"][0]["projections"] is None
 
 
-def test_keep_qk_shows_the_queries_and_keys_of_every_stream_of_the_pocket_model(tmp_path):
-    file = tmp_path / "page.html"
-    invoke("cross", "The cat", "Le chat", "--keep-qk", "--html", file, "-f", "none")
-    sizes = [item["projections"]["size"] for item in document(file.read_text("utf-8"))["maps"]]
-    assert sizes == [32, 32, 32]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -249,12 +242,6 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
     assert 'height="680"' in shown
     assert 'sandbox="allow-scripts allow-downloads"' in shown
     assert result.page().startswith("<!doctype html>")
-
-
-def test_python_writes_a_page(tmp_path):
-    file = tmp_path / "page.html"
-    html = attend("the cat sat", mechanism="scaled").page(file)
-    assert file.read_text("utf-8") == html
 
 
 def test_a_map_of_blocks_becomes_a_page_with_the_links_it_brings():

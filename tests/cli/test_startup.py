@@ -1,5 +1,8 @@
 """What is not needed is not imported, and a shell can complete names."""
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 
 from tests.invoke import OWN, attnviz, fresh, imported
@@ -20,6 +23,34 @@ def test_an_own_layer_needs_no_torch(command):
     loaded, done = imported(command, "a b c", *OWN)
     assert done.status == 0
     assert not loaded & HEAVY
+
+
+POCKET = ("--model", "pocket", "-q")
+LM = ("--model", "pocket-lm", "-q")
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("steps",),
+        ("ablate", "The cat sat", "--head", "2.0", "--target", "2", *POCKET),
+        slow(("cross", "It.", *POCKET)),
+        slow(("heads", "The cat sat", *POCKET)),
+        slow(("self", "The cat sat", "--lens", "norm", *POCKET)),
+        ("heads", "The cat sat", *LM),
+        slow(("self", "The cat sat", "--generate", "3", *LM)),
+        slow(("image", SAMPLES / "shapes.png", "-q")),
+        slow(("corpus", SAMPLES, "-f", "json", "-q")),
+    ],
+    ids=str,
+)
+def test_a_model_inside_needs_no_torch(arguments):
+    loaded, done = imported(*arguments)
+    assert done.status == 0, done.err
+    assert not loaded & (HEAVY | {"scipy", "safetensors", "array_api_compat"})
+    assert "numpy" in loaded
 
 
 @pytest.mark.slow

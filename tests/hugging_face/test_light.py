@@ -318,7 +318,7 @@ def test_every_key_of_its_configuration_is_known_or_falls_back(kind, row):
                 changed = row.shape_of({**told, key: other}) != shape
             except (UnknownArchitecture, TypeError, ValueError, AttributeError):
                 changed = True
-            assert changed or key in {*FREE.split(), *LISTS, *row.unused.split()} - heeded
+            assert changed or key in {*FREE.split(), *LISTS, *row.others.split()} - heeded
     with pytest.raises(UnknownArchitecture, match="a key of tomorrow"):
         row.shape_of({**told, "a key of tomorrow": 1})
 

@@ -129,7 +129,7 @@ def test_predictions_and_effects_are_those_of_transformers(kind, fields, folders
 @pytest.mark.parametrize("kind", HEADS)
 def test_what_a_configuration_leaves_out_is_as_transformers_has_it(kind):
     usual = CONFIG_MAPPING[kind]()
-    assert HEADS[kind].tied == usual.tie_word_embeddings
+    assert HEADS[kind].ties == usual.tie_word_embeddings
     assert HEADS[kind].cap == getattr(usual, "final_logit_softcapping", None)
 
 

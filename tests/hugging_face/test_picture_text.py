@@ -14,8 +14,8 @@ from PIL import Image
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
+from attnviz.models.hugging_face.load.family import record_logits
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.tasks import record_logits
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,

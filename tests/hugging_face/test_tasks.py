@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, Token
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.load.tasks import likeliest_class, likely_tags, word_labels
+from attnviz.models.hugging_face.load.family import likeliest_class, likely_tags, word_labels
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces

@@ -138,9 +138,10 @@ def test_a_family_without_weights_between_tokens_is_refused(ask, loaded, monkeyp
 def test_more_than_fits_is_refused_before_the_model_runs(ask, loaded, monkeypatch):
     from attnviz.models.hugging_face.load import devices
 
+    model = loaded("gpt2")
     monkeypatch.setattr(devices, "free_bytes", lambda device: 100)
     with pytest.raises(ModelError, match=r"3 layers × 4 heads .*shorter text"):
-        ask(loaded("gpt2"), TEXT)
+        ask(model, TEXT)
 
 
 @pytest.mark.minilm

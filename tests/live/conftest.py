@@ -109,5 +109,5 @@ def pocket() -> Pocket:
         if weight.ndim == 2:
             parts = [quantise(part, bits) for part, bits in split_by_bits(name, weight)]
             rows = [scales[:, None] * codes for scales, codes in parts]
-            model.weights.converted[name] = np.concatenate(rows).astype(np.float32)
+            model.weights.arrays[name] = np.concatenate(rows).astype(np.float32)
     return model

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from attnviz.core.errors import UsageError
+from attnviz.mechanisms.dot_product import grouped_query, latent, multi_query
 from attnviz.mechanisms.formula import Formula
-from attnviz.mechanisms.grouped import grouped_query, latent, multi_query
-from attnviz.mechanisms.recurrent import delta_rule, gated_delta_rule, retention
+from attnviz.mechanisms.linear import delta_rule, gated_delta_rule, retention
 from attnviz.mechanisms.relative import (
     alibi,
     global_window,

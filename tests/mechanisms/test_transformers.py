@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from attnviz.mechanisms.dot_product import causal_mask
-from attnviz.mechanisms.grouped import grouped_query, latent, multi_query
-from attnviz.mechanisms.recurrent import delta_rule, gated_delta_rule, retention
+from attnviz.mechanisms.dot_product import causal_mask, grouped_query, latent, multi_query
+from attnviz.mechanisms.linear import delta_rule, gated_delta_rule, retention
 from attnviz.mechanisms.relative import (
     alibi,
     global_window,

@@ -75,7 +75,7 @@ def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
     size = pocket.sizes.size // pocket.sizes.heads
     zeroed = pocket.weights[name].copy()
     zeroed[:, head * size : (head + 1) * size] = 0
-    monkeypatch.setitem(pocket.weights.converted, name, zeroed)
+    monkeypatch.setitem(pocket.weights.arrays, name, zeroed)
     np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
     assert abs(found - plain).max() > 0.01
 

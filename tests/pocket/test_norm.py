@@ -8,7 +8,6 @@ from attnviz.core.query import Query
 from attnviz.models.light import network
 from attnviz.models.pocket import model
 from attnviz.models.pocket.translator import encode_query, load_pocket
-from tests.invoke import imported
 
 PAIR = "The red car is fast", "La voiture rouge est rapide"
 
@@ -67,10 +66,3 @@ def test_a_pair_has_them_for_each_stream():
     assert shapes == [(4, keys, 6, 6), (4, keys, 6, 6), (4, queries, 6, 6)]
     for products in found.products:
         np.testing.assert_allclose(products, products.swapaxes(-1, -2), atol=1e-12)
-
-
-@pytest.mark.slow
-def test_they_need_no_torch():
-    loaded, done = imported("self", PAIR[0], "--model", "pocket", "--lens", "norm", "-q")
-    assert done.status == 0
-    assert "torch" not in loaded

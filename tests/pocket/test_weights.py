@@ -20,11 +20,11 @@ def test_every_array_is_what_safetensors_reads():
 
 def test_an_array_is_converted_when_it_is_first_used():
     stored = StoredWeights(PATH)
-    assert stored.converted == {}
+    assert stored.arrays == {}
     rows = stored.rows("embedding.weight", np.array([7, 9]))
-    assert stored.converted == {}
+    assert stored.arrays == {}
     np.testing.assert_array_equal(rows, stored["embedding.weight"][[7, 9]])
-    assert list(stored.converted) == ["embedding.weight"]
+    assert list(stored.arrays) == ["embedding.weight"]
     np.testing.assert_array_equal(stored.rows("embedding.weight", np.array([7, 9])), rows)
 
 

@@ -15,7 +15,7 @@ from attnviz.models.lens import open_experiment
 from attnviz.models.light.network import Cache, run_layers
 from attnviz.models.pocket.text import END
 from attnviz.models.pocket_lm.language_model import FOLDER, CausalPocket, load_pocket_lm
-from tests.invoke import attnviz, imported
+from tests.invoke import attnviz
 
 TEXT = "The cat sat on the mat. The cat"
 ODD = "I don't know what you're talking about! Éric’s café"
@@ -146,7 +146,7 @@ def test_gradients_are_those_of_small_changes(model):
             return output
 
         own = experiment.model
-        states, _ = own.forward(own.weights, own.inputs(experiment.given), nudged)
+        states, _ = own.forward(own.weights, own.inputs(experiment.feed), nudged)
         scores = own.scores(own.weights, states[[o.row for o in experiment.outputs]])
         chances = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
         return float(chances[np.arange(len(numbers)), numbers].sum())
@@ -200,13 +200,6 @@ def test_the_mask_of_a_worked_head_is_of_truth_values(model):
     (mask,) = (part.value for part in parts if part.name == "mask")
     assert mask.dtype == bool
     np.testing.assert_array_equal(mask, np.tril(np.ones(mask.shape, dtype=bool)))
-
-
-def test_it_needs_no_torch():
-    for command in (["heads", TEXT], ["self", TEXT, "--generate", "3"]):
-        loaded, done = imported(*command, "--model", "pocket-lm", "-q")
-        assert done.status == 0
-        assert not {"torch", "transformers"} & loaded
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from attnviz.models.pocket_vit.picture_model import (
     square_pixels,
 )
 from attnviz.storage.pictures import read_picture
-from tests.invoke import attnviz, imported
+from tests.invoke import attnviz
 
 SHAPES = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
 STAR = [(row, column) for row in range(4, 7) for column in range(1, 4)]
@@ -95,13 +95,6 @@ def test_lenses_and_switched_off_heads_work_on_it(model, query):
     plain, without = log_probabilities(experiment, [Intervention(), off])[:, 0]
     assert plain - without > 0.1
     assert experiment.spell(experiment.outputs[0].number) == "star"
-
-
-@pytest.mark.slow
-def test_it_needs_no_torch():
-    loaded, done = imported("image", str(SHAPES), "-q")
-    assert done.status == 0
-    assert not {"torch", "transformers"} & loaded
 
 
 @pytest.mark.slow

@@ -40,10 +40,9 @@ from attnviz.renderers.figures.effect_bars import (
     effect_words,
     prune_curve,
 )
-from attnviz.renderers.figures.grid import grid
+from attnviz.renderers.figures.grid import grid, panels
 from attnviz.renderers.figures.head_history import history_figure
-from attnviz.renderers.figures.head_overview import head_overview
-from attnviz.renderers.figures.head_plane import head_plane
+from attnviz.renderers.figures.head_overview import head_overview, head_plane
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.figures.lines import lines
 from attnviz.renderers.figures.overlay import (
@@ -53,7 +52,6 @@ from attnviz.renderers.figures.overlay import (
     overlay,
     overlay_grid,
 )
-from attnviz.renderers.figures.panels import panels
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text import ablation_table, comparison, head_tables
 from attnviz.renderers.text.corpus_table import corpus_table

@@ -75,18 +75,6 @@ def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt):
         list(read_any(json.dumps(document).encode(), "x"))
 
 
-@pytest.mark.parametrize("colors", [None, "standard", "256", "truecolor"])
-@pytest.mark.parametrize("name", ["heatmap", "grid"])
-def test_a_terminal_picture_tells_no_value_from_zero(name, colors):
-    text = shown(name, effects(), Display(colors=colors)).decode()
-    assert "no value, the query sees nothing else" in " ".join(text.split())
-    zero = replace(effects(), maps=(effects_map().with_weights(np.nan_to_num(effects().weights)),))
-    other = shown(name, zero, Display(colors=colors)).decode()
-    picture, plain = (part[: part.rindex("nats")] for part in (text, other))
-    assert picture != plain
-    assert ("–" in picture.partition("0 <s>")[2]) == (colors is None) or name == "grid"
-
-
 def test_pictures_draw_no_value_grey_and_say_so():
     found = one_head().main
     figure = heatmap(found, title="x")

@@ -3,7 +3,6 @@ import pytest
 
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.grid import grid
-from tests.samples import notes_of
 
 from .pictures import map_of, picture_and_bar, shares
 
@@ -57,19 +56,6 @@ def test_gaps_are_white_and_zeros_are_not():
     middle = colors[0, colors.shape[1] // 2]
     assert middle.tolist() == [255, 255, 255, 255]
     assert colors[0, 0].tolist() != [255, 255, 255, 255]
-
-
-def test_heads_too_large_to_draw_show_their_strongest_weights_and_say_so():
-    weights = np.zeros((2, 2, 1024, 1024), dtype=np.float32)
-    weights[0, 1, 700, 3] = 0.8
-    figure = draw(weights)
-    cut = tiles(figure, 2, 2)
-    assert cut[0, 1].max() == np.float32(0.8)
-    assert cut.sum() == pytest.approx(0.8)
-    assert notes_of(figure) == (
-        "in each tile rows are the 1024 queries, columns the 1024 keys; "
-        "each pixel shows the strongest of 3 × 3 weights",
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from attnviz.core.attention_map import Token
 from attnviz.renderers.colors import SIGNED_SHADES
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.heatmap import cell_number, heatmap
-from tests.samples import notes_of
 
 from .pictures import map_of, picture_and_bar, pixels, shares
 
@@ -47,11 +46,6 @@ def test_numbers_fit_their_cells():
     width = pixels(figure, picture)[2] / 16
     assert len(cells(figure)) > 100
     assert max(text.get_window_extent().width for text in cells(figure)) < width
-
-
-@pytest.mark.slow
-def test_many_cells_hold_no_numbers():
-    assert cells(draw(shares(40, 40))) == []
 
 
 @pytest.mark.parametrize(
@@ -115,20 +109,6 @@ def _across(picture, label, side):
     x, y = label.get_position()
     place = picture.transData.transform((x, y))[1 if side == "rows" else 0]
     return place * np.sin(np.radians(label.get_rotation() or 90))
-
-
-@pytest.mark.slow
-def test_a_matrix_too_large_to_draw_shows_its_strongest_weights_and_says_so():
-    weights = np.zeros((1600, 1600), dtype=np.float32)
-    weights[801, 3] = 0.9
-    figure = draw(weights)
-    picture, _ = picture_and_bar(figure)
-    image = picture.images[0].get_array()
-    assert image.shape == (800, 800)
-    assert image[400, 1] == np.float32(0.9)
-    assert image.sum() == np.float32(0.9)
-    assert "each pixel shows the strongest of 2 × 2 weights" in notes_of(figure)[0]
-    assert picture.images[0].get_extent() == [-0.5, 1599.5, 1599.5, -0.5]
 
 
 @pytest.mark.slow

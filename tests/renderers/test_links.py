@@ -129,29 +129,6 @@ def test_links_below_a_twentieth_of_the_scale_are_not_drawn():
     )
 
 
-def test_where_labels_do_not_fit_those_of_the_strongest_links_are_named():
-    weights = np.full((400, 400), 0.0005, np.float32)
-    weights[137, 251] = 0.8
-    figure = lines(map_of(weights, tokens(400), tokens(400)), title="t")
-    sides = {
-        side: [text for text in labels(figure) if text.get_horizontalalignment() == side]
-        for side in ("right", "left")
-    }
-    assert "word137" in [text.get_text() for text in sides["right"]]
-    assert "word251" in [text.get_text() for text in sides["left"]]
-    # 2,600 pixels for 400 tokens: 6.5 for each, where a line takes 19.17 (6 points).
-    for texts in sides.values():
-        places = sorted(text.get_position()[1] / 6.5 - 0.5 for text in texts)
-        assert np.diff(places).min() >= 3
-        assert np.diff(places).max() <= 5
-        assert {text.get_size() for text in texts} == {6}
-    (note,) = (note for note in notes_of(figure) if note.startswith("named"))
-    assert note == (
-        f"named: {len(sides['right'])} of 400 queries and {len(sides['left'])} of 400 keys, "
-        "those of the strongest links first"
-    )
-
-
 def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
     weights = np.zeros((10, 500), np.float32)
     weights[range(10), range(25, 500, 50)] = 1
@@ -162,9 +139,3 @@ def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
     names = labels(axes.figure)[:10]
     assert [name.get_position()[1] for name in names] == pytest.approx(np.arange(130, 2600, 260))
     assert {name.get_size() for name in names} == {TEXT_SIZE}
-
-
-def test_lines_of_several_heads_lie_side_by_side_around_their_token():
-    axes = drawn(lines(map_of(np.ones((1, 2, 1, 1), np.float32), tokens(1), tokens(1)), title="t"))
-    first, second = (start[1] for start, _ in axes.collections[0].get_segments())
-    assert first < labels(axes.figure)[0].get_position()[1] == (first + second) / 2

@@ -45,41 +45,6 @@ def test_smoothed_weights_flow_into_one_another_and_a_note_says_so():
     assert any("smoothed between" in text.get_text() for text in figure.texts)
 
 
-def test_a_grid_has_a_tile_for_each_head_on_one_scale_where_that_is_asked_for():
-    weights = np.zeros((2, 3, 2, 2), np.float32)
-    weights[1, 2, 0, 0] = 0.8
-    weights[0, 1] = np.nan  # a layer of fewer heads
-    names = {"layers": ("0", "5"), "heads": ("0", "1", "2")}
-    shared = Overlaying("shared")
-    figure = overlay_grid(PictureCrop(GREY, (0, 1, 2, 2)), weights, how=shared, **names, **WORDS)
-    axes = figure.axes[0]
-    assert len(axes.patches) == 2 * 5
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "5"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2"]
-    image = image_of(figure)
-    high, wide = (image.shape[0] + 6) // 2, (image.shape[1] + 6) // 3
-    assert (image[: high - 6, wide : 2 * wide - 6] == 255).all()
-    strongest = image[high + 2, 2 * wide + 2]
-    assert abs(strongest - over(0.8)).max() <= 1
-    assert not [text for text in axes.texts if text.get_gid() == "largest"]
-
-
-def test_each_picture_of_a_grid_has_a_scale_of_its_own_and_its_largest_weight_in_it():
-    weights = np.zeros((1, 2, 2, 2), np.float32)
-    weights[0, :, 0, 0] = 0.004, 0.8
-    weights[0, 0, 1, 1] = 0.002
-    names = {"layers": ("0",), "heads": ("0", "1")}
-    figure = overlay_grid(PictureCrop(GREY), weights, **names, **WORDS)
-    image = image_of(figure)
-    wide = (image.shape[1] + 6) // 2
-    for left in (2, wide + 2):
-        assert abs(image[2, left] - over(1.0)).max() <= 1
-    assert abs(image[image.shape[0] // 2 + 4, wide - 10] - over(0.5)).max() <= 1
-    told = [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "largest"]
-    assert told == [".004", ".8"]
-    assert any("largest weight" in text.get_text() for text in figure.texts)
-
-
 @pytest.mark.slow
 def test_many_heads_stay_within_the_page():
     weights = np.full((24, 16, 2, 2), 0.1, np.float32)
@@ -90,10 +55,6 @@ def test_many_heads_stay_within_the_page():
         )
         assert image.shape[1] <= 1800
         assert image.shape[0] <= 2100
-
-
-def words_of(figure):
-    return [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "word"]
 
 
 def test_a_picture_keeps_its_shape_when_it_is_resized():

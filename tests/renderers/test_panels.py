@@ -5,7 +5,7 @@ import pytest
 
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.figures.panels import panels
+from attnviz.renderers.figures.grid import panels
 from tests.samples import ODD, self_map
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat"]
@@ -46,14 +46,6 @@ def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high
     for name, item in zip(limits, (first, high, row), strict=True):
         assert item.weights.max() <= limits[name][1] + 1e-6 <= 1.1 * item.weights.max()
     assert [axes.get_title() for axes in found.values()] == [*found]  # type: ignore[attr-defined]
-
-
-def test_panels_stand_three_in_a_row_and_overlap_nowhere():
-    maps = [replace(item, stream=f"{item.stream} {n}") for n in (0, 1) for item in lenses()]
-    boxes = [axes.get_position() for axes in by_name(maps).values()]  # type: ignore[attr-defined]
-    assert len({round(box.x0, 6) for box in boxes}) == 3
-    assert len({round(box.y1, 6) for box in boxes}) == 2
-    assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
 
 
 @pytest.mark.parametrize("words", [["a"], list(ODD), [f"w{n}" for n in range(900)]])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnviz.renderers import Display
-from attnviz.renderers.figures.head_plane import head_plane
+from attnviz.renderers.figures.head_overview import head_plane
 from attnviz.renderers.text.head_tables import similarity_json, similarity_table
 from tests.renderers.heads import row, similarity
 

@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnviz.analyses.links import sharpest
+from attnviz.analyses.select import sharpest
 from attnviz.analyses.view import views
 from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display
 from attnviz.renderers.printable import two_digits
 from attnviz.renderers.text.console import wrap_text
-from attnviz.renderers.text.table import TableRenderer, sparkline, strongest_line
+from attnviz.renderers.text.table import TableRenderer, strongest_line
 from tests.samples import RAW, attention_of, checked, odd_words, self_map
 
 WORDS = ["The", "professor", "who", "supervised", "a", "student", "published", "one", "paper"]
@@ -76,10 +76,6 @@ def test_colour_comes_only_when_asked_for(colors):
     assert rows == plain.splitlines()
 
 
-def test_lines_never_end_in_spaces():
-    assert not re.search(r"(?m) $", shown(attention_of(self_map(WORDS, 2, 3))))
-
-
 def test_several_texts_are_named_and_set_apart():
     renderer = TableRenderer(Display(many=True))
     found = [attention_of(self_map(["a", "b"])) for _ in range(2)]
@@ -92,12 +88,6 @@ def test_a_caption_breaks_between_its_parts():
     lines = wrap_text("one · two · three", 11, between=" · ")
     assert [line.plain for line in lines] == ["one · two", "three"]
     assert [line.plain for line in wrap_text("one", 1)] == ["one"]
-
-
-def test_bars_are_the_peaks_of_their_keys():
-    assert sparkline(np.array([0, 0.5, 1.0]), 3, 1.0) == "▁▅█"
-    assert sparkline(np.array([0, 1.0, 0, 0]), 2, 1.0) == "█▁"
-    assert sparkline(np.zeros(2), 2, 0.0) == "▁▁"
 
 
 def test_the_strongest_link_says_how_to_see_it_only_where_it_can_be_seen():

@@ -51,11 +51,3 @@ def test_cells_are_square_and_as_large_as_fit():
     assert layout_of(item, 25, colored=True) == Layout(1, 1, 2, 2)
     assert layout_of(item, 8, colored=True) == Layout(2, 2, 1, 1)
     assert layout_of(item, 66, colored=False) == Layout(1, 1, 2, 1)
-
-
-def test_the_strongest_weight_of_a_block_is_what_it_shows_and_that_is_said():
-    weights = np.zeros((1, 1, 200, 200), dtype=np.float32)
-    weights[0, 0, 3, 150] = 1
-    text = shown(TerminalHeatmap, map_of(weights), width=80)
-    assert text.count("█") == 2
-    assert "strongest of 3 × 3 weights" in text

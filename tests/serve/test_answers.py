@@ -178,7 +178,7 @@ def test_a_head_that_is_off_is_one_whose_output_weights_are_zero():
     size = model.sizes.size // model.sizes.heads
     weight = model.weights[name].copy()
     weight[:, 2 * size : 3 * size] = 0
-    model.weights.converted[name] = weight
+    model.weights.arrays[name] = weight
     (expected,) = model.attend([Query(*PAIR, "cross")])
     for item in expected.maps:
         assert np.abs(weights_in(answer, item.stream) - item.weights).max() < 1e-4

@@ -81,7 +81,7 @@ def test_a_lens_that_does_not_apply_is_left_out_and_said():
 
 def test_what_was_asked_for_by_name_is_not_left_out():
     with pytest.raises(UsageError, match="saved maps hold its weights only"):
-        apply_lens("all", given, no_model, same, insisted="gradients")
+        apply_lens("all", given, no_model, same, insist="gradients")
 
 
 def test_a_bug_is_not_left_out():

@@ -13,7 +13,7 @@ import transformers
 import attnviz
 from attnviz.core.errors import InputError, UsageError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
-from attnviz.storage.engine_dumps import LayeredArray
+from attnviz.storage.matrices import LayeredArray
 from tests.invoke import attnviz as shell
 
 BASE: dict[str, Any] = {

@@ -57,13 +57,6 @@ def test_an_id_goes_before_a_number_and_numbers_count_from_0(kind, tmp_path):
 
 
 @every_kind
-def test_texts_come_one_by_one_in_order(kind, tmp_path):
-    found = texts(IDS)
-    read = list(read_all(openers(written(tmp_path / f"a.{kind}", found))))
-    assert [same(*pair) for pair in zip(found, read, strict=True)] == [True] * len(found)
-
-
-@every_kind
 def test_shards_are_read_as_one(kind, tmp_path):
     found, path = texts([*"0123456", "x"]), tmp_path / f"a.{kind}"
     for number, start in enumerate(range(0, 8, 3)):

@@ -44,7 +44,7 @@ def train(way: str, folder: Path) -> None:
         model(x).square().mean().backward()
         optimizer.step()
     recorder.finish()
-    print("done", way, dist.get_rank(), recorder.done, flush=True)
+    print("done", way, dist.get_rank(), recorder.latest, flush=True)
 
 
 if __name__ == "__main__":

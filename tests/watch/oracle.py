@@ -127,7 +127,7 @@ def agree(
     assert not seen.log.failures, seen.log.failures
     noted = [truth for number, truth in enumerate(noted) if number not in others]
     worst = 0.0
-    for one, truth in zip(seen.log.kept, noted, strict=True):
+    for one, truth in zip(seen.log.captures, noted, strict=True):
         rows, keys = one.weights.reshape(-1, one.sides[1]), truth.reshape(-1, truth.shape[-1])
         # The first item of a batch, and of each head the first window.
         keys = truth.reshape(-1, windows, *truth.shape[-2:])[:, 0].reshape(

@@ -151,7 +151,7 @@ def test_however_it_is_written_each_softmax_is_one_map_of_all_its_heads(way, gra
     truth = model.weights(x)[item]
     assert result.weights[0].shape == truth.shape
     assert np.abs(result.weights[0] - truth).max() < 1e-5
-    assert max(kept.off for kept in seen.log.kept) < 1e-4
+    assert max(kept.off for kept in seen.log.captures) < 1e-4
 
 
 def test_a_softmax_with_noise_is_seen_as_it_met_the_values():
@@ -177,8 +177,8 @@ def test_parts_of_weights_with_dropout_are_joined_as_they_were_before_it():
     with watch() as seen:
         weights = nn.functional.dropout((query @ key.mT).softmax(-1), 0.5)
         _ = weights[..., 3:] @ value[..., 3:, :] + weights[..., :3] @ value[..., :3, :]
-    (kept,) = seen.log.kept
-    assert kept.dropped
+    (kept,) = seen.log.captures
+    assert kept.had_dropout
     assert np.abs(kept.weights - (query @ key.mT).softmax(-1)[0].numpy()).max() < 1e-6
 
 
@@ -402,7 +402,7 @@ def test_whatever_the_product_the_weights_are_found_in_it(name):
     with watch() as seen:
         product(scores.softmax(-1), values)
     assert not seen.log.failures
-    (kept,) = seen.log.kept
+    (kept,) = seen.log.captures
     truth = scores.double().softmax(-1).numpy()
     while truth.ndim < 4 and len(other) < 4:
         truth = truth[:, None] if truth.ndim == 3 else truth[None]

@@ -252,14 +252,16 @@ def test_calls_are_spread_from_the_first_to_the_last_and_say_so():
     def alone(number: int) -> np.ndarray:
         with watch(model) as seen:
             model(*[x + number] * 3)
-        return seen.log.kept[0].weights
+        return seen.log.captures[0].weights
 
     def kept(count: int, **options: Any) -> list[int]:
         with watch(model, **options) as seen:
             for number in range(count):
                 model(*[x + number] * 3)
-        found = [one.call for one in seen.log.kept]
-        for one in seen.log.kept:  # each is that of its own call, also the last, read at the end
+        found = [one.call for one in seen.log.captures]
+        for (
+            one
+        ) in seen.log.captures:  # each is that of its own call, also the last, read at the end
             assert np.array_equal(one.weights, alone(one.call - 1))
         return found
 

@@ -158,7 +158,7 @@ def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit, tmp_path)
     with written_out() as noted:
         fit(copy, tmp_path)
     assert len(noted) == 4
-    for one, truth in zip(seen.log.kept, noted, strict=True):
+    for one, truth in zip(seen.log.captures, noted, strict=True):
         assert np.abs(one.weights - truth[:2]).max() < 1e-5
     maps = seen.attention().maps
     assert [one.layers for one in maps] == [("layer.self_attn",)] * 4

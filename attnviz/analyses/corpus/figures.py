@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -39,15 +40,10 @@ _LENGTHS = {
 }
 
 
-def _places() -> dict[str, slice]:
-    ends = np.cumsum(list(_LENGTHS.values())).tolist()
-    return {
-        name: slice(end - length, end)
-        for (name, length), end in zip(_LENGTHS.items(), ends, strict=True)
-    }
-
-
-ROWS: Mapping[str, slice] = _places()
+ROWS: Mapping[str, slice] = {
+    name: slice(end - length, end)
+    for (name, length), end in zip(_LENGTHS.items(), accumulate(_LENGTHS.values()), strict=True)
+}
 """The rows of the array:
 
 - "value", "uniform", "top": each measure, its value for uniform attention and its largest possible
@@ -117,8 +113,7 @@ def by_offset(cells: NDArray[np.generic]) -> NDArray[np.float64]:
     bands = as_strided(
         wide, (*lead, queries, len(OFFSETS)), (*steps, down + across, across), writeable=False
     )
-    sums: NDArray[np.float64] = bands.sum(axis=-2, dtype=np.float64)
-    return sums
+    return np.asarray(bands.sum(axis=-2, dtype=np.float64))
 
 
 def by_distance(
@@ -181,8 +176,7 @@ class PairTable:
 
     def means(self, pairs: NDArray[np.intp]) -> NDArray[np.float64]:
         """Mean weight of pairs that occurred, shape (pairs, heads)."""
-        means: NDArray[np.float64] = self.totals[pairs] / self.counts[pairs, None]
-        return means
+        return np.asarray(self.totals[pairs] / self.counts[pairs, None])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The pairs that occurred, by number, with their totals and counts."""

@@ -101,9 +101,7 @@ class WordCounts:
         self._buckets += self._in_bucket // self.bucket
         self._in_bucket = 0
         self._new.clear()
-        self._counts = {
-            word: count for word, count in self._counts.items() if count > self._buckets
-        }
+        self._counts = {word: n for word, n in self._counts.items() if n > self._buckets}
 
     def vocabulary(self) -> Vocabulary:
         """The most frequent words so far."""

@@ -99,6 +99,16 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
     return parts
 
 
+def every_head(attention: Attention) -> list[HeadAt]:
+    """Every head in the order of the maps."""
+    return [
+        HeadAt(item.stream, layer, head)
+        for item in attention.maps
+        for layer in item.layers
+        for head in range(len(item.heads))
+    ]
+
+
 def _named_groups(attention: Attention) -> list[Part]:
     """The tokens of each name, hidden together."""
     sides, parts = _sides(attention), dict[str, list[Part]]()

@@ -139,8 +139,7 @@ def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
     """The cells (…, queries, keys), 0 where a token attends to itself: that is never hidden."""
     if item.query_side != item.key_side:
         return matrix
-    own: NDArray[Any] = np.where(np.eye(*matrix.shape[-2:], dtype=np.bool_), 0, matrix)
-    return own
+    return np.asarray(np.where(np.eye(*matrix.shape[-2:], dtype=np.bool_), 0, matrix))
 
 
 def _scores(
@@ -166,9 +165,8 @@ def _scores(
             cells = iter(_logit_cells(lens, inputs, logits()))
         for item, every in zip(attention.maps, cells, strict=True):
             links = _others(item, every)
-            totals[item.key_side] = totals.get(item.key_side, 0.0) + np.nansum(
-                links, axis=(0, 1, 2)
-            )
+            sums = np.nansum(links, axis=(0, 1, 2))
+            totals[item.key_side] = totals.get(item.key_side, 0.0) + sums
         return totals
     if lens == "flow":
         return _flows(attention, rows)
@@ -225,8 +223,9 @@ def _losses(text: TokenScores, sets: Sequence[tuple[TokenAt, ...]]) -> Numbers:
     """The loss of log p over all outputs when each set of tokens is hidden, in nats."""
     experiment = text.inputs.experiment
     assert experiment is not None
-    losses: Numbers = effects_of(experiment, [Intervention(tokens=one) for one in sets]).sum(axis=1)
-    return losses
+    return np.asarray(
+        effects_of(experiment, [Intervention(tokens=one) for one in sets]).sum(axis=1)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

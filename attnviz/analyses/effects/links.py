@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.links import cells_between_words, link_at
+from attnviz.analyses.select import cells_between_words, link_at
 from attnviz.core.attention_map import (
     LITTLE_EFFECT,
     LITTLE_WEIGHT,
@@ -147,5 +147,4 @@ def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) 
 def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
-    return ranks
+    return np.asarray((last - (counts - 1) / 2)[places])

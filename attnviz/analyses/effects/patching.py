@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.ablation import each_part, token_label
+from attnviz.analyses.effects.ablation import every_head, token_label
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.core.answers import ContrastReport, Restored
 from attnviz.core.effects import Experiment, HeadAt, HeadOutputs, Intervention
@@ -126,7 +126,7 @@ def contrast_inputs(
     """Which heads and positions of the first input restore its answer in the second."""
     patches = PatchedRuns(first, second)
     attention = first.attention
-    every = [change.heads[0] for _, change in each_part(attention, "heads")]
+    every = every_head(attention)
     tries, notes, guess = every, [*attention.provenance.notes], None
     try:
         guess = Estimates(patches)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.analyses.effects.ablation import each_part, replacements
+from attnviz.analyses.effects.ablation import every_head, replacements
 from attnviz.analyses.measures.shares import WORDS
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import Experiment, HeadAt, Intervention
@@ -66,8 +66,7 @@ def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
         for early, late in zip(copies[0][1:], copies[1][1:], strict=True):
             strongest = item.weights[:, :, late - 1, :late].argmax(axis=-1)
             total, chance = total + 1, chance + 1 / late
-            for change in each_part(attention, "heads"):
-                at = change[1].heads[0]
+            for at in every_head(attention):
                 hit = strongest[item.layers.index(at.layer), at.head] == early
                 hits[at] = hits.get(at, 0) + int(hit)
     return {at: count / total for at, count in hits.items()}, chance / total
@@ -107,7 +106,7 @@ def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
             and tokens[at].end > len(prompt)
         ]
         numbers = [experiment.outputs[n].number for n in places]
-        every = [change.heads[0] for _, change in each_part(experiment.attention, "heads")]
+        every = every_head(experiment.attention)
         changes = [Intervention(), *(Intervention(heads=(at,)) for at in every)]
         instead = replacements("mean", banks, experiment.attention)
         log_p = [float(rows[places, numbers].sum()) for rows in experiment.run(changes, instead)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from attnviz.analyses.effects.ablation import each_part, token_label
+from attnviz.analyses.effects.ablation import each_part, every_head, token_label
 from attnviz.core.answers import LinkSet
 from attnviz.core.effects import (
     Experiment,
@@ -51,7 +51,7 @@ class Trials:
     ) -> None:
         self.experiment, self.instead, self.against = experiment, instead, against
         attention = experiment.attention
-        self.heads = [change.heads[0] for _, change in each_part(attention, "heads")]
+        self.heads = every_head(attention)
         parts = each_part(attention, "tokens")
         self.tokens = [change.tokens[0] for _, change in parts]
         self.labels = {change.tokens[0]: part for part, change in parts}

@@ -60,8 +60,7 @@ def weigh_by_gradients(weights: NDArray[np.floating], gradients: NDArray[np.floa
     (layers, heads, queries, keys) give (layers, queries, keys).
     """
     products = np.maximum(weights * gradients, 0)
-    means: Matrix = products.mean(axis=1, dtype=np.float64)
-    return means
+    return np.asarray(products.mean(axis=1, dtype=np.float64))
 
 
 def relevance(within: Matrix) -> Matrix:

@@ -24,17 +24,13 @@ def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
     A is the mean over heads, (…, positions, positions). An empty row becomes a row of I.
     """
     sums = np.asarray(weights, dtype=np.float64) + np.eye(weights.shape[-1])
-    mixture: NDArray[np.float64] = sums / sums.sum(axis=-1, keepdims=True)
-    return mixture
+    return np.asarray(sums / sums.sum(axis=-1, keepdims=True))
 
 
 def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows divided by their sums; a row of zeros stays 0."""
     totals = rows.sum(axis=-1, keepdims=True)
-    shares: NDArray[np.float64] = np.divide(
-        rows, totals, out=np.zeros(rows.shape), where=totals != 0
-    )
-    return shares
+    return np.asarray(np.divide(rows, totals, out=np.zeros(rows.shape), where=totals != 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,5 +107,4 @@ def _mean(item: AttentionMap) -> NDArray[np.float64]:
             f"stream '{item.stream}' holds layers {', '.join(item.layers)}: "
             "this lens needs all of them, from 0 on"
         )
-    means: NDArray[np.float64] = item.weights.mean(axis=1, dtype=np.float64)
-    return means
+    return np.asarray(item.weights.mean(axis=1, dtype=np.float64))

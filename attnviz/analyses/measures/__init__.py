@@ -37,12 +37,12 @@ MEASURES: dict[str, Measure] = {
     ),
     "receiver": Measure(
         "Kurtosis of what sentences receive from those four or more away (Bogdan 2025).",
-        "passages:receiver",
+        "shares:receiver",
         "recv",
     ),
     "lookback": Measure(
         "Mean weight on the prompt against that on the model's own output (Chuang 2024).",
-        "passages:lookback",
+        "shares:lookback",
         "back",
     ),
     "patch-distance": Measure(
@@ -113,30 +113,30 @@ MEASURES: dict[str, Measure] = {
         (140, 211, 184),
         repeated=True,
     ),
-    "score-max": Measure("Largest score before the softmax.", "scores:score_max", "smax"),
-    "score-mean": Measure("Mean score before the softmax.", "scores:score_mean", "smean"),
+    "score-max": Measure("Largest score before the softmax.", "spread:score_max", "smax"),
+    "score-mean": Measure("Mean score before the softmax.", "spread:score_mean", "smean"),
     "score-std": Measure(
-        "Standard deviation of scores before the softmax.", "scores:score_std", "sstd"
+        "Standard deviation of scores before the softmax.", "spread:score_std", "sstd"
     ),
     "saturated": Measure(
-        "Rows of two keys or more that give one key over 0.999.", "scores:saturated", "satur"
+        "Rows of two keys or more that give one key over 0.999.", "spread:saturated", "satur"
     ),
     "log-sum-exp": Measure(
         "Mean over rows of the logarithm of the softmax's denominator.",
-        "scores:log_sum_exp",
+        "spread:log_sum_exp",
         "lse",
     ),
-    "query-norm": Measure("Largest norm of a query.", "scores:query_norm", "|q|"),
-    "key-norm": Measure("Largest norm of a key.", "scores:key_norm", "|k|"),
-    "value-norm": Measure("Median norm of a value.", "scores:value_norm", "|v|"),
+    "query-norm": Measure("Largest norm of a query.", "spread:query_norm", "|q|"),
+    "key-norm": Measure("Largest norm of a key.", "spread:key_norm", "|k|"),
+    "value-norm": Measure("Median norm of a value.", "spread:value_norm", "|v|"),
     "sink-value": Measure(
         "Norm of the value at the most attended key against the median (Sun 2024).",
-        "scores:sink_value",
+        "spread:sink_value",
         "vsink",
     ),
     "massive": Measure(
         "Largest coordinate of the layer's input against the median (Sun 2024).",
-        "scores:massive",
+        "spread:massive",
         "peak",
     ),
 }

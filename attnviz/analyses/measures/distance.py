@@ -171,8 +171,7 @@ class PositionPrediction:
                 sums[layer, part] = self.terms(heads[part], layer).sum(axis=(1, 2))
         counts = self.visible[:, self.rows].any(axis=-1).sum(axis=-1, keepdims=True)
         # Over some columns alone, a divergence can fall below 0 by a little.
-        means: Numbers = np.where(counts, np.maximum(sums, 0) / np.maximum(counts, 1), np.nan)
-        return means
+        return np.asarray(np.where(counts, np.maximum(sums, 0) / np.maximum(counts, 1), np.nan))
 
     def terms(self, weights: NDArray[np.floating], layer: int) -> NDArray[np.float32]:
         """The terms a ln(a / p) of some heads (heads, queries, keys) of a layer.
@@ -182,7 +181,7 @@ class PositionPrediction:
         own = weights[:, self.rows].astype(np.float32, copy=False)
         at = min(layer, len(self.visible) - 1)
         places = self._places[: len(own)]
-        # Of all rows but a cell's own one.
+        # The sum over all rows except the cell's own.
         prior = np.bincount(places.ravel(), own.ravel()).astype(np.float32).take(places)
         prior -= own
         row_sums = own.sum(axis=-1, keepdims=True)
@@ -201,7 +200,7 @@ class PositionPrediction:
     def link(self, layer: int, head: int) -> tuple[str, str, float]:
         """The query, the key and the weight of a head's largest term between different words.
 
-        Where there is none, of the largest of all.
+        If there is none, those of the largest term of all.
         """
         weights = self.item.weights[layer, head]
         terms = np.zeros_like(weights)

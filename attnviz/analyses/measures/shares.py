@@ -1,4 +1,4 @@
-"""Shares of attention on certain keys: neighbours, equal tokens, sinks, earlier copies.
+"""Shares of attention on certain keys: neighbours, sinks, earlier copies, sentences, a prompt.
 
 Means are over the rows that can see such a key: of N tokens, N − 1 have one before them. Induction
 and duplicate-token heads are measured on a repeated text (Elhage 2021, Olsson 2022): in a random
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
-from attnviz.core.attention_map import Token
+from attnviz.core.attention_map import Token, known_mean
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.tokens import text_places
+from attnviz.core.tokens import split_sentences, text_places
 
 THRESHOLD = 0.3
 """The mean attention above which a key is a sink of a head (Gu et al. 2024, section 3)."""
@@ -129,8 +129,7 @@ def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Nu
     α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens.
     """
     sums = np.ones(weights.shape[-2], dtype=weights.dtype) @ weights
-    scores: Numbers = sums / np.maximum(visible.sum(axis=-2), 1)[:, None]
-    return scores
+    return np.asarray(sums / np.maximum(visible.sum(axis=-2), 1)[:, None])
 
 
 def sink(subject: MeasuredMap) -> HeadMeasure:
@@ -142,8 +141,7 @@ def sink(subject: MeasuredMap) -> HeadMeasure:
     enough = _well_seen(subject)
 
     def formula(weights: NDArray[np.floating]) -> Numbers:
-        strongest: Numbers = np.where(enough, sink_scores(weights, subject.visible), 0).max(axis=-1)
-        return strongest
+        return np.asarray(np.where(enough, sink_scores(weights, subject.visible), 0).max(axis=-1))
 
     return subject.measure("sink", "share", ("no key stands out", "one key gets all"), formula)
 
@@ -156,15 +154,13 @@ def sink_fractions(subject: MeasuredMap) -> Numbers:
     scores = sink_scores(subject.item.weights, subject.visible)
     uniform = sink_scores(subject.uniform, subject.visible)
     sinks = _well_seen(subject) & (scores > THRESHOLD) & (uniform <= THRESHOLD)
-    fractions: Numbers = sinks.mean(axis=(0, 1))
-    return fractions
+    return np.asarray(sinks.mean(axis=(0, 1)))
 
 
 def _well_seen(subject: MeasuredMap) -> NDArray[np.bool_]:
     counts = subject.visible.sum(axis=-2)
     rows = subject.rows.sum(axis=-1, keepdims=True)
-    well: NDArray[np.bool_] = (2 * counts >= rows)[:, None]
-    return well
+    return np.asarray((2 * counts >= rows)[:, None])
 
 
 _WORDS = (
@@ -236,3 +232,67 @@ def _copying(subject: MeasuredMap, name: str, step: int, what: str) -> HeadMeasu
     targets = np.zeros((len(tokens), len(tokens)), dtype=bool)
     targets[later, np.array(earlier, dtype=int) + step] = True
     return subject.share_on(name, targets, (f"never {what}", f"only {what}"))
+
+
+APART = 4
+"""Sentences from which on attention to one counts: nearer ones are read anyway."""
+LEAST = 4
+"""Sentences whose scores have a kurtosis."""
+
+
+def receiver(subject: MeasuredMap) -> HeadMeasure | None:
+    """Kurtosis of what sentences receive from those four or more away (Bogdan 2025).
+
+    A sentence's score is the mean weight from the tokens of each other sentence to its tokens,
+    averaged over those sentences. The kurtosis of n scores is m₄ / m₂², at most n − 2 + 1/(n − 1).
+    None where fewer than four sentences have a score.
+    """
+    item, text = subject.item, subject.texts[0]
+    starts = [sentence.start for sentence in split_sentences(text)]
+    if not within_one_text(item) or len(starts) < APART + LEAST:
+        return None
+    places = np.searchsorted(starts, [token.start for token in item.key_tokens], side="right") - 1
+    of_text = [not token.special and token.end > token.start for token in item.key_tokens]
+    # A row for each sentence, 1 where a token is part of it.
+    parts = ((places == np.arange(len(starts))[:, None]) & of_text).astype(np.float64)
+    numbers = np.arange(len(starts))
+    visible = (parts @ subject.visible @ parts.T)[0] > 0
+    far = visible & (np.abs(numbers - numbers[:, None]) >= APART)
+    columns = far.any(axis=0)
+    if columns.sum() < LEAST:
+        return None
+    sizes = np.maximum(parts.sum(axis=1), 1)
+
+    def formula(weights: NDArray[np.floating]) -> Numbers:
+        means = parts @ weights.astype(np.float64) @ parts.T / (sizes[:, None] * sizes)
+        scores = (means * far).sum(axis=-2)[..., columns] / far.sum(axis=0)[columns]
+        off = scores - scores.mean(axis=-1, keepdims=True)
+        spread = (off**2).mean(axis=-1)
+        alike = spread <= 1e-12 * scores.mean(axis=-1) ** 2  # nothing but rounding
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(alike, np.nan, (off**4).mean(axis=-1) / spread**2)
+
+    n = int(columns.sum())
+    ends = ("sentences receive alike", "one sentence receives all")
+    return subject.measure("receiver", "kurtosis", ends, formula, top=n - 2 + 1 / (n - 1))
+
+
+def lookback(subject: MeasuredMap) -> HeadMeasure | None:
+    """Mean weight on the prompt against that on the model's own output (Chuang 2024).
+
+    Mean over the written tokens of p / (p + o), where p is the mean weight on the prompt's tokens
+    and o on those written so far. None where the model wrote nothing.
+    """
+    first = subject.output_start
+    if first is None or not within_one_text(subject.item):
+        return None
+    length = len(subject.item.key_tokens)
+    counts = np.arange(1, length - first + 1)
+
+    def formula(weights: NDArray[np.floating]) -> Numbers:
+        rows = weights[:, :, first:].astype(np.float64)
+        prompt, output = rows[..., :first].mean(axis=-1), rows[..., first:].sum(axis=-1) / counts
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return known_mean(prompt / (prompt + output))
+
+    return subject.measure("lookback", "share", ("only its own output", "only the prompt"), formula)

@@ -81,8 +81,7 @@ def measure_rules(
     item = _cached_stream(experiment, stream)
     queries, keys = item.weights.shape[2:]
     grows = item.query_side == item.key_side
-    prompt = prompt or ("0.5" if grows else "1")
-    start = 0 if prompt == "0" else size_of(prompt, queries)
+    start = 0 if prompt == "0" else size_of(prompt or ("0.5" if grows else "1"), queries)
     if prompt is None:  # of a text of three tokens half would leave nothing to predict
         start = min(start, max(output.row for output in experiment.outputs))
     scorer = _Scorer(experiment, item, start)
@@ -150,8 +149,7 @@ class _Scorer:
                 selection[at][1] if at in selection else w
                 for at, w in zip(item.layers, item.weights, strict=True)
             ]
-            rows = sorted({*self.rows[self.places].tolist()})
-            key_share, mass = _seen_shares(item.with_weights(np.stack(dense)), run, rows)
+            key_share, mass = self._seen_shares(item.with_weights(np.stack(dense)), run)
             yield TextCost(run, np.nan, np.nan, key_share, mass, np.full(mass.shape, np.nan))
 
     def cost(self, run: CacheRun) -> TextCost:
@@ -159,10 +157,22 @@ class _Scorer:
         (scores,) = self.experiment.run([Intervention(evictions=(run,))])
         cost = float((self.full - self._log_p(scores))[self.places].mean())
         differs = (scores.argmax(axis=-1) != self.choices)[self.places]
-        key_share, mass = _seen_shares(self.item, run, sorted({*self.rows[self.places].tolist()}))
+        key_share, mass = self._seen_shares(self.item, run)
         return TextCost(
             run, cost, float(differs.mean()), key_share, mass, np.full(mass.shape, np.nan)
         )
+
+    def _seen_shares(self, item: AttentionMap, run: CacheRun) -> tuple[float, Numbers]:
+        """The share of keys that predicting rows see, and of attention that heads give to them."""
+        rows = np.unique(self.rows[self.places])
+        off = np.array([run.hidden_cells[layer][:, rows] for layer in item.layers])
+        weights = item.weights[:, :, rows].astype(np.float64)
+        keys = np.array([row + 1 if run.grows else run.keys for row in rows])
+        key_share = (1 - off.sum(axis=-1) / keys).mean()
+        whole = weights.sum(axis=-1)
+        visible = np.where(off, 0, weights).sum(axis=-1)
+        mass = np.divide(visible, whole, out=np.ones(visible.shape), where=whole > 0)
+        return float(key_share), mass.mean(axis=-1)
 
     def in_each_head(self, whole: TextCost) -> TextCost:
         """The same with the cost of the rule in each head alone, a run each."""
@@ -226,18 +236,6 @@ def _cached_stream(experiment: Experiment, stream: str | None) -> AttentionMap:
     if not caches:
         raise UsageError("a cache is of a model that writes: give one that continues a text")
     return maps[stream or experiment.attention.main.stream]
-
-
-def _seen_shares(item: AttentionMap, run: CacheRun, rows: Sequence[int]) -> tuple[float, Numbers]:
-    """The share of keys that some rows see, and of attention that each head gives to them."""
-    off = np.array([run.hidden_cells[layer][:, rows] for layer in item.layers])
-    weights = item.weights[:, :, rows].astype(np.float64)
-    keys = np.array([row + 1 if run.grows else run.keys for row in rows])
-    key_share = (1 - off.sum(axis=-1) / keys).mean()
-    whole = weights.sum(axis=-1)
-    visible = np.where(off, 0, weights).sum(axis=-1)
-    mass = np.divide(visible, whole, out=np.ones(visible.shape), where=whole > 0)
-    return float(key_share), mass.mean(axis=-1)
 
 
 def mean_cost(kind: str, item: AttentionMap, costs: Sequence[TextCost]) -> RuleCost:

@@ -41,7 +41,7 @@ class Budget:
         return POLICIES[self.name]
 
     def keys(self, count: int) -> int:
-        """How many of so many keys it keeps."""
+        """How many of `count` keys it keeps."""
         return size_of(self.size, count)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Budget:
 
 
 def size_of(size: str, count: int) -> int:
-    """How many a number, or a share of so many, is: at least 1, at most all."""
+    """A number, or a share of `count`, as a number from 1 to `count`."""
     number = round(float(size) * count) if "." in size else int(size)
     return max(1, min(number, count))
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.analyses.measures.health import check_health, chosen_verdicts
+from attnviz.analyses.history import check_health, chosen_verdicts
 from attnviz.cli.app import complain
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report

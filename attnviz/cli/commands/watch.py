@@ -157,7 +157,7 @@ def _write(block: Watched, name: str, report: Report) -> None:
     names = ", ".join(paths[:4]) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
     report.say(
         f"{calls} {'call' if calls == 1 else 'calls'} of attention by {names}; "
-        f"{len(log.kept)} kept: {files}"
+        f"{len(log.captures)} kept: {files}"
     )
     report.say_done("program and maps")
 

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
-from attnviz.core.writers import HeadWeights, WrittenText
+from attnviz.core.writers import WrittenText
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.kernel import eager_copy
@@ -45,7 +45,7 @@ from attnviz.models.hugging_face.load.loading import (
     model_class,
 )
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
-from attnviz.models.hugging_face.outputs import no_head_weights, spell_piece
+from attnviz.models.hugging_face.outputs import UnnamedMaps, spell_piece
 
 SIDE = "recording"  # the side of keys, and of an encoder's queries
 Heads = list[tuple[int, int]]  # layers and heads by number
@@ -63,7 +63,7 @@ class EncodedRecording:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class AudioModel(LoadedModel, UnbatchedSource):
+class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
     """A pretrained speech model as a source of attention over recordings.
 
     A text attends to its recording, or the recording to itself. Padding after a recording is left
@@ -124,10 +124,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
             encoding = EncodedQuery(part, inputs, tokens, axes, empty)
             spell = partial(spell_piece, self) if self.can_generate else None
             return RecordedText(EagerInputs(part, inputs, encoding, SIDE), spell)
-
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """Refuse: only the network inside knows its maps by name."""
-        raise no_head_weights(self.name)
 
     @property
     def writes(self) -> bool:

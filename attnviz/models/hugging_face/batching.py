@@ -25,7 +25,7 @@ from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
-from attnviz.models.hugging_face.load.tasks import record_logits
+from attnviz.models.hugging_face.load.family import record_logits
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 from attnviz.storage.texts import MEMORY_BUDGET, batches
 

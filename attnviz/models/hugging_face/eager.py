@@ -167,19 +167,14 @@ def value_vectors(eager: EagerInputs) -> ValueVectors:
     for item, (_, layer) in zip(values, layers, strict=True):
         _check_linear(item, layer, eager.kind)
     with_projection = all(item.projection is not None for item in values)
-    products = [
-        _products_of(item, layer.shape[1], with_projection=with_projection)
-        for item, (_, layer) in zip(values, layers, strict=True)
-    ]
+    products = []
+    for item, (_, layer) in zip(values, layers, strict=True):
+        value = item.value[0].double().cpu().numpy()
+        value = value.repeat(layer.shape[1] // len(value), axis=0)  # heads may share values
+        matrix = item.projection if with_projection else None
+        numbers = None if matrix is None else matrix.double().cpu().numpy()
+        products.append(inner_products(value, numbers))
     return ValueVectors(attention, stack_like(attention, products), with_projection)
-
-
-def _products_of(item: _Values, heads: int, *, with_projection: bool) -> NDArray[np.float64]:
-    """One layer's inner products; heads that share values each get a copy."""
-    value = item.value[0].double().cpu().numpy()
-    value = value.repeat(heads // len(value), axis=0)
-    matrix = item.projection if with_projection else None
-    return inner_products(value, None if matrix is None else matrix.double().cpu().numpy())
 
 
 @contextmanager

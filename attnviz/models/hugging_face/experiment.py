@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from inspect import signature
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -220,12 +219,7 @@ class KernelExperiment(ExplainedOutputs):
             yield place, call, upcast_half(gradient[0]).transpose(0, 1)
 
     def head_outputs(self) -> HeadOutputs:
-        _, calls, _ = self.first_pass or self._pass()
-        return {
-            place: upcast_half(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
-            for place, call in zip(self.places, calls, strict=True)
-            if place is not None
-        }
+        return self._by_place(_outputs_of)
 
     def outputs_of(self, inputs: Mapping[str, Any], count: int) -> list[HeadOutputs]:
         """What each head puts out in each item of a batch of other inputs, as `head_outputs`.
@@ -243,35 +237,27 @@ class KernelExperiment(ExplainedOutputs):
             raise AttentionError(
                 "the model runs other attentions for these texts than for the first"
             )
-        return [
-            {
-                place: upcast_half(call.output[item]).transpose(0, 1).cpu().numpy()
-                for place, call in zip(self.places, own_calls, strict=True)
-                if place is not None
-            }
-            for item in range(count)
-        ]
+        return [self._by_place(partial(_outputs_of, item=n), own_calls) for n in range(count)]
 
     def head_values(self) -> HeadOutputs:
-        _, calls, _ = self.first_pass or self._pass()
-        return {
-            place: _values_of(call).cpu().numpy()
-            for place, call in zip(self.places, calls, strict=True)
-            if place is not None
-        }
+        return self._by_place(lambda call: _values_of(call).cpu().numpy())
 
     def selections(self) -> Mapping[tuple[str, str], tuple[NDArray[np.bool_], NDArray[Any]]]:
         """Where the model itself selects keys: those of each query, and the weights over all keys.
 
         Both have the shape (heads, queries, keys). Windows, which select by distance, are left out.
         """
-        _, calls, _ = self.first_pass or self._pass()
-        by_layer = {}
-        for place, call in zip(self.places, calls, strict=True):
-            selection = None if place is None else selected_keys(call.without_gradients())
-            if place is not None and selection is not None:
-                by_layer[place] = selection
-        return by_layer
+        by_layer = self._by_place(lambda call: selected_keys(call.without_gradients()))
+        return {place: one for place, one in by_layer.items() if one is not None}
+
+    def _by_place(
+        self, read: Callable[[Call], Any], calls: Sequence[Call] | None = None
+    ) -> dict[tuple[str, str], Any]:
+        """What is read of each call that has a map, by its stream and layer."""
+        if calls is None:
+            _, calls, _ = self.first_pass or self._pass()
+        pairs = zip(self.places, calls, strict=True)
+        return {place: read(call) for place, call in pairs if place is not None}
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         if self.request.write is None:
@@ -369,20 +355,23 @@ class KernelExperiment(ExplainedOutputs):
     @cached_property
     def blocks(self) -> list[Block]:
         """The layers whose stored output can be reused; none if that changes the answer."""
+        # Later layers may read what earlier ones leave behind, as Gemma 3n does with keys.
+        counts = {3 * len(self._all_blocks) // 4, len(self._all_blocks) - 1} - {0, -1}
+        stops = [self._all_blocks[count - 1].calls.stop for count in counts]
+        reusable = all(self._repeats(self._all_blocks, stop, 2) for stop in stops)
+        return self._all_blocks if reusable else []
+
+    def _repeats(self, blocks: Sequence[Block], first: int, count: int, row: int = 0) -> bool:
+        """Whether unchanged runs give the same scores without the layers before a call."""
         import torch
 
-        # Later layers may read what earlier ones leave behind, as Gemma 3n does with keys.
-        for count in {3 * len(self._all_blocks) // 4, len(self._all_blocks) - 1} - {0, -1}:
-            first = self._all_blocks[count - 1].calls.stop
-            try:
-                skips = unchanged_layers(self._all_blocks, first, 2)
-                scores = self._run_batch([Intervention(), Intervention()], skips)
-            except ModelError:
-                return []
-            plain = self.chances(self.rows).expand_as(scores)
-            if not torch.allclose(scores, plain, atol=1e-5, equal_nan=True):
-                return []
-        return self._all_blocks
+        try:
+            skips = unchanged_layers(blocks, first, count, row)
+            scores = self._run_batch([Intervention()] * count, skips, row=row)
+        except ModelError:
+            return False
+        plain = self.chances(self.rows).expand_as(scores)
+        return torch.allclose(scores, plain, atol=1e-5, equal_nan=True)
 
     @cached_property
     def states(self) -> LayerStates:
@@ -410,15 +399,7 @@ class KernelExperiment(ExplainedOutputs):
             return False
         if not inputs.get("attention_mask", torch.ones(1)).all():
             return False
-        for first in (0, len(numbers) // 2):
-            try:
-                skips = unchanged_layers(self.blocks, first, 1, row)
-                scores = self._run_batch([Intervention()], skips, row=row)
-            except ModelError:
-                return False
-            if not torch.allclose(scores, self.chances(self.rows), atol=1e-5, equal_nan=True):
-                return False
-        return True
+        return all(self._repeats(self.blocks, first, 1, row) for first in (0, len(numbers) // 2))
 
     def _first_row(self, change: Intervention) -> int:
         """A row before which a change of a causal text changes nothing, or 0."""
@@ -431,12 +412,6 @@ class KernelExperiment(ExplainedOutputs):
             # Few lengths, so that changes share passes: 1, 2, 4 … tokens before the end.
             rest = 1 << (rest - 1).bit_length()
         return max(self.tokens - rest, 0)
-
-    @cached_property
-    def _cache_name(self) -> str:
-        """The argument for cached keys; transformers renamed it in 5.24, own code may not have."""
-        parameters = signature(self.model.forward).parameters
-        return "cache" if "cache" in parameters else "past_key_values"
 
     def _cache(self, row: int, count: int) -> Any:
         """The keys and values of the tokens before a row, for a batch."""
@@ -468,7 +443,9 @@ class KernelExperiment(ExplainedOutputs):
         edit = self._edit(changes, instead, numbers, row)
         if row:
             inputs["input_ids"] = inputs["input_ids"][:, row:]
-            inputs |= {self._cache_name: self._cache(row, count), "use_cache": True}
+            # transformers renamed the argument in 5.24, own code may not have.
+            name = "cache" if "cache" in input_names(self.model) else "past_key_values"
+            inputs |= {name: self._cache(row, count), "use_cache": True}
         if self._keeps_rows:
             rows = [output.row - row for output in self.outputs if output.row >= row]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device).long()
@@ -477,19 +454,16 @@ class KernelExperiment(ExplainedOutputs):
                 stack.enter_context(skip_module(block.module, state))
             for number, block in enumerate(self.states.blocks if keys else ()):
                 if number >= len(skips):
-                    note = thread_hook(partial(self._note_state, number, keys))
-                    stack.enter_context(block.module.register_forward_hook(note))
+                    note = partial(
+                        lambda number, _, __, output: self.states.keep(number, keys, output), number
+                    )
+                    stack.enter_context(block.module.register_forward_hook(thread_hook(note)))
             logits = self.model(**inputs).logits
             output_rows = upcast_half(logits) if self._keeps_rows else self.rows_of(logits, row)
             later = [number for number, output in enumerate(self.outputs) if output.row >= row]
             scores = self.chances(self.rows).repeat(count, 1, 1)
             scores[:, later] = self.chances(output_rows)
             return scores
-
-    def _note_state(
-        self, number: int, keys: Sequence[Sequence[int | None]], _: Any, __: Any, state: Any
-    ) -> None:
-        self.states.keep(number, keys, state)
 
     def _edit(
         self,
@@ -545,6 +519,12 @@ class EagerExperiment(ExplainedOutputs):
 
 
 ModelExperiment: TypeAlias = KernelExperiment | EagerExperiment
+
+
+def _outputs_of(call: Call, item: int = 0) -> NDArray[np.floating]:
+    """What each head of a call puts out in an item of the batch, (heads, queries, value size)."""
+    outputs: NDArray[np.floating] = upcast_half(call.output.detach()[item]).cpu().numpy()
+    return outputs.swapaxes(0, 1)
 
 
 def _values_of(call: Call) -> Tensor:

@@ -7,7 +7,7 @@ found by its numbers: positions may turn these, but keep their lengths.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -104,17 +104,12 @@ def _record_calls(eager: EagerInputs, stream: str) -> Iterator[list[_RecordedCal
         maps.clear()
 
     # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
-    handles = [
-        module.register_forward_pre_hook(thread_hook(before), with_kwargs=True)
-        for module in eager.part.modules()
-    ]
-    hook = register_module_forward_hook(thread_hook(after))
-    with suppress(StopForward), hook, watch_kernels(record):
-        try:
-            yield calls
-        finally:
-            for handle in handles:
-                handle.remove()
+    with suppress(StopForward), ExitStack() as hooks, watch_kernels(record):
+        for module in eager.part.modules():
+            hook = module.register_forward_pre_hook(thread_hook(before), with_kwargs=True)
+            hooks.enter_context(hook)
+        hooks.enter_context(register_module_forward_hook(thread_hook(after)))
+        yield calls
 
 
 def _layer_of(path: str) -> str:

@@ -207,17 +207,10 @@ def without_keys(call: Call, masks: Mapping[int, NDArray[np.bool_]]) -> tuple[An
             values = values.repeat_interleave(heads // value.shape[1], 1)
             output = output + (shares_back.to(value.dtype).transpose(1, 2) @ values).transpose(1, 2)
     sink = sink_shares(call)
-    share = _known_share(rest + sink, rest + lost + sink)
-    return torch.as_tensor(rows, device=value.device), (output / share).to(value.dtype)
-
-
-def _known_share(rest: Any, whole: Any) -> Any:
-    """The share of rows that is left; NaN for nothing."""
-    import torch
-
-    share = rest / whole
+    share = (rest + sink) / (rest + lost + sink)
     # Below its smallest normal number a type has few digits left: count that as nothing.
-    return share.where(share >= torch.finfo(share.dtype).tiny, torch.nan)
+    share = share.where(share >= torch.finfo(share.dtype).tiny, torch.nan)
+    return torch.as_tensor(rows, device=value.device), (output / share).to(value.dtype)
 
 
 def upcast_half(numbers: Tensor) -> Tensor:
@@ -281,9 +274,7 @@ def ablate_heads(
 
     with ExitStack() as stack:
         for module in off:
-            stack.enter_context(
-                module.register_forward_pre_hook(lambda module, _: unseen.add(module))
-            )
+            stack.enter_context(module.register_forward_pre_hook(lambda one, _: unseen.add(one)))
             stack.enter_context(module.register_forward_hook(end))
         stack.enter_context(watch_kernels(look, all_threads=True))
         yield

@@ -117,30 +117,28 @@ def _item(value: Any, number: int, count: int) -> Any:
 
 
 def _bytes_of(value: Any) -> int:
-    """Bytes of all tensors in a value."""
-    sizes = list[int]()
+    return sum(one.nbytes for one in tensors_in(value))
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors in a value, at any depth."""
+    tensors: list[Tensor] = []
 
     def note(one: Tensor) -> Tensor:
-        sizes.append(one.nbytes)
+        tensors.append(one)
         return one
 
     map_tensors(value, note)
-    return sum(sizes)
+    return tensors
 
 
 def join_batch(values: Sequence[Any]) -> Any:
     """One value whose tensors are the batch of those in several values of the same make."""
     import torch
 
-    first = values[0]
-    if isinstance(first, torch.Tensor):
-        return torch.cat(list(values)) if first.ndim else first
-    if isinstance(first, dict):
-        return type(first)({name: join_batch([one[name] for one in values]) for name in first})
-    if isinstance(first, tuple | list):
-        items = [join_batch(own) for own in zip(*values, strict=True)]
-        return type(first)(*items) if hasattr(first, "_fields") else type(first)(items)
-    return first
+    tensors = zip(*map(tensors_in, values), strict=True)
+    batches = (torch.cat(own) if own[0].ndim else own[0] for own in tensors)
+    return map_tensors(values[0], lambda _: next(batches))
 
 
 def unchanged_layers(

@@ -225,7 +225,7 @@ class LightModel(LoadedModel, Predicting, Network):
         from attnviz.models.light.stacked_text import head_weights
 
         words, head = self.architecture.words, self.head
-        has_words = head is not None and head.is_linear and not self.architecture.projected
+        has_words = head is not None and head.is_linear and not self.architecture.projection
         tokens = (words, head.maps) if has_words and head is not None and not head.labels else None
         weights = head_weights(self.weights, self.shapes, [*self.streams], tokens)
         return weights, self.provenance
@@ -332,7 +332,7 @@ class LightModel(LoadedModel, Predicting, Network):
     ) -> dict[WriterKind, NDArray[np.float32]]:
         ids, size = np.asarray(tokens), self.sizes.size
         words = self.weights.rows(f"{about.words}.weight", ids)
-        if self.sizes.scaled:
+        if self.sizes.scales_embeddings:
             words = words * np.float32(size**0.5)
         if about.types:
             marks = np.zeros_like(ids) if types is None else np.asarray(types)
@@ -352,8 +352,8 @@ class LightModel(LoadedModel, Predicting, Network):
         if about.embedding_norm:
             whole = stack.sum(axis=0)
             stack = normalise(self.weights, self.sizes, about.embedding_norm, stack, whole, 0)
-        if about.projected and f"{about.projected}.weight" in self.weights:
-            stack = linear_map(self.weights, about.projected, stack, 0)
+        if about.projection and f"{about.projection}.weight" in self.weights:
+            stack = linear_map(self.weights, about.projection, stack, 0)
         return dict(zip(names, stack, strict=True))
 
     def write_ids(self, inputs: Mapping[str, Sequence[int]], most: int) -> list[int]:
@@ -429,7 +429,7 @@ class LightExperiment(NetworkExperiment):
         """Log-probabilities of each output's choices, (outputs, choices), for each change."""
         model, links = self.model, sum(bool(one.links) for one in changes)
         # On torch a causal text is run again from a link's query on, here from its start.
-        slow = links * len(self.given["input_ids"]) * model.numbers > MANY_LINKS
+        slow = links * len(self.feed["input_ids"]) * model.numbers > MANY_LINKS
         if slow and model.sizes.causal and not model.below and not model.whole.is_forced:
             return self._whole(f"{links} links are many").run(changes, instead)
         return super().run(changes, instead)
@@ -449,7 +449,7 @@ class LightExperiment(NetworkExperiment):
         """What the model writes greedily after the text; None: it writes nothing."""
         if not self.model.can_generate:
             return None
-        return continue_text(replace(self.model, watch=self._edit([change], instead)), self.given)
+        return continue_text(replace(self.model, watch=self._edit([change], instead)), self.feed)
 
     def gradients(self) -> tuple[NDArray[np.floating[Any]], ...]:
         """The gradients of the outputs' summed log p by each weight of each map."""

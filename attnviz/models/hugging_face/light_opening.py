@@ -24,9 +24,8 @@ from attnviz.models.hugging_face.light_model import (
     WholeModel,
 )
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
-from attnviz.models.hugging_face.load.family import UNLIMITED, Family
+from attnviz.models.hugging_face.load.family import UNLIMITED, Family, task_named
 from attnviz.models.hugging_face.load.locate import display_name, locate
-from attnviz.models.hugging_face.load.tasks import task_named
 from attnviz.models.light.architecture import Architecture
 from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.experiment import CLASSES, Head, head_of

@@ -32,7 +32,7 @@ from attnviz.models.hugging_face.light_opening import (
     open_checkpoint,
 )
 from attnviz.models.hugging_face.load.checkpoint import read_json
-from attnviz.models.hugging_face.load.tasks import likeliest_class
+from attnviz.models.hugging_face.load.family import likeliest_class
 from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS
 from attnviz.models.hugging_face.vision.vision import VisionModel
 from attnviz.models.light.architecture import PATCHES

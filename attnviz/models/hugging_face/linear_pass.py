@@ -47,6 +47,11 @@ class Leaf:
     layer: str  # the path of the layer, or empty
     call: int | None = None  # of an attention, by number
 
+    @property
+    def count(self) -> int:
+        """How many writers it has: one, or the heads of its attention."""
+        return 1 if self.call is None else len(flatten_heads(self.value))
+
 
 @dataclass(slots=True, eq=False)
 class AttentionScores:
@@ -117,11 +122,8 @@ class LinearPass(TorchFunctionMode):
         """See a block of code, in which the model runs."""
         with running_errors(model, what), ExitStack() as hooks:
             for module in model.modules():
-                for hook in (
-                    module.register_forward_pre_hook(thread_hook(self._enter)),
-                    module.register_forward_hook(thread_hook(self._leave)),
-                ):
-                    hooks.callback(hook.remove)
+                hooks.enter_context(module.register_forward_pre_hook(thread_hook(self._enter)))
+                hooks.enter_context(module.register_forward_hook(thread_hook(self._leave)))
             hooks.enter_context(torch.enable_grad())
             hooks.enter_context(self)
             yield
@@ -184,11 +186,9 @@ class LinearPass(TorchFunctionMode):
             args = [self._free(one) for one in args]
         return func(*args, **kwargs)
 
-    def hold_layer_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
-        return hold_layer_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
-
-    def hold_rms_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
-        return hold_rms_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
+    def hold_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
+        hold = hold_layer_norm if func.__name__ == "layer_norm" else hold_rms_norm
+        return (hold if is_live(args[0]) else func)(*args, **kwargs)
 
     def hold(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A statistic, held at its value."""
@@ -281,8 +281,7 @@ RULES: dict[str, Callable[[LinearPass, Any, Any, Any], Any]] = {
     "embedding": LinearPass.embed,
     "conv1d": LinearPass.convolve,
     "conv2d": LinearPass.convolve,
-    "layer_norm": LinearPass.hold_layer_norm,
-    "rms_norm": LinearPass.hold_rms_norm,
+    **dict.fromkeys(("layer_norm", "rms_norm"), LinearPass.hold_norm),
     "softmax": LinearPass.soften,
     "linear": LinearPass.map,
     "addmm": LinearPass.map,
@@ -327,10 +326,7 @@ class Replay(LinearPass):
         super().__init__(model)
         self.first, self.off, self.at = first, off, at
         with torch.enable_grad():
-            slopes = torch.autograd.grad(
-                target.sum(), first.maps, retain_graph=True, allow_unused=True
-            )
-        self.idle = [slope is None for slope in slopes]
+            self.idle = [slope is None for slope in slopes_by(target.sum(), first.maps)]
 
     def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
         number = len(self.maps)
@@ -354,6 +350,12 @@ class Replay(LinearPass):
         super().begin(call)
         if len(self.calls) > self.at[0]:
             raise StopForward
+
+
+def slopes_by(output: Any, inputs: Any, ask: Any = None, **how: Any) -> tuple[Any, ...]:
+    """An output's gradients by tensors of its graph, which stays; None: none leads to it."""
+    how |= {"retain_graph": True, "allow_unused": True}
+    return tuple(torch.autograd.grad(output, inputs, ask, **how))
 
 
 def flatten_heads(one: Any) -> Any:

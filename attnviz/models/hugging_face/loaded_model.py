@@ -7,8 +7,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Provenance
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, Region
-from attnviz.models.hugging_face.load.family import Family
-from attnviz.models.hugging_face.load.tasks import Task
+from attnviz.models.hugging_face.load.family import Family, Task
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -21,14 +21,15 @@ from attnviz.core.lens_inputs import (
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.interventions import upcast_half
-from attnviz.models.hugging_face.load.tasks import SUFFIXES, Task
+from attnviz.models.hugging_face.load.family import SUFFIXES, Task
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnviz.core.attention_map import Attention
+    from attnviz.core.attention_map import Attention, Provenance
+    from attnviz.core.writers import HeadWeights
 
 Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
 MASK, LABEL = "mask:", "label:"  # a word for a mask; a label that is also a word
@@ -50,12 +51,18 @@ def check_head(source: LoadedModel, kind: str) -> None:
         )
 
 
-def no_head_weights(name: str) -> UsageError:
-    """The error where the maps of heads are not known by name."""
-    return UsageError(
-        f"--weights-only needs a model inside or a checkpoint that numpy runs, and '{name}' is "
-        "neither: give a text"
-    )
+class UnnamedMaps:
+    """A model whose maps of heads are not known by name: only the network inside knows them."""
+
+    __slots__ = ()
+    name: str
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """Refuse."""
+        raise UsageError(
+            f"--weights-only needs a model inside or a checkpoint that numpy runs, and "
+            f"'{self.name}' is neither: give a text"
+        )
 
 
 def choose_outputs(

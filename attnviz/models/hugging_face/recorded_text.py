@@ -34,6 +34,7 @@ from attnviz.models.hugging_face.linear_pass import (
     LinearPass,
     Replay,
     flatten_heads,
+    slopes_by,
 )
 from attnviz.models.hugging_face.load.devices import running_errors
 
@@ -94,8 +95,7 @@ class RecordedText:
             if leaf.call is not None and leaf.call in of_call:
                 stream, layer = of_call[leaf.call]
                 first.append(len(writers))
-                heads = flatten_heads(leaf.value).shape[0]
-                writers += [Writer("head", stream, layer, head) for head in range(heads)]
+                writers += [Writer("head", stream, layer, head) for head in range(leaf.count)]
                 continue
             sides = [one for one in self.eager.encoding.axes if one != "cross"]
             side = match_stream(stream_of(leaf.layer), sides) if len(sides) > 1 else main
@@ -139,9 +139,7 @@ class RecordedText:
     def _read(self, scalar: Any) -> NDArray[np.float64]:
         """Each writer's part of a number that is linear in all of them."""
         leaves = [leaf.value for leaf in self.recording.leaves]
-        slopes = torch.autograd.grad(
-            scalar, [*leaves, *self.biases], retain_graph=True, allow_unused=True
-        )
+        slopes = slopes_by(scalar, [*leaves, *self.biases])
         totals = np.zeros(len(self.writers))
         for leaf, first, slope in zip(self.recording.leaves, self.of_leaf, slopes, strict=False):
             if slope is None:
@@ -157,13 +155,10 @@ class RecordedText:
                 totals[0] += float((slope * bias.detach()).double().sum())
         return totals
 
-    def _side(self, at: HeadAt, side: Side) -> Any:
-        call = self._call(at)
-        return of_head(getattr(call, side), at.head, call)
-
     def read(self, at: HeadAt, side: Side, direction: NDArray[Any]) -> NDArray[np.float64]:
         with torch.enable_grad():
-            vectors = self._side(at, side)
+            call = self._call(at)
+            vectors = of_head(getattr(call, side), at.head, call)
             return self._read((vectors * torch.as_tensor(direction).to(vectors)).sum())
 
     def parts(
@@ -203,13 +198,12 @@ class RecordedText:
 
     def _heads_before(self, stream: int) -> list[int]:
         """The heads that wrote before a layer's input."""
-        count = self.recording.streams[stream][0]
-        first = [(self.of_leaf[n], self.recording.leaves[n]) for n in range(count)]
+        leaves = self.recording.leaves[: self.recording.streams[stream][0]]
         return [
-            start + head
-            for start, leaf in first
-            if leaf.call is not None and self.writers[start].kind == "head"
-            for head in range(len(flatten_heads(leaf.value)))
+            first + head
+            for first, leaf in zip(self.of_leaf, leaves, strict=False)
+            if leaf.call is not None and self.writers[first].kind == "head"
+            for head in range(leaf.count)
         ]
 
     def _pass_on(
@@ -243,14 +237,11 @@ class RecordedText:
         with torch.enable_grad():
             asks = [torch.zeros_like(target, requires_grad=True) for target in targets]
             inputs = self.recording.streams[stream][1]
-            keep: Any = {"retain_graph": True, "create_graph": True, "allow_unused": True}
-            (slope,) = torch.autograd.grad(targets, inputs, asks, **keep)
+            (slope,) = slopes_by(targets, inputs, asks, create_graph=True)
             if slope is None:
                 return [list(torch.zeros((len(parts), *target.shape))) for target in targets]
             # The gradient of the gradient maps all parts at once, as the layer maps the stream.
-            results = torch.autograd.grad(
-                *(slope, asks, torch.stack(list(parts))), retain_graph=True, is_grads_batched=True
-            )
+            results = slopes_by(slope, asks, torch.stack(list(parts)), is_grads_batched=True)
         return [list(one.detach()) for one in results]
 
     def _through(self, target: Tensor, stream: int) -> set[int]:
@@ -259,12 +250,8 @@ class RecordedText:
         leaves = [leaf.value for leaf in self.recording.leaves[:count]]
         rng = torch.Generator(target.device).manual_seed(0)
         ask = torch.rand(target.shape, generator=rng, device=target.device, dtype=target.dtype)
-        how: Any = {"retain_graph": True, "allow_unused": True}
-        direct = torch.autograd.grad(target, leaves, ask, **how)
-        (slope,) = torch.autograd.grad(target, inputs, ask, **how)
-        through = (
-            [None] * count if slope is None else torch.autograd.grad(inputs, leaves, slope, **how)
-        )
+        direct, (slope,) = slopes_by(target, leaves, ask), slopes_by(target, inputs, ask)
+        through = [None] * count if slope is None else slopes_by(inputs, leaves, slope)
         numbers = set[int]()
         for leaf, first, one, other in zip(
             self.recording.leaves, self.of_leaf, direct, through, strict=False
@@ -272,11 +259,7 @@ class RecordedText:
             if (one is None) == (other is None) and (
                 one is None or torch.allclose(one, other, 1e-3, 1e-5 * float(one.abs().max()))
             ):
-                numbers |= set(
-                    range(
-                        first, first + (1 if leaf.call is None else len(flatten_heads(leaf.value)))
-                    )
-                )
+                numbers |= {*range(first, first + leaf.count)}
         return numbers
 
     def _follow(self, whole: Any, writers: Sequence[int]) -> Iterator[Any]:
@@ -284,50 +267,33 @@ class RecordedText:
         leaves = [*(leaf.value for leaf in self.recording.leaves), *self.biases]
         with torch.enable_grad():
             ask = torch.zeros_like(whole, requires_grad=True)
-            slopes = torch.autograd.grad(
-                whole, leaves, ask, retain_graph=True, create_graph=True, allow_unused=True
-            )
+            slopes = slopes_by(whole, leaves, ask, create_graph=True)
             # Writers of one leaf share a backward path; other leaves' writers would only add work.
-            for _, some in groupby(writers, self._leaf_number):
+            for _, some in groupby(writers, lambda one: replace(self.writers[one], head=None)):
                 total = torch.stack([self._total(writer, slopes, whole) for writer in some])
                 if not total.requires_grad:
                     yield from torch.zeros((len(total), *whole.shape))
                     continue
                 each = torch.eye(len(total), dtype=total.dtype, device=total.device)
-                yield from torch.autograd.grad(
-                    total, ask, each, retain_graph=True, is_grads_batched=True
-                )[0]
-
-    def _leaf_number(self, writer: int) -> tuple[str, str, str]:
-        """The kind, stream and layer of a writer, which its leaves share."""
-        one = self.writers[writer]
-        return one.kind, one.stream, one.layer
+                yield from slopes_by(total, ask, each, is_grads_batched=True)[0]
 
     def _total(self, writer: int, slopes: Sequence[Any], whole: Tensor) -> Tensor:
         """The sum of a writer's leaves times their gradients."""
-        total = whole.new_zeros(())
-        for slope, value in self._parts_of(writer, slopes):
-            if slope is not None:
-                total = total + (slope * value.detach()).sum()
-        return total
-
-    def _parts_of(self, writer: int, slopes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        """The gradients by a writer's leaves, with the leaves."""
         leaves = self.recording.leaves
-        if writer == 0:
-            yield from zip(slopes[len(leaves) :], self.biases, strict=True)
+        pairs = [*zip(slopes[len(leaves) :], self.biases, strict=True)] if writer == 0 else []
         for leaf, first, slope in zip(leaves, self.of_leaf, slopes, strict=False):
             if leaf.call is None and first == writer:
-                yield slope, leaf.value
+                pairs.append((slope, leaf.value))
             elif leaf.call is not None and slope is not None:
                 own = slice(writer - first, writer - first + 1) if writer >= first else slice(0)
-                yield flatten_heads(slope)[own], flatten_heads(leaf.value)[own]
+                pairs.append((flatten_heads(slope)[own], flatten_heads(leaf.value)[own]))
+        parts = ((slope * value.detach()).sum() for slope, value in pairs if slope is not None)
+        return sum(parts, whole.new_zeros(()))
 
     def without(self, at: HeadAt, side: Side, writer: int) -> NDArray[Any]:
         off, head = [], 0
         for leaf, first in zip(self.recording.leaves, self.of_leaf, strict=True):
-            count = 1 if leaf.call is None else len(flatten_heads(leaf.value))
-            if 0 <= writer - first < count:
+            if 0 <= writer - first < leaf.count:
                 off.append(leaf)
                 head = writer - first
         number = self._calls[at.stream, at.layer]
@@ -359,9 +325,7 @@ class RecordedText:
             rows = outputs if len(self._output) > 1 else (0,)  # a class has one row
             whole = sum(self._logits(row) for row in rows)
             ask = torch.zeros_like(whole, requires_grad=True)
-            (slope,) = torch.autograd.grad(
-                whole, leaf, ask, retain_graph=True, create_graph=True, allow_unused=True
-            )
+            (slope,) = slopes_by(whole, leaf, ask, create_graph=True)
             if slope is None:  # of another stream than the one that predicts
                 return np.zeros(whole.shape[-1])
             own = flatten_heads(slope)[at.head]
@@ -377,8 +341,7 @@ class RecordedText:
         with torch.enable_grad():
             whole = self._logits(row)
             above = whole[choice] - whole.mean()
-            keep: Any = {"retain_graph": True, "allow_unused": True}
-            gradients = torch.autograd.grad(above, [*leaves.values()], **keep)
+            gradients = slopes_by(above, [*leaves.values()])
         return {
             place: as_array(flatten_heads(slope)[:, row]).astype(np.float64)
             for place, slope in zip(leaves, gradients, strict=True)
@@ -406,15 +369,13 @@ class RecordedText:
         def begin(_: Any, inputs: tuple[Any, ...], kwargs: Any) -> None:
             streams.append(inputs[0] if inputs else kwargs["hidden_states"])
 
-        def end(_: Any, __: Any, output: Any) -> None:
-            outputs.append(output)
-
         inputs = {**self.eager.inputs, "use_cache": False}
         with running_errors(self.part, self.eager.what), torch.no_grad(), ExitStack() as hooks:
             for module in own:
-                before = module.register_forward_pre_hook(thread_hook(begin), with_kwargs=True)
-                hooks.callback(before.remove)
-            hooks.callback(own[-1].register_forward_hook(thread_hook(end)).remove)
+                hook = module.register_forward_pre_hook(thread_hook(begin), with_kwargs=True)
+                hooks.enter_context(hook)
+            end = thread_hook(lambda *call: outputs.append(call[-1]))
+            hooks.enter_context(own[-1].register_forward_hook(end))
             self.part(**inputs)
         last = outputs[0][0] if isinstance(outputs[0], tuple) else outputs[0]
         by_layer: list[NDArray[np.float64]] = []
@@ -450,9 +411,7 @@ def slope_of(after: Any, before: Any) -> float:
     slope = None
     if after is not None and after.requires_grad:
         with torch.enable_grad():
-            (slope,) = torch.autograd.grad(
-                after[(0,) * after.ndim], before, retain_graph=True, allow_unused=True
-            )
+            (slope,) = slopes_by(after[(0,) * after.ndim], before)
     if slope is None:
         raise AttentionError("scores become weights in a way that cannot be taken apart")
     return float(slope[(0,) * slope.ndim])

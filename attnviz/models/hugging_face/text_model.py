@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from attnviz.core.attention_map import IMPLIED, Attention, Provenance
+from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.effects import Experiment, HeadOutputs
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
-from attnviz.core.writers import HeadWeights, WrittenText
+from attnviz.core.writers import WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import (
@@ -27,11 +27,7 @@ from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, value_vectors
-from attnviz.models.hugging_face.experiment import (
-    KernelExperiment,
-    ModelExperiment,
-    experiment_of,
-)
+from attnviz.models.hugging_face.experiment import KernelExperiment, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import continue_text, writer_class
@@ -47,17 +43,17 @@ from attnviz.models.hugging_face.load.loading import (
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.hugging_face.outputs import (
     ExperimentRequest,
+    UnnamedMaps,
     check_head,
     choose_outputs,
     class_name,
-    no_head_weights,
     spell_piece,
 )
 from attnviz.storage.texts import chunks_by_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class HuggingFaceModel(LoadedModel, Predicting):
+class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
     """A pretrained model that answers queries of the kinds "self", "pair" and "cross".
 
     Each text is tokenized once: the last chunk of encoded queries is kept for gradients and values.
@@ -141,10 +137,6 @@ class HuggingFaceModel(LoadedModel, Predicting):
             spell = self._spell
         with quiet():
             return RecordedText(eager, spell)
-
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """Refuse: only the network inside knows its maps by name."""
-        raise no_head_weights(self.name)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         from attnviz.models.hugging_face.head_arithmetic import record_head

@@ -67,13 +67,13 @@ class Architecture:
     waves: bool = False  # whether positions are sines and cosines where their table is not stored
     encoder: Architecture | None = None  # whose last states this one attends to, without a prefix
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # values allowed, by key
-    unused: str = ""  # further keys that are read elsewhere or change no attention
+    others: str = ""  # further keys that are read elsewhere or change no attention
     complete: Callable[[Shape, Config], Shape] = lambda shape, _: shape  # by several keys
     bare_maps: Callable[[Config], tuple[str, ...]] = lambda _: ()  # the maps without a bias
     activation: str = ""  # the key of the activation
     width: str = ""  # the key of the size of embeddings, where a map leads to a position's
-    projected: str = ""  # that map
-    transposed: bool = False  # whether maps are stored as (inputs, outputs)
+    projection: str = ""  # that map
+    is_transposed: bool = False  # whether maps are stored as (inputs, outputs)
     cuts: str = ""  # "heads": the maps of a stored one for three alternate by head
     left_out: str = ""  # a pattern of weights that no attention depends on
     copies: str = ""  # names of weights that are the embeddings of tokens where they are stored
@@ -91,10 +91,10 @@ class Architecture:
             UnknownArchitecture: a key or a value that the row does not know.
         """
         choices = {**COMMON, **self.choices}
-        plain, named = FREE.split(), {self.activation, *self.keys.values()}
-        known = {*plain, *LISTS, *choices, *named, *self.unused.split()}
+        plain, number_keys = FREE.split(), {self.activation, *self.keys.values()}
+        known_keys = {*plain, *LISTS, *choices, *number_keys, *self.others.split()}
         for key, value in config.items():
-            if key not in known:
+            if key not in known_keys:
                 raise UnknownArchitecture(f"its configuration has the key '{key}'")
             odd = key in choices and value not in choices[key]
             odd |= key in plain and isinstance(value, Mapping | list)
@@ -114,18 +114,18 @@ class Architecture:
 
     def _numbers_of(self, config: Config) -> dict[str, Any]:
         """The fields of a shape that one key tells: its numbers, its activation."""
-        found: dict[str, Any] = {}
+        numbers: dict[str, Any] = {}
         for name, key in self.keys.items():
             value = config.get(key)
             kind = int | float if name == "epsilon" else int
             if not isinstance(value, kind) or isinstance(value, bool) or value <= 0:
                 raise UnknownArchitecture(f"its configuration has no number '{key}'")
-            found[name] = value
+            numbers[name] = value
         if (name := config.get(self.activation, "")) not in FUNCTIONS and name != "":
             raise UnknownArchitecture(f"its activation is {name!r}")
         if name:
-            found["activation"] = FUNCTIONS[name]
-        return found
+            numbers["activation"] = FUNCTIONS[name]
+        return numbers
 
     def weight_shapes(self, config: Config, shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that the network reads, and its shape."""
@@ -172,38 +172,38 @@ class Architecture:
         tables = ("" if self.waves else self.positions, self.types)
         yield from ((f"{name}.weight", (-1, width)) for name in tables if name)
         if width != size:
-            yield f"{self.projected}.weight", (size, width)
-            yield f"{self.projected}.bias", (size,)
+            yield f"{self.projection}.weight", (size, width)
+            yield f"{self.projection}.bias", (size,)
 
 
 def rope_of(config: Config) -> dict[str, Any]:
     """The parameters of turned positions that a configuration names in either way."""
-    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    return {"rope_theta": config.get("rope_theta", 10000.0), **given}
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    return {"rope_theta": config.get("rope_theta", 10000.0), **rope}
 
 
-def turns_of(given: Mapping[str, Any], size: int) -> tuple[float, ...]:
+def turns_of(rope: Mapping[str, Any], size: int) -> tuple[float, ...]:
     """The radians by which a position turns each pair of a head's features, by its parameters."""
-    kind = str(given.get("rope_type", given.get("type", "default")))
-    pairs, odd = divmod(int(size * given.get("partial_rotary_factor", 1.0)), 2)
-    wanted, more = ({*one.split()} for one in SCALINGS.get(kind, ("", "")))
-    known = {"rope_theta", "rope_type", "type", "partial_rotary_factor"} | wanted | more
-    if odd or kind not in SCALINGS or given.keys() - known or wanted - given.keys():
-        raise UnknownArchitecture(f"its positions are scaled by {dict(given)}")
+    kind = str(rope.get("rope_type", rope.get("type", "default")))
+    pairs, odd = divmod(int(size * rope.get("partial_rotary_factor", 1.0)), 2)
+    keys, more = ({*one.split()} for one in SCALINGS.get(kind, ("", "")))
+    all_keys = {"rope_theta", "rope_type", "type", "partial_rotary_factor"} | keys | more
+    if odd or kind not in SCALINGS or rope.keys() - all_keys or keys - rope.keys():
+        raise UnknownArchitecture(f"its positions are scaled by {dict(rope)}")
     # Rounded where transformers rounds: a bit of a turn is a hundred bits at the hundredth token.
     shares = (float(np.float32(pair) / np.float32(pairs)) for pair in range(pairs))
-    slower = [np.float32(float(given["rope_theta"]) ** share) for share in shares]
+    slower = [np.float32(float(rope["rope_theta"]) ** share) for share in shares]
     plain = [float(np.float32(1) / one) for one in slower]
     if kind == "linear":
-        return tuple(turn / given["factor"] for turn in plain)
+        return tuple(turn / rope["factor"] for turn in plain)
     if kind == "llama3":
-        return tuple(_slow_down(turn, given) for turn in plain)
+        return tuple(_slow_down(turn, rope) for turn in plain)
     if kind == "yarn":
-        return tuple(_blend(slower, given))
+        return tuple(_blend(slower, rope))
     if kind == "longrope":
-        if given["original_max_position_embeddings"] < MOST_READ:
+        if rope["original_max_position_embeddings"] < MOST_READ:
             raise UnknownArchitecture("its positions turn more slowly in long texts")
-        return tuple(turn / by for turn, by in zip(plain, given["short_factor"], strict=True))
+        return tuple(turn / by for turn, by in zip(plain, rope["short_factor"], strict=True))
     return tuple(plain)
 
 
@@ -226,42 +226,42 @@ MOST_READ = 1024
 """Tokens that numpy reads and writes at most, with room to spare."""
 
 
-def _blend(slower: list[np.float32], given: Mapping[str, Any]) -> Iterator[float]:
+def _blend(slower: list[np.float32], rope: Mapping[str, Any]) -> Iterator[float]:
     """Turns as YaRN scales them (Peng 2023): fast ones stay, slow ones are divided, with a ramp.
 
     They are 1 over the numbers given, and float32 throughout.
     """
-    pairs, base = len(slower), float(given["rope_theta"])
+    pairs, base = len(slower), float(rope["rope_theta"])
     ends = []
-    for rounds in (given.get("beta_fast") or 32, given.get("beta_slow") or 1):
-        length = given["original_max_position_embeddings"] / (rounds * 2 * pi)
+    for rounds in (rope.get("beta_fast") or 32, rope.get("beta_slow") or 1):
+        length = rope["original_max_position_embeddings"] / (rounds * 2 * pi)
         ends.append(pairs * log(length) / log(base))
-    if given.get("truncate", True):
+    if rope.get("truncate", True):
         ends = [floor(ends[0]), ceil(ends[1])]
     low, high = max(ends[0], 0), min(ends[1], 2 * pairs - 1)
     high += 0.001 if high == low else 0
     for pair, one in enumerate(slower):
         share = np.float32(1 - min(max((pair - low) / (high - low), 0.0), 1.0))
-        divided = np.float32(1) / (np.float32(given["factor"]) * one)
-        yield float(divided * (1 - share) + np.float32(1) / one * share)
+        slow_turn = np.float32(1) / (np.float32(rope["factor"]) * one)
+        yield float(slow_turn * (1 - share) + np.float32(1) / one * share)
 
 
-def _stretch_of(given: Mapping[str, Any]) -> float:
+def _stretch_of(rope: Mapping[str, Any]) -> float:
     """The factor by which scaled positions lengthen queries and keys (1: not at all)."""
-    kind, stretch = given.get("rope_type", given.get("type")), given.get("attention_factor")
-    factor = given["factor"] if kind in ("yarn", "longrope") else 1.0
+    kind, stretch = rope.get("rope_type", rope.get("type")), rope.get("attention_factor")
+    factor = rope["factor"] if kind in ("yarn", "longrope") else 1.0
     if stretch is not None or factor <= 1:
         return 1.0 if stretch is None else float(stretch)
     if kind == "longrope":
-        return sqrt(1 + log(factor) / log(given["original_max_position_embeddings"]))
-    above, below = given.get("mscale"), given.get("mscale_all_dim")
+        return sqrt(1 + log(factor) / log(rope["original_max_position_embeddings"]))
+    above, below = rope.get("mscale"), rope.get("mscale_all_dim")
     scales = (above, below) if above and below else (1, 0)
     return (0.1 * scales[0] * log(factor) + 1) / (0.1 * scales[1] * log(factor) + 1)
 
 
-def _slow_down(turn: float, given: Mapping[str, Any]) -> float:
+def _slow_down(turn: float, rope: Mapping[str, Any]) -> float:
     """A turn as Llama 3 scales it: slow turns by the whole factor, fast ones not at all."""
-    low, high = given["low_freq_factor"], given["high_freq_factor"]
-    rounds = given["original_max_position_embeddings"] * turn / (2 * pi)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    rounds = rope["original_max_position_embeddings"] * turn / (2 * pi)
     share = min(max((rounds - low) / (high - low), 0.0), 1.0)
-    return float(turn * (share + (1 - share) / given["factor"]))
+    return float(turn * (share + (1 - share) / rope["factor"]))

@@ -23,8 +23,8 @@ def _pair_turns(shape: Shape, config: Config) -> Shape:
     return _with_turns(replace(shape, head_size=size, key_heads=key_heads), rope_of(config))
 
 
-def _with_turns(shape: Shape, given: Mapping[str, Any]) -> Shape:
-    return replace(shape, turns=turns_of(given, shape.head_features), stretch=_stretch_of(given))
+def _with_turns(shape: Shape, rope: Mapping[str, Any]) -> Shape:
+    return replace(shape, turns=turns_of(rope, shape.head_features), stretch=_stretch_of(rope))
 
 
 def _complete_mistral(shape: Shape, config: Config) -> Shape:
@@ -58,10 +58,10 @@ def _complete_gemma2(shape: Shape, config: Config) -> Shape:
 
 
 def _complete_gemma3(shape: Shape, config: Config) -> Shape:
-    given = config.get("rope_parameters") or {}
-    if given.keys() - {"full_attention", "sliding_attention"}:
+    rope = config.get("rope_parameters") or {}
+    if rope.keys() - {"full_attention", "sliding_attention"}:
         raise UnknownArchitecture("its positions have no kinds")
-    whole, local = (dict(given.get(f"{name}_attention") or {}) for name in ("full", "sliding"))
+    whole, local = (dict(rope.get(f"{name}_attention") or {}) for name in ("full", "sliding"))
     whole |= config.get("rope_scaling") or {}
     whole.setdefault("rope_theta", config.get("rope_theta", 1e6))
     local.setdefault("rope_theta", config.get("rope_local_base_freq", 1e4))
@@ -70,18 +70,18 @@ def _complete_gemma3(shape: Shape, config: Config) -> Shape:
     if _stretch_of(whole) != 1 or _stretch_of(local) != 1:
         raise UnknownArchitecture("its positions of one kind are stretched")
     turns, others = (turns_of(one, shape.head_size) for one in (whole, local))
-    turned = replace(shape, turns=turns, window_turns=others)
-    return _complete_gemma(turned, config, pattern)
+    with_turns = replace(shape, turns=turns, window_turns=others)
+    return _complete_gemma(with_turns, config, pattern)
 
 
 def _complete_neox(shape: Shape, config: Config) -> Shape:
-    given = {
+    rope = {
         "rope_theta": config.get("rotary_emb_base", 1e4),
         "partial_rotary_factor": config.get("rotary_pct", 0.25),
         **(config.get("rope_scaling") or config.get("rope_parameters") or {}),
     }
     parallel = config.get("use_parallel_residual", True)
-    return _with_turns(replace(shape, parallel=bool(parallel)), given)
+    return _with_turns(replace(shape, parallel=bool(parallel)), rope)
 
 
 def _complete_opt(shape: Shape, config: Config) -> Shape:
@@ -101,7 +101,7 @@ def _complete_bart(shape: Shape, config: Config) -> Shape:
     for key, like in usual.items():
         if config.get(key) not in (None, config[like]):
             raise UnknownArchitecture(f"its configuration has '{key}' {config[key]!r}")
-    return replace(shape, scaled=bool(config.get("scale_embedding", False)))
+    return replace(shape, scales_embeddings=bool(config.get("scale_embedding", False)))
 
 
 def _bare_maps(shape: Shape, *, attention: bool, inner: bool = False) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ GEMMA = replace(
     ),
     norm="rms from 0",
     activation="gelu_tanh",
-    scaled=True,
+    scales_embeddings=True,
 )
 VIT = Shape(
     layer="encoder.layer.{}",
@@ -164,7 +164,7 @@ BERT_ROW = Architecture(
     embedding_norm="embeddings.LayerNorm",
     activation="hidden_act",
     choices={"position_embedding_type": ("absolute",)},
-    unused="max_position_embeddings type_vocab_size",
+    others="max_position_embeddings type_vocab_size",
     left_out=r"(embeddings\.position_ids|pooler\.|cls\.)",
 )
 ROBERTA_ROW = replace(
@@ -184,7 +184,7 @@ LLAMA_ROW = Architecture(
     words="embed_tokens",
     activation="hidden_act",
     choices={"attention_bias": (False, True), "mlp_bias": (False, True)},
-    unused="max_position_embeddings head_dim num_key_value_heads rope_theta rope_scaling "
+    others="max_position_embeddings head_dim num_key_value_heads rope_theta rope_scaling "
     "rope_parameters",
     complete=_pair_turns,
     bare_maps=lambda config: _bare_maps(
@@ -200,7 +200,7 @@ QWEN3_ROW = replace(
     model="Qwen3Model",
     tokenizer="Qwen2Tokenizer",
     choices={"attention_bias": (False, True), "use_sliding_window": (False,)},
-    unused=f"{LLAMA_ROW.unused} sliding_window max_window_layers layer_types",
+    others=f"{LLAMA_ROW.others} sliding_window max_window_layers layer_types",
     complete=_complete_qwen,
 )
 GEMMA2_ROW = replace(
@@ -210,7 +210,7 @@ GEMMA2_ROW = replace(
     tokenizer="GemmaTokenizer",
     activation="hidden_activation",
     choices={"attention_bias": (False, True), "use_bidirectional_attention": (None, False)},
-    unused=f"{LLAMA_ROW.unused} sliding_window layer_types query_pre_attn_scalar hidden_act "
+    others=f"{LLAMA_ROW.others} sliding_window layer_types query_pre_attn_scalar hidden_act "
     "attn_logit_softcapping final_logit_softcapping cache_implementation",
     complete=_complete_gemma2,
 )
@@ -223,7 +223,7 @@ VIT_ROW = Architecture(
     words="",
     activation="hidden_act",
     choices={"num_channels": (3,), "qkv_bias": (True, False)},
-    unused="encoder_stride pooler_act pooler_output_size",
+    others="encoder_stride pooler_act pooler_output_size",
     bare_maps=lambda config: () if config.get("qkv_bias", True) else VIT.attention.maps[:3],
     left_out=r"(embeddings\.mask_token|pooler\.|classifier\.)",
 )
@@ -253,7 +253,7 @@ BART_ENCODER = Architecture(
         **dict.fromkeys(("normalize_before", "add_bias_logits", "add_final_layer_norm"), (False,)),
         **dict.fromkeys(("normalize_embedding", "static_position_embeddings"), (False, True)),
     },
-    unused="encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers "
+    others="encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers "
     "decoder_attention_heads decoder_ffn_dim decoder_vocab_size num_hidden_layers "
     "max_position_embeddings activation_dropout classif_dropout encoder_layerdrop "
     "decoder_layerdrop decoder_start_token_id forced_eos_token_id",
@@ -297,7 +297,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         types="",
         activation="activation",
         choices={"sinusoidal_pos_embds": (False, True)},
-        unused="max_position_embeddings tie_weights_",
+        others="max_position_embeddings tie_weights_",
         left_out=r"(embeddings\.position_ids|vocab_)",
     ),
     "electra": replace(
@@ -305,8 +305,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         model="ElectraModel",
         prefix="electra",
         width="embedding_size",
-        projected="embeddings_project",
-        unused=f"{BERT_ROW.unused} embedding_size",
+        projection="embeddings_project",
+        others=f"{BERT_ROW.others} embedding_size",
         left_out=r"(embeddings\.position_ids|generator_|discriminator_)",
     ),
     "llama": LLAMA_ROW,
@@ -315,7 +315,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         numbers=GROUPED,
         model="MistralModel",
         choices={},
-        unused=f"{LLAMA_ROW.unused} sliding_window",
+        others=f"{LLAMA_ROW.others} sliding_window",
         complete=_complete_mistral,
         bare_maps=lambda _: _bare_maps(ROTARY, attention=False),
     ),
@@ -334,7 +334,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         shape=replace(GEMMA, query_norm="q_norm", key_norm="k_norm"),
         model="Gemma3TextModel",
         choices={**GEMMA2_ROW.choices, "attn_logit_softcapping": (None,)},
-        unused=f"{GEMMA2_ROW.unused} rope_local_base_freq sliding_window_pattern "
+        others=f"{GEMMA2_ROW.others} rope_local_base_freq sliding_window_pattern "
         "_sliding_window_pattern",
         complete=_complete_gemma3,
     ),
@@ -358,11 +358,11 @@ ARCHITECTURES: dict[str, Architecture] = {
             "scale_attn_by_inverse_layer_idx": (False,),
             "reorder_and_upcast_attn": (False, True),
         },
-        unused="n_positions n_ctx n_inner",
+        others="n_positions n_ctx n_inner",
         complete=lambda shape, config: replace(
             shape, inner=config.get("n_inner") or 4 * shape.size
         ),
-        transposed=True,
+        is_transposed=True,
         left_out=r"(lm_head\.|h\.\d+\.attn\.(masked_)?bias$)",
     ),
     "opt": Architecture(
@@ -390,7 +390,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             "_remove_final_layer_norm": (False,),
             "do_layer_norm_before": (True, False),
         },
-        unused="max_position_embeddings word_embed_proj_dim prefix activation_dropout",
+        others="max_position_embeddings word_embed_proj_dim prefix activation_dropout",
         complete=_complete_opt,
         left_out=r"lm_head\.",
     ),
@@ -416,7 +416,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         words="embed_in",
         activation="hidden_act",
         choices={"attention_bias": (True, False), "use_parallel_residual": (True, False)},
-        unused="max_position_embeddings rotary_pct rotary_emb_base rope_theta rope_scaling "
+        others="max_position_embeddings rotary_pct rotary_emb_base rope_theta rope_scaling "
         "rope_parameters",
         complete=_complete_neox,
         bare_maps=lambda config: (
@@ -435,7 +435,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         model="Dinov2Model",
         prefix="dinov2",
         choices={**VIT_ROW.choices, "use_swiglu_ffn": (False,)},
-        unused="mlp_ratio drop_path_rate layerscale_value use_mask_token out_features out_indices "
+        others="mlp_ratio drop_path_rate layerscale_value use_mask_token out_features out_indices "
         "stage_names apply_layernorm reshape_hidden_states",
         complete=lambda shape, config: replace(
             shape, inner=int(shape.size * config.get("mlp_ratio", 4))

@@ -55,7 +55,7 @@ class Head:
     maps: str = "lm_head"  # the map to the scores; before it another and perhaps a norm
     bias: str = ""  # of the map to the scores, where it is stored under another name
     activation: str = ""  # between the maps; "": that of the layers
-    tied: bool = True  # whether the last map is the embeddings, where no key says so
+    ties: bool = True  # whether the last map is the embeddings, where no key says so
     cap: float | None = None  # of scores
     labels: int = 0  # of a classifier
     first: bool = False  # whether it reads the first state alone
@@ -108,15 +108,15 @@ HEADS = {
         "generator_lm_head generator_predictions.dense generator_predictions.LayerNorm",
         activation="gelu",
     ),
-    "llama": Head("LlamaForCausalLM", tied=False),
-    "mistral": Head("MistralForCausalLM", tied=False),
-    "qwen2": Head("Qwen2ForCausalLM", tied=False),
-    "qwen3": Head("Qwen3ForCausalLM", tied=False),
+    "llama": Head("LlamaForCausalLM", ties=False),
+    "mistral": Head("MistralForCausalLM", ties=False),
+    "qwen2": Head("Qwen2ForCausalLM", ties=False),
+    "qwen3": Head("Qwen3ForCausalLM", ties=False),
     "gemma2": Head("Gemma2ForCausalLM", cap=30.0),
     "gemma3_text": Head("Gemma3ForCausalLM"),
     "gpt2": Head("GPT2LMHeadModel"),
     "opt": Head("OPTForCausalLM"),
-    "gpt_neox": Head("GPTNeoXForCausalLM", "embed_out", tied=False),
+    "gpt_neox": Head("GPTNeoXForCausalLM", "embed_out", ties=False),
     "bart": Head("BartForConditionalGeneration", bias="final_logits_bias"),
     "marian": Head("MarianMTModel", bias="final_logits_bias"),
 }
@@ -141,21 +141,21 @@ def head_of(config: Mapping[str, Any], bare: str, *, writes: bool = False) -> He
     Raises:
         UnknownArchitecture: another head, or a key of it with another kind of value.
     """
-    named, kind = (config.get("architectures") or [bare])[0], config["model_type"]
-    ending, head = named.removeprefix(bare.removesuffix("Model")), HEADS.get(kind)
-    if named == bare and not writes:
+    name, kind = (config.get("architectures") or [bare])[0], config["model_type"]
+    ending, head = name.removeprefix(bare.removesuffix("Model")), HEADS.get(kind)
+    if name == bare and not writes:
         return None
     if ending in CLASSES and kind in OF_TEXTS:
         maps, activation = OF_TEXTS[kind] if (first := CLASSES[ending]) else ("classifier", "")
         count = len(config.get("id2label") or "12")  # two where none are named
-        return Head(named, maps, "", activation, tied=False, labels=count, first=first)
-    if head is None or named not in (bare, head.model):
-        raise UnknownArchitecture(f"the network inside has no head of a {named}")
-    tied = config.get("tie_word_embeddings", head.tied)
+        return Head(name, maps, "", activation, ties=False, labels=count, first=first)
+    if head is None or name not in (bare, head.model):
+        raise UnknownArchitecture(f"the network inside has no head of a {name}")
+    is_tied = config.get("tie_word_embeddings", head.ties)
     cap = config.get("final_logit_softcapping", head.cap)
-    if not isinstance(tied, bool) or not isinstance(cap, float | int | None):
+    if not isinstance(is_tied, bool) or not isinstance(cap, float | int | None):
         raise UnknownArchitecture("its configuration does not say how it predicts")
-    return replace(head, tied=tied, cap=cap)
+    return replace(head, ties=is_tied, cap=cap)
 
 
 class NetworkExperiment:
@@ -164,9 +164,9 @@ class NetworkExperiment:
     outputs: tuple[PredictedToken, ...]
     sinks: SinkShares = MappingProxyType({})  # no such network has any
 
-    def __init__(self, model: Network, given: Any, attention: Attention) -> None:
+    def __init__(self, model: Network, feed: Any, attention: Attention) -> None:
         self.model: Any = model
-        self.given, self.attention = given, attention
+        self.feed, self.attention = feed, attention
         self.places = {
             model.streams[item.stream].format(layer): (item.stream, layer)
             for item in attention.maps
@@ -183,27 +183,27 @@ class NetworkExperiment:
         together = max(1, min(POSITIONS // sum(map(len, self.inputs)), SCORES // scores))
         for first, group in groupby(changes, self._first_layer):
             alike = list(group)
-            given = (*self.inputs[:-1], self.starts[first] if first else self.inputs[-1])
+            stacks = (*self.inputs[:-1], self.starts[first] if first else self.inputs[-1])
             for start in range(0, len(alike), together):
                 some = alike[start : start + together]
-                many = tuple(namespace(x).broadcast_to(x, (len(some), *x.shape)) for x in given)
+                many = tuple(namespace(x).broadcast_to(x, (len(some), *x.shape)) for x in stacks)
                 with np.errstate(all="ignore"):
                     states, _ = model.forward(model.weights, many, self._edit(some, instead), first)
                     logits = as_numpy(model.scores(model.weights, states[:, rows]))
-                    found = self.chances(logits)
-                yield from found
+                    chances = self.chances(logits)
+                yield from chances
 
     def chances(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Log p of each choice (…, choices) by its logits."""
-        found: NDArray[np.floating] = logits - logits.max(axis=-1, keepdims=True)
-        found -= np.log(np.exp(found).sum(axis=-1, keepdims=True))
-        return found
+        log_p: NDArray[np.floating] = logits - logits.max(axis=-1, keepdims=True)
+        log_p -= np.log(np.exp(log_p).sum(axis=-1, keepdims=True))
+        return log_p
 
     @cached_property
     def inputs(self) -> Stacks:
         """The embedded inputs of each stack."""
-        found: Stacks = self.model.inputs(self.given)
-        return found
+        stacks: Stacks = self.model.inputs(self.feed)
+        return stacks
 
     @cached_property
     def starts(self) -> list[Array]:
@@ -214,34 +214,34 @@ class NetworkExperiment:
     @cached_property
     def unchanged_passes(self) -> Record:
         """Each attention of the unchanged model."""
-        seen = Record()
+        record = Record()
         with np.errstate(all="ignore"):
-            self.model.forward(self.model.weights, self.inputs, seen)
-        return seen
+            self.model.forward(self.model.weights, self.inputs, record)
+        return record
 
     def _first_layer(self, change: Intervention) -> int:
         """The first layer of the last stack that a change changes, or the last."""
         below = "encoder" if len(self.sides) > 1 else ""
-        changed = (
+        layers = (
             0 if stream == below else int(layer)
             for stream, layer in self.places.values()
             if change.changes(stream, layer, self.sides[stream])
         )
-        return min(changed, default=len(self.attention.main.layers) - 1)
+        return min(layers, default=len(self.attention.main.layers) - 1)
 
     @np.errstate(all="ignore")
     def changed_maps(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
-        edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
+        edit, shares = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
         def look(one: Attended) -> Array:
             if place := self.places.get(one.name):
-                seen[place] = as_numpy(one.shares[0])
+                shares[place] = as_numpy(one.shares[0])
             return edit(one)
 
         self.model.forward(self.model.weights, tuple(one[None] for one in self.inputs), look)
         maps = (
-            item.with_weights(np.stack([seen[item.stream, layer] for layer in item.layers]))
+            item.with_weights(np.stack([shares[item.stream, layer] for layer in item.layers]))
             for item in self.attention.maps
         )
         return self.attention.with_maps(tuple(change.apply_to(item, self.sinks) for item in maps))
@@ -266,36 +266,36 @@ class NetworkExperiment:
         """The model's text with parts switched off; None: it writes nothing."""
         return None
 
-    def _weights_of(self, seen: Attended, number: int) -> LayerWeights:
+    def _weights_of(self, attention: Attended, number: int) -> LayerWeights:
         """An attention of one item of a batch."""
-        own = as_numpy(seen.shares[number])
+        own = as_numpy(attention.shares[number])
         caches = getattr(self.model.sizes, "key_heads", 0) or len(own)
         return LayerWeights(own, np.zeros(own.shape[:2]), caches)
 
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
         """The watch that makes each change in its item of a batch."""
 
-        def edit(seen: Attended) -> Array:
-            place = self.places.get(seen.name)
+        def edit(call: Attended) -> Array:
+            place = self.places.get(call.name)
             if place is None:
-                return seen.output
-            (heads, queries, keys), output = seen.shares.shape[-3:], None
+                return call.output
+            (heads, queries, keys), output = call.shares.shape[-3:], None
             sides = self.sides[place[0]]
             # The first query of a text whose start is in a cache comes after it.
             start = keys - queries if sides[0] == sides[1] else 0
             for number, change in enumerate(changes):
                 off = change.outputs_off(*place)
                 shape = heads, start + queries, keys
-                whole = partial(self._weights_of, seen, number)
-                hidden = change.hidden_cells(*place, sides, shape, whole)
-                if hidden is None and not off:
+                whole = partial(self._weights_of, call, number)
+                cells = change.hidden_cells(*place, sides, shape, whole)
+                if cells is None and not off:
                     continue
                 if output is None:
-                    output = split_heads(seen.output, heads) + 0
-                if hidden is not None:
-                    kept = seen.shares[number] * self.model.weights.place(~hidden[:, start:])
+                    output = split_heads(call.output, heads) + 0
+                if cells is not None:
+                    visible = call.shares[number] * self.model.weights.place(~cells[:, start:])
                     with np.errstate(invalid="ignore"):
-                        output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
+                        output[number] = visible / visible.sum(-1)[..., None] @ call.value[number]
                 if off:
                     size = output.shape[-1]
                     rows = replacement_outputs(instead, place, (heads, queries, size), start)
@@ -303,7 +303,7 @@ class NetworkExperiment:
                 for head, query in off:
                     at = slice(None) if query is None else query - start
                     output[number, head, at] = put[head, at]
-            return seen.output if output is None else join_heads(output)
+            return call.output if output is None else join_heads(output)
 
         return edit
 

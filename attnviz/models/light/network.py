@@ -72,7 +72,7 @@ class Shape:
     parallel: bool = False  # whether attention and feed-forward read the same inputs
     multiplier: float | None = None  # of scores; None: 1 / √(head size)
     cap: float | None = None  # of scores
-    scaled: bool = False  # whether embeddings are multiplied by the root of their size
+    scales_embeddings: bool = False  # whether embeddings are multiplied by the root of their size
     turns: tuple[float, ...] = ()  # radians a position, of each pair of a head's features
     stretch: float = 1.0  # of pairs that turn
     windows: tuple[int, ...] = ()  # keys that a query of each layer sees; 0: all; none: all do
@@ -118,10 +118,10 @@ Watch = Callable[[Attended], Array]
 class Record(list[Attended]):
     """A watch that records each attention of a pass and changes nothing."""
 
-    def __call__(self, seen: Attended) -> Array:
+    def __call__(self, attention: Attended) -> Array:
         """The output as it is."""
-        self.append(seen)
-        return seen.output
+        self.append(attention)
+        return attention.output
 
 
 class Cache:
@@ -134,10 +134,10 @@ class Cache:
 
     def extend(self, layer: int, key: Array, value: Array) -> tuple[Array, Array]:
         """All keys and values so far, these last."""
-        if known := self.layers.get(layer):
+        if earlier := self.layers.get(layer):
             xp = namespace(key)
             key, value = (
-                xp.concat(both, axis=-2) for both in zip(known, (key, value), strict=True)
+                xp.concat(both, axis=-2) for both in zip(earlier, (key, value), strict=True)
             )
         self.layers[layer] = key, value
         return key, value
@@ -178,9 +178,9 @@ def normalise(
     if shape.norm == "layer":
         inputs, whole = (one - xp.mean(one, axis=-1, keepdims=True) for one in (inputs, whole))
     square = xp.mean(whole * whole, axis=-1, keepdims=True)
-    found = inputs / xp.sqrt(square + shape.epsilon)
-    found = found * (1 + weight if shape.norm == "rms from 0" else weight)
-    return shift(found, weights[f"{name}.bias"], row) if shape.norm == "layer" else found
+    outputs = inputs / xp.sqrt(square + shape.epsilon)
+    outputs = outputs * (1 + weight if shape.norm == "rms from 0" else weight)
+    return shift(outputs, weights[f"{name}.bias"], row) if shape.norm == "layer" else outputs
 
 
 ERF = (
@@ -239,8 +239,8 @@ def rotate_pairs(inputs: Array, by: Array, stretch: float = 1.0) -> Array:
     xp, half = namespace(inputs), by.shape[-1]
     first, second, rest = inputs[..., :half], inputs[..., half : 2 * half], inputs[..., 2 * half :]
     sine, cosine = (xp.astype(wave(by) * stretch, inputs.dtype) for wave in (xp.sin, xp.cos))
-    turned = (first * cosine - second * sine, second * cosine + first * sine, rest)
-    return xp.concat(turned, axis=-1)
+    parts = (first * cosine - second * sine, second * cosine + first * sine, rest)
+    return xp.concat(parts, axis=-1)
 
 
 def angles(like: Array, turns: tuple[float, ...], first: int, last: int) -> Array:
@@ -264,15 +264,14 @@ class Pass:
         """What an attention adds, and its weights; keys are a memory's or, if None, the inputs'."""
         pause()
         weights, shape, own = self.weights, self.shape, memory is None
-        layer = shape.layer.format(number)
-        name = f"{layer}.{block.name}"
-        normal = self.prepare(layer, block, inputs)
+        name = f"{shape.layer.format(number)}.{block.name}"
+        normal = self.norm(number, block.before, inputs)
         source = normal if memory is None else memory
         before = self.cache.length if self.cache else 0
         length = before + inputs.shape[-2]
         query = self.project(number, block, 0, normal, before=before)
-        held = self.cache.memory.get(number) if self.cache and not own else None
-        key, value = held or (
+        sides = self.cache.memory.get(number) if self.cache and not own else None
+        key, value = sides or (
             self.project(number, block, which, source, before=before) for which in (1, 2)
         )
         window = shape.windows[number] if own and shape.windows else 0
@@ -294,8 +293,8 @@ class Pass:
         shares = softmax(scores, mask)
         output = join_heads(shares @ value)
         if self.watch is not None:
-            seen = Attended(name, query, key, value, output, shares, normal, source, inputs)
-            output = self.watch(seen)
+            attention = Attended(name, query, key, value, output, shares, normal, source, inputs)
+            output = self.watch(attention)
         return linear_map(weights, f"{name}.{block.maps[3]}", output), shares
 
     def project(
@@ -316,48 +315,61 @@ class Pass:
         weights, shape = self.weights, self.shape
         name = f"{shape.layer.format(number)}.{block.name}"
         heads = (shape.key_heads if which else 0) or shape.heads
-        found = split_heads(linear_map(weights, f"{name}.{block.maps[which]}", source, row), heads)
+        side = split_heads(linear_map(weights, f"{name}.{block.maps[which]}", source, row), heads)
         if norm := (shape.query_norm, shape.key_norm, "")[which]:
-            found = normalise(weights, shape, f"{name}.{norm}", found, like, row)
-        windowed = shape.windows and shape.windows[number] and shape.window_turns
-        turns = shape.window_turns if windowed else shape.turns
+            side = normalise(weights, shape, f"{name}.{norm}", side, like, row)
+        has_window = shape.windows and shape.windows[number] and shape.window_turns
+        turns = shape.window_turns if has_window else shape.turns
         if turns and which < 2 and block is shape.attention:
             by = angles(source, turns, before, before + source.shape[-2])
-            found = rotate_pairs(found, by, shape.stretch)
-        return found
+            side = rotate_pairs(side, by, shape.stretch)
+        return side
 
     def feed_forward(self, number: int, inputs: Array) -> Array:
         """What the feed-forward part adds to its inputs, of their shape."""
         shape, block = self.shape, self.shape.feed_forward
         layer = shape.layer.format(number)
         name = f"{layer}.{block.name}" if block.name else layer
-        normal = self.prepare(layer, block, inputs)
+        normal = self.norm(number, block.before, inputs)
         *gates, inner, outer = (f"{name}.{part}" for part in block.maps)
         activate = ACTIVATIONS[shape.activation]
         if gates:
             gate = activate(linear_map(self.weights, gates[0], normal))
-            found = gate * linear_map(self.weights, inner, normal)
+            inner_states = gate * linear_map(self.weights, inner, normal)
         else:
-            found = activate(linear_map(self.weights, inner, normal))
-        return linear_map(self.weights, outer, found)
-
-    def prepare(self, layer: str, block: LayerPart, inputs: Array) -> Array:
-        """The inputs as a part of a layer reads them."""
-        if not block.before:
-            return inputs
-        return normalise(self.weights, self.shape, f"{layer}.{block.before}", inputs)
+            inner_states = activate(linear_map(self.weights, inner, normal))
+        return linear_map(self.weights, outer, inner_states)
 
     def add(self, number: int, block: LayerPart, inputs: Array, update: Array) -> Array:
         """The inputs and what a part adds to them."""
-        layer = self.shape.layer.format(number)
-        if block.within:
-            update = normalise(self.weights, self.shape, f"{layer}.{block.within}", update)
-        if block.scale:
-            update = update * self.weights[f"{layer}.{block.scale}"]
-        found = inputs + update
-        if not block.after:
-            return found
-        return normalise(self.weights, self.shape, f"{layer}.{block.after}", found)
+        return self.norm(number, block.after, inputs + self.refine(number, block, update))
+
+    def refine(
+        self,
+        number: int,
+        block: LayerPart,
+        update: Array,
+        like: Array | None = None,
+        row: int | None = None,
+    ) -> Array:
+        """What a part adds, after its own norm and scale; see `normalise`."""
+        part = self.norm(number, block.within, update, like, row)
+        scale = f"{self.shape.layer.format(number)}.{block.scale}"
+        return part * self.weights[scale] if block.scale else part
+
+    def norm(
+        self,
+        number: int,
+        name: str,
+        inputs: Array,
+        like: Array | None = None,
+        row: int | None = None,
+    ) -> Array:
+        """A norm of a layer, if there is one of this name; see `normalise`."""
+        if not name:
+            return inputs
+        path = f"{self.shape.layer.format(number)}.{name}"
+        return normalise(self.weights, self.shape, path, inputs, like, row)
 
     def run(
         self, inputs: Array, memory: Array | None = None, mask: Array | None = None, first: int = 0
@@ -365,8 +377,8 @@ class Pass:
         """The last states, each layer's own weights, and its weights over the memory."""
         shape, own, cross = self.shape, list[Array](), list[Array]()
         for number in range(first, shape.layers):
-            before, hidden = inputs, mask if memory is None else None
-            update, shares = self.attend(number, shape.attention, inputs, None, hidden)
+            before, own_mask = inputs, mask if memory is None else None
+            update, shares = self.attend(number, shape.attention, inputs, None, own_mask)
             own.append(shares)
             inputs = self.add(number, shape.attention, inputs, update)
             if shape.cross is not None:
@@ -429,7 +441,7 @@ class Network(ABC):
         return (self.sizes,)
 
     @abstractmethod
-    def inputs(self, given: Any) -> Stacks:
+    def inputs(self, feed: Any) -> Stacks:
         """The embedded inputs of each stack, (positions, size)."""
 
     def forward(
@@ -463,10 +475,10 @@ def embed_patches(
     """
     xp, (rows, columns) = namespace(pixels), (one // shape.patch for one in pixels.shape[1:3])
     tiles = xp.reshape(pixels, (-1, rows, shape.patch, columns, shape.patch, 3))
-    turned = xp.permute_dims(tiles, (0, 1, 3, 5, 2, 4))
-    flat = xp.reshape(turned, (-1, rows * columns, 3 * shape.patch**2))
+    pixels_of_tiles = xp.permute_dims(tiles, (0, 1, 3, 5, 2, 4))
+    flat = xp.reshape(pixels_of_tiles, (-1, rows * columns, 3 * shape.patch**2))
     kernel = xp.reshape(weights[f"{name}.patch_embeddings.projection.weight"], (shape.size, -1))
     patches = flat @ transpose(kernel) + weights[f"{name}.patch_embeddings.projection.bias"]
     first = xp.broadcast_to(weights[f"{name}.cls_token"], (len(flat), 1, shape.size))
-    learned = weights[f"{name}.position_embeddings"] if positions is None else positions
-    return xp.concat((first, patches), axis=1) + learned
+    table = weights[f"{name}.position_embeddings"] if positions is None else positions
+    return xp.concat((first, patches), axis=1) + table

@@ -32,8 +32,8 @@ class Update:
 
     layer: int
     block: LayerPart
-    attended: Attended | None  # of an attention
-    added: Numbers  # (positions, size), before a norm of its own
+    attention: Attended | None  # of an attention
+    addition: Numbers  # (positions, size), before a norm of its own
     total: Numbers  # the sum, before a norm
 
 
@@ -43,47 +43,19 @@ class RecordedPass(Pass):
     def __init__(self, weights: Weights, shape: Shape) -> None:
         super().__init__(weights, shape, self._see, None)
         self.updates: list[Update] = []
-        self._attended: Attended | None = None
+        self._attention: Attended | None = None
 
-    def _see(self, attended: Attended) -> Numbers:
-        self._attended = attended
-        output: Numbers = attended.output
+    def _see(self, attention: Attended) -> Numbers:
+        self._attention = attention
+        output: Numbers = attention.output
         return output
 
     def add(self, number: int, block: LayerPart, inputs: Numbers, update: Numbers) -> Numbers:
         """The inputs plus what a part adds to them."""
         total = inputs + self.refine(number, block, update)
-        self.updates.append(Update(number, block, self._attended, update, total))
-        self._attended = None
+        self.updates.append(Update(number, block, self._attention, update, total))
+        self._attention = None
         return self.norm(number, block.after, total)
-
-    def refine(
-        self,
-        number: int,
-        block: LayerPart,
-        update: Numbers,
-        like: Numbers | None = None,
-        row: int | None = None,
-    ) -> Numbers:
-        """What a part adds, after its own norm and scale; see `normalise`."""
-        found = self.norm(number, block.within, update, like, row)
-        scale = f"{self.shape.layer.format(number)}.{block.scale}"
-        return found * self.weights[scale] if block.scale else found
-
-    def norm(
-        self,
-        number: int,
-        name: str,
-        inputs: Numbers,
-        like: Numbers | None = None,
-        row: int | None = None,
-    ) -> Numbers:
-        """A norm of a layer, if there is one of this name; see `normalise`."""
-        if not name:
-            return inputs
-        path = f"{self.shape.layer.format(number)}.{name}"
-        found: Numbers = normalise(self.weights, self.shape, path, inputs, like, row)
-        return found
 
 
 class Stack:
@@ -99,28 +71,28 @@ class Stack:
         weights: Weights,
         shape: Shape,
         stream: str,
-        embedded: Mapping[WriterKind, Numbers],
+        embeddings: Mapping[WriterKind, Numbers],
         memory: Stack | None = None,
         cross: str = "",
     ) -> None:
         self.weights, self.shape, self.stream, self.memory = weights, shape, stream, memory
-        bias = embedded.get("bias", np.float32(0))  # of a norm of the embeddings
-        kinds = [kind for kind in embedded if kind != "bias"]
-        self.embedded, self.cross, self.bias = [embedded[kind] for kind in kinds], cross, bias
+        bias = embeddings.get("bias", np.float32(0))  # of a norm of the embeddings
+        kinds = [kind for kind in embeddings if kind != "bias"]
+        self.embeddings, self.cross, self.bias = [embeddings[kind] for kind in kinds], cross, bias
         self.run = RecordedPass(weights, shape)
         states = memory.states if memory else None
-        self.states: Numbers = self.run.run(sum(self.embedded) + bias, states)[0]
+        self.states: Numbers = self.run.run(sum(self.embeddings) + bias, states)[0]
         self.writers = [Writer("bias", stream), *(Writer(kind, stream) for kind in kinds)]
         self.first = list[int]()  # the number of each update's first writer
         for update in self.run.updates:
             self.first.append(len(self.writers))
             layer = str(update.layer)
-            if update.attended is None:
+            if update.attention is None:
                 self.writers.append(Writer("feed-forward", stream, layer))
                 continue
             name = stream if update.block is shape.attention else cross
             self.writers += [Writer("head", name, layer, head) for head in range(shape.heads)]
-        self._reached: tuple[int, Numbers] | None = None
+        self._latest: tuple[int, Numbers] | None = None
 
     @cached_property
     def writer_fields(self) -> list[Numbers]:
@@ -128,50 +100,50 @@ class Stack:
         return [self._fields_of(update) for update in self.run.updates]
 
     def _fields_of(self, update: Update) -> Numbers:
-        if update.attended is None:
-            return update.added[None]
-        heads, output = self.shape.heads, update.attended.output
+        if update.attention is None:
+            return update.addition[None]
+        heads, output = self.shape.heads, update.attention.output
         rows = output.reshape(len(output), heads, -1)
         maps = self.output_map(self.run.updates.index(update))
-        found: Numbers = np.einsum("phd,hds->hps", rows, maps, optimize=True)
-        return found
+        fields: Numbers = np.einsum("phd,hds->hps", rows, maps, optimize=True)
+        return fields
 
     def output_map(self, number: int) -> Numbers:
         update = self.run.updates[number]
-        assert update.attended is not None
-        matrix = self.weights[f"{update.attended.name}.{update.block.maps[3]}.weight"]
-        found: Numbers = matrix.T.reshape(self.shape.heads, -1, len(matrix))
-        return found
+        assert update.attention is not None
+        matrix = self.weights[f"{update.attention.name}.{update.block.maps[3]}.weight"]
+        maps: Numbers = matrix.T.reshape(self.shape.heads, -1, len(matrix))
+        return maps
 
     def bias_of(self, update: Update) -> Numbers | float:
         """The bias of an attention's output map; a feed-forward part has its bias inside."""
-        if update.attended is None:
+        if update.attention is None:
             return 0.0
-        name = f"{update.attended.name}.{update.block.maps[3]}.bias"
+        name = f"{update.attention.name}.{update.block.maps[3]}.bias"
         bias: Numbers | float = self.weights.get(name, 0.0)
         return bias
 
     def parts(self, until: int) -> Numbers:
         """What each writer has in the stream before an update, (writers, positions, size)."""
-        start, parts = self._reached or (0, self._first_parts())
+        start, parts = self._latest or (0, self._first_parts())
         if start > until:
             start, parts = 0, self._first_parts()
         for update, first, fields in zip(
             self.run.updates[start:until], self.first[start:until], self.writer_fields[start:until],
             strict=True,
         ):  # fmt: skip
-            bias = np.broadcast_to(self.bias_of(update), update.added.shape)
+            bias = np.broadcast_to(self.bias_of(update), update.addition.shape)
             new = np.concatenate([bias[None], fields])
-            new = self.run.refine(update.layer, update.block, new, update.added, 0)
+            new = self.run.refine(update.layer, update.block, new, update.addition, 0)
             parts[0] += new[0]
             parts[first : first + len(fields)] += new[1:]
             parts = self.run.norm(update.layer, update.block.after, parts, update.total, 0)
-        self._reached = until, parts
+        self._latest = until, parts
         return parts
 
     def _first_parts(self) -> Numbers:
-        parts = np.zeros((len(self.writers), *self.embedded[0].shape), self.embedded[0].dtype)
-        parts[0], parts[1 : 1 + len(self.embedded)] = self.bias, self.embedded
+        parts = np.zeros((len(self.writers), *self.embeddings[0].shape), self.embeddings[0].dtype)
+        parts[0], parts[1 : 1 + len(self.embeddings)] = self.bias, self.embeddings
         return parts
 
     @property
@@ -194,15 +166,15 @@ class Stack:
     def without(self, until: int, writer: int) -> Numbers:
         """The stream before an update if nothing of a writer were in it, every norm anew."""
         place = writer - 1
-        stream = sum(one for number, one in enumerate(self.embedded) if number != place)
-        stream = np.zeros_like(self.embedded[0]) + self.bias + stream
+        stream = sum(one for number, one in enumerate(self.embeddings) if number != place)
+        stream = np.zeros_like(self.embeddings[0]) + self.bias + stream
         for update, first, fields in zip(
             self.run.updates[:until], self.first, self.writer_fields, strict=False
         ):
-            added = update.added
+            addition = update.addition
             if first <= writer < first + len(fields):
-                added = added - fields[writer - first]
-            stream = stream + self.run.refine(update.layer, update.block, added)
+                addition = addition - fields[writer - first]
+            stream = stream + self.run.refine(update.layer, update.block, addition)
             stream = self.run.norm(update.layer, update.block.after, stream)
         return stream
 
@@ -210,7 +182,7 @@ class Stack:
         """The part in a row's last state of fields (fields, size) that an update adds there."""
         for number, one in enumerate(self.run.updates[update:]):
             if not number:
-                like = one.added[row]
+                like = one.addition[row]
                 fields = fields + 0  # a copy: a norm writes into row 0
                 fields = _without_shift(self.run.refine, one.layer, one.block, fields, like)
             fields = _without_shift(
@@ -250,15 +222,15 @@ class StackedText:
             block = stack.shape.attention if stream == stack.stream else stack.shape.cross
             if stream in (stack.stream, stack.cross):
                 for number, update in enumerate(stack.run.updates):
-                    if update.attended and str(update.layer) == layer and update.block is block:
-                        return stack, number, update.attended
+                    if update.attention and str(update.layer) == layer and update.block is block:
+                        return stack, number, update.attention
         raise KeyError(stream, layer)
 
     def sides(self, at: HeadAt) -> HeadSides:
-        stack, _, seen = self._call(at.stream, at.layer)
+        stack, _, attention = self._call(at.stream, at.layer)
         shape = stack.shape
-        query, key, value = (getattr(seen, side)[at.head] for side in SIDES)
-        visible = seen.shares[at.head] > 0
+        query, key, value = (getattr(attention, side)[at.head] for side in SIDES)
+        visible = attention.shares[at.head] > 0
         if shape.causal and at.stream == stack.stream:  # a share may round to 0
             window = shape.windows[int(at.layer)] if shape.windows else 0
             visible = np.tril(np.ones_like(visible))
@@ -271,24 +243,24 @@ class StackedText:
         self, stream: str, layer: str, side: Side, writers: Sequence[int] | None = None
     ) -> tuple[Stack, Numbers]:
         """The stack that a side reads, and each writer's part (writers, heads, positions, …)."""
-        stack, number, seen = self._call(stream, layer)
+        stack, number, call = self._call(stream, layer)
         update, which = stack.run.updates[number], SIDES.index(side)
         if which and update.block is stack.shape.cross and stack.memory:
             source, parts = stack.memory, stack.memory.last_parts()
         else:
             source, parts = stack, stack.parts(number)
-            parts = stack.run.norm(update.layer, update.block.before, parts, seen.residual, 0)
+            parts = stack.run.norm(update.layer, update.block.before, parts, call.residual, 0)
         whole = None
         if (stack.shape.query_norm, stack.shape.key_norm, "")[which]:
-            path = f"{seen.name}.{update.block.maps[which]}"
-            plain = linear_map(stack.weights, path, seen.inputs if not which else seen.memory)
+            path = f"{call.name}.{update.block.maps[which]}"
+            plain = linear_map(stack.weights, path, call.inputs if not which else call.memory)
             heads = (stack.shape.key_heads if which else 0) or stack.shape.heads
             whole = np.moveaxis(plain.reshape(len(plain), heads, -1), 0, 1)
         if writers is not None:
             # Row 0 holds the biases: it is needed for the norm, and dropped afterwards.
             parts = parts[[0, *writers]]
-        found = stack.run.project(update.layer, update.block, which, parts, like=whole, row=0)
-        return source, found if writers is None else found[1:]
+        projections = stack.run.project(update.layer, update.block, which, parts, like=whole, row=0)
+        return source, projections if writers is None else projections[1:]
 
     def _of_head(self, at: HeadAt, side: Side) -> int:
         stack, _, _ = self._call(at.stream, at.layer)
@@ -297,11 +269,11 @@ class StackedText:
 
     def read(self, at: HeadAt, side: Side, direction: Numbers) -> NDArray[np.float64]:
         source, parts = self._side_parts(at.stream, at.layer, side)
-        found = np.zeros(len(self.writers))
+        totals = np.zeros(len(self.writers))
         first = self._before[id(source)]
         own = parts[:, self._of_head(at, side)].astype(np.float64)
-        found[first : first + len(source.writers)] = np.einsum("wpd,pd->w", own, direction)
-        return found
+        totals[first : first + len(source.writers)] = np.einsum("wpd,pd->w", own, direction)
+        return totals
 
     def parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int]
@@ -311,12 +283,12 @@ class StackedText:
         assert source is not None
         first = self._before[id(source)]
         inside = [w for w in writers if first <= w < first + len(source.writers)]
-        _, found = self._side_parts(stream, layer, side, [w - first for w in inside])
-        places, shape = dict(zip(inside, found, strict=True)), stack.shape
+        _, own_parts = self._side_parts(stream, layer, side, [w - first for w in inside])
+        places, shape = dict(zip(inside, own_parts, strict=True)), stack.shape
         repeats = shape.heads // shape.key_heads if shape.key_heads and side != "query" else 1
         for writer in writers:
             part = places.get(writer)
-            part = np.zeros(found.shape[1:]) if part is None else part
+            part = np.zeros(own_parts.shape[1:]) if part is None else part
             yield np.repeat(part, repeats, axis=0) if repeats > 1 else part
 
     def without(self, at: HeadAt, side: Side, writer: int) -> Numbers:
@@ -326,12 +298,12 @@ class StackedText:
         if which and update.block is stack.shape.cross and stack.memory:
             memory = stack.memory
             place = writer - self._before[id(memory)]
-            given = memory.normalise_last(memory.without(len(memory.run.updates), place))
+            inputs = memory.normalise_last(memory.without(len(memory.run.updates), place))
         else:
-            given = stack.without(number, writer - self._before[id(stack)])
-            given = stack.run.norm(update.layer, update.block.before, given)
-        found: Numbers = stack.run.project(update.layer, update.block, which, given)
-        own: Numbers = found[self._of_head(at, side)]
+            inputs = stack.without(number, writer - self._before[id(stack)])
+            inputs = stack.run.norm(update.layer, update.block.before, inputs)
+        projection: Numbers = stack.run.project(update.layer, update.block, which, inputs)
+        own: Numbers = projection[self._of_head(at, side)]
         return own
 
     def predicts(self, stream: str, row: int) -> bool:
@@ -341,45 +313,45 @@ class StackedText:
 
     def _logits(self, states: Numbers) -> NDArray[np.float64]:
         assert self._scores is not None
-        found: NDArray[np.float64] = np.asarray(self._scores(states), dtype=np.float64)
-        return found
+        logits: NDArray[np.float64] = np.asarray(self._scores(states), dtype=np.float64)
+        return logits
 
     @cached_property
     def _unembedding(self) -> NDArray[np.float64]:
         """The logits, above their mean, that each feature of the last state adds."""
         size = self.stacks[-1].states.shape[-1]
-        found: NDArray[np.float64] = self._logits(np.eye(size)) - self._logits(np.zeros((1, size)))
-        found -= found.mean(axis=-1, keepdims=True)
-        return found
+        matrix: NDArray[np.float64] = self._logits(np.eye(size)) - self._logits(np.zeros((1, size)))
+        matrix -= matrix.mean(axis=-1, keepdims=True)
+        return matrix
 
     def argue(self, at: HeadAt, outputs: Mapping[int, Numbers]) -> NDArray[np.float64]:
         stack, number, _ = self._call(at.stream, at.layer)
         matrix = stack.output_map(number)[at.head].T
         states = [stack.carry(number, row, (matrix @ one)[None])[0] for row, one in outputs.items()]
-        found: NDArray[np.float64] = np.sum(states, axis=0) @ self._unembedding
-        return found
+        logits: NDArray[np.float64] = np.sum(states, axis=0) @ self._unembedding
+        return logits
 
     def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
         stack = self.stacks[-1]
-        found: dict[tuple[str, str], NDArray[np.float64]] = {}
+        by_layer: dict[tuple[str, str], NDArray[np.float64]] = {}
         basis = np.eye(stack.states.shape[-1])
         for number, update in enumerate(stack.run.updates):
-            if update.attended is not None:
+            if update.attention is not None:
                 stream = stack.stream if update.block is stack.shape.attention else stack.cross
-                raised = stack.carry(number, row, basis) @ self._unembedding[:, choice]
-                found[stream, str(update.layer)] = stack.output_map(number) @ raised
-        return found
+                slope = stack.carry(number, row, basis) @ self._unembedding[:, choice]
+                by_layer[stream, str(update.layer)] = stack.output_map(number) @ slope
+        return by_layer
 
     def logits(self, row: int) -> NDArray[np.float64]:
         state = self.stacks[-1].states[0 if self._first else row]
-        found: NDArray[np.float64] = self._logits(state[None])[0]
-        return found
+        logits: NDArray[np.float64] = self._logits(state[None])[0]
+        return logits
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
         last = self.stacks[-1]
         updates = last.run.updates
-        ends = [n for n, one in enumerate(updates) if one.attended is None]
-        streams: list[Numbers] = [np.sum(last.embedded, axis=0) + last.bias]
+        ends = [n for n, one in enumerate(updates) if one.attention is None]
+        streams: list[Numbers] = [np.sum(last.embeddings, axis=0) + last.bias]
         streams += [
             last.run.norm(u.layer, u.block.after, u.total) for u in map(updates.__getitem__, ends)
         ]
@@ -389,10 +361,10 @@ class StackedText:
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
         last, parts = self.stacks[-1], np.zeros(len(self.writers))
         zero = self._logits(np.zeros_like(last.states[:1]))[0]
-        found = last.last_parts()[:, row] @ self._unembedding[:, choice]
-        found[0] += zero[choice] - zero.mean()
+        parts_of_stack = last.last_parts()[:, row] @ self._unembedding[:, choice]
+        parts_of_stack[0] += zero[choice] - zero.mean()
         first = self._before[id(last)]
-        parts[first : first + len(found)] = found
+        parts[first : first + len(parts_of_stack)] = parts_of_stack
         return parts
 
 
@@ -412,15 +384,15 @@ def head_weights(
     """
 
     def scale(shape: Shape, name: str) -> Any:
-        found = weights[f"{name}.weight"].astype(np.float64) if name else 1.0
-        return 1 + found if shape.norm == "rms from 0" and name else found
+        weight = weights[f"{name}.weight"].astype(np.float64) if name else 1.0
+        return 1 + weight if shape.norm == "rms from 0" and name else weight
 
-    found, memory, last = list[HeadWeights](), tuple[HeadAt, ...](), 1.0
+    heads, memory, last = list[HeadWeights](), tuple[HeadAt, ...](), 1.0
     for own, shape in zip(streams, shapes, strict=False):
-        embedded, before = None, tuple[HeadAt, ...]()
+        meeting, before = None, tuple[HeadAt, ...]()
         if tokens is not None:
             rows, output = (weights[f"{name}.weight"].astype(np.float64) for name in tokens)
-            embedded = rows.T @ (output * scale(shape, shape.last_norm))
+            meeting = rows.T @ (output * scale(shape, shape.last_norm))
         for number in range(shape.layers):
             layer = shape.layer.format(number)
             for stream, block in ((own, shape.attention), (streams[-1], shape.cross)):
@@ -437,12 +409,12 @@ def head_weights(
                     arrays.append(np.repeat(by_head, shape.heads // count, axis=0))
                 outer = weights[f"{layer}.{block.name}.{block.maps[3]}.weight"].astype(np.float64)
                 outputs = np.moveaxis(outer.reshape(len(outer), shape.heads, -1), 1, 0)
-                seen, meets = (memory, None) if crosses else (None, embedded)
+                sources, meets = (memory, None) if crosses else (None, meeting)
                 new = [
-                    HeadWeights(HeadAt(stream, str(number), n), q, k, v, o, before, seen, meets)
+                    HeadWeights(HeadAt(stream, str(number), n), q, k, v, o, before, sources, meets)
                     for n, (q, k, v, o) in enumerate(zip(*arrays, outputs, strict=True))
                 ]
-                found += new
+                heads += new
                 before += tuple(one.at for one in new)
         memory, last = before, scale(shape, shape.last_norm)
-    return found
+    return heads

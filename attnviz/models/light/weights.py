@@ -35,24 +35,24 @@ class StoredWeights(Mapping[str, Array]):
     ) -> None:
         self.dtype, self.device = dtype, device
         self.contents: dict[str, Any] = {}
-        self.stored: dict[str, NDArray[np.uint8]] = {}
+        self.file_bytes: dict[str, NDArray[np.uint8]] = {}
         for path in [paths] if isinstance(paths, Path) else paths:
             # Read by hand: the default run imports no safetensors.
             try:
-                stored = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
-                length = int(stored[:8].view("<u8")[0])
-                contents = json.loads(bytes(stored[8 : 8 + length]))
+                content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+                length = int(content[:8].view("<u8")[0])
+                contents = json.loads(bytes(content[8 : 8 + length]))
             except (OSError, ValueError) as error:
                 raise ModelError(f"the weights '{path}' cannot be read") from error
             contents.pop("__metadata__", None)
             self.contents |= contents
-            self.stored |= dict.fromkeys(contents, stored[8 + length :])
-        self.converted: dict[str, Array] = {}
+            self.file_bytes |= dict.fromkeys(contents, content[8 + length :])
+        self.arrays: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self.converted:
-            self.converted[name] = self.convert(self.raw(name))
-        return self.converted[name]
+        if name not in self.arrays:
+            self.arrays[name] = self.convert(self.raw(name))
+        return self.arrays[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self.contents
@@ -66,12 +66,12 @@ class StoredWeights(Mapping[str, Array]):
     def raw(self, name: str) -> NDArray[Any]:
         entry = self.contents[name]
         start, end = entry["data_offsets"]
-        found: NDArray[Any] = self.stored[name][start:end].view(DTYPES[entry["dtype"]])
-        return found.reshape(entry["shape"])
+        numbers: NDArray[Any] = self.file_bytes[name][start:end].view(DTYPES[entry["dtype"]])
+        return numbers.reshape(entry["shape"])
 
     def rows(self, name: str, numbers: NDArray[np.int64]) -> Array:
-        if name in self.converted:
-            return self.converted[name][numbers]
+        if name in self.arrays:
+            return self.arrays[name][numbers]
         return self.convert(self.raw(name)[numbers])
 
     def convert(self, array: NDArray[Any]) -> Array:
@@ -120,7 +120,7 @@ class CheckpointWeights(StoredWeights):
     def add_head(self, head: Head) -> None:
         """Find the weights of a head too; what is tied may not be stored twice and differ."""
         output = head.maps.split()[0]
-        ties = {f"{output}.weight": self._words, f"{output}.bias": head.bias} if head.tied else {}
+        ties = {f"{output}.weight": self._words, f"{output}.bias": head.bias} if head.ties else {}
         self.beside = {
             name: ties.get(name) or name for name, _ in head.weight_shapes(self.shape, 0)
         }
@@ -130,8 +130,8 @@ class CheckpointWeights(StoredWeights):
     def _compare(self, one: str, other: str) -> None:
         kinds = {self.contents.get(name, {}).get("dtype") for name in (one, other)}
         if kinds <= DTYPES.keys():
-            own, shared = (StoredWeights.raw(self, name) for name in (one, other))
-            if not np.array_equal(own, shared):
+            own, other_numbers = (StoredWeights.raw(self, name) for name in (one, other))
+            if not np.array_equal(own, other_numbers):
                 raise UnknownArchitecture(f"its '{one}' is tied to other weights")
 
     @contextmanager
@@ -142,7 +142,7 @@ class CheckpointWeights(StoredWeights):
             yield
         finally:
             self.writing = False
-            self.converted.clear()
+            self.arrays.clear()
 
     def __getitem__(self, name: str) -> Array:
         return super().__getitem__(name) if self.writing else self.convert(self.raw(name))
@@ -151,17 +151,17 @@ class CheckpointWeights(StoredWeights):
         return self._find(str(name))[0] in self.contents
 
     def raw(self, name: str) -> NDArray[Any]:
-        stored, part = self._find(name)
-        found = super().raw(stored)
-        if self.architecture.transposed and found.ndim == 2 and stored.endswith(".weight"):
-            found = found.T if self._is_map(stored) else found
+        place, part = self._find(name)
+        numbers = super().raw(place)
+        if self.architecture.is_transposed and numbers.ndim == 2 and place.endswith(".weight"):
+            numbers = numbers.T if self._is_map(place) else numbers
         if part is None:
-            return found
+            return numbers
         if self.architecture.cuts == "heads":
-            cut = found.reshape(self.shape.heads, 3, -1, *found.shape[1:])[:, part]
-            return cut.reshape(-1, *found.shape[1:])
-        size = len(found) // 3
-        return found[part * size : (part + 1) * size]
+            cut = numbers.reshape(self.shape.heads, 3, -1, *numbers.shape[1:])[:, part]
+            return cut.reshape(-1, *numbers.shape[1:])
+        size = len(numbers) // 3
+        return numbers[part * size : (part + 1) * size]
 
     def _find(self, name: str) -> tuple[str, int | None]:
         """The name of a stored array, and which third of it is meant; None: all."""
@@ -172,30 +172,30 @@ class CheckpointWeights(StoredWeights):
             return self.start + name, None
         return f"{self.start}{stem}{rest[1:]}", int(rest[0])
 
-    def _is_map(self, stored: str) -> bool:
+    def _is_map(self, name: str) -> bool:
         shape = self.architecture.shape
         maps = {one.partition("#")[0] for one in (*shape.attention.maps, *shape.feed_forward.maps)}
-        return any(stored.endswith(f".{one}.weight") for one in maps)
+        return any(name.endswith(f".{one}.weight") for one in maps)
 
-    def check(self, expected: Iterator[tuple[str, tuple[int, ...]]]) -> None:
+    def check(self, shapes: Iterator[tuple[str, tuple[int, ...]]]) -> None:
         """Make sure that the file holds what the network reads, and nothing unknown beside it.
 
         Raises:
             UnknownArchitecture: it does not.
         """
-        used = set()
-        for name, size in expected:
-            stored, _ = self._find(name)
-            used.add(stored)
-            if stored not in self.contents:
+        used_names = set()
+        for name, size in shapes:
+            place, _ = self._find(name)
+            used_names.add(place)
+            if place not in self.contents:
                 raise UnknownArchitecture(f"its weights lack '{name}'")
-            if self.contents[stored]["dtype"] not in DTYPES:
-                raise UnknownArchitecture(f"'{name}' is stored as {self.contents[stored]['dtype']}")
-            found = self.raw(name).shape
-            fits = (one in (-1, there) for one, there in zip(size, found, strict=False))
-            if len(found) != len(size) or not all(fits):
-                raise UnknownArchitecture(f"'{name}' has the shape {found} and not {size}")
-        for stored in self.contents.keys() - used:
-            name = stored.removeprefix(self.start)
+            if self.contents[place]["dtype"] not in DTYPES:
+                raise UnknownArchitecture(f"'{name}' is stored as {self.contents[place]['dtype']}")
+            shape = self.raw(name).shape
+            fits = (one in (-1, there) for one, there in zip(size, shape, strict=False))
+            if len(shape) != len(size) or not all(fits):
+                raise UnknownArchitecture(f"'{name}' has the shape {shape} and not {size}")
+        for place in self.contents.keys() - used_names:
+            name = place.removeprefix(self.start)
             if not re.match(self.architecture.left_out, name):
-                raise UnknownArchitecture(f"its weights hold '{stored}' too")
+                raise UnknownArchitecture(f"its weights hold '{place}' too")

@@ -48,9 +48,9 @@ class StoredExperiment(NetworkExperiment):
     def output_gradients(self) -> HeadOutputs:
         import torch
 
-        seen = Record()
-        score, _, _ = self._score(seen, log=True)
-        own = [one for one in seen if one.name in self.places]
+        record = Record()
+        score, _, _ = self._score(record, log=True)
+        own = [one for one in record if one.name in self.places]
         slopes = torch.autograd.grad(score, [one.output for one in own], allow_unused=True)
         return {
             self.places[one.name]: as_numpy(
@@ -75,7 +75,7 @@ class StoredExperiment(NetworkExperiment):
 
         model = self.model
         weights = {name: torch.as_tensor(model.weights[name]) for name in model.weights}
-        inputs = tuple(torch.as_tensor(one).requires_grad_() for one in model.inputs(self.given))
+        inputs = tuple(torch.as_tensor(one).requires_grad_() for one in model.inputs(self.feed))
         states, layers = model.forward(weights, inputs, watch)
         logits = model.scores(weights, states[[output.row for output in self.outputs]])
         numbers = torch.tensor([[output.number] for output in self.outputs], device=logits.device)
@@ -99,28 +99,28 @@ class PieceExperiment(StoredExperiment):
         return next((int(number) for number in numbers if number is not None), None)
 
     def choose_pieces(
-        self, tokens: tuple[Token, ...], ids: list[int], wanted: str | None, side: str, usual: int
+        self, tokens: tuple[Token, ...], ids: list[int], target: str | None, side: str, usual: int
     ) -> tuple[PredictedToken, ...]:
         """Pieces that a decoder predicts, each from the row before it.
 
         Args:
             tokens: what it reads, a special one first.
             ids: their numbers.
-            wanted: a token by text or position, "next:WORD", or "all"; None: the usual one.
+            target: a token by text or position, "next:WORD", or "all"; None: the usual one.
             side: the name of its text in messages.
             usual: a position; the one behind the last is the piece that the model would write.
         """
-        if wanted == ALL_OUTPUTS:
+        if target == ALL_OUTPUTS:
             return tuple(
                 PredictedToken(place - 1, ids[place], tokens[place].text, place)
                 for place in range(1, len(tokens))
             )
         position, number = usual, None
-        if wanted is not None:
+        if target is not None:
             is_open = not tokens[-1].special or len(tokens) == 1
             place = NEXT if is_open else "", len(tokens)
-            named = place_to_explain(tokens, wanted, 1, self.piece_of, place)
-            position, number = require_place(named, tokens, wanted, side, 1)
+            choice = place_to_explain(tokens, target, 1, self.piece_of, place)
+            position, number = require_place(choice, tokens, target, side, 1)
         if number is not None:
             return (PredictedToken(position - 1, number, self.spell(number), position),)
         if position < len(tokens):
@@ -133,13 +133,13 @@ class PieceExperiment(StoredExperiment):
 
 
 def require_place(
-    place: Place | None, tokens: Sequence[Token], wanted: str, side: str, first: int
+    place: Place | None, tokens: Sequence[Token], target: str, side: str, first: int
 ) -> Place:
     """The place, or a UsageError that lists the allowed ones."""
     if place is None:
         also = " nor one piece of the model's vocabulary" if first else ""
         raise UsageError(
-            f"--target '{wanted}' is no token of the {side}{also}: name one by its text, or by its "
+            f"--target '{target}' is no token of the {side}{also}: name one by its text, or by its "
             f"position, {first} to {len(tokens) - 1 + first}"
         )
     return place
@@ -162,22 +162,22 @@ class PocketExperiment(PieceExperiment):
     given: PocketInputs
 
     def __init__(
-        self, model: PocketModel, query: PocketInputs, attention: Attention, wanted: str | None
+        self, model: PocketModel, query: PocketInputs, attention: Attention, target: str | None
     ) -> None:
         super().__init__(model, query, attention)
         if query.target is None:
-            self.attention, self.outputs = self._mask_word(attention, wanted)
+            self.attention, self.outputs = self._mask_word(attention, target)
         else:
             tokens, ids = attention.main.query_tokens, query.target_ids
             side, usual = ("target", len(ids) - 1) if query.source else ("text", len(ids))
-            self.outputs = self.choose_pieces(tokens, ids, wanted, side, usual)
+            self.outputs = self.choose_pieces(tokens, ids, target, side, usual)
 
     def values(self) -> ValueVectors:
-        return stored_values(self.model, self.given, self.attention)
+        return stored_values(self.model, self.feed, self.attention)
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The greedy translation or continuation; None: the encoder writes nothing."""
-        query = self.given
+        query = self.feed
         if query.target is None:
             return None
         read, prompt = query.source_ids, query.target_ids[: 1 if query.source else None]
@@ -185,31 +185,31 @@ class PocketExperiment(PieceExperiment):
         return self.model.continue_text(read, prompt, query.language, watch)[0]
 
     def _mask_word(
-        self, attention: Attention, wanted: str | None
+        self, attention: Attention, target: str | None
     ) -> tuple[Attention, tuple[PredictedToken, ...]]:
         """The text with one word masked, and the word as the output."""
         tokens = attention.main.query_tokens
-        if wanted == ALL_OUTPUTS:
+        if target == ALL_OUTPUTS:
             raise UsageError(
                 "--target all needs a model that predicts every token from those before it: the "
                 "encoder predicts one masked word, so name it, or use 'cross' or --causal"
             )
         position = last_word(tokens)
-        if wanted is not None:
-            position = require_place(find_token(tokens, wanted), tokens, wanted, "text", 0)
+        if target is not None:
+            position = require_place(find_token(tokens, target), tokens, target, "text", 0)
         word = tokens[position]
         if word.special:
-            if wanted is None:
+            if target is None:
                 raise InputError("the text has no word that could be masked")
             raise UsageError(f"'{word.text}' is no word that could be masked: name another")
-        number, read = self.given.source_ids[position], self.given.source
+        number, read = self.feed.source_ids[position], self.feed.source
         assert read is not None
         ids = [*read.ids[:position], MASK, *read.ids[position + 1 :]]
-        self.given = replace(self.given, source=replace(read, ids=ids))
-        _, layers = self.model.forward(self.model.weights, self.model.inputs(self.given))
+        self.feed = replace(self.feed, source=replace(read, ids=ids))
+        _, layers = self.model.forward(self.model.weights, self.model.inputs(self.feed))
         mask = replace(word, text=SPECIALS[MASK], special=True)
-        shown = (*tokens[:position], mask, *tokens[position + 1 :])
-        item = AttentionMap("encoder", shown, shown, stack_layers(layers["encoder"]))
+        new_tokens = (*tokens[:position], mask, *tokens[position + 1 :])
+        item = AttentionMap("encoder", new_tokens, new_tokens, stack_layers(layers["encoder"]))
         note = f"'{word.text}' was masked, for the attribution to its prediction"
-        masked = attention.with_maps((item,), notes=[note])
-        return masked, (PredictedToken(position, number, word.text, position),)
+        changed_attention = attention.with_maps((item,), notes=[note])
+        return changed_attention, (PredictedToken(position, number, word.text, position),)

@@ -148,8 +148,8 @@ class PocketModel(StoredModel):
         self.tokenizer = folder / "tokenizer.json"
         self.causal, self.to = causal, to
 
-    def inputs(self, given: PocketInputs) -> Stacks:
-        sides = (given.source_ids, given.target_ids) if given.target else (given.source_ids,)
+    def inputs(self, feed: PocketInputs) -> Stacks:
+        sides = (feed.source_ids, feed.target_ids) if feed.target else (feed.source_ids,)
         return tuple(map(self.embed, sides))
 
     @property
@@ -160,7 +160,7 @@ class PocketModel(StoredModel):
     def scores(self, weights: Weights, states: Array) -> Array:
         return predict_pieces(weights, states)
 
-    def stacks(self, given: PocketInputs) -> list[Stack]:
+    def stacks(self, feed: PocketInputs) -> list[Stack]:
         from attnviz.models.light.stacked_text import Stack
 
         def embed(ids: list[int]) -> dict[WriterKind, Array]:
@@ -168,18 +168,18 @@ class PocketModel(StoredModel):
             return {"embedding": self.embed(ids) - waves, "position": waves}
 
         sizes = self.sizes
-        encoder = Stack(self.weights, sizes.encoder, "encoder", embed(given.source_ids))
-        if not given.target:
+        encoder = Stack(self.weights, sizes.encoder, "encoder", embed(feed.source_ids))
+        if not feed.target:
             return [encoder]
-        own, read = "decoder" if given.source else "causal", embed(given.target_ids)
+        own, read = "decoder" if feed.source else "causal", embed(feed.target_ids)
         return [encoder, Stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         from attnviz.models.light.stacked_text import head_weights
 
         streams, tokens = ("encoder", "decoder", "cross"), ("embedding", "embedding")
-        found = head_weights(self.weights, self.shapes, streams, tokens)
-        return found, self.provenance((), {})
+        weights = head_weights(self.weights, self.shapes, streams, tokens)
+        return weights, self.provenance((), {})
 
     def spell(self, number: int) -> str:
         return spell_piece(self.tokenizer, number)
@@ -213,13 +213,13 @@ class PocketModel(StoredModel):
         short = {
             number: part for number, part in parts.items() if len(part.text) < SHORT * len(part.ids)
         }
-        found = list(texts)
+        judgements = list(texts)
         if short:
             losses = np.minimum(*(self._losses([*short.values()], name) for name in LANGUAGE))
             for (number, part), loss in zip(short.items(), losses.tolist(), strict=True):
                 surprise = loss * (len(part.ids) + 1) / (len(part.text) + END_SIZE)
-                found[number] = replace(texts[number], surprise=surprise)
-        return found
+                judgements[number] = replace(texts[number], surprise=surprise)
+        return judgements
 
     def languages(
         self, texts: Sequence[EncodedText], translations: Sequence[EncodedText] | None = None
@@ -233,7 +233,7 @@ class PocketModel(StoredModel):
             for name in LANGUAGE:
                 sums[name] = sums[name] + self._losses(translations, OTHER[name])
         return [
-            _decide(text, {name: float(found[number]) for name, found in sums.items()})
+            _decide(text, {name: float(losses[number]) for name, losses in sums.items()})
             for number, text in enumerate(texts)
         ]
 
@@ -241,16 +241,16 @@ class PocketModel(StoredModel):
         memory, _ = run_encoder(self.weights, self.sizes, self.embed([END]))
         rows = [target.with_tag(language)[0] for target in targets]
         states, _, _ = run_decoder(self.weights, self.sizes, self.embed_many(rows)[0], memory)
-        found = []
+        losses = []
         for scores, target in zip(
             to_numpy(predict_pieces(self.weights, states)), targets, strict=True
         ):
-            expected = np.array([*target.ids, END])
-            own = scores[: len(expected)]
+            answer = np.array([*target.ids, END])
+            own = scores[: len(answer)]
             highest = own.max(axis=-1)
             totals = highest + np.log(np.exp(own - highest[:, None]).sum(axis=-1))
-            found.append(float((totals - own[np.arange(len(expected)), expected]).mean()))
-        return np.array(found)
+            losses.append(float((totals - own[np.arange(len(answer)), answer]).mean()))
+        return np.array(losses)
 
     def translate(self, text: str) -> str:
         """The text in the other language, one likeliest piece after the other."""
@@ -261,12 +261,12 @@ class PocketModel(StoredModel):
         if self.to:
             language, notes = self.to, list[str]()
         else:
-            ((guessed, notes),) = self.languages([source])
-            language = OTHER[guessed]
-        written, stopped = self.continue_text(source.with_end()[0], [LANGUAGE[language]], language)
-        if stopped:
-            notes = [*notes, f"the pocket model was stopped after {stopped} pieces of the target"]
-        return written, language, notes
+            ((source_language, notes),) = self.languages([source])
+            language = OTHER[source_language]
+        text, length = self.continue_text(source.with_end()[0], [LANGUAGE[language]], language)
+        if length:
+            notes = [*notes, f"the pocket model was stopped after {length} pieces of the target"]
+        return text, language, notes
 
     def continue_text(
         self, read: list[int], prompt: list[int], language: str, watch: Watch | None = None
@@ -281,24 +281,22 @@ class PocketModel(StoredModel):
             scores = to_numpy(predict_pieces(self.weights, states[0, -1:]))[0]
             scores[NEVER_WRITTEN] = -np.inf
             ids.append(int(scores.argmax()))
-        written = str(load_piece_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
-        return tidy(written, language) or "…", 0 if ids[-1] == END else most
+        text = str(load_piece_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
+        return tidy(text, language) or "…", 0 if ids[-1] == END else most
 
 
 def _decide(text: EncodedText, sums: dict[str, float]) -> tuple[str, list[str]]:
     language, other = sorted(sums, key=lambda name: sums[name])
     if text.is_foreign or sums[other] - sums[language] > MARGIN:
         return language, []
-    shown = text.text if len(text.text) <= 40 else f"{text.text[:39].rstrip()}…"
-    note = f"'{shown}' was read as {NAMES[language]}, but could be {NAMES[other]}"
+    excerpt = text.text if len(text.text) <= 40 else f"{text.text[:39].rstrip()}…"
+    note = f"'{excerpt}' was read as {NAMES[language]}, but could be {NAMES[other]}"
     return language, [f"{note}: --to names the target's language"]
 
 
-def tidy(written: str, language: str) -> str:
+def tidy(text: str, language: str) -> str:
     """The model's text without the spaces before punctuation that its training text had at times.
 
     In French a space stands before all but full stops, commas and closing brackets.
     """
-    return re.sub(
-        r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", written
-    ).strip()
+    return re.sub(r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", text).strip()

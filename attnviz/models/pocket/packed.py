@@ -90,12 +90,12 @@ def _tokenizer_facts(path: Path) -> dict[str, Any]:
     The steps themselves (NFKC, a mark before every word, punctuation apart) are written in
     tokenize.js.
     """
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    ids = stored["model"]["vocab"]
-    steps = stored["normalizer"]["normalizers"]
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    ids = facts["model"]["vocab"]
+    steps = facts["normalizer"]["normalizers"]
     return {
         "vocabulary": sorted(ids, key=ids.__getitem__),
-        "merges": [[ids[first], ids[second]] for first, second in stored["model"]["merges"]],
+        "merges": [[ids[first], ids[second]] for first, second in facts["model"]["merges"]],
         "specials": SPECIALS,
         "replaced": [[step["pattern"]["String"], step["content"]] for step in steps[:-1]],
         "unicode": _unicode_facts(),
@@ -112,15 +112,15 @@ def _unicode_facts() -> dict[str, list[int | str]]:
 
     every = [chr(point) for point in range(LAST)]
     categories = [*map(unicodedata.category, every)]
-    known = [
+    letters = [
         one
         for one, category in zip(every, categories, strict=True)
         if category not in ("Cn", "Co", "Cs") and one != "\n"
     ]
-    plain = normalizers.NFKD().normalize_str("\n".join(known)).split("\n")
-    changed = {old for old, new in zip(known, plain, strict=True) if old != new}
+    plain = normalizers.NFKD().normalize_str("\n".join(letters)).split("\n")
+    unstable = {old for old, new in zip(letters, plain, strict=True) if old != new}
     # Letters are left out: there are many, and none is a word of its own.
-    signs = "".join(one for one in known if categories[ord(one)] not in ("Lo", "Lu", "Ll"))
+    signs = "".join(one for one in letters if categories[ord(one)] not in ("Lo", "Lu", "Ll"))
     pieces = pre_tokenizers.Punctuation("isolated").pre_tokenize_str(signs)
     alone = {piece for piece, _ in pieces if len(piece) == 1}
     order = normalizers.NFD().normalize_str
@@ -129,27 +129,27 @@ def _unicode_facts() -> dict[str, list[int | str]]:
         """Whether the tokenizer puts a mark in order, as Python does."""
         lower, higher = SWAPPED
         pair = one + lower if unicodedata.combining(one) > 1 else higher + one
-        return one in changed or order(pair) != pair
+        return one in unstable or order(pair) != pair
 
     classes = [*map(unicodedata.combining, every)]
-    marks = {one for one, found in zip(every, classes, strict=True) if found and in_order(one)}
+    marks = {one for one, kind in zip(every, classes, strict=True) if kind and in_order(one)}
     widths = map(unicodedata.east_asian_width, every)
     return {
         "category": _runs(categories),
         "wide": _runs(int(width in "WF") for width in widths),
         "combining": _runs(
-            found if one in marks else 0 for one, found in zip(every, classes, strict=True)
+            kind if one in marks else 0 for one, kind in zip(every, classes, strict=True)
         ),
-        "decomposes": _runs(int(one in changed) for one in every),
+        "decomposes": _runs(int(one in unstable) for one in every),
         "punctuation": _runs(int(one in alone) for one in every),
     }
 
 
 def _runs(values: Iterable[int | str]) -> list[int | str]:
-    found: list[int | str] = []
+    runs: list[int | str] = []
     before: int | str | None = None
     for point, value in enumerate(values):
         if value != before:
-            found += (point, value)
+            runs += (point, value)
             before = value
-    return found
+    return runs

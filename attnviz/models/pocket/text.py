@@ -59,17 +59,17 @@ class EncodedText:
 
     def notes(self, name: str, model: str = "pocket", reliable: int = RELIABLE) -> list[str]:
         """A note where the model is unreliable; heads keep their roles for `reliable` positions."""
-        found, unknown = [], self.ids.count(UNKNOWN)
+        facts, unknown = [], self.ids.count(UNKNOWN)
         if unknown:
-            found.append(f"{unknown} of {len(self.ids)} pieces are unknown to it")
+            facts.append(f"{unknown} of {len(self.ids)} pieces are unknown to it")
         if self.is_foreign:
-            found.append(
+            facts.append(
                 "its language is unknown, as neither English nor French is likely "
                 f"({self.surprise:.1f} nats a character, where both have fewer than {UNLIKELY})"
             )
         if len(self.ids) > reliable:
-            found.append(f"{len(self.ids)} pieces, where its heads keep their roles for {reliable}")
-        return outside_note(name, model, found)
+            facts.append(f"{len(self.ids)} pieces, where its heads keep their roles for {reliable}")
+        return outside_note(name, model, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ class PocketInputs:
         return self.target.with_tag(self.language)[0] if self.target else []
 
 
-def outside_note(name: str, model: str, found: list[str]) -> list[str]:
+def outside_note(name: str, model: str, findings: list[str]) -> list[str]:
     """A note on findings outside a model's training; none without findings."""
-    if not found:
+    if not findings:
         return []
-    return [f"{name} lies outside what the {model} model was trained for: {'; '.join(found)}"]
+    return [f"{name} lies outside what the {model} model was trained for: {'; '.join(findings)}"]
 
 
 def special(number: int, place: int) -> Token:
@@ -122,9 +122,9 @@ def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGES
             "cut it, or use --model"
         )
     spans = encoding.offsets
-    shared = {span for before, span in pairwise(spans) if before == span}
+    doubles = {span for before, span in pairwise(spans) if before == span}
     tokens = tuple(
-        replace(token(text, piece, span, shares_character=span in shared), piece=(number, piece))
+        replace(token(text, piece, span, shares_character=span in doubles), piece=(number, piece))
         for number, piece, span in zip(encoding.ids, encoding.tokens, spans, strict=True)
     )
     return EncodedText(text, list(encoding.ids), tokens)
@@ -133,13 +133,13 @@ def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGES
 def token(text: str, piece: str, span: tuple[int, int], *, shares_character: bool = False) -> Token:
     """A piece as a token with its span: no space before it, ## inside a word."""
     start, end = span
-    covered = text[start:end].strip()
-    if covered:
-        start += text[start:end].index(covered)
-        end = start + len(covered)
-    shown = piece.lstrip("▁") if shares_character else covered
-    mark = "##" if shown and continues_word(text, start) else ""
-    return Token(f"{mark}{shown}" or piece, start, end)
+    letters = text[start:end].strip()
+    if letters:
+        start += text[start:end].index(letters)
+        end = start + len(letters)
+    own_text = piece.lstrip("▁") if shares_character else letters
+    mark = "##" if own_text and continues_word(text, start) else ""
+    return Token(f"{mark}{own_text}" or piece, start, end)
 
 
 def spell_piece(tokenizer: Path, number: int) -> str:

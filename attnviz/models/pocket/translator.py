@@ -56,7 +56,7 @@ class Pocket(PocketModel):
     def __init__(self, folder: Path = FOLDER, *, keep_qk: bool = False, **options: Any) -> None:
         super().__init__(folder, **options)
         self.keep_qk = keep_qk
-        self._encoded: dict[Query, PocketInputs] = {}
+        self._inputs: dict[Query, PocketInputs] = {}
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -65,22 +65,22 @@ class Pocket(PocketModel):
             return super().attend(queries)
         return attend_batches(self, queries, batch_size, self._finish)
 
-    def experiment(self, query: Query, wanted: str | None = None) -> PocketExperiment:
+    def experiment(self, query: Query, target: str | None = None) -> PocketExperiment:
         from attnviz.models.pocket.experiment import PocketExperiment
 
-        return PocketExperiment(self, *self.read(query), wanted)
+        return PocketExperiment(self, *self.read(query), target)
 
     def read(self, query: Query) -> tuple[PocketInputs, Attention]:
         """A query's pieces and its maps."""
-        encoded = self._encode(query)
-        return encoded, self._finish(encoded, attend_batch(self, [encoded])[0])
+        feed = self._encode(query)
+        return feed, self._finish(feed, attend_batch(self, [feed])[0])
 
     def _encode(self, query: Query) -> PocketInputs:
-        if query not in self._encoded:
-            while len(self._encoded) >= CACHED:
-                del self._encoded[next(iter(self._encoded))]
-            self._encoded[query] = encode_query(self, query)
-        return self._encoded[query]
+        if query not in self._inputs:
+            while len(self._inputs) >= CACHED:
+                del self._inputs[next(iter(self._inputs))]
+            self._inputs[query] = encode_query(self, query)
+        return self._inputs[query]
 
     def _finish(self, query: PocketInputs, attention: Attention) -> Attention:
         if not self.keep_qk:
@@ -95,13 +95,13 @@ def attend_batches(
     finish: Callable[[PocketInputs, Attention], Attention],
 ) -> Iterator[Attention | InputError]:
     """The maps of queries in order, by similar length; a pair without a target comes alone."""
-    found: dict[int, Attention | InputError] = {}
+    answers: dict[int, Attention | InputError] = {}
     items: dict[int, Texts] = {}
     for number, query in enumerate(queries):
         try:
             items[number] = encode_texts(model, query)
         except InputError as error:
-            found[number] = error
+            answers[number] = error
     sizes = [map_bytes(model, items.get(number, ())) for number in range(len(queries))]
     for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
         # Single texts and pairs use different layers; a pair without a target is read later.
@@ -113,13 +113,13 @@ def attend_batches(
             ]
             how: Any = {"tokens": BATCH_TOKENS, "most": batch_size, "even": False}
             for batch in batches(alike, lambda number: lengths_of(items[number]), **how):
-                encoded = with_languages(model, [items[number] for number in batch])
-                found |= zip(batch, map(finish, encoded, attend_batch(model, encoded)), strict=True)
+                inputs = with_languages(model, [items[number] for number in batch])
+                answers |= zip(batch, map(finish, inputs, attend_batch(model, inputs)), strict=True)
         for number in chunk:
-            if number not in found:
-                written = with_translation(model, items[number][0])
-                found[number] = finish(written, attend_batch(model, [written])[0])
-            yield found.pop(number)
+            if number not in answers:
+                inputs_of_pair = with_translation(model, items[number][0])
+                answers[number] = finish(inputs_of_pair, attend_batch(model, [inputs_of_pair])[0])
+            yield answers.pop(number)
 
 
 def encode_texts(model: PocketModel, query: Query) -> Texts:
@@ -144,8 +144,8 @@ def encode_query(model: PocketModel, query: Query) -> PocketInputs:
 def with_translation(model: PocketModel, source: EncodedText) -> PocketInputs:
     """A source and the model's own translation."""
     (source,) = model.judge([source])
-    written, language, notes = model.write(source)
-    target = model.encode_text(written, "target")
+    text, language, notes = model.write(source)
+    target = model.encode_text(text, "target")
     notes = [*source.notes("the source"), *notes]
     return PocketInputs(source, target, language, tuple(notes), translated=True)
 
@@ -162,15 +162,15 @@ def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[PocketInp
         languages = [(model.to, list[str]()) for _ in targets]
     else:
         languages = model.languages(targets, [texts[0] for texts in items] if pairs else None)
-    found = []
+    inputs = []
     for texts, (language, notes) in zip(items, languages, strict=True):
         source, target = texts if pairs else (None, texts[0])
         if source:
             notes = [*source.notes("the source"), *target.notes("the target"), *notes]
         else:
             notes = target.notes("the text")
-        found.append(PocketInputs(source, target, language, tuple(notes)))
-    return found
+        inputs.append(PocketInputs(source, target, language, tuple(notes)))
+    return inputs
 
 
 def attend_batch(model: PocketModel, queries: Sequence[PocketInputs]) -> list[Attention]:
@@ -187,12 +187,12 @@ def attend_batch(model: PocketModel, queries: Sequence[PocketInputs]) -> list[At
             layers = {"cross": cross, "encoder": encoder, "decoder": decoder}
         else:
             layers = {"causal": decoder}
-    arrays = {stream: [to_numpy(layer) for layer in found] for stream, found in layers.items()}
+    arrays = {stream: [to_numpy(layer) for layer in streams] for stream, streams in layers.items()}
     return [
         build_attention(
             model,
             query,
-            {name: [layer[number] for layer in found] for name, found in arrays.items()},
+            {name: [layer[number] for layer in streams] for name, streams in arrays.items()},
         )
         for number, query in enumerate(queries)
     ]
@@ -236,11 +236,11 @@ def build_attention(
         for text, language in ((source, OTHER[query.language]), (target, query.language))
     ]
     settings = {"direction": " to ".join(directions), "translated": query.translated}
-    guided = model.config["guided"]
+    head = model.config["guided"]
     beyond = bool(source.notes("") or target.notes(""))
     # Not "the alignment head": readers would conclude that attention learns alignment by itself.
     why = "trained to align, but not on such text" if beyond else "trained to align"
-    focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), why)}
+    focus = {"cross": Focus(str(head["layer"]), str(head["head"]), why)}
     return Attention(
         maps,
         model.provenance(query.notes, settings),

@@ -67,9 +67,9 @@ class CausalPocket(StoredModel):
     sizes: Shape
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
     projections = ROTARY.attention.maps
-    turned = True
+    turns_pairs = True
     tokens = ("model.embed_tokens", "model.embed_tokens")
-    normalised = "layer_input / √(its mean square), scaled"
+    norm_formula = "layer_input / √(its mean square), scaled"
 
     def __init__(
         self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str
@@ -80,22 +80,22 @@ class CausalPocket(StoredModel):
         self.tokenizer = folder / "tokenizer.json"
         self.keep_qk, self.generate = keep_qk, generate
 
-    def inputs(self, given: list[int]) -> tuple[Array]:
-        return (self.weights.rows(EMBEDDING, np.array(given)),)
+    def inputs(self, feed: list[int]) -> tuple[Array]:
+        return (self.weights.rows(EMBEDDING, np.array(feed)),)
 
     def scores(self, weights: Weights, states: Array) -> Array:
         return predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
 
-    def stacks(self, given: list[int]) -> list[Stack]:
+    def stacks(self, feed: list[int]) -> list[Stack]:
         from attnviz.models.light.stacked_text import Stack
 
-        return [Stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(given)[0]})]
+        return [Stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(feed)[0]})]
 
     def spell(self, number: int) -> str:
         return spell_piece(self.tokenizer, number)
 
-    def experiment(self, query: Query, wanted: str | None = None) -> CausalExperiment:
-        return CausalExperiment(self, *self.read(query), wanted)
+    def experiment(self, query: Query, target: str | None = None) -> CausalExperiment:
+        return CausalExperiment(self, *self.read(query), target)
 
     def read(self, query: Query) -> tuple[list[int], Attention]:
         """The ids that the model reads, its continuation of the text included, and their maps."""
@@ -103,25 +103,25 @@ class CausalPocket(StoredModel):
             raise UsageError(
                 f"'{self.name}' reads one text: use 'attnviz self TEXT', or --model pocket for two"
             )
-        encoded = encode_text(query.text, self.tokenizer, longest=self.longest)
+        text = encode_text(query.text, self.tokenizer, longest=self.longest)
         settings, notes = dict[str, Any](), list[str]()
         if self.generate:
-            encoded, settings, notes = self.continue_text(encoded)
-        ids, tokens = [END, *encoded.ids], (special(END, 0), *encoded.tokens)
+            text, settings, notes = self.continue_text(text)
+        ids, tokens = [END, *text.ids], (special(END, 0), *text.tokens)
         states, layers = self.forward(self.weights, self.inputs(ids))
-        notes = [*self.notes(encoded, states), *notes]
+        notes = [*self.notes(text, states), *notes]
         item = AttentionMap("causal", tokens, tokens, stack_layers(layers["causal"]))
         provenance = self.provenance(tuple(notes), settings)
-        attention = Attention((item,), provenance, encoded.text, **typed_facts(provenance))
+        attention = Attention((item,), provenance, text.text, **typed_facts(provenance))
         return ids, add_projections(self, ids, attention) if self.keep_qk else attention
 
-    def notes(self, encoded: EncodedText, states: Array) -> list[str]:
+    def notes(self, text: EncodedText, states: Array) -> list[str]:
         """A note where a text is unlike English: unknown pieces, its length, or its loss."""
         limits = self.origin["limits"]
-        notes = encoded.notes("the text", "pocket-lm", limits["pieces"])
+        notes = text.notes("the text", "pocket-lm", limits["pieces"])
         scores = to_numpy(self.scores(self.weights, states[:-1])).astype(np.float64)
         totals = scores.max(-1) + np.log(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1))
-        nats = float((totals - scores[np.arange(len(scores)), encoded.ids]).mean())
+        nats = float((totals - scores[np.arange(len(scores)), text.ids]).mean())
         if notes or nats <= limits["nats"]:
             return notes
         surprise = f"{nats:.1f} nats a piece, where 99 % of English sentences have fewer than "
@@ -158,9 +158,9 @@ class CausalPocket(StoredModel):
         # A watch may change what earlier positions compute, so a cache would be stale.
         cache, new = None if watch else Cache(), list[int]()
         while len(new) < most:
-            given = [*read, *new] if cache is None else (new[-1:] or read)
-            embedded = self.inputs(given)[0][None]
-            states, *_ = run_layers(self.weights, self.sizes, embedded, watch=watch, cache=cache)
+            new_ids = [*read, *new] if cache is None else (new[-1:] or read)
+            inputs = self.inputs(new_ids)[0][None]
+            states, *_ = run_layers(self.weights, self.sizes, inputs, watch=watch, cache=cache)
             scores = to_numpy(self.scores(self.weights, states[0, -1:]))[0]
             # Of the special pieces, only the end is ever written.
             scores[[number for number in range(len(SPECIALS)) if number != END]] = -np.inf
@@ -180,12 +180,12 @@ class CausalExperiment(PieceExperiment):
     model: CausalPocket
 
     def __init__(
-        self, model: CausalPocket, ids: list[int], attention: Attention, wanted: str | None
+        self, model: CausalPocket, ids: list[int], attention: Attention, target: str | None
     ) -> None:
         super().__init__(model, ids, attention)
         tokens = attention.main.query_tokens
-        self.outputs = self.choose_pieces(tokens, ids, wanted, "text", len(ids))
+        self.outputs = self.choose_pieces(tokens, ids, target, "text", len(ids))
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        new = self.model.write(self.given, FEW, self._edit([change], instead))
+        new = self.model.write(self.feed, FEW, self._edit([change], instead))
         return "".join(map(self.model.piece, new)).replace("▁", " ")

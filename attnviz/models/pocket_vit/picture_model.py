@@ -15,7 +15,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.hugging_face.load.tasks import likeliest_class
+from attnviz.models.hugging_face.load.family import likeliest_class
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
@@ -66,33 +66,33 @@ class PicturePocket(StoredModel):
         self.sizes, names = vision_shape(self.config), self.config["id2label"]
         self.labels = tuple(names[str(number)] for number in range(len(names)))
 
-    def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
-        pixels = self.weights.convert(given)[None]
+    def inputs(self, feed: NDArray[np.float32]) -> tuple[Array]:
+        pixels = self.weights.convert(feed)[None]
         return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
 
     def scores(self, weights: Weights, states: Array) -> Array:
         return linear_map(weights, "classifier", states)
 
-    def stacks(self, given: NDArray[np.float32]) -> list[Stack]:
+    def stacks(self, feed: NDArray[np.float32]) -> list[Stack]:
         from attnviz.models.light.stacked_text import Stack
 
-        whole, position = self.inputs(given)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
-        embedded: dict[WriterKind, Array] = {"embedding": whole - position[0]}
-        return [Stack(self.weights, self.sizes, "self", embedded | {"position": position[0]})]
+        whole, position = self.inputs(feed)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
+        embeddings: dict[WriterKind, Array] = {"embedding": whole - position[0]}
+        return [Stack(self.weights, self.sizes, "self", embeddings | {"position": position[0]})]
 
     def spell(self, number: int) -> str:
         return str(self.labels[number])
 
-    def experiment(self, query: Query, wanted: str | None = None) -> PictureExperiment:
-        return PictureExperiment(self, *self.read(query), wanted)
+    def experiment(self, query: Query, target: str | None = None) -> PictureExperiment:
+        return PictureExperiment(self, *self.read(query), target)
 
     def read(self, query: Query) -> tuple[NDArray[np.float32], Attention]:
         """A picture's pixels as the model takes them, and its maps with the decision."""
         picture, side, count = picture_of(query, self.name), self.sizes.side, self.sizes.patches
         if picture.size not in (None, (side, side)):
             raise UsageError(f"'{self.name}' reads {side} × {side} pixels: leave --image-size out")
-        given = square_pixels(picture.image, side)
-        states, layers = self.forward(self.weights, self.inputs(given))
+        pixels = square_pixels(picture.image, side)
+        states, layers = self.forward(self.weights, self.inputs(pixels))
         scores = to_numpy(self.scores(self.weights, states[:1]))[0].astype(np.float64)
         settings = likeliest_class(scores, self.labels) | {
             "pixels": f"{side} × {side}",
@@ -101,14 +101,14 @@ class PicturePocket(StoredModel):
         tokens = Token("[CLS]", special=True), *patch_tokens(count, count)
         names = tuple(map(str, range(self.sizes.layers)))
         item: AttentionMap = over_patches(names, stack_layers(layers["self"]), tokens, tokens)
-        seen = (0.0, 0.0, float(picture.image.width), float(picture.image.height))
-        provenance = self.provenance(tuple(self.notes(given)), settings)
+        region = (0.0, 0.0, float(picture.image.width), float(picture.image.height))
+        provenance = self.provenance(tuple(self.notes(pixels)), settings)
         decision = settings[DECISION]
-        return given, Attention((item,), provenance, seen=seen, decision=decision)
+        return pixels, Attention((item,), provenance, seen=region, decision=decision)
 
-    def notes(self, given: NDArray[np.float32]) -> list[str]:
+    def notes(self, pixels: NDArray[np.float32]) -> list[str]:
         """A note where a picture is no flat drawing: most of its neighbouring pixels differ."""
-        share, least = flat_share(given), self.origin["limits"]["flat"]
+        share, least = flat_share(pixels), self.origin["limits"]["flat"]
         if share >= least:
             return []
         what = f"{share:.0%} of neighbouring pixels are alike, in flat drawings more than"
@@ -123,9 +123,9 @@ def square_pixels(image: Image, side: int) -> NDArray[np.float32]:
     return small.astype(np.float32) / np.float32(127.5) - 1
 
 
-def flat_share(given: NDArray[np.float32]) -> float:
+def flat_share(pixels: NDArray[np.float32]) -> float:
     """The share of neighbouring pixels whose colours differ by less than 3 of 255 everywhere."""
-    steps = (np.abs(np.diff(given, axis=axis)).max(-1) < 3 / 127.5 for axis in (0, 1))
+    steps = (np.abs(np.diff(pixels, axis=axis)).max(-1) < 3 / 127.5 for axis in (0, 1))
     return float(np.mean([step.mean() for step in steps]))
 
 
@@ -135,13 +135,13 @@ class PictureExperiment(StoredExperiment):
     model: PicturePocket
 
     def __init__(
-        self, model: PicturePocket, given: Any, attention: Attention, wanted: str | None
+        self, model: PicturePocket, feed: Any, attention: Attention, target: str | None
     ) -> None:
-        super().__init__(model, given, attention)
-        states, _ = model.forward(model.weights, model.inputs(given))
+        super().__init__(model, feed, attention)
+        states, _ = model.forward(model.weights, model.inputs(feed))
         scores = to_numpy(model.scores(model.weights, states[:1]))[0]
         config = SimpleNamespace(id2label=dict(enumerate(model.labels)))
-        self.outputs = (chosen_class(config, scores, wanted),)
+        self.outputs = (chosen_class(config, scores, target),)
 
     def spell(self, number: int) -> str:
         return str(self.model.spell(number))

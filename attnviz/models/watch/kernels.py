@@ -66,18 +66,18 @@ class KernelCall:
 
     kernel: Kernel
     run: Callable[..., Any]
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     output: Any
 
     @property
     def inputs(self) -> list[Any]:
         """Query, key and value as given."""
-        return [self.given[name] for name in self.kernel.parameters.split()[:3]]
+        return [self.arguments[name] for name in self.kernel.parameters.split()[:3]]
 
     @property
     def dropout(self) -> bool:
         """Whether some of the weights were dropped."""
-        return bool(self.given.get(self.kernel.dropout))
+        return bool(self.arguments.get(self.kernel.dropout))
 
     def calls(self) -> tuple[int, Callable[[int], Call]]:
         """The number of items in the batch, and a function that makes a call of each."""
@@ -87,7 +87,7 @@ class KernelCall:
         inputs = [_detach(tensor, self.output.dtype) for tensor in self.inputs]
         one = [_item_of(self._heads_first(tensor), number) for tensor in inputs]
         names = self.kernel.parameters.split()[:3]
-        whole = self.given | dict(zip(names, inputs, strict=True))
+        whole = self.arguments | dict(zip(names, inputs, strict=True))
         whole |= {name: value for name, value in self.kernel.own if name in whole}
         if self.kernel.dropout:
             whole[self.kernel.dropout] = 0.0
@@ -103,8 +103,8 @@ class KernelCall:
 
         output = _item_of(self._heads_first(self.output.detach()), number).transpose(1, 2)
         options = {
-            "scaling": self.given.get(self.kernel.scale),
-            "is_causal": bool(self.given.get(self.kernel.causal, False)),
+            "scaling": self.arguments.get(self.kernel.scale),
+            "is_causal": bool(self.arguments.get(self.kernel.causal, False)),
         }
         return Call(mix, None, one[0], one[1], one[2], mask, options, output.contiguous())
 
@@ -124,7 +124,7 @@ class KernelCall:
 
     def _mask(self, number: int) -> Any:
         """The mask of one item, shape (1, heads or 1, queries, keys), if there is one."""
-        mask = self.given.get(self.kernel.mask)
+        mask = self.arguments.get(self.kernel.mask)
         if mask is None:
             return None
         mask = _detach(mask, self.output.dtype if mask.is_floating_point() else mask.dtype)
@@ -154,19 +154,19 @@ def replace_kernels(look: Callable[..., Any]) -> Iterator[None]:
         original = getattr(sys.modules.get(home), name, None)
         if original is None:
             continue
-        shown = partial(look, kernel, original)
+        stand_in = partial(look, kernel, original)
         for module in list(sys.modules.values()):
             with suppress(Exception):  # a program may have put anything there
-                for key, held in list(vars(module).items()):
-                    if held is original:
-                        places.append((vars(module), key, original, shown))
-    for names, key, _, shown in places:
-        names[key] = shown
+                for key, value in list(vars(module).items()):
+                    if value is original:
+                        places.append((vars(module), key, original, stand_in))
+    for names, key, _, stand_in in places:
+        names[key] = stand_in
     try:
         yield
     finally:
-        for names, key, original, shown in places:
-            if names.get(key) is shown:
+        for names, key, original, stand_in in places:
+            if names.get(key) is stand_in:
                 names[key] = original
 
 

@@ -101,24 +101,24 @@ class TorchCall:
 
     def axis(self, place: int, rank: int, usual: int | None = -1) -> Any:
         """The axis, by name or as the argument at a place, counted from 0."""
-        given = (*self.args[place : place + 1], self.kwargs.get("dim"), self.kwargs.get("axis"))
-        axis = next((one for one in (*given, usual) if one is not None), None)
+        axes = (*self.args[place : place + 1], self.kwargs.get("dim"), self.kwargs.get("axis"))
+        axis = next((one for one in (*axes, usual) if one is not None), None)
         return None if axis is None else axis % rank
 
     def drops(self) -> bool:
         """Whether this dropout is active."""
-        given = dict(zip(("input", "p", "training"), self.args, strict=False)) | self.kwargs
-        return bool(given.get("training", given.get("train", True)) and given.get("p", 0.5) > 0)
+        values = dict(zip(("input", "p", "training"), self.args, strict=False)) | self.kwargs
+        return bool(values.get("training", values.get("train", True)) and values.get("p", 0.5) > 0)
 
     def factors(self) -> tuple[list[torch.Tensor], list[str]] | None:
         """The two factors of a product, and the letters of their axes and of the result's."""
         factors = self.tensors()
         if self.name in ("baddbmm", "addmm"):
             factors = factors[1:]
-        written = self.args[0] if self.name == "einsum" else None
-        if len(factors) != 2 or not isinstance(written, str | None):
+        equation = self.args[0] if self.name == "einsum" else None
+        if len(factors) != 2 or not isinstance(equation, str | None):
             return None
-        return factors, _equation(written, factors[0].ndim, factors[1].ndim)
+        return factors, _equation(equation, factors[0].ndim, factors[1].ndim)
 
     def apply_to(self, tensor: torch.Tensor, other: torch.Tensor) -> Any:
         """Call it again with another tensor in place of one."""
@@ -130,11 +130,11 @@ class TorchCall:
     def views(self, tensor: torch.Tensor, other: torch.Tensor, number: int) -> list[Any]:
         """The views it makes of another tensor, on no device; None where it copies instead."""
         try:
-            made = list(tensors_in([self.apply_to(tensor, other)]))
+            results = list(tensors_in([self.apply_to(tensor, other)]))
         except Exception:  # indices on another device, for one
             return [None] * number
         home = other.untyped_storage()._cdata
-        return [one if one.untyped_storage()._cdata == home else None for one in made]
+        return [one if one.untyped_storage()._cdata == home else None for one in results]
 
 
 def tensors_in(args: Any) -> Iterator[torch.Tensor]:
@@ -154,9 +154,9 @@ class Whole:
         labels, heads: those of its result, of this `shape`, as a `Mark` has them.
         why: why it was refused when it met a product; "" where it was not.
         turn: the module that let it meet values, and the number of its call.
-        kept: the calls captured of it.
+        captures: the calls captured of it.
         pieces: the parts that met values: which cells, the weights, and the largest difference.
-        done: whether all of it has met values.
+        is_complete: whether all of it has met values.
         scores: what it was taken of, where that is wanted, and how often that was changed before.
     """
 
@@ -165,9 +165,9 @@ class Whole:
     heads: tuple[int, bool]
     why: str = ""
     turn: tuple[str, int] | None = None
-    kept: list[Any] = field(default_factory=list)
+    captures: list[Any] = field(default_factory=list)
     pieces: list[tuple[Any, torch.Tensor, float | None]] = field(default_factory=list)
-    done: bool = False
+    is_complete: bool = False
     scores: tuple[torch.Tensor, int] | None = None
 
     def scores_at(self, cells: torch.Tensor | None) -> torch.Tensor | None:
@@ -191,14 +191,14 @@ class Softmax:
             same input; None where the scores were no such product.
         constant: whether it was made of parameters alone.
         cells: which cells of the whole these are, as the strides of a tensor on no device.
-        undropped: the same tensor without dropout, where one was active.
+        intact: the same tensor without dropout, where one was active.
     """
 
     whole: Whole
     same_input: bool | None
     constant: bool
     cells: torch.Tensor | None
-    undropped: torch.Tensor | None = None
+    intact: torch.Tensor | None = None
 
     @property
     def has_queries(self) -> bool:
@@ -218,9 +218,9 @@ class Mark:
         constant: whether it was made of parameters alone.
         product: whether the factors of this product of two activations, perhaps scaled or masked
             since, were made of the same inputs; None where it is no such product.
-        picked: whether each query may have its own cells of it, selected by rank or number.
+        picks: whether each query may have its own cells of it, selected by rank or number.
         heads: how many heads a merged axis has, and whether they stand before the batch.
-        made: the softmax, not of a product, that mixed values into it.
+        mixer: the softmax, not of a product, that mixed values into it.
     """
 
     source: int
@@ -230,9 +230,9 @@ class Mark:
     is_parameter: bool = False
     constant: bool = False
     product: bool | None = None
-    picked: bool = False
+    picks: bool = False
     heads: tuple[int, bool] = (1, False)
-    made: Whole | None = None
+    mixer: Whole | None = None
 
     def has(self, *labels: str) -> bool:
         """Whether some axis has one of these labels."""
@@ -268,18 +268,18 @@ class Lineage:
 
     def add(self, call: TorchCall, result: Any) -> None:
         """Mark the results of a function that ran; torch functions must not be followed here."""
-        name, given = call.name, call.tensors()
-        results = given[:1] if name == "__setitem__" else list(tensors_in([result]))
-        if not given or not results or not results[0].is_floating_point():
+        name, tensors = call.name, call.tensors()
+        results = tensors[:1] if name == "__setitem__" else list(tensors_in([result]))
+        if not tensors or not results or not results[0].is_floating_point():
             return
-        marks = [self.of(tensor) for tensor in given]
-        mark = _origin(name, given, marks)
+        marks = [self.of(tensor) for tensor in tensors]
+        mark = _origin(name, tensors, marks)
         if name in VIEWS:
-            parts = _view_marks(call, given[0], marks[0], mark, results)
-        elif name in PRODUCTS and (found := call.factors()):
-            parts = [_product_mark(mark, *found, [self.of(factor) for factor in found[0]])]
+            parts = _view_marks(call, tensors[0], marks[0], mark, results)
+        elif name in PRODUCTS and (factors := call.factors()):
+            parts = [_product_mark(mark, *factors, [self.of(factor) for factor in factors[0]])]
         else:
-            parts = [_cellwise_mark(call, mark, given, marks, results[0].ndim)] * len(results)
+            parts = [_cellwise_mark(call, mark, tensors, marks, results[0].ndim)] * len(results)
         chain = next((at for at, old in enumerate(marks) if old.softmax is not None), None)
         if name in SOFTMAXES:
             usual = -1 if name == "gumbel_softmax" else None
@@ -288,9 +288,9 @@ class Lineage:
                 parts = [_softmax_mark(axis, result, parts[0], marks[0])]
                 softmax = parts[0].softmax
                 if self.keeps_scores and softmax is not None and name != "gumbel_softmax":
-                    softmax.whole.scores = given[0].detach(), _version(given[0])
+                    softmax.whole.scores = tensors[0].detach(), _version(tensors[0])
         elif chain is not None and name in VIEWS | CELLWISE | set(PICKS):
-            softmaxes = _follow_softmax(call, given[chain], marks[chain], results)
+            softmaxes = _follow_softmax(call, tensors[chain], marks[chain], results)
             parts = [
                 replace(part, softmax=one) for part, one in zip(parts, softmaxes, strict=False)
             ]
@@ -299,16 +299,16 @@ class Lineage:
                 self.marks[tensor] = part
 
 
-def _origin(name: str, given: list[torch.Tensor], marks: list[Mark]) -> Mark:
+def _origin(name: str, tensors: list[torch.Tensor], marks: list[Mark]) -> Mark:
     """The mark of a function's result without its labels."""
     first = marks[0]
-    picked = name in PICKS or (
+    picks = name in PICKS or (
         # One index serves every query; an index of several axes may be each query's own.
         name == "__getitem__"
-        and any(index.ndim > 1 and index.dtype != torch.bool for index in given[1:])
+        and any(index.ndim > 1 and index.dtype != torch.bool for index in tensors[1:])
     )
     if name in SAME:
-        mark = replace(first, softmax=None, picked=picked or first.picked)
+        mark = replace(first, softmax=None, picks=picks or first.picks)
         if name != "repeat":
             return mark
         return replace(mark, is_parameter=False, constant=first.is_parameter or first.constant)
@@ -326,7 +326,7 @@ def _origin(name: str, given: list[torch.Tensor], marks: list[Mark]) -> Mark:
         else:  # a projection, written as a product
             return replace(mark, inputs=frozenset(one.source for one in activations or marks))
     elif name in CELLWISE | SCORING | set(PICKS):
-        mark = replace(mark, product=scores.product, made=first.made, picked=picked or first.picked)
+        mark = replace(mark, product=scores.product, mixer=first.mixer, picks=picks or first.picks)
     inputs = frozenset[int]().union(*(one.inputs for one in activations))
     if len(inputs) > MOST_INPUTS:
         inputs = frozenset([hash(inputs)])
@@ -336,40 +336,40 @@ def _origin(name: str, given: list[torch.Tensor], marks: list[Mark]) -> Mark:
 def _product_mark(mark: Mark, factors: Any, letters: list[str], marks: list[Mark]) -> Mark:
     """A product's mark: its axes have the labels of the factors' axes of the same letter."""
     *sides, out = letters
-    fixed = [
+    constants = [
         one.is_parameter or (one.constant and other.product is not None)
         for one, other in zip(marks, reversed(marks), strict=True)
     ]
     labels = defaultdict[str, set[str]](set)
     for at, (tensor, one) in enumerate(zip(factors, marks, strict=True)):
-        scored = SIDES if any(fixed) and one.product is not None else ()
+        score_sides = SIDES if any(constants) and one.product is not None else ()
         for axis, letter in enumerate(sides[at]):
-            if not fixed[at]:
-                labels[letter] |= one.labels[axis] & {"feature", "merged", *scored}
+            if not constants[at]:
+                labels[letter] |= one.labels[axis] & {"feature", "merged", *score_sides}
             elif tensor.shape[axis] > 1 and tensor.stride(axis):  # of a parameter all are features
                 labels[letter].add("feature")
-            if not any(fixed) and letter not in sides[1 - at]:
+            if not any(constants) and letter not in sides[1 - at]:
                 labels[letter].add(SIDES[at])
     heads = next((one.heads for one in reversed(marks) if one.has("merged")), mark.heads)
     return replace(mark, labels=tuple(frozenset(labels[letter]) for letter in out), heads=heads)
 
 
 def _cellwise_mark(
-    call: TorchCall, mark: Mark, given: list[torch.Tensor], marks: list[Mark], rank: int
+    call: TorchCall, mark: Mark, tensors: list[torch.Tensor], marks: list[Mark], rank: int
 ) -> Mark:
     """The mark of what is neither a view nor a product: its axes have their arguments' labels."""
     name = call.name
     like = [
         one
-        for tensor, one in zip(given, marks, strict=True)
+        for tensor, one in zip(tensors, marks, strict=True)
         if tensor.ndim == rank and not one.is_parameter
     ]
     # A mask knows nothing of its axes; where several arguments know a label they must agree.
     labels = [set[str]() for _ in range(rank)]
     for label in frozenset[str]().union(*(own for one in like for own in one.labels)):
-        known = [one for one in like if one.has(label)]
+        experts = [one for one in like if one.has(label)]
         for axis in range(rank):
-            if all(label in one.labels[axis] for one in known):
+            if all(label in one.labels[axis] for one in experts):
                 labels[axis].add(label)
     heads = next((one.heads for one in like if any(one.labels)), mark.heads)
     if name in PROJECTIONS:
@@ -382,7 +382,7 @@ def _cellwise_mark(
     elif name in PICKS:
         labels[call.axis(PICKS[name], rank)].add("ranked")
     elif name == "cat":
-        parts = len({one.source for one in marks}), len({id(tensor) for tensor in given})
+        parts = len({one.source for one in marks}), len({id(tensor) for tensor in tensors})
         # The parts of the features stand one after the other: each is a head.
         if call.axis(1, rank, 0) == 0 and parts == (1, heads[0]) and heads[1]:
             labels[0] = {"merged"}
@@ -460,41 +460,40 @@ def _follow_softmax(
     assert old is not None
     if name in PICKS:
         return [replace(old, cells=None)]
-    cells, undropped = [old.cells] * number, [old.undropped] * number
+    cells, intact = [old.cells] * number, [old.intact] * number
     if name in VIEWS:
         if old.cells is not None:
             cells = call.views(tensor, old.cells, number)
     elif results[0].shape != tensor.shape:
         return [None]
     if name in DROPOUTS:
-        if old.undropped is None and call.drops():
-            undropped = [tensor.detach()]
-    elif old.undropped is not None:
+        if old.intact is None and call.drops():
+            intact = [tensor.detach()]
+    elif old.intact is not None:
         # What works in place must not reach what the model itself may still use.
-        copy = old.undropped if name in VIEWS else old.undropped.clone()
-        made = call.apply_to(tensor, copy)
-        undropped = [copy] if name == "__setitem__" else list(tensors_in([made]))
+        copy = old.intact if name in VIEWS else old.intact.clone()
+        result = call.apply_to(tensor, copy)
+        intact = [copy] if name == "__setitem__" else list(tensors_in([result]))
     return [
-        replace(old, cells=place, undropped=whole)
-        for place, whole in zip(cells, undropped, strict=True)
+        replace(old, cells=place, intact=whole) for place, whole in zip(cells, intact, strict=True)
     ]
 
 
-def _equation(written: str | None, *ranks: int) -> list[str]:
+def _equation(equation: str | None, *ranks: int) -> list[str]:
     """The axes of two factors and their product as letters; without an equation of a matmul's."""
-    if written is None:
-        left = "...qk" if ranks[0] > 1 else "k"
+    if equation is None:
+        inputs = "...qk" if ranks[0] > 1 else "k"
         right = "...kd" if ranks[1] > 1 else "k"
-        written = f"{left},{right}->...{left[-2:-1]}{right[4:]}"
-    left, arrow, out = written.replace(" ", "").partition("->")
+        equation = f"{inputs},{right}->...{inputs[-2:-1]}{right[4:]}"
+    inputs, arrow, out = equation.replace(" ", "").partition("->")
     if not arrow:
-        letters = sorted(set(left) - {",", "."})
-        out = "..." + "".join(letter for letter in letters if left.count(letter) == 1)
-    sides = left.split(",")
-    hidden = [rank - len(side.replace(".", "")) for rank, side in zip(ranks, sides, strict=True)]
-    lead = _ANY_AXES[: max(hidden)]
+        letters = sorted(set(inputs) - {",", "."})
+        out = "..." + "".join(letter for letter in letters if inputs.count(letter) == 1)
+    sides = inputs.split(",")
+    leads = [rank - len(side.replace(".", "")) for rank, side in zip(ranks, sides, strict=True)]
+    lead = _ANY_AXES[: max(leads)]
     own = [
         side.replace("...", lead[len(lead) - rank :])
-        for side, rank in zip(sides, hidden, strict=True)
+        for side, rank in zip(sides, leads, strict=True)
     ]
     return [*own, out.replace("...", lead)]

@@ -89,10 +89,10 @@ class CapturedCall:
         path: the module that called; `call` is the number of its call, from 1.
         sides: how many queries and keys there are.
         weights: shape (heads, query blocks, key blocks).
-        ignored: what does not count among the links.
+        skip: what does not count among the links.
         off: the largest difference between weights times values and the output; None: not compared.
         same_input: whether queries and keys were made of the same.
-        dropped: whether dropout was active; the weights are those before it.
+        had_dropout: whether dropout was active; the weights are those before it.
         part: which quarter of a joint sequence it is ("image-to-text"); "" where it is whole.
         scores: of each head, measures of its scores before the softmax, where they are known.
     """
@@ -102,11 +102,11 @@ class CapturedCall:
     grid: PooledGrid
     weights: NDArray[np.float32]
     links: tuple[Strongest, ...]
-    ignored: IgnoredPositions
+    skip: IgnoredPositions
     off: float | None
     route: str
     same_input: bool
-    dropped: bool
+    had_dropout: bool
     dtype: str
     device: str
     call: int = 1
@@ -120,25 +120,25 @@ class WatchLog:
     """What was seen so far.
 
     Attributes:
-        kept: the captured calls in order; `bytes` is what their weights take.
+        captures: the captured calls in order; `bytes` is what their weights take.
         calls: how many calls each module made, kept or not.
         failures: why a call could not be read, by the module that called.
-        dropped: how many calls did not fit into the memory allowed.
+        overflow: how many calls did not fit into the memory allowed.
         softmaxes: how many softmaxes there were, of any kind.
-        refused: softmaxes that are no attention between tokens, counted by the reason.
+        refusals: softmaxes that are no attention between tokens, counted by the reason.
         unsure: how many calls had batch and heads in one axis, and no known number of heads.
-        compiled: whether compiled code ran, which cannot be seen.
+        ran_compiled: whether compiled code ran, which cannot be seen.
     """
 
-    kept: list[CapturedCall] = field(default_factory=list)
+    captures: list[CapturedCall] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     bytes: int = 0
-    dropped: int = 0
+    overflow: int = 0
     softmaxes: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
     unsure: int = 0
-    compiled: bool = False
+    ran_compiled: bool = False
 
 
 def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,13 +162,13 @@ def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
 class AttentionObserver(TorchFunctionMode):
     """Sees every torch function, and keeps the attention among them in `seen`."""
 
-    def __init__(self, model: Any, wanted: WatchRequest) -> None:
+    def __init__(self, model: Any, request: WatchRequest) -> None:
         super().__init__()
-        self.model, self.wanted, self.seen = model, wanted, WatchLog()
-        self.lineage = lineage.Lineage(keeps_scores=wanted.scores)
+        self.model, self.request, self.log = model, request, WatchLog()
+        self.lineage = lineage.Lineage(keeps_scores=request.scores)
         self.thread = get_ident()
         self.modules = list[Any]()  # those that run, the innermost last
-        self.given = list[Any]()  # their arguments
+        self.arguments = list[Any]()  # their arguments
         self.plain = 0  # how deep in a pass that is not read
         # By id and a weak reference: a module's own __eq__ and __hash__ may do anything.
         self.names = dict[int, tuple[Any, str]]()
@@ -190,31 +190,31 @@ class AttentionObserver(TorchFunctionMode):
                     self._add_names(part, f"{path}.{name}" if path else name)
 
     def _name_of(self, module: Any) -> str:
-        known, name = self.names.get(id(module), (None, ""))
-        return name if known is not None and known() is module else ""
+        reference, name = self.names.get(id(module), (None, ""))
+        return name if reference is not None and reference() is module else ""
 
     @_aside
-    def enter(self, module: Any, given: Any) -> None:
+    def enter(self, module: Any, arguments: Any) -> None:
         """A module begins."""
         if self.model is None and not self.modules and not self._name_of(module):
             kind = type(vars(module)["_modules"].get("_orig_mod", module)).__name__
             self._add_names(module, f"{kind}{self.roots[kind] or ''}")
             self.roots[kind] += 1
         self.modules.append(module)
-        self.given.append(given)
+        self.arguments.append(arguments)
 
     @_aside
     def leave(self, module: Any, _args: Any, _output: Any) -> None:
         """A module ends, whether it raised or not."""
         while self.modules and self.modules.pop() is not module:
             pass
-        del self.given[len(self.modules) :]
+        del self.arguments[len(self.modules) :]
 
     def _peak(self) -> float:
         """How far a coordinate stands out of the input of the innermost layer that runs."""
-        for module, given in zip(reversed(self.modules), reversed(self.given), strict=True):
+        for module, arguments in zip(reversed(self.modules), reversed(self.arguments), strict=True):
             if self._name_of(module).rpartition(".")[2].isdigit():
-                inputs = next(lineage.tensors_in(given), None)
+                inputs = next(lineage.tensors_in(arguments), None)
                 return nan if inputs is None else peak(inputs.detach().float().cpu().numpy())
         return nan
 
@@ -227,7 +227,7 @@ class AttentionObserver(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if torch.compiler.is_compiling():
-            self.seen.compiled = True
+            self.log.ran_compiled = True
             return func(*args, **kwargs)
         if func is functional.multi_head_attention_forward:
             # Under the mode, so that the attention in it is seen like any other.
@@ -243,31 +243,31 @@ class AttentionObserver(TorchFunctionMode):
     @_aside
     def _look(self, call: TorchCall, result: Any) -> None:
         name = call.name
-        found = None
+        mixture = None
         if name in lineage.PRODUCTS:
-            found = products.mixture_of(self.lineage, call, result)
+            mixture = products.mixture_of(self.lineage, call, result)
         if call.func is functional.scaled_dot_product_attention:
             self._keep_kernel(SDPA, call.func, call.args, call.kwargs, result)
-        elif found is not None:
-            self._keep_product(found)
+        elif mixture is not None:
+            self._keep_product(mixture)
         elif name in MIXING:
             marks = map(self.lineage.softmax, call.tensors())
-            scored = [mark for mark in marks if mark is not None and mark.same_input is not None]
-            needed = 1 if name in lineage.PRODUCTS | lineage.PROJECTIONS else 2
-            if len(scored) >= needed:
-                self._refuse(scored[0].whole, products.MIXED)
+            softmaxes = [mark for mark in marks if mark is not None and mark.same_input is not None]
+            least = 1 if name in lineage.PRODUCTS | lineage.PROJECTIONS else 2
+            if len(softmaxes) >= least:
+                self._refuse(softmaxes[0].whole, products.MIXED)
         elif name in lineage.SOFTMAXES:
-            self.seen.softmaxes += 1
+            self.log.softmaxes += 1
         self.lineage.add(call, result)
-        if found is not None and not found.why:
-            self.lineage.marks[result] = products.mark_mixture(self.lineage.of(result), found)
+        if mixture is not None and not mixture.why:
+            self.lineage.marks[result] = products.mark_mixture(self.lineage.of(result), mixture)
 
     def note_failure(self, error: Exception) -> None:
         """Note why something could not be read, once for each module that calls."""
         path = None
         with suppress(Exception):
             path = self.path
-        self.seen.failures[path or "function"] = reason_of(error)
+        self.log.failures[path or "function"] = reason_of(error)
 
     @_aside
     def _before_dropout(self, call: TorchCall) -> TorchCall:
@@ -293,112 +293,112 @@ class AttentionObserver(TorchFunctionMode):
 
     @_aside
     def _keep_kernel(self, kernel: Kernel, run: Any, args: Any, kwargs: Any, output: Any) -> None:
-        given = dict(zip(kernel.parameters.split(), args, strict=False)) | kwargs
-        made = output[0] if isinstance(output, tuple) else output
-        call = KernelCall(kernel, run, given, made)
+        arguments = dict(zip(kernel.parameters.split(), args, strict=False)) | kwargs
+        product = output[0] if isinstance(output, tuple) else output
+        call = KernelCall(kernel, run, arguments, product)
         query, key, _ = call.inputs
         facts = {
             "route": f"{run.__name__}, probed",
             "same_input": self.lineage.is_same_input(query, key),
-            "dropped": call.dropout,
+            "had_dropout": call.dropout,
         }
         if turn := self._turn():
             self._read(turn, call.calls, facts)
 
-    def _keep_product(self, found: Mixture) -> None:
+    def _keep_product(self, mixture: Mixture) -> None:
         """Keep the weights that met values; all parts of one softmax make one map."""
-        context = self.lineage.of(found.given).made
-        if found.why == products.LINEAR and context is not None:
+        context = self.lineage.of(mixture.tensor).mixer
+        if mixture.why == products.LINEAR and context is not None:
             self._forget(context)
-            context.done = False
+            context.is_complete = False
             self._refuse(context, products.LINEAR)
-        if found.softmax is None:
+        if mixture.softmax is None:
             return
-        softmax, whole = found.softmax, found.softmax.whole
-        if found.why:
-            self._refuse(whole, found.why)
-        if found.why or whole.done:  # done: the same weights met other values before
+        softmax, whole = mixture.softmax, mixture.softmax.whole
+        if mixture.why:
+            self._refuse(whole, mixture.why)
+        if mixture.why or whole.is_complete:  # complete: the same weights met other values before
             return
         if whole.why:
-            self.seen.refused[whole.why] -= 1
+            self.log.refusals[whole.why] -= 1
             whole.why = ""
-        if found.part is not None and softmax.cells is None:  # which part it is, is not known
-            whole.turn, whole.kept = None, []
+        if mixture.part is not None and softmax.cells is None:  # which part it is, is not known
+            whole.turn, whole.captures = None, []
         whole.turn = whole.turn or self._turn()
-        whole.done = whole.turn is None or found.part is None
-        if whole.turn is None or (joined := products.join_pieces(found, softmax)) is None:
+        whole.is_complete = whole.turn is None or mixture.part is None
+        if whole.turn is None or (union := products.join_pieces(mixture, softmax)) is None:
             return
         facts = {
             "route": "softmax, as it met the values",
             "same_input": softmax.same_input is not False,
-            "dropped": joined.dropout,
-            "off": joined.off,
+            "had_dropout": union.dropout,
+            "off": union.off,
         }
-        heads = self._heads(joined)
+        heads = self._heads(union)
         self._forget(whole)
-        whole.kept = self._read(whole.turn, lambda: joined.calls(heads), facts)
-        whole.scores = None if whole.done else whole.scores
+        whole.captures = self._read(whole.turn, lambda: union.calls(heads), facts)
+        whole.scores = None if whole.is_complete else whole.scores
 
     def _refuse(self, whole: Whole, why: str) -> None:
         """Note that a softmax, unless its weights were kept, is no attention between tokens."""
-        if self.path is not None and not (whole.done or whole.kept or whole.why):
+        if self.path is not None and not (whole.is_complete or whole.captures or whole.why):
             whole.why = why
-            self.seen.refused[why] += 1
+            self.log.refusals[why] += 1
 
     def _forget(self, whole: Whole) -> None:
         """Take back what was kept of a softmax."""
-        for kept in whole.kept:
-            if kept in self.seen.kept:
-                self.seen.kept.remove(kept)
-                self.seen.bytes -= kept.weights.nbytes
-        whole.kept = []
+        for call in whole.captures:
+            if call in self.log.captures:
+                self.log.captures.remove(call)
+                self.log.bytes -= call.weights.nbytes
+        whole.captures = []
 
-    def _heads(self, found: Mixture) -> int:
+    def _heads(self, mixture: Mixture) -> int:
         """How many heads there are where batch and heads are one axis."""
-        if found.heads is not None or found.output.ndim != 3:
-            return found.heads or 1
+        if mixture.heads is not None or mixture.output.ndim != 3:
+            return mixture.heads or 1
         caller = self.modules[-1] if self.modules else None
         counts = (getattr_static(caller, name, None) for name in HEADS)
         whole = (number for number in counts if isinstance(number, int) and number > 0)
-        heads = next((number for number in whole if len(found.output) % number == 0), None)
-        self.seen.unsure += heads is None and len(found.output) > 1
+        heads = next((number for number in whole if len(mixture.output) % number == 0), None)
+        self.log.unsure += heads is None and len(mixture.output) > 1
         return heads or 1
 
     def _turn(self) -> tuple[str, int] | None:
         """The module that calls, and the number of its call; None: this call is not wanted."""
-        path, wanted = self.path, self.wanted
+        path, request = self.path, self.request
         if path is None:
             return None
-        self.seen.calls[path] += 1
-        number = self.seen.calls[path]
+        self.log.calls[path] += 1
+        number = self.log.calls[path]
         # Patterns are of paths in the model, whatever its name is.
         inside = path if self.model is not None else path.partition(".")[2]
-        pairs = [(name, pattern) for name in (path, inside) for pattern in wanted.only]
+        pairs = [(name, pattern) for name in (path, inside) for pattern in request.only]
         if pairs and not any(fnmatchcase(*pair) for pair in pairs):
             return None
-        turn, rest = divmod(number - 1, wanted.every)
-        late = wanted.first is not None and turn >= wanted.first
-        chosen = not isinstance(wanted.calls, tuple) or number in wanted.calls
-        return None if rest or late or not chosen else (path, number)
+        turn, rest = divmod(number - 1, request.every)
+        late = request.first is not None and turn >= request.first
+        is_chosen = not isinstance(request.calls, tuple) or number in request.calls
+        return None if rest or late or not is_chosen else (path, number)
 
     def _place(self, number: int) -> int:
         """The place of a call among those of its module that may be kept, from 0."""
-        return (number - 1) // self.wanted.every
+        return (number - 1) // self.request.every
 
-    def _thin(self, path: str, most: int, *, ended: bool = False) -> None:
+    def _thin(self, path: str, most: int, *, at_end: bool = False) -> None:
         """Keep calls of a module that are evenly spread: while it runs up to twice as many."""
-        numbers = sorted({kept.call for kept in self.seen.kept if kept.path == path})
-        if len(numbers) <= (most if ended else 2 * most):
+        numbers = sorted({call.call for call in self.log.captures if call.path == path})
+        if len(numbers) <= (most if at_end else 2 * most):
             return
-        if ended:
+        if at_end:
             places = np.linspace(0, len(numbers) - 1, most).round().astype(int)
             numbers = [numbers[place] for place in places]
         else:
             self.strides[path] *= 2
             numbers = [one for one in numbers if self._place(one) % self.strides[path] == 0]
-        left = [kept for kept in self.seen.kept if kept.path != path or kept.call in numbers]
-        self.seen.kept[:] = left
-        self.seen.bytes = sum(kept.weights.nbytes for kept in left)
+        others = [call for call in self.log.captures if call.path != path or call.call in numbers]
+        self.log.captures[:] = others
+        self.log.bytes = sum(call.weights.nbytes for call in others)
 
     @_aside
     def finish(self) -> None:
@@ -406,9 +406,9 @@ class AttentionObserver(TorchFunctionMode):
         waiting, self.latest = self.latest, {}
         for turn, open_call, facts in waiting.values():
             self._read(turn, open_call, facts, last=True)
-        if isinstance(self.wanted.calls, int):
-            for path in self.seen.calls:
-                self._thin(path, self.wanted.calls, ended=True)
+        if isinstance(self.request.calls, int):
+            for path in self.log.calls:
+                self._thin(path, self.request.calls, at_end=True)
 
     def _read(
         self,
@@ -419,63 +419,63 @@ class AttentionObserver(TorchFunctionMode):
         last: bool = False,
     ) -> list[CapturedCall]:
         """Keep what is wanted of a call; one that cannot be read does not stop the model."""
-        (path, number), wanted, seen = turn, self.wanted, self.seen
-        made = list[CapturedCall]()
+        (path, number), request, log = turn, self.request, self.log
+        captures = list[CapturedCall]()
         self.latest.pop(path, None)
-        if isinstance(wanted.calls, int) and not last and self._place(number) % self.strides[path]:
+        if isinstance(request.calls, int) and not last and self._place(number) % self.strides[path]:
             self.latest[path] = turn, open_call, facts
-            return made
+            return captures
         try:
             batch, call_of = open_call()
-            for item in range(batch) if wanted.batch is None else [wanted.batch]:
+            for item in range(batch) if request.batch is None else [request.batch]:
                 if item >= batch:
                     raise AttentionError(f"batch={item} does not exist: {batch} items")
-                kept = replace(self._capture(path, call_of(item), facts), call=number, item=item)
-                if seen.bytes + kept.weights.nbytes > wanted.most_bytes:
-                    seen.dropped += 1
+                capture = replace(self._capture(path, call_of(item), facts), call=number, item=item)
+                if log.bytes + capture.weights.nbytes > request.most_bytes:
+                    log.overflow += 1
                     break
-                seen.bytes += kept.weights.nbytes
-                made.append(kept)
+                log.bytes += capture.weights.nbytes
+                captures.append(capture)
         except Exception as error:
             self.note_failure(error)
-        seen.kept += made
-        if isinstance(wanted.calls, int) and not last:
-            self._thin(path, wanted.calls)
-        return made
+        log.captures += captures
+        if isinstance(request.calls, int) and not last:
+            self._thin(path, request.calls)
+        return captures
 
     def _capture(self, path: str, call: Call, facts: dict[str, Any]) -> CapturedCall:
-        if facts["dropped"]:  # with dropout the same output cannot be made again
+        if facts["had_dropout"]:  # with dropout the same output cannot be made again
             call = replace(call, output=call.mix(call.value).contiguous())
         sides = call.query.shape[2], call.key.shape[2]
-        region = self.wanted.region
+        region = self.request.region
         grid = grids_of({"": sides}, region, region.max_size)[""]
-        ignored = IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1])
-        found = read_call(
+        skip = IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1])
+        reading = read_call(
             path,
             call,
             CaptureSpec(
                 grid,
                 region.links if grid.is_pooled else 0,
-                ignored,
-                keep_scores=self.wanted.scores,
+                skip,
+                keep_scores=self.request.scores,
             ),
         )
-        scores = found.scores
+        scores = reading.scores
         if scores:
             scores = scores | {"massive": np.full(call.query.shape[1], self._peak())}
-        if found.faulty_head is not None:
-            raise AttentionError(f"head {found.faulty_head} is NaN or infinite")
-        check_values(found.weights, "share", path)
+        if reading.faulty_head is not None:
+            raise AttentionError(f"head {reading.faulty_head} is NaN or infinite")
+        check_values(reading.weights, "share", path)
         off = facts.get("off")
-        if off is None and not facts["dropped"]:
-            off = _difference(call, grid, found.weights)
+        if off is None and not facts["had_dropout"]:
+            off = _difference(call, grid, reading.weights)
         return CapturedCall(
             path,
             sides,
             grid,
-            found.weights[0],
-            found.links,
-            ignored,
+            reading.weights[0],
+            reading.links,
+            skip,
             dtype=str(call.output.dtype).removeprefix("torch."),
             device=call.output.device.type,
             scores=scores,
@@ -493,8 +493,8 @@ class AttentionObserver(TorchFunctionMode):
             if torch.compiler.is_compiling():
                 return original(module, *args, **kwargs)
             modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-            watched = self in modes and all(isinstance(mode, AttentionObserver) for mode in modes)
-            if self.plain or not watched or not self._may_fuse(module):
+            watches = self in modes and all(isinstance(mode, AttentionObserver) for mode in modes)
+            if self.plain or not watches or not self._may_fuse(module):
                 return original(module, *args, **kwargs)
             self.plain += 1
             try:
@@ -528,18 +528,18 @@ _ACTIVE = list[AttentionObserver]()
 
 
 @contextmanager
-def observe(model: Any, wanted: WatchRequest, *, eager: bool = False) -> Iterator[WatchLog]:
+def observe(model: Any, request: WatchRequest, *, eager: bool = False) -> Iterator[WatchLog]:
     """Watch a block of code; everything is as before when it ends.
 
     Args:
         model: whose calls are read; None: all calls of this thread.
-        wanted: what is kept of them.
+        request: what is kept of them.
         eager: whether compiled code runs uncompiled, so that it is seen.
 
     Raises:
         UsageError: another thread is watching; what they replace could not be put back in order.
     """
-    mode = AttentionObserver(model, wanted)
+    mode = AttentionObserver(model, request)
     if {other.thread for other in _ACTIVE} - {mode.thread}:
         raise UsageError("another thread is watching: one thread at a time can")
     with ExitStack() as stack:
@@ -558,7 +558,7 @@ def observe(model: Any, wanted: WatchRequest, *, eager: bool = False) -> Iterato
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.callback(mode.finish)
         stack.enter_context(mode)
-        yield mode.seen
+        yield mode.log
 
 
 def _discard(items: Any, item: Any) -> None:
@@ -580,5 +580,5 @@ def _difference(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> f
         except RuntimeError:  # a kernel without a derivative
             return None
     value = call.value[0].float().repeat_interleave(heads // call.value.shape[1], dim=0)
-    given = call.output[0, places.to(call.value.device)].float().transpose(0, 1)
-    return float((rows @ value - given).abs().max())
+    output = call.output[0, places.to(call.value.device)].float().transpose(0, 1)
+    return float((rows @ value - output).abs().max())

@@ -32,7 +32,7 @@ class Mixture:
 
     Attributes:
         softmax: where the weights come from.
-        given: the values as the product was given them.
+        tensor: the values as the product had them.
         why: why this is no attention between tokens; "" where it is, and only then what follows.
         output: the product, without what was added to it.
         part: the weights as they were given, where they are only a part of the softmax.
@@ -43,7 +43,7 @@ class Mixture:
     """
 
     softmax: Softmax | None
-    given: Any
+    tensor: Any
     why: str = ""
     weights: Any = None
     value: Any = None
@@ -57,7 +57,7 @@ class Mixture:
     @property
     def dropout(self) -> bool:
         """Whether some of the weights were dropped; `weights` are those before."""
-        return self.softmax is not None and self.softmax.undropped is not None
+        return self.softmax is not None and self.softmax.intact is not None
 
     def calls(self, heads: int) -> tuple[int, Callable[[int], Call]]:
         """The number of items in the batch, and a function that makes a call of each.
@@ -81,11 +81,11 @@ class Mixture:
 
             # Of queries and keys only their number is known.
             query, key = (own.new_zeros((*own.shape[:2], count, 1)) for count in own.shape[2:])
-            made = output[number : number + 1].transpose(1, 2).contiguous()
+            product = output[number : number + 1].transpose(1, 2).contiguous()
             options = {"is_causal": False}
-            call = Call(mix, None, query, key, value[number : number + 1], None, options, made)
-            known = None if scores is None else scores[number : number + 1].float()
-            return replace(call, scores=known)
+            call = Call(mix, None, query, key, value[number : number + 1], None, options, product)
+            own_scores = None if scores is None else scores[number : number + 1].float()
+            return replace(call, scores=own_scores)
 
         return len(weights), item
 
@@ -133,10 +133,10 @@ class _Factor:
 
 def mixture_of(lineage: Lineage, call: TorchCall, result: Any) -> Mixture | None:
     """Attention, where a product is contracted over the keys of a softmax among its factors."""
-    found = call.factors()
-    if found is None:
+    equation = call.factors()
+    if equation is None:
         return None
-    factors, (*sides, out) = found
+    factors, (*sides, out) = equation
     if call.name in ("baddbmm", "addmm"):
         before = call.args[0] if call.args else call.kwargs["input"]
         beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
@@ -151,7 +151,7 @@ def mixture_of(lineage: Lineage, call: TorchCall, result: Any) -> Mixture | None
         if keys is not None and not _is_constant_mixing(weights, values, keys):
             return _mixture(weights, values, _Factor(result, out), keys)
         for letter in set(weights.axes) & set(values.axes) - set(out):
-            if values.mark.made is not None and values.has(letter, "queries"):
+            if values.mark.mixer is not None and values.has(letter, "queries"):
                 return Mixture(None, values.tensor, LINEAR)
             if weights.mark.softmax is not None and weights.has(letter, "queries"):
                 return Mixture(weights.mark.softmax, values.tensor, ACROSS)
@@ -160,10 +160,10 @@ def mixture_of(lineage: Lineage, call: TorchCall, result: Any) -> Mixture | None
 
 def _keys(weights: _Factor, values: _Factor, out: str) -> str | None:
     """The axis over which a product adds up, where it is the axis of a softmax's keys."""
-    contracted = [letter for letter in weights.axes if letter not in out]
-    if weights.mark.softmax is None or len(contracted) != 1 or contracted[0] not in values.axes:
+    letters = [letter for letter in weights.axes if letter not in out]
+    if weights.mark.softmax is None or len(letters) != 1 or letters[0] not in values.axes:
         return None
-    (letter,) = contracted
+    (letter,) = letters
     # Nothing distinguishes an axis of one key from others of size 1.
     single = not weights.mark.has("keys") and weights.size(letter) == 1
     return letter if single or weights.has(letter, "keys") else None
@@ -182,51 +182,51 @@ def _is_constant_mixing(weights: _Factor, values: _Factor, keys: str) -> bool:
 
 def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> Mixture:
     """Weights, values and product with their axes in order: batch, heads, queries, keys or size."""
-    softmax, axes, given = weights.mark.softmax, weights.axes, values.tensor
+    softmax, axes, tensor = weights.mark.softmax, weights.axes, values.tensor
     assert softmax is not None
     summary = softmax.same_input is None and values.mark.product is not None
     if summary and (values.has(keys, "left", "right") or not values.mark.has("left")):
-        return Mixture(softmax, given, LINEAR)
+        return Mixture(softmax, tensor, LINEAR)
     # Only the weights have the queries; of several such axes they are the last, behind heads.
-    named = [letter for letter in axes if weights.has(letter, "queries")]
+    query_axes = [letter for letter in axes if weights.has(letter, "queries")]
     alone = [letter for letter in axes if letter not in values.axes and letter != keys]
-    queries = (named or alone or ["?"])[-1]
+    queries = (query_axes or alone or ["?"])[-1]
     lead = [letter for letter in axes if letter not in (keys, queries)]
     heads = [at for at in lead if weights.has(at, "feature") or values.has(at, "feature")]
     items = [at for at in lead if at not in heads and weights.size(at) > 1]
     if (
         queries in values.axes
         or weights.has(keys, "ranked")
-        or (values.mark.picked and (queries == "?" or weights.size(queries) == 1))
+        or (values.mark.picks and (queries == "?" or weights.size(queries) == 1))
         or (queries == "?" and softmax.has_queries and len(items) > 1)
     ):
-        return Mixture(softmax, given, OWN)
+        return Mixture(softmax, tensor, OWN)
     lead.sort(key=lambda letter: letter in heads)
     sizes = [letter for letter in values.axes if letter not in axes] or ["!"]
-    shown = weights if softmax.undropped is None else replace(weights, tensor=softmax.undropped)
-    known = softmax.whole.scores_at(softmax.cells)
-    scored = None if known is None else replace(weights, tensor=known)
-    made: list[Any] = [
-        side and side.align_axes([*lead, *wanted]).flatten(len(lead) + 1)
-        for side, wanted in (
-            (shown, [queries, keys]),
+    factor = weights if softmax.intact is None else replace(weights, tensor=softmax.intact)
+    old_scores = softmax.whole.scores_at(softmax.cells)
+    score_factor = None if old_scores is None else replace(weights, tensor=old_scores)
+    arrays: list[Any] = [
+        side and side.align_axes([*lead, *order]).flatten(len(lead) + 1)
+        for side, order in (
+            (factor, [queries, keys]),
             (values, [keys, *sizes]),
             (product, [queries, *sizes]),
-            (scored, [queries, keys]),
+            (score_factor, [queries, keys]),
         )
     ]
-    mixed, value, output, scores = made
-    merged = [
+    mixture, value, output, scores = arrays
+    merges = [
         (at, side.mark.heads)
         for side in (values, weights)
         for at, letter in enumerate(lead)
         if side.has(letter, "merged")
     ][:1]
     count = None
-    if merged and weights.size(lead[merged[0][0]]) % merged[0][1][0] == 0:
-        mixed, value, output, scores = (
-            None if side is None else _split_merged(side, len(lead), *merged[0])
-            for side in (mixed, value, output, scores)
+    if merges and weights.size(lead[merges[0][0]]) % merges[0][1][0] == 0:
+        mixture, value, output, scores = (
+            None if side is None else _split_merged(side, len(lead), *merges[0])
+            for side in (mixture, value, output, scores)
         )
     elif len(lead) == 1 and any(
         side.mark.has("feature") for side in (weights, values) if lead[0] in side.axes
@@ -234,12 +234,12 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
         count = len(output) if heads else 1
     return Mixture(
         softmax,
-        given,
+        tensor,
         "",
-        mixed,
+        mixture,
         value,
         output,
-        shown.tensor.detach() if shown.tensor.numel() < prod(softmax.whole.shape) else None,
+        factor.tensor.detach() if factor.tensor.numel() < prod(softmax.whole.shape) else None,
         count,
         product.axes.index(queries) if queries in product.axes else None,
         scores=scores,
@@ -256,23 +256,23 @@ def _split_merged(tensor: Any, rank: int, place: int, heads: tuple[int, bool]) -
     return tensor.movedim(place if first else place + 1, rank)
 
 
-def join_pieces(found: Mixture, softmax: Softmax) -> Mixture | None:
+def join_pieces(mixture: Mixture, softmax: Softmax) -> Mixture | None:
     """All parts of a softmax that have met values, as one; None: this part was among them."""
     whole, cells = softmax.whole, softmax.cells
-    if found.part is None or cells is None:
-        return found
+    if mixture.part is None or cells is None:
+        return mixture
     place = cells.shape, cells.stride(), cells.storage_offset()
     if any(place == other for other, *_ in whole.pieces):
         return None
-    whole.pieces.append((place, found.part, None if found.dropout else found.difference()))
+    whole.pieces.append((place, mixture.part, None if mixture.dropout else mixture.difference()))
     (keys,) = (at for at, labels in enumerate(whole.labels) if "keys" in labels)
     others = [at for at in range(len(whole.shape)) if at != keys]
-    rows = found.part.numel() // found.weights.shape[-1]
+    rows = mixture.part.numel() // mixture.weights.shape[-1]
     # One piece of every row has fewer keys, as where a sink is left out.
     alone = len(whole.pieces) == 1 and rows * whole.shape[keys] == prod(whole.shape)
     if alone or not others:
-        return found
-    canvas = found.part.new_full((prod(whole.shape),), nan)
+        return mixture
+    canvas = mixture.part.new_full((prod(whole.shape),), nan)
     for where, weights, _ in whole.pieces:
         canvas.as_strided(*where).copy_(weights)
     canvas = canvas.view(whole.shape)
@@ -281,8 +281,8 @@ def join_pieces(found: Mixture, softmax: Softmax) -> Mixture | None:
         met = ~canvas.isnan().movedim(axis, 0).flatten(1).all(1)
         canvas = canvas.index_select(axis, met.nonzero().flatten())
     canvas = canvas.nan_to_num(0)
-    if softmax.undropped is not None:
-        softmax = replace(softmax, undropped=canvas)
+    if softmax.intact is not None:
+        softmax = replace(softmax, intact=canvas)
     letters = "abcdefghijklm"[: canvas.ndim]
     mark = Mark(0, frozenset(), whole.labels, softmax, heads=whole.heads)
     # Only the order of the axes is wanted, for which the values may be nothing.
@@ -291,17 +291,17 @@ def join_pieces(found: Mixture, softmax: Softmax) -> Mixture | None:
         _Factor(nothing.select(at, 0), f"{letters}!".replace(letters[at], ""))
         for at in (queries[-1], keys)
     )
-    made = _mixture(_Factor(canvas, letters, mark), values, product, letters[keys])
+    whole_mixture = _mixture(_Factor(canvas, letters, mark), values, product, letters[keys])
     offs = [off for *_, off in whole.pieces if off is not None]
-    return replace(made, off=max(offs, default=None), part=None)
+    return replace(whole_mixture, off=max(offs, default=None), part=None)
 
 
-def mark_mixture(mark: Mark, found: Mixture) -> Mark:
+def mark_mixture(mark: Mark, mixture: Mixture) -> Mark:
     """The mark of a product in which a softmax mixed values."""
-    if found.softmax is None or found.softmax.same_input is not None:
+    if mixture.softmax is None or mixture.softmax.same_input is not None:
         return replace(mark, product=None)
     # The softmax may be of features: then queries of linear attention meet this product.
     labels = list(mark.labels)
-    if found.queries is not None:
-        labels[found.queries] |= {"queries"}
-    return replace(mark, made=found.softmax.whole, labels=tuple(labels))
+    if mixture.queries is not None:
+        labels[mixture.queries] |= {"queries"}
+    return replace(mark, mixer=mixture.softmax.whole, labels=tuple(labels))

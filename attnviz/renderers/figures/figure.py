@@ -6,7 +6,7 @@ as its neighbour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -193,19 +194,23 @@ def frame_image(image: NDArray[Any], width: int, height: int, frame: Frame) -> t
     if np.ndim(image) == 3:  # colours already
         scale = ScalarMappable(Normalize(*limits), colormap(limits, frame.table))
     bar = page.figure.colorbar(scale, cax=bar_axes)
-    font = face.font(NOTE_SIZE)
-    bar.set_ticks(list(ticks), labels=list(ticks.values()), fontproperties=font)
-    bar.outline.set(linewidth=0.5, edgecolor=ink((190, 190, 190)))
+    style_bar(bar, ticks, face)
     if bar.solids is not None:
         bar.solids.set_edgecolor("face")  # else viewers of .pdf show gaps
-    look: dict[str, Any] = {"length": 2.5, "width": 0.5, "pad": 2, "labelcolor": ink(FAINT)}
-    bar_axes.tick_params(axis="y", color=ink(FAINT), **look)
     looks: dict[str, Any] = {"va": "center", "multialignment": "center", "parse_math": False}
-    bar.set_label(unit, fontproperties=font, color=ink(FAINT), rotation=90, **looks)
+    bar.set_label(unit, fontproperties=face.font(NOTE_SIZE), color=ink(FAINT), rotation=90, **looks)
     across = _BAR_WIDTH + _BAR_TICK + tick_room + 14 + unit_room / 2
     bar_axes.yaxis.set_label_coords(across / _BAR_WIDTH, 0.5)
-    bar_axes.set_label("colour bar")
     return page.figure, axes
+
+
+def style_bar(bar: Colorbar, ticks: Mapping[float, str], face: Typeface) -> None:
+    """Write the ticks of a colour bar, in a thin frame."""
+    font, faint = face.font(NOTE_SIZE), ink(FAINT)
+    bar.set_ticks(list(ticks), labels=list(ticks.values()), fontproperties=font)
+    bar.outline.set(linewidth=0.5, edgecolor=ink((190, 190, 190)))
+    bar.ax.tick_params(axis="y", length=2.5, width=0.5, pad=2, color=faint, labelcolor=faint)
+    bar.ax.set_label("colour bar")
 
 
 def write(

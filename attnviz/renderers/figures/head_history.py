@@ -40,42 +40,32 @@ _LONGEST_NAME = 28
 
 
 @own_settings()
-def history_figure(history: History, other: History | None = None) -> Figure:
+def history_figure(run: History, other: History | None = None) -> Figure:
     """Small multiples: layers run down, heads across, steps from left to right in each.
 
     Lines of another run lie pale behind the first's; heads that only it has are left out.
     """
-    runs = [history] if other is None else [history, other]
-    rows = list(dict.fromkeys((stream, layer) for stream, layer, _ in history.heads))
-    heads = list(dict.fromkeys(head for _, _, head in history.heads))
+    runs = [run] if other is None else [run, other]
+    rows = list(dict.fromkeys((stream, layer) for stream, layer, _ in run.heads))
+    heads = list(dict.fromkeys(head for _, _, head in run.heads))
     several = len({stream for stream, _ in rows}) > 1
     short, common = short_paths([layer for _, layer in rows])
-    row_names = [
+    sides = [
         shorten(printable(f"{stream} · {short[layer]}" if several else short[layer]), _LONGEST_NAME)
         for stream, layer in rows
     ]
     roof, words = _scales(runs)
     measures = list(words)
-    roles = [role for role in ROLE_COLORS if any(role in of_step for of_step in history.roles)]
-    ends = f"{history.steps[0]:,}", f"{history.steps[-1]:,}"
+    roles = [role for role in ROLE_COLORS if any(role in of_step for of_step in run.roles)]
+    ends = f"{run.steps[0]:,}", f"{run.steps[-1]:,}"
     layers = f"layers ({printable(common)})" if common else "layers"
     reading = f"{layers} run down, heads across; in each, steps run from left to right"
-    notes = ["the band under each: the head's clearest role at a sample", *history.notes]
-    notes += _verdict_notes(history, other, short)
-    texts = [
-        history.caption,
-        reading,
-        *notes,
-        *row_names,
-        *heads,
-        *words.values(),
-        *roles,
-        *ends,
-        "no…",
-    ]
+    notes = ["the band under each: the head's clearest role at a sample", *run.notes]
+    notes += _verdict_notes(run, other, short)
+    texts = [run.caption, reading, *notes, *sides, *heads, *words.values(), *roles, *ends, "no…"]
     face = typeface(texts)
     line = line_height(NOTE_SIZE)
-    names = max(face.width(name, NOTE_SIZE) for name in [*row_names, "layer"]) + 14
+    names = max(face.width(name, NOTE_SIZE) for name in [*sides, "layer"]) + 14
     usual = min(max(_ALL // len(heads), _NARROWEST), _WIDEST) + _GAP
     width = page_width(int(max(names + len(heads) * usual, 1000)), EDGE)
     cell = min(usual, int((width - names) / len(heads))) - _GAP
@@ -85,7 +75,7 @@ def history_figure(history: History, other: History | None = None) -> Figure:
     legend = [(words[name], _LINES[name]) for name in measures]
     legend += [(role, ROLE_COLORS[role]) for role in roles] + [("no role", UNNAMED)]
     places = flow_lines((40 + face.width(text, NOTE_SIZE) + 26 for text, _ in legend), width)
-    head = title_paragraphs(face, history.caption, reading, width)
+    head = title_paragraphs(face, run.caption, reading, width)
     foot = note_paragraphs(face, notes, width)
     start = EDGE + height_of(head) + 0.8 * line
     top = start + (places[-1][1] + 3.6) * line
@@ -97,8 +87,8 @@ def history_figure(history: History, other: History | None = None) -> Figure:
         canvas.boxes([(EDGE + x, middle - thick / 2, 30, thick)], color, text)
         canvas.text(EDGE + x + 40, middle, text, NOTE_SIZE, INK)
     left = EDGE + names
-    canvas.name_heads((row_names, heads), (left, top), (cell + _GAP, high), gap=_GAP + _BAND)
-    for number, (stream, layer, name) in enumerate(history.heads):
+    canvas.name_heads((sides, heads), (left, top), (cell + _GAP, high), gap=_GAP + _BAND)
+    for number, (stream, layer, name) in enumerate(run.heads):
         x = left + heads.index(name) * (cell + _GAP)
         y = top + rows.index((stream, layer)) * high
         _draw_head(canvas, runs, number, (x, y, cell, tall), roof)
@@ -112,25 +102,25 @@ def _draw_head(
     canvas: Canvas, runs: Sequence[History], number: int, box: Box, roof: Mapping[str, float]
 ) -> None:
     """A head's picture, with its lines in another run behind those of the first."""
-    history, head = runs[0], runs[0].heads[number]
+    run, head = runs[0], runs[0].heads[number]
     x, y, wide, tall = box
-    along = _along(history, wide)
+    along = _along(run, wide)
     edges = np.concatenate([[0], (along[1:] + along[:-1]) / 2, [wide]])
     canvas.boxes([box], _PAPER, "head")
     band = [(x + one, y + tall, two - one, _BAND) for one, two in pairwise(edges)]
-    roles = [ROLE_COLORS.get(of_step[number], UNNAMED) for of_step in history.roles]
+    roles = [ROLE_COLORS.get(of_step[number], UNNAMED) for of_step in run.roles]
     canvas.boxes(band, roles, "role")
-    level = y + tall - _PAD / 2 - history.most[number] / roof["entropy"] * (tall - _PAD)
+    level = y + tall - _PAD / 2 - run.most[number] / roof["entropy"] * (tall - _PAD)
     starts = range(4, int(wide) - 4, 10)
     dashes = np.array([[[x + at, level], [x + at + 5, level]] for at in starts])
     canvas.strokes(dashes, FAINT, 1.0, label="uniform")
     for other in runs[1:]:
         if head in other.heads:
             _draw_lines(canvas, other, other.heads.index(head), box, roof, pale=True)
-    _draw_lines(canvas, history, number, box, roof)
-    marks = [one for one in history.verdicts if one.head == head and one.name != "settled"]
+    _draw_lines(canvas, run, number, box, roof)
+    marks = [one for one in run.verdicts if one.head == head and one.name != "settled"]
     for at, one in enumerate(marks):
-        _draw_mark(canvas, history, one, box, at)
+        _draw_mark(canvas, run, one, box, at)
 
 
 def _scales(runs: Sequence[History]) -> tuple[dict[str, float], dict[str, str]]:
@@ -151,23 +141,23 @@ def _scales(runs: Sequence[History]) -> tuple[dict[str, float], dict[str, str]]:
     return roof, {name: words[name] for name in measures}
 
 
-def _verdict_notes(history: History, other: History | None, short: Mapping[str, str]) -> list[str]:
+def _verdict_notes(run: History, other: History | None, short: Mapping[str, str]) -> list[str]:
     beside = []
     if other is not None:
-        beside = [f"{history.run}: full lines; {other.run}: pale lines · {other.caption}"]
-    return [*beside, *(line.partition(" – ")[0] for line in verdict_lines(history, short))]
+        beside = [f"{run.run}: full lines; {other.run}: pale lines · {other.caption}"]
+    return [*beside, *(line.partition(" – ")[0] for line in verdict_lines(run, short))]
 
 
-def _along(history: History, wide: float) -> NDArray[np.float64]:
+def _along(run: History, wide: float) -> NDArray[np.float64]:
     """Where the steps lie on a head's picture."""
-    steps = np.array(history.steps, dtype=float)
+    steps = np.array(run.steps, dtype=float)
     along: NDArray[np.float64] = (steps - steps[0]) / (np.ptp(steps) or 1) * (wide - 2 * _PAD)
     return along + _PAD
 
 
 def _draw_lines(
     canvas: Canvas,
-    history: History,
+    run: History,
     number: int,
     box: Box,
     roof: Mapping[str, float],
@@ -175,12 +165,12 @@ def _draw_lines(
     pale: bool = False,
 ) -> None:
     x, y, wide, tall = box
-    along = _along(history, wide)
+    along = _along(run, wide)
     for measure, full in _LINES.items():
         if measure not in roof:
             continue
         color: Color = tuple((one + 2 * 255) // 3 for one in full) if pale else full  # type: ignore[assignment]
-        values = history.values[measure][:, number]
+        values = run.values[measure][:, number]
         finite = np.isfinite(values)
         heights = y + tall - _PAD / 2 - np.maximum(values, 0) / roof[measure] * (tall - _PAD)
         way = np.stack([x + along, heights], axis=-1)[finite]
@@ -189,10 +179,10 @@ def _draw_lines(
             canvas.boxes([(*(way[0] - 4), 8, 8)], color, measure)
 
 
-def _draw_mark(canvas: Canvas, history: History, one: Verdict, box: Box, at: int) -> None:
+def _draw_mark(canvas: Canvas, run: History, one: Verdict, box: Box, at: int) -> None:
     """A line at the step since which a verdict holds, and its name."""
     x, y, wide, tall = box
-    place = x + float(_along(history, wide)[history.steps.index(one.step)])
+    place = x + float(_along(run, wide)[run.steps.index(one.step)])
     canvas.boxes([(place - 1, y, 2, tall)], _MARK, one.name)
     text = f"{one.name} {one.step:,}"
     right = place > x + wide / 2

@@ -1,20 +1,30 @@
-"""All heads of a model in one picture, layers by heads: by role, and by each measure."""
+"""All heads of a model in one picture: layers by heads, or near one another if they look alike."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from attnviz.core.measures import SIGNED, HeadReport, HeadRow, Meaning, about_effects, mass_note
+from attnviz.core.measures import (
+    SIGNED,
+    HeadReport,
+    HeadRow,
+    Meaning,
+    SimilarityReport,
+    about_effects,
+    mass_note,
+)
 from attnviz.renderers.colors import (
     FAINT,
     INK,
+    NO_ROLE,
     PAPER,
     ROLE_COLORS,
     UNNAMED,
@@ -24,7 +34,7 @@ from attnviz.renderers.colors import (
 )
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, full_canvas
-from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import format_measure, printable, two_digits
 
 _GAP = 44
@@ -34,7 +44,9 @@ _LARGEST_CELL, _ROW = 92, 40
 _TILE_CELL = 40
 _RAMP = 44
 _SMALLEST_TILE = 300
-NO_ROLE = "no clear role"
+UNNAMED_ROLE = "no clear role"
+_PLANE_WIDTH, _PLANE_LEGEND, _PLANE_HEIGHT, _PLANE_MARGIN = 1480, 330, 460, 60
+_DOT = 5.0
 _SUBTITLE = (
     "layers run down, heads across; a role is named where a head clearly beats uniform attention"
 )
@@ -80,14 +92,14 @@ def head_overview(report: HeadReport) -> Figure:
     )
     # A measure without any value, such as the diagonal between two texts, has no tile.
     measures = [item for item in report.measures if np.isfinite(heads.values(item)).any()]
-    counts = Counter(row.roles[0].name if row.roles else NO_ROLE for row in rows.values())
+    counts = Counter(row.roles[0].name if row.roles else UNNAMED_ROLE for row in rows.values())
     notes = _notes(report)
     face = typeface([report.caption, _SUBTITLE, *notes, *heads.layers, *heads.heads])
     width = sheet.page_width(_WIDTH, EDGE)
     head = sheet.title_paragraphs(face, report.caption, _SUBTITLE, width)
     foot = sheet.note_paragraphs(face, notes, width)
     top = EDGE + sheet.height_of(head)
-    layout = _lay_out(heads, measures, len({*counts, NO_ROLE}), top)
+    layout = _lay_out(heads, measures, len({*counts, UNNAMED_ROLE}), top)
     canvas = full_canvas(face, width, head, foot, layout.bottom + _RAMP)
     canvas.axes.set_label("heads")
     _draw_roles(canvas, heads, layout, counts)
@@ -147,7 +159,7 @@ def _draw_roles(canvas: Canvas, heads: _Heads, layout: _Layout, counts: Counter[
     entries = {name: color for name, color in ROLE_COLORS.items() if name in counts}
     roles = (role for row in heads.rows.values() for role in row.roles)
     labels = {role.name: printable(role.label) for role in roles}
-    for row_number, (name, color) in enumerate({**entries, NO_ROLE: UNNAMED}.items()):
+    for row_number, (name, color) in enumerate({**entries, UNNAMED_ROLE: UNNAMED}.items()):
         box = (left, top + row_number * line), 26, line * 0.72
         canvas.axes.add_patch(Rectangle(*box, facecolor=sheet.ink(color), edgecolor="none"))
         y = top + (row_number + 0.36) * line
@@ -203,3 +215,114 @@ def _notes(report: HeadReport) -> list[str]:
     only = f"stream {streams[0]} of {', '.join(streams)}" if len(streams) > 1 else ""
     notes = (text, mass_note(report.measures), report.sinks, only)
     return [note for note in notes if note]
+
+
+@sheet.own_settings()
+def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
+    """Each head as a point, with its name (layer.head) where there is room.
+
+    The rows give the roles of the heads; heads without a role are grey.
+    """
+    by_place = {
+        (row.layer, row.head): row.roles[0]
+        for row in rows
+        if row.roles and row.stream == report.stream
+    }
+    names = [f"{layer}.{head}" for layer, head in report.heads]
+    subtitle = (
+        f"layer.head, near where they look alike; the plane shows {report.shown:.0%} of how far "
+        "they lie apart"
+    )
+    face = typeface([report.caption, subtitle, *names])
+    width = sheet.page_width(_PLANE_WIDTH, EDGE)
+    head = sheet.title_paragraphs(face, report.caption, subtitle, width)
+    foot = sheet.note_paragraphs(face, sheet.missing_font_note(face), width)
+    top = EDGE + sheet.height_of(head) + 12
+    roles = [by_place[place].name if place in by_place else "" for place in report.heads]
+    labels = {role.name: printable(role.label) for role in by_place.values()}
+    beside = width >= 3 * _PLANE_LEGEND
+    legend = 0 if beside else int(sheet.line_height(sheet.NOTE_SIZE) * (len({*roles}) + 1))
+    places, size = _to_pixels(report.places, width - _PLANE_LEGEND * beside)
+    bottom = top + size[1] + 12 + legend
+    page = sheet.blank_page(width + 2 * EDGE, bottom + sheet.height_of(foot) + EDGE)
+    axes = page.axes(EDGE, top, *size)
+    page.stack(head, EDGE, EDGE, face, axes)
+    page.stack(foot, EDGE, bottom, face)
+    across, down = places.T
+    axes.set(xlim=(0, size[0]), ylim=(size[1], 0), xticks=[], yticks=[], label="plane")
+    axes.spines[:].set(linewidth=0.5, color=sheet.ink((190, 190, 190)))
+    colors = [sheet.ink(ROLE_COLORS.get(role, NO_ROLE)) for role in roles]
+    axes.scatter(across, down, s=_DOT**2, c=colors, linewidths=0.4, edgecolors="white", zorder=2)
+    _label_points(axes, places, names, roles, face)
+    _draw_legend(axes, roles, labels, face, (1.01, 1.0) if beside else (0.0, -10 / size[1]))
+    return page.figure
+
+
+def _to_pixels(
+    places: NDArray[np.float64], side: int
+) -> tuple[NDArray[np.float64], tuple[int, int]]:
+    low, high = places.min(axis=0), places.max(axis=0)
+    spread = np.maximum(high - low, 1e-9)
+    scale = (side - 2 * _PLANE_MARGIN) / max(float(spread.max()), 1e-3)
+    down = max(int(spread[1] * scale) + 2 * _PLANE_MARGIN, _PLANE_HEIGHT)
+    middle = np.array([side, down]) / 2
+    # In pixels, y grows downwards.
+    pixels = (places - (low + high) / 2) * scale * [1, -1]
+    return pixels + middle, (side, down)
+
+
+def _label_points(
+    axes: Any,
+    places: NDArray[np.float64],
+    names: Sequence[str],
+    roles: Sequence[str],
+    face: Typeface,
+) -> None:
+    dot = sheet.points(_DOT) / 2
+    obstacles = [(x - dot, y - dot, x + dot, y + dot) for x, y in places.tolist()]
+    line = sheet.points(sheet.SMALLEST)
+    for place in sorted(range(len(names)), key=lambda place: not roles[place]):
+        x, y = places[place].tolist()
+        width = face.width(names[place], sheet.SMALLEST)
+        for left, middle in (
+            (x + dot + 2, y),
+            (x - dot - 2 - width, y),
+            (x - width / 2, y - dot - line / 2 - 1),
+            (x - width / 2, y + dot + line / 2 + 1),
+        ):
+            box = (left, middle - line / 2, left + width, middle + line / 2)
+            if not any(sheet.overlap_area(box, other) for other in obstacles):
+                obstacles.append(box)
+                name, color = face.drawable(names[place]), INK if roles[place] else FAINT
+                sheet.write(
+                    axes, (left, middle), name, face, sheet.SMALLEST, color, va="center_baseline"
+                )
+                break
+
+
+def _draw_legend(
+    axes: Any,
+    roles: Sequence[str],
+    labels: Mapping[str, str],
+    face: Typeface,
+    corner: tuple[float, float],
+) -> None:
+    entries = [(labels[name], color) for name, color in ROLE_COLORS.items() if name in roles]
+    entries += [(UNNAMED_ROLE, NO_ROLE)] if "" in roles else []
+    handles = [
+        Line2D(
+            [], [], marker="o", linestyle="", markersize=_DOT, color=sheet.ink(color), label=name
+        )
+        for name, color in entries
+    ]
+    axes.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=corner,
+        borderaxespad=0.0,
+        frameon=False,
+        prop=face.font(sheet.NOTE_SIZE),
+        labelcolor=sheet.ink(INK),
+        labelspacing=sheet.LINE - 0.9,
+        handletextpad=0.2,
+    )

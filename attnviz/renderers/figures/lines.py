@@ -92,11 +92,9 @@ def lines(
     spacing = min(roomy, (_TALLEST_IN_PAPER if fit.width else _TALLEST) / max(map(len, sides)))
     height = int(spacing * max(map(len, sides)))
     # If the longer side is squeezed, the shorter one uses the same height.
-    is_crowded = spacing < roomy
+    tight = spacing < roomy
     left, right = (
-        _column(
-            name, side, links.places[:, axis], height / len(side) if is_crowded else spacing, face
-        )
+        _column(name, side, links.places[:, axis], height / len(side) if tight else spacing, face)
         for name, side, axis in zip(axis_names(attention_map), sides, (2, 3), strict=True)
     )
     notes = [links.rule]

@@ -74,7 +74,7 @@ class PageKind:
     styles: tuple[str, ...] = STYLES
     scripts: tuple[str, ...] = SCRIPTS
     sources: str = ""  # that its content security policy allows beside itself
-    replaced: Mapping[str, str] = field(default_factory=dict)  # scripts that take others' places
+    substitutes: Mapping[str, str] = field(default_factory=dict)  # by the script they replace
 
 
 PAGE_KINDS = {
@@ -82,7 +82,7 @@ PAGE_KINDS = {
     "why": PageKind(),  # of a finished run, with reports on links, or with what makes their weights
     "live": PageKind(sources="; worker-src blob:"),
     # Only a served page contains code that sends requests.
-    "serve": PageKind(sources="; connect-src 'self'", replaced={"source": "served"}),
+    "serve": PageKind(sources="; connect-src 'self'", substitutes={"source": "served"}),
     "steps": PageKind("steps.html", ("layout", "steps", "modes"), ("surface", "steps")),
     "atlas": PageKind(
         "atlas.html",
@@ -201,7 +201,7 @@ def join_modules(modules: Mapping[str, str]) -> str:
 def _code(name: str) -> tuple[Template, str, str, str]:
     kind = PAGE_KINDS[name]
     style = "\n".join(read_part(f"styles/{one}.css") for one in kind.styles)
-    scripts = {one: kind.replaced.get(one, one) for one in kind.scripts}
+    scripts = {one: kind.substitutes.get(one, one) for one in kind.scripts}
     script = join_modules({one: read_part(f"scripts/{file}.js") for one, file in scripts.items()})
     policy = (
         f"default-src 'none'; script-src '{policy_hash(script)}'; "

@@ -15,30 +15,31 @@ LISTED = 15
 """Parts in a table of a page."""
 
 
+def _escape(text: str) -> str:
+    """A text that neither styles nor breaks a page."""
+    return html.escape(printable(text))
+
+
 def sources_page(report: SourcesReport, command: str) -> str:
     """A page: the answer with links to its sources, and the sources."""
-
-    def escape(text: str) -> str:
-        return html.escape(printable(text))
-
     sentences = []
     for number, sentence in enumerate(report.sentences):
         links = ", ".join(f'<a href="#part-{n}">{n}</a>' for n in report.sources_of(number))
-        sentences.append(escape(sentence) + (f"<sup>{links}</sup>" if links else ""))
+        sentences.append(_escape(sentence) + (f"<sup>{links}</sup>" if links else ""))
     parts = "".join(
-        f'<li id="part-{one.number}">{escape(one.text)}<br>'
-        f"<small><b>{nats(one.effect)} nats</b> · {escape(one.file)}</small></li>"
+        f'<li id="part-{one.number}">{_escape(one.text)}<br>'
+        f"<small><b>{nats(one.effect)} nats</b> · {_escape(one.file)}</small></li>"
         for one in report.parts
     )
-    known = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
-    line = f"Estimates beside the effects (rank correlation): {' · '.join(known)}."
+    correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
+    line = f"Estimates beside the effects (rank correlation): {' · '.join(correlations)}."
     wrote = "The model writes" if report.written else "The answer"
     body = (
-        f"<p>{escape(report.question)}</p><h2>{wrote}</h2><p>{' '.join(sentences)}</p>"
+        f"<p>{_escape(report.question)}</p><h2>{wrote}</h2><p>{' '.join(sentences)}</p>"
         f"<h2>Sources</h2><ol>{parts}</ol>"
         "<p>Numbers: log p of the answer with a part minus without it. A part is left out: "
-        f"{escape(report.how)}. {escape(line.replace('-', '−'))}</p>"
-        f"<p><code>{escape(command)}</code></p>"
+        f"{_escape(report.how)}. {_escape(line.replace('-', '−'))}</p>"
+        f"<p><code>{_escape(command)}</code></p>"
     )
     return plain_page(printable(report.caption), body)
 
@@ -47,7 +48,7 @@ def contrast_page(
     report: ContrastReport, lines: Sequence[str], picture: bytes, command: str
 ) -> str:
     """A page: lines, the picture (SVG) of layers by positions, and what restores most."""
-    body = "".join(f"<p>{html.escape(printable(line))}</p>" for line in [*lines, *report.notes])
+    body = "".join(f"<p>{_escape(line)}</p>" for line in [*lines, *report.notes])
     body += _picture(picture, "layers by positions")
     for name, own in (
         ("Heads at every position", report.heads),
@@ -55,7 +56,7 @@ def contrast_page(
         ("Links", report.links),
     ):
         body += f"<h2>{name}</h2>{_restored_table(own)}" if own else ""
-    body += f'<p class="faint"><code>{html.escape(printable(command))}</code></p>'
+    body += f'<p class="faint"><code>{_escape(command)}</code></p>'
     return plain_page(printable(report.caption), body)
 
 
@@ -75,20 +76,18 @@ def cache_page(
             for one in report.rules
         ],
     )
-    body = "".join(
-        f"<p>{html.escape(printable(line))}</p>" for line in [report.prompt, *report.notes]
-    )
+    body = "".join(f"<p>{_escape(line)}</p>" for line in [report.prompt, *report.notes])
     body += (_picture(plot, "costs of each rule") if plot else "") + table
     for rule, picture in heads:
         image = _picture(picture, f"keys that {rule} drops")
-        body += f"<h2>{html.escape(printable(rule))}</h2>{image}"
-    body += f'<p class="faint"><code>{html.escape(printable(command))}</code></p>'
+        body += f"<h2>{_escape(rule)}</h2>{image}"
+    body += f'<p class="faint"><code>{_escape(command)}</code></p>'
     return plain_page(printable(report.caption), body)
 
 
 def _picture(svg: bytes, about: str) -> str:
     data = base64.b64encode(svg).decode("ascii")
-    return f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(printable(about))}">'
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{_escape(about)}">'
 
 
 def _restored_table(parts: Sequence[Restored]) -> str:
@@ -109,7 +108,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table with a column of words, then numbers."""
 
     def line(kind: str, cells: Sequence[str]) -> str:
-        first, *rest = (html.escape(printable(cell)) if cell else "" for cell in cells)
+        first, *rest = (_escape(cell) if cell else "" for cell in cells)
         others = "".join(f"<{kind}>{cell}</{kind.partition(' ')[0]}>" for cell in rest)
         tag = kind.partition(" ")[0]
         return f'<tr><{kind} class="word">{first}</{tag}>{others.replace("-", "−")}</tr>'

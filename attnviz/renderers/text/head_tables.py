@@ -308,22 +308,22 @@ def history_table(history: History | tuple[History, ...], show: Display) -> str:
     return "\n".join(_history_lines(one, show) for one in _runs(history))
 
 
-def _history_lines(history: History, show: Display) -> str:
-    short, common = short_paths([layer for _, layer, _ in history.heads])
+def _history_lines(run: History, show: Display) -> str:
+    short, common = short_paths([layer for _, layer, _ in run.heads])
     reading = f"layers: {printable(common)}; {READING}" if common else READING
-    caption = f"{history.run}: {history.caption}" if history.run else history.caption
+    caption = f"{run.run}: {run.caption}" if run.run else run.caption
     parts = introduction(printable(caption), reading, show.width)
-    several = len({stream for stream, _, _ in history.heads}) > 1
-    top = float(np.nan_to_num(history.values[DRIFT]).max())
+    several = len({stream for stream, _, _ in run.heads}) > 1
+    top = float(np.nan_to_num(run.values[DRIFT]).max())
     lines = [["layer", "head", "stream", "role", "entropy", "sink", "score", DRIFT]]
-    for number, (stream, layer, head) in enumerate(history.heads):
-        cells = [_ends(history.values[measure][:, number], measure) for measure in SHOWN]
-        drift = np.nan_to_num(history.values[DRIFT][:, number])[1:]
+    for number, (stream, layer, head) in enumerate(run.heads):
+        cells = [_ends(run.values[measure][:, number], measure) for measure in SHOWN]
+        drift = np.nan_to_num(run.values[DRIFT][:, number])[1:]
         bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
-        cells.append(f"{bars} {decimals(history.values[DRIFT][-1, number], 4)}".strip())
-        role = history.roles[-1][number] or UNKNOWN
+        cells.append(f"{bars} {decimals(run.values[DRIFT][-1, number], 4)}".strip())
+        role = run.roles[-1][number] or UNKNOWN
         lines.append([printable(short[layer]), head, stream, role, *cells])
-    if np.isnan(history.values["score-max"]).all():
+    if np.isnan(run.values["score-max"]).all():
         for line in lines:
             del line[6]
     if not several:
@@ -335,7 +335,7 @@ def _history_lines(history: History, show: Display) -> str:
     for line in lines:
         text = "  ".join(map(set_cell_size, map(shorten, line, widths), widths))
         parts.append(Text(text.rstrip(), "dim" if line is lines[0] else "", no_wrap=True))
-    for verdict in verdict_lines(history, short):
+    for verdict in verdict_lines(run, short):
         parts += [Text(), *wrap_text(printable(verdict), show.width)]
     return render_parts(parts, show)
 
@@ -370,34 +370,34 @@ def history_json(history: History | tuple[History, ...]) -> str:
     return report_json("history", **own, rules=RULES)
 
 
-def history_panel(history: History, name: str, places: Sequence[Any]) -> dict[str, Any]:
+def history_panel(run: History, name: str, places: Sequence[Any]) -> dict[str, Any]:
     """What the page shows of a run: `places` has each head's map, layer and head at each step."""
-    short, _ = short_paths([layer for _, layer, _ in history.heads])
-    several = len({stream for stream, _, _ in history.heads}) > 1
+    short, _ = short_paths([layer for _, layer, _ in run.heads])
+    several = len({stream for stream, _, _ in run.heads}) > 1
     titles = [
         printable(f"{stream} {short[layer]}.{head}" if several else f"{short[layer]}.{head}")
-        for stream, layer, head in history.heads
+        for stream, layer, head in run.heads
     ]
     about = {one: MEASURES[one].summary for one in HISTORY if one in MEASURES}
     about |= {DRIFT: "Divergence from the sample before, in nats."}
     about |= {"row-entropy": "Median entropy of a row as a share of what is possible."}
     return {
         "name": printable(name),
-        "steps": history.steps,
+        "steps": run.steps,
         "heads": titles,
         "measures": {
-            one: {"about": about[one].rstrip("."), "values": nulls_for_nan(history.values[one])}
+            one: {"about": about[one].rstrip("."), "values": nulls_for_nan(run.values[one])}
             for one in HISTORY
-            if not np.isnan(history.values[one]).all()
+            if not np.isnan(run.values[one]).all()
         },
         "verdicts": [
             {
                 "name": one.name,
-                "head": history.heads.index(one.head),
+                "head": run.heads.index(one.head),
                 "step": one.step,
                 "detail": one.detail,
             }
-            for one in history.verdicts
+            for one in run.verdicts
         ],
         "places": places,
     }
@@ -408,27 +408,27 @@ def nulls_for_nan(values: NDArray[np.float64]) -> list[Any]:
     return [[None if np.isnan(one) else one for one in row] for row in values.tolist()]
 
 
-def _history_document(history: History) -> dict[str, Any]:
+def _history_document(run: History) -> dict[str, Any]:
     return {
-        **({"run": history.run} if history.run else {}),
-        "caption": history.caption,
-        "steps": history.steps,
+        **({"run": run.run} if run.run else {}),
+        "caption": run.caption,
+        "steps": run.steps,
         "heads": [
             {
                 **dict(zip(("stream", "layer", "head"), head, strict=True)),
-                "roles": [of_step[number] or None for of_step in history.roles],
+                "roles": [of_step[number] or None for of_step in run.roles],
                 "verdicts": [
                     {"name": one.name, "step": one.step, "detail": one.detail}
-                    for one in history.verdicts
+                    for one in run.verdicts
                     if one.head == head
                 ],
                 **{
                     name: nulls_for_nan(values[:, number : number + 1].T)[0]
-                    for name, values in history.values.items()
+                    for name, values in run.values.items()
                 },
             }
-            for number, head in enumerate(history.heads)
+            for number, head in enumerate(run.heads)
         ],
-        "notes": history.notes,
-        "provenance": asdict(history.provenance),
+        "notes": run.notes,
+        "provenance": asdict(run.provenance),
     }

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from attnviz.analyses.effects.ablation import find_parts, measure_parts
-from attnviz.analyses.links import cells_between_words
+from attnviz.analyses.select import cells_between_words
 from attnviz.analyses.view import first_focus
 from attnviz.analyses.why import (
     explain_head,

@@ -202,7 +202,7 @@ def number_lines(lines: Iterable[bytes], name: str) -> Iterator[Line]:
 def make_texts(
     lines: Iterable[LineT], make: Callable[[LineT], Text], *, keep_blank: bool
 ) -> Iterator[Text | BadText]:
-    """Each line as a text, or a BadText if `make` fails; blank lines go, or are bad if kept."""
+    """Each line as a text, or a BadText if `make` fails; blank lines are left out or bad."""
     for line in lines:
         if line.blank and not keep_blank:
             continue

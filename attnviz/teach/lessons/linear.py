@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.mechanisms.dot_product import scaled, single_head
-from attnviz.mechanisms.linear import linear
-from attnviz.mechanisms.recurrent import delta_rule, retention
+from attnviz.mechanisms.linear import delta_rule, linear, retention
 from attnviz.teach.lessons.lesson import Curves, Lesson, check_range
 
 SHORTEST, LONGEST = 64, 16384
@@ -31,10 +30,8 @@ def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
     random = np.random.default_rng(seed)
     lengths = [length >> halvings for halvings in range(16) if length >> halvings >= SHORTEST]
     lengths.reverse()
-    measurements = [
-        *zip(*(_measure(random, positions, size) for positions in lengths), strict=True)
-    ]
-    standard, short, standard_bytes, short_bytes = (column[-1] for column in measurements)
+    readings = [*zip(*(_measure(random, positions, size) for positions in lengths), strict=True)]
+    standard, short, standard_bytes, short_bytes = (column[-1] for column in readings)
     panels = tuple(
         Curves(
             heading,
@@ -48,18 +45,18 @@ def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
             tenfold=True,
         )
         for heading, up, columns, unit in (
-            ("time, shortest of three runs", "milliseconds", measurements[:2], 1e-3),
-            ("memory at its peak", "MiB", measurements[2:], 2.0**20),
+            ("time, shortest of three runs", "milliseconds", readings[:2], 1e-3),
+            ("memory at its peak", "MiB", readings[2:], 2.0**20),
         )
     )
     return Lesson(
         f"linear · standard against linear attention, head size {size}, numpy on this machine",
         {
             "length": lengths,
-            "standard_time_seconds": measurements[0],
-            "linear_time_seconds": measurements[1],
-            "standard_memory_bytes": measurements[2],
-            "linear_memory_bytes": measurements[3],
+            "standard_time_seconds": readings[0],
+            "linear_time_seconds": readings[1],
+            "standard_memory_bytes": readings[2],
+            "linear_memory_bytes": readings[3],
         },
         (
             f"At {lengths[-1]} positions standard attention takes {standard / short:.3g} times the "

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnviz.core.errors import ModelError
-from attnviz.mechanisms.dot_product import causal, join_heads, multi_head
-from attnviz.mechanisms.grouped import grouped_query
+from attnviz.mechanisms.dot_product import causal, grouped_query, join_heads, multi_head
 from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, byte_size, check_range
 
 SHOWN = 8  # steps that are drawn, and computed with and without a cache

@@ -1,8 +1,7 @@
-"""What is worked step by step: a sentence, numbers of a file, or one head of a model."""
+"""A request for steps: of a sentence, of numbers in a file, or of one head of a model."""
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
@@ -19,7 +18,24 @@ from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
-from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare_results, operands_of
+from attnviz.models.own import check_mechanism
+from attnviz.storage.matrices import read_matrices
+from attnviz.storage.texts import check_text
+from attnviz.teach.steps.arithmetic import (
+    Matrix,
+    Stage,
+    Steps,
+    arithmetic,
+    compare_results,
+    operands_of,
+)
+from attnviz.teach.steps.given import (
+    EXAMPLES,
+    CalculationInputs,
+    as_mask,
+    seeded_sentence,
+    worked_example,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +44,6 @@ if TYPE_CHECKING:
     from attnviz.core.registry import Command
     from attnviz.renderers import Display
     from attnviz.renderers.reports import Data
-    from attnviz.teach.steps.given import CalculationInputs
 
 
 def head_steps(attention: Attention, which: HeadPlace, calculation: HeadArithmetic) -> Steps:
@@ -69,7 +84,7 @@ _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 @dataclass(frozen=True, slots=True)
 class StepsRequest:
-    """What is worked, and how; `attnviz.steps` explains each field."""
+    """The subject of the steps and their options; `attnviz.steps` explains each field."""
 
     file: str | None = None
     target: str | None = None
@@ -126,8 +141,6 @@ class StepsRequest:
 
     def _of_mechanism(self, options: Options) -> dict[str, Steps]:
         """A mechanism over a sentence, two of them, or numbers; of several examples by name."""
-        from attnviz.teach.steps.arithmetic import arithmetic
-
         for name in ("layer", "head", "stream"):
             if getattr(options.choice, name) is not None:
                 raise UsageError(f"--{name} chooses a head of a model: add --model ID_OR_FOLDER")
@@ -138,8 +151,6 @@ class StepsRequest:
 
     def _sentences(self) -> dict[str, CalculationInputs]:
         """One or two sentences with random vectors; empty if none was given."""
-        from attnviz.storage.texts import check_text
-
         sentence, target = _sentence(self.file, self.text), self.target
         if sentence is None:
             if target is not None:
@@ -149,9 +160,6 @@ class StepsRequest:
                     f"size={self.layer.size} is for a sentence: a file has its own numbers"
                 )
             return {}
-        from attnviz.models.own import check_mechanism
-        from attnviz.teach.steps.given import seeded_sentence
-
         if self.example is not None:
             also = "a sentence" if self.text is None else "--text"
             raise UsageError(
@@ -165,13 +173,10 @@ class StepsRequest:
         if both and target is not None:  # the first text is the first sequence, as of `attnviz co`
             sentence, target = target, sentence
         size, seed = self.layer.size or SIZE, self.layer.seed or 0
-        setup = seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)
-        return {"": setup}
+        return {"": seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)}
 
     def _numbers(self) -> dict[str, CalculationInputs]:
         """A built-in example, or what a file holds, by name."""
-        from attnviz.teach.steps.given import EXAMPLES, CalculationInputs, worked_example
-
         file, example = self.file, self.example
         if file is None:
             return {"": worked_example(choose(example or "self", EXAMPLES, "example"))}
@@ -199,11 +204,6 @@ class StepsRequest:
 
 def _mask(spelt: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """A mask written out, or that of a file; one row is for all queries."""
-    import numpy as np
-
-    from attnviz.storage.matrices import read_matrices
-    from attnviz.teach.steps.given import as_mask
-
     if _exists(spelt) or _SUFFIX.search(spelt):
         matrices = read_matrices(Path(spelt))
         if "mask" not in matrices:
@@ -221,7 +221,6 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     """One head of a model over a sentence, or a pair; of many the one that is seen first."""
     from attnviz.analyses.select import check_selection, select
     from attnviz.core.query import Query
-    from attnviz.mechanisms.formula import HeadPlace
     from attnviz.models import SupportsHeadArithmetic, attend_query
     from attnviz.models.open import open_source
 
@@ -245,7 +244,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
 
 
 def _sentence(file: str | None, text: str | None) -> str | None:
-    """The sentence that was asked for, or None where a file was, or nothing."""
+    """The sentence of the request; None if it names a file or nothing."""
     if text is not None and file is not None:
         raise UsageError("give either --text or an argument, not both")
     if text is None:
@@ -253,8 +252,6 @@ def _sentence(file: str | None, text: str | None) -> str | None:
             return None
         if file.strip() and not any(map(str.isspace, file.strip())):
             return None
-    from attnviz.storage.texts import check_text
-
     return check_text(text or file or "", "sentence")
 
 
@@ -265,6 +262,7 @@ def _exists(name: str) -> bool:
 
 def _data(examples: Mapping[str, Steps], *, diagram: bool) -> Data:
     """One calculation, or several examples by name."""
+    from attnviz.renderers.data import npz_bytes
     from attnviz.renderers.reports import Data
     from attnviz.storage.documents import dump_json
     from attnviz.teach.steps import show
@@ -272,13 +270,10 @@ def _data(examples: Mapping[str, Steps], *, diagram: bool) -> Data:
     (first, *more), names = examples.values(), [*examples]
 
     def archive() -> bytes:
-        import numpy as np
-
-        file, parts = io.BytesIO(), first.arrays()
-        if more:
-            parts = {f"{n}.{m}": v for n, one in examples.items() for m, v in one.arrays().items()}
-        np.savez_compressed(file, **parts)  # type: ignore[arg-type]
-        return file.getvalue()
+        if not more:
+            return npz_bytes(**first.arrays())
+        parts = {f"{n}.{m}": v for n, one in examples.items() for m, v in one.arrays().items()}
+        return npz_bytes(**parts)
 
     def document() -> str:
         whole = {"schema": 1, "examples": {name: one.data() for name, one in examples.items()}}

@@ -325,15 +325,6 @@ def test_further_streams_are_named_and_notes_of_one_text_are_left_out():
     assert report.provenance.notes == ()
 
 
-def test_an_offset_that_occurs_once_has_that_weight():
-    (stream,) = report_of(aggregates([0])).streams
-    weights = attention_of(0).weights
-    far = weights.shape[3] - 2
-    for offset, cell in ((far, weights[..., 1, -1]), (-far, weights[..., -1, 1])):
-        found = stream.by_offset[stream.offsets.index(offset)]
-        assert found == pytest.approx(cell, abs=1e-6)
-
-
 def test_a_damaged_index_is_told_by_its_name():
     with pytest.raises(InputError, match="member 'corpus'"):
         Aggregates.from_arrays({"corpus": np.array("{")}, VOCABULARY)

@@ -185,11 +185,12 @@ def test_every_script_is_in_the_list_behind_those_it_imports_from():
     names = {
         item.name.removesuffix(".js") for item in folder.iterdir() if item.name.endswith(".js")
     }
-    used = {kind.replaced.get(name, name) for kind in PAGE_KINDS.values() for name in kind.scripts}
+    kinds = PAGE_KINDS.values()
+    used = {kind.substitutes.get(name, name) for kind in kinds for name in kind.scripts}
     assert names - {"types"} == used
     for kind in PAGE_KINDS.values():
         for place, name in enumerate(kind.scripts):
-            source = folder.joinpath(f"{kind.replaced.get(name, name)}.js").read_text("utf-8")
+            source = folder.joinpath(f"{kind.substitutes.get(name, name)}.js").read_text("utf-8")
             needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)
             assert set(needed) <= set(kind.scripts[:place]), name
 

@@ -146,14 +146,13 @@ def _announce(
     grids: Mapping[str, PooledGrid],
     sides: Sides,
     region: Region,
-    exclusions: Mapping[str, IgnoredPositions],
+    left_out: Mapping[str, IgnoredPositions],
 ) -> None:
     for stream, grid in grids.items():
-        left_out = region_note(grid, sides[stream])
-        if left_out:
-            notify(left_out)
+        if note := region_note(grid, sides[stream]):
+            notify(note)
         if region.links and grid.is_pooled:
-            notify(links_note(region.links, exclusions[stream]))
+            notify(links_note(region.links, left_out[stream]))
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,6 +286,13 @@ def as_map(
         first = (queries.start - keys.start) // keys.length
         ahead = any(np.triu(layer, 1 + first).any() for layer in item.weights)
         stream = "self" if ahead else "causal"
+    links = (
+        Link(query.text, key.text, cell.weight, layer, str(head), cell.query, cell.key)
+        for layer, heads in zip(item.layers, item.links, strict=False)
+        for head, strongest in enumerate(heads)
+        for cell in strongest
+        for query, key in [(tokens[side][cell.query], tokens[key_side][cell.key])]
+    )
     more: dict[str, Any] = {"values": "signed", "unit": UNIT} if stream == IMPLIED else {}
     return AttentionMap(
         stream,
@@ -298,21 +304,9 @@ def as_map(
         key_side=key_side,
         blocks=(queries.length, keys.length),
         starts=(queries.start, keys.start),
-        links=_exact_links(item, tokens[side], tokens[key_side]),
+        links=tuple(links),
         heads=item.heads,
         **more,
-    )
-
-
-def _exact_links(
-    item: Captured, queries: tuple[Token, ...], keys: tuple[Token, ...]
-) -> tuple[Link, ...]:
-    return tuple(
-        Link(queries[row].text, keys[column].text, cell.weight, layer, str(head), row, column)
-        for layer, heads in zip(item.layers, item.links, strict=False)
-        for head, strongest in enumerate(heads)
-        for cell in strongest
-        for row, column in [(cell.query, cell.key)]
     )
 
 

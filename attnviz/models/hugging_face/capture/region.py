@@ -135,7 +135,7 @@ def _first_number(config: Any, names: list[str]) -> int:
 
 
 def region_note(grid: PooledGrid, side: tuple[int, int]) -> str:
-    """A sentence on what of a stream was pooled or left out, or ""."""
+    """A sentence on the part of a stream that was pooled or left out, or ""."""
     queries, keys = grid.queries, grid.keys
     is_partial = queries.stop - queries.start < side[0]
     what = f"{side[0]:,} tokens"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -113,7 +113,7 @@ def vector_norms(study: ScoreStudy, call: Call) -> CallScores:
         array = side[0].detach().float().cpu().numpy()
         return array.repeat(heads // len(array), axis=0)
 
-    are_known = call.scores is None  # else of queries and keys only their number is
+    are_known = call.scores is None  # otherwise only the numbers of queries and keys are
     query, key = (spread(side) if are_known else None for side in (call.query, call.key))
     return study.norms(query, key, spread(call.value))
 
@@ -133,16 +133,11 @@ def watch_peaks(model: Any) -> Iterator[Callable[[str], float]]:
     def hook(path: str) -> Any:
         return lambda _module, args, kwargs: look(path, args or (kwargs.get("hidden_states"),))
 
-    handles = [
-        part.register_forward_pre_hook(hook(path), with_kwargs=True)
-        for path, part in model.named_modules()
-        if path.rpartition(".")[2].isdigit()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for path, part in model.named_modules():
+            if path.rpartition(".")[2].isdigit():
+                hooks.enter_context(part.register_forward_pre_hook(hook(path), with_kwargs=True))
         yield lambda path: peaks.get(layer_of(path, peaks), np.nan)
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def layer_of(path: str, paths: Any) -> str:
@@ -227,7 +222,7 @@ AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to 
 def read_tiles(
     call: Call, grid: PooledGrid, links: int, exclusions: IgnoredPositions, *, scores: bool = False
 ) -> tuple[Any, list[Strongest], CallScores] | None:
-    """Maps as of `read_grid`, strongest links and `scores`; None: probing is cheaper or needed."""
+    """Maps as from `read_grid`, strongest links and `scores`; None: probe the kernel instead."""
     import torch
 
     # Outputs in half precision are too coarse to tell a kernel's weights from similar ones.

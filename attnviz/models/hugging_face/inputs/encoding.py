@@ -32,8 +32,8 @@ from attnviz.models.hugging_face.inputs.tokenization import (
     tokenize,
     tokenizer_errors,
 )
+from attnviz.models.hugging_face.load.family import Task, show_decision
 from attnviz.models.hugging_face.load.imports import quiet_native
-from attnviz.models.hugging_face.load.tasks import Task, show_decision
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 BETWEEN = "\n"  # separates the texts of a pair that is shown as one text; no token covers it

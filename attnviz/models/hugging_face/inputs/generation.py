@@ -116,16 +116,12 @@ def generate_ids(
                 **inputs, **plain, num_beams=1, max_new_tokens=most, **options
             )
         ids = output[0].tolist()
-    if ids[-1] in _end_ids(source):
+    ends = source.model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
+    if ids[-1] in (*ends, source.tokenizer.eos_token_id):
         return ids[:-1], ()
     # Whisper leaves the end token out: an output shorter than allowed was not cut.
     return ids, (f"the model was stopped after {most} tokens",) if len(ids) >= most else ()
-
-
-def _end_ids(source: Any) -> set[int]:
-    ends = source.model.generation_config.eos_token_id
-    numbers = ends if isinstance(ends, list) else [ends]
-    return {number for number in (*numbers, source.tokenizer.eos_token_id) if number is not None}
 
 
 def writer_class(config: Any, name: str) -> Any:
@@ -194,15 +190,11 @@ def continue_text(source: LoadedModel, inputs: Mapping[str, Any]) -> str:
         ids, _ = generate_ids(source, tensors, most, use_cache=False)
         return tokenize_generated(source.tokenizer, ids)[0]
     before = list(read["input_ids"])
-    if not (room := room_after(before, source.limit)):
+    room = FEW if source.limit is None else min(FEW, source.limit - len(before))
+    if room <= 0:
         return ""
     ids, _ = generate_ids(source, tensors, room, use_cache=False)
     return new_text(source.tokenizer, before, ids[len(before) :])
-
-
-def room_after(before: list[int], limit: int | None) -> int:
-    """How many tokens the model can still write after a text."""
-    return FEW if limit is None else max(0, min(FEW, limit - len(before)))
 
 
 def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:

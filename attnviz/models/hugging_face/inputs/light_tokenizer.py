@@ -133,7 +133,7 @@ class LightEncoding(dict[str, Any]):
         self.parts = encoding.sequence_ids
 
     def sequence_ids(self) -> list[int | None]:
-        """Which text of a pair each token is of; None: a mark."""
+        """The text of a pair to which each token belongs; None: a mark."""
         return list(self.parts)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import AttnvizError, ModelError, UsageError, choose, first_line
@@ -153,10 +154,8 @@ def running_errors(model: Any, what: str = "text") -> Iterator[None]:
 
 
 def _raised_here(error: BaseException) -> bool:
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    return last is not None and str(last.tb_frame.f_globals.get("__name__")).startswith("attnviz.")
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith("attnviz.")
 
 
 def smaller_input_hint(what: str) -> str:

@@ -33,10 +33,9 @@ from attnviz.models.hugging_face.load.devices import (
     library_errors,
     loading_errors,
 )
-from attnviz.models.hugging_face.load.family import count_left_over
+from attnviz.models.hugging_face.load.family import HEAD, Task, count_left_over, task_of
 from attnviz.models.hugging_face.load.imports import quick_imports, quiet, quiet_native
 from attnviz.models.hugging_face.load.locate import display_name, locate
-from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
 
 # Weights that a checkpoint may lack, because no attention depends on them.
 HEADS = re.compile(r"(^|\.)(pooler|lm_head|final_logits_bias)(\.|$)")

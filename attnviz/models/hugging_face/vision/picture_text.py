@@ -18,10 +18,7 @@ from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
-from attnviz.models.hugging_face.experiment import (
-    ModelExperiment,
-    experiment_of,
-)
+from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
@@ -156,9 +153,14 @@ class PictureTextModel(UnbatchedSource):
         inputs = {**reading.inputs, "use_cache": False}
         sides = {"self": ("text", "text")}
         encoding = EncodedQuery(self.model, inputs, {"text": tokens}, sides, empty)
-        spell = partial(_spell, self.tokenizer)
         return experiment_of(
-            ExperimentRequest(self.model, inputs, encoding, lambda _: outputs, spell)
+            ExperimentRequest(
+                self.model,
+                inputs,
+                encoding,
+                lambda _: outputs,
+                lambda number: pieces_of(self.tokenizer, [number])[0],
+            )
         )
 
     @property
@@ -298,11 +300,6 @@ class PictureTextModel(UnbatchedSource):
             attention = AttentionMap("text-to-queries", tokens, queries, weights, layers=layers)
             over_queries.append(replace(attention, query_side=side, key_side="queries"))
         return (*over_patches, *over_queries)
-
-
-def _spell(tokenizer: Any, number: int) -> str:
-    """The name of a token."""
-    return str(pieces_of(tokenizer, [number])[0])
 
 
 def _patch_map(

@@ -21,7 +21,7 @@ from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.core.writers import HeadWeights, WrittenText
+from attnviz.core.writers import WrittenText
 from attnviz.models import Predicting, UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
@@ -31,16 +31,16 @@ from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
 from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import running_errors
+from attnviz.models.hugging_face.load.family import Task, record_logits, show_decision
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import (
     ExperimentRequest,
+    UnnamedMaps,
     chosen_class,
     class_name,
     no_head,
-    no_head_weights,
 )
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
@@ -54,7 +54,7 @@ from attnviz.models.hugging_face.vision.pictures import (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VisionModel(UnbatchedSource, Predicting):
+class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
     """A pretrained vision model as a source of attention of a picture over itself, by patches."""
 
     name: str  # what it was asked for as
@@ -116,10 +116,6 @@ class VisionModel(UnbatchedSource, Predicting):
             part = self.tower if self.task is None else self.model
             eager = EagerInputs(eager_copy(part), encoding.inputs, encoding, SIDE)
             return RecordedText(eager, partial(class_name, self.model.config))
-
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """Refuse: only the network inside knows its maps by name."""
-        raise no_head_weights(self.name)
 
     def _picture(self, query: Query) -> Picture:
         """A query's picture; refused if its lens needs all pairs of tokens."""
