@@ -81,11 +81,6 @@ def complete_from(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in choices if name.startswith(incomplete)]
 
 
-def one_of(names: Iterable[str]) -> Any:
-    """A type of these names only: typer completes them and refuses others."""
-    return ONE_OF[tuple(names)]
-
-
 def option_of(
     annotation: Any, option: Option, panel: str, kinds: tuple[DataKind, ...] = ("maps",)
 ) -> Any:
@@ -97,8 +92,9 @@ def option_of(
         suffixes = sorted({entry.suffix for entry in formats.values() if entry.suffix})
         choices = tuple(formats) if annotation == str | None else ()
     if choices:
-        optional = type(None) in get_args(annotation)
-        annotation = one_of(choices) | None if optional else one_of(choices)
+        # typer completes these names and refuses others.
+        names: Any = ONE_OF[tuple(choices)]
+        annotation = names | None if type(None) in get_args(annotation) else names
     settings: dict[str, Any] = {
         "metavar": option.metavar,
         "min": option.min,
