@@ -37,7 +37,7 @@ from attnviz.core.registry import Command
 from attnviz.models.lens import written_of
 from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data, draw_by
-from attnviz.runs.engines import Engine
+from attnviz.runs.engines.shards import Engine
 from attnviz.runs.head_measures import (
     EffectChunk,
     Instead,

@@ -43,7 +43,7 @@ from attnviz.models.lens import open_experiment, written_of
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text import head_tables as tables
-from attnviz.runs.engines import Engine
+from attnviz.runs.engines.shards import Engine
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import (
     AttendChunk,

@@ -21,7 +21,8 @@ from attnviz.core.registry import Command, SourceKind
 from attnviz.models import Source, WithHead
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source, states_of
-from attnviz.runs.engines import Engine, open_engine
+from attnviz.runs.engines import open_engine
+from attnviz.runs.engines.shards import Engine
 from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
 

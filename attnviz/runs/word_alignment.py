@@ -30,7 +30,7 @@ from attnviz.models import Source
 from attnviz.models.open import check_origin
 from attnviz.renderers.data import escape
 from attnviz.renderers.reports import Data, listing
-from attnviz.runs.engines import Engine
+from attnviz.runs.engines.shards import Engine
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import (
     Chunk,

@@ -11,8 +11,8 @@ import pytest
 from attnviz.core import errors
 from attnviz.core.errors import AttnvizError, InputError, WorkerError
 from attnviz.core.notices import notices_to
-from attnviz.runs.engines import AHEAD
 from attnviz.runs.engines.processes import Processes, WorkerPool
+from attnviz.runs.engines.shards import AHEAD
 from tests.engines.works import (
     Deadly,
     DyingMessenger,

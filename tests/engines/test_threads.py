@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.runs.engines import cores, fix_sums
 from attnviz.runs.engines.processes import limit_threads, thread_limits
+from attnviz.runs.engines.shards import cores, fix_sums
 
 SUMS = """
 import torch
-from attnviz.runs.engines import fix_sums
+from attnviz.runs.engines.shards import fix_sums
 fix_sums()
 torch.manual_seed(0)
 layer = torch.nn.Linear(384, 384)

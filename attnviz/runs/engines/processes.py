@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from attnviz.core.errors import WorkerError
-from attnviz.runs.engines import (
+from attnviz.runs.engines.shards import (
     AHEAD,
     TRIES,
     Answer,

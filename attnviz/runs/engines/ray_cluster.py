@@ -17,7 +17,7 @@ from math import ceil
 from typing import Any, Self
 
 from attnviz.core.errors import WorkerError
-from attnviz.runs.engines import (
+from attnviz.runs.engines.shards import (
     AHEAD,
     TRIES,
     Answer,
