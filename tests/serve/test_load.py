@@ -109,7 +109,8 @@ def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat()
             # What was left behind is given up.
             wait_until(lambda: not server.send("GET", "/progress").json()["doing"])
             held.append(server.memory())
-        assert held[-1] < held[1] + (40 << 20), held
+        # Bodies of clients that left are freed when the server notices.
+        wait_until(lambda: server.memory() < held[1] + (40 << 20))
         assert server.ask(source="The cat sat.")["answer"]["written"] == "Le chat s'est assis."
         server.process.terminate()
         assert server.process.communicate()[1].decode().splitlines() == ["note: Ctrl-C ends it"]
