@@ -2,7 +2,7 @@
 
 import { colorOf, dotIn, headParts } from "./atlas_head.js";
 import { createScatter } from "./atlas_scatter.js";
-import { counted, spell } from "./numbers.js";
+import { countNoun, spell } from "./numbers.js";
 import { createStore } from "./address.js";
 import { skipTo, tellAmiss, tellWhatBreaks } from "./broken.js";
 import { createSaving } from "./saving.js";
@@ -94,7 +94,7 @@ function show() {
   const all = found.length === heads.length;
   const unplaced = heads.filter((one) => [x, y].some((place) => one.values[place][0] === null)).length;
   const aside = unplaced ? `; ${unplaced} ${unplaced > 1 ? "are" : "is"} not in the plot, without a value of one of the measures` : "";
-  part("found").textContent = `${all ? "all" : `${found.length} of`} ${counted(heads.length, "head")}, by ${measures[y].name}${aside}`;
+  part("found").textContent = `${all ? "all" : `${found.length} of`} ${countNoun(heads.length, "head")}, by ${measures[y].name}${aside}`;
   part("list").replaceChildren(...found.slice(0, MOST).map((number) => {
     const one = heads[number];
     return make("li", {}, [make("button", { type: "button", "aria-pressed": String(number === chosen()), title: nameOf(one), onclick: () => go(number) }, [
@@ -196,7 +196,7 @@ function figureOf(width) {
 }
 const saving = createSaving(figureOf, () => `heads-${stream().stream}`.replace(/[^\p{L}\p{N}]+/gu, "-"));
 
-part("caption").textContent = `${page.caption} · ${counted(page.texts, page.thing)}`;
+part("caption").textContent = `${page.caption} · ${countNoun(page.texts, page.thing)}`;
 part("footer").append(
   make("p", { class: "saves" }, ["Save the heads as ", make("button", { type: "button", id: "save-picture", onclick: saving.open }, ["Picture …"])]),
   ...page.notes.map((note) => make("p", { class: "note" }, [note])),

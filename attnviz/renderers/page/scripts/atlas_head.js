@@ -1,6 +1,6 @@
 /** One head of an atlas: its measures, where it looks, what it joins, its texts, its like. */
 
-import { counted, inThousands, largest, percent, spell } from "./numbers.js";
+import { countNoun, inThousands, largest, percent, spell } from "./numbers.js";
 import { draw, make } from "./surface.js";
 
 /** @import { AtlasDocument, AtlasStream, AtlasHead, Drawn } from "./atlas.js" */
@@ -72,7 +72,7 @@ function measures(page, stream, head) {
     if (uniform !== null) lines.push(draw("path", { class: "uniform", d: `M${at(uniform)} 3V15` }));
     if (low !== null && high !== null) lines.push(draw("path", { class: "interval", d: `M${at(low)} 9H${at(high)}` }));
     lines.push(draw("circle", { class: "mean", cx: at(mean), cy: 9, r: 3.5 }));
-    const title = `${measure.unit} over ${counted(texts, page.thing)}; least: ${measure.low}; most: ${measure.high}`;
+    const title = `${measure.unit} over ${countNoun(texts, page.thing)}; least: ${measure.low}; most: ${measure.high}`;
     return row(measure.name, lines, spell(mean), low === null || high === null ? "" : `${spell(low)} to ${spell(high)}`, title);
   });
   return make("table", {}, [make("tbody", {}, rows)]);
@@ -157,18 +157,18 @@ function texts(page, stream, head) {
     const called = bucket === typical ? "typical" : bucket === weakest ? "weakest" : "";
     const above = head.drawn[bucket].filter(([text]) => head.drawn[buckets].some(([one]) => one === text));
     const others = head.drawn[bucket].filter((link) => !above.includes(link));
-    const told = [called && name(bucket), `${counted(count, page.thing)}, ${percent(count / (total || 1))}`, above.length && `${above.length} of those drawn ${above.length > 1 ? "are" : "is"} shown above`];
+    const told = [called && name(bucket), `${countNoun(count, page.thing)}, ${percent(count / (total || 1))}`, above.length && `${above.length} of those drawn ${above.length > 1 ? "are" : "is"} shown above`];
     group(called || name(bucket), ` ${told.filter(Boolean).join(" · ")}`, others, count > 0);
   }
   const none = head.counts[buckets];
-  if (none) found.push(make("p", { class: "hint" }, [`${counted(none, page.thing)} with no two ${page.thing === "picture" ? "patches" : "words"} that may see each other`]));
+  if (none) found.push(make("p", { class: "hint" }, [`${countNoun(none, page.thing)} with no two ${page.thing === "picture" ? "patches" : "words"} that may see each other`]));
   return found;
 }
 
 /** How many texts there are of each strength. @param {number[]} counts @param {(bucket: number) => string} name @param {string} thing */
 function levels(counts, name, thing) {
   const most = Math.max(...counts, 1);
-  const bars = counts.map((count, place) => draw("rect", { x: place * 30 + 1, y: (40 - (38 * count) / most).toFixed(1), width: 28, height: ((38 * count) / most).toFixed(1) }, [draw("title", {}, [`${name(place)}: ${counted(count, thing)}`])]));
+  const bars = counts.map((count, place) => draw("rect", { x: place * 30 + 1, y: (40 - (38 * count) / most).toFixed(1), width: 28, height: ((38 * count) / most).toFixed(1) }, [draw("title", {}, [`${name(place)}: ${countNoun(count, thing)}`])]));
   const ends = counts.map((_, place) => draw("text", { x: place * 30, y: 54, "text-anchor": place ? "middle" : "start" }, [String(place / counts.length).replace("0.", ".")]));
   const label = `${thing === "text" ? "Texts" : "Pictures"} by the weight of the strongest link: ${counts.map((count, place) => `${count} ${name(place)}`).join(", ")}`;
   return draw("svg", { class: "bars levels", viewBox: `0 0 ${counts.length * 30} 58`, role: "img", "aria-label": label }, [draw("path", { class: "axis", d: `M0 40.5H${counts.length * 30}` }), ...bars, ...ends]);

@@ -1,7 +1,7 @@
 /** What is looked at, and what must be known about it, in words. */
 
 import { isReduced } from "./model.js";
-import { counted, percent, spell } from "./numbers.js";
+import { countNoun, percent, spell } from "./numbers.js";
 import { beyond } from "./shown.js";
 
 /** Which stream, how large it is, what of it is shown, and who attends to whom. @param {Scene} scene */
@@ -20,7 +20,7 @@ export function remarksOn(scene) {
   const [rows, columns] = [map.queries.block, map.keys.block];
   if (rows * columns > 1) {
     const queries = `${rows} ${rows === 1 ? "query" : "queries"}`;
-    const cell = `${queries} × ${counted(columns, "key")} to a cell`;
+    const cell = `${queries} × ${countNoun(columns, "key")} to a cell`;
     remarks.push(`Pooled: ${cell}, means over queries, sums over keys. ${exactLinks(scene)}`);
   }
   if (shown.values.some(Number.isNaN)) remarks.push("Grey cells have no value: the query sees nothing else.");
@@ -46,7 +46,7 @@ export function which({ map, heads, state, separate }) {
     const why = map.focus && map.focus[0] === layer && map.focus[1] === head ? ` (${map.focus[2]})` : "";
     return `${lens}${named("layer", layer)} ${named("head", head)}${why}`;
   }
-  if (separate.length) return `${lens}${counted(heads.length, "head")}, each in a colour`;
+  if (separate.length) return `${lens}${countNoun(heads.length, "head")}, each in a colour`;
   const mix = state.mix === "max" ? "maximum" : "mean";
   if (heads.length === map.layers.length * map.heads.length && layers.length > 1) return `${lens}${mix} over all heads`;
   if (layers.length === 1 && heads.length === map.heads.length) return `${lens}${mix} over the heads of layer ${map.layers[layers[0]]}`;
@@ -62,7 +62,7 @@ export const named = (what, name) => {
 /** How many layers and heads there are, unless it is one. @param {PageMap} map */
 function size({ layers, heads }) {
   if (layers.length * heads.length === 1) return [];
-  return [`${counted(layers.length, "layer")} × ${counted(heads.length, "head")}`];
+  return [`${countNoun(layers.length, "layer")} × ${countNoun(heads.length, "head")}`];
 }
 
 /** @param {PageMap} map */

@@ -6,7 +6,7 @@ import { cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt } from "
 import { gridImage, paintBars, paintCut, paintGrid, paintLabel } from "./grid_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
 import { clamp } from "./numbers.js";
-import { ARROWS, make, onceAFrame, sized } from "./surface.js";
+import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 
 /** @typedef {{row: number, column: number}} Cell */
 
@@ -43,9 +43,9 @@ export function createHeatmap(store, readout, toggleLink, linked) {
     geometry = gridGeometry(scene.shown, width, height, zoom, ruler);
     image ??= gridImage(scene.shown, scene.palette, geometry);
     const size = wholeSize(geometry);
-    const surface = sized(base, Math.max(width, size[0]), size[1]);
+    const surface = sizeCanvas(base, Math.max(width, size[0]), size[1]);
     paintGrid(surface, geometry, scene.shown, scene.palette, theme(), image);
-    sized(over, Math.max(width, size[0]), size[1]);
+    sizeCanvas(over, Math.max(width, size[0]), size[1]);
     element.style.height = `${size[1]}px`;
     paintOver();
   };

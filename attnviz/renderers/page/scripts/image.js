@@ -5,7 +5,7 @@
 
 import { cssColor, paintBar, theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
-import { ARROWS, make, onceAFrame, sized } from "./surface.js";
+import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 import { plain, running, shadeWord, word } from "./text.js";
 
 /** How much the largest weight covers, and the power by which smaller ones cover less. */
@@ -139,7 +139,7 @@ export function createImage(store, readout) {
     paintBar(bar, scale.palette, covers);
     low.textContent = scale.low;
     high.textContent = `${scale.high}  ${scale.words}`;
-    paint(sized(canvas, ...size()), scene, size());
+    paint(sizeCanvas(canvas, ...size()), scene, size());
   };
   const repaint = onceAFrame(paintNow);
   picture.addEventListener("load", repaint);

@@ -5,8 +5,8 @@ import { NEGATIVE, headColor, theme } from "./colors.js";
 import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle, traceLine } from "./lines_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
-import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
-import { ARROWS, make, onceAFrame, sized, write } from "./surface.js";
+import { clamp, countNoun, inThousands, largest, spell } from "./numbers.js";
+import { ARROWS, make, onceAFrame, sizeCanvas, write } from "./surface.js";
 
 const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
@@ -61,7 +61,7 @@ export function createLines(store, readout, toggleLink, linked) {
   };
   const paintNow = () => {
     const height = scroller.clientHeight;
-    const surface = sized(canvas, layout.width, Math.min(height, layout.height));
+    const surface = sizeCanvas(canvas, layout.width, Math.min(height, layout.height));
     const from = scroller.scrollTop;
     surface.translate(0, -from);
     const now = active();
@@ -85,7 +85,7 @@ export function createLines(store, readout, toggleLink, linked) {
     slider.setAttribute("aria-valuetext", spell(threshold));
     every = linesFrom(scene);
     const drawn = Math.min(every.length, MOST_LINES);
-    const cut = drawn < every.length ? `, the strongest ${counted(drawn, "line")} of ${inThousands(every.length)}` : `, ${counted(drawn, "line")}`;
+    const cut = drawn < every.length ? `, the strongest ${countNoun(drawn, "line")} of ${inThousands(every.length)}` : `, ${countNoun(drawn, "line")}`;
     least.textContent = ` ${spell(threshold)}${cut}`;
     every = every.slice(-MOST_LINES);
     legend.replaceChildren(...headNames(scene));

@@ -29,7 +29,7 @@ export function percent(share) {
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /** A whole number with its noun. @param {number} count @param {string} noun */
-export const counted = (count, noun) => `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
+export const countNoun = (count, noun) => `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 /** A whole number with a comma between thousands; the browser's own way to do it takes long to load. @param {number} count */
 export const inThousands = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");

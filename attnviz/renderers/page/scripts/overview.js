@@ -6,10 +6,10 @@ import { NO_VALUE } from "./decode.js";
 import { everyHead, headCodes, layerCodes, weightTable } from "./model.js";
 import { showOverviewTools } from "./controls.js";
 import { chosenHeads, spellHeads } from "./state.js";
-import { counted, spell } from "./numbers.js";
+import { countNoun, spell } from "./numbers.js";
 import { beginning, fitted } from "./labels.js";
 import { numberElement } from "./readout.js";
-import { ARROWS, font, make, sized } from "./surface.js";
+import { ARROWS, font, make, sizeCanvas } from "./surface.js";
 import { crossing, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
@@ -53,7 +53,7 @@ export function createOverview(element, store, off) {
     const places = map ? crossing(pointed, map) : [-1, -1];
     if (!marked && places.every((place) => place < 0)) return;
     squares ??= [...buttons.values()].filter((button) => button.isConnected).map((button) => squareOf(/** @type {HTMLElement} */ (button.firstChild), grid));
-    const surface = sized(marks, grid.clientWidth, grid.clientHeight);
+    const surface = sizeCanvas(marks, grid.clientWidth, grid.clientHeight);
     const [row, column] = places.map((place, end) => Math.floor(place / (end ? map.keys : map.queries).block));
     const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
     surface.fillStyle = NEGATIVE;
@@ -220,7 +220,7 @@ export function createOverview(element, store, off) {
     const told = map.measures.find((item) => item.name === "effect");
     legend.hidden = !off?.fits(map);
     legend.textContent = told && !told.unit.includes("being computed") ? "Bars: what log p of the output loses without the head; orange: gains." : "The effect of each head is being computed …";
-    count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
+    count.textContent = filtered ? `${kept} of ${countNoun(buttons.size, "head")}` : "";
   }
 
   /** @param {Palette} colors */

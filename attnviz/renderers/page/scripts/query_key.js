@@ -4,7 +4,7 @@ import { projected } from "./model.js";
 import { NEGATIVE, theme } from "./colors.js";
 import { writeFitted } from "./labels.js";
 import { clamp, largest, spell } from "./numbers.js";
-import { make, sized, write } from "./surface.js";
+import { make, sizeCanvas, write } from "./surface.js";
 import { strongestCells, tokenElement } from "./readout.js";
 
 const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
@@ -120,7 +120,7 @@ export function createQueryKey(store, readout) {
         words ? (besides ? `; that ${besides} takes part too does not show here.` : ".") : `. ${rest}`,
       );
       canvas.setAttribute("aria-label", `Elements of query and key, their products, and the ${CANDIDATES} largest scores of the row`);
-      paintParts(sized(canvas, width(), height()), parts, scene, pair, width());
+      paintParts(sizeCanvas(canvas, width(), height()), parts, scene, pair, width());
     },
     figure: (of, wide) => ({ height: height(), legend: [{ color: "", words: sentence.textContent ?? "" }], paint: (surface) => paintParts(surface, parts, of, pair, wide) }),
   };

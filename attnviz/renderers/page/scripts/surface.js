@@ -21,7 +21,7 @@ export function write(surface, text, x, y, { size = 12, weight = "", color, alig
  * @param {number} height
  * @returns {Surface}
  */
-export function sized(canvas, width, height) {
+export function sizeCanvas(canvas, width, height) {
   const ratio = devicePixelRatio || 1;
   const [pixelWidth, pixelHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
   const surface = /** @type {Surface} */ (canvas.getContext("2d"));
