@@ -109,7 +109,7 @@ class Recorder:
         self.on_verdict, self.fail_on = on_verdict, chosen_verdicts(fail_on)
         self.verdicts = set[tuple[str, Any]]()
         self.renderers = dict[int, subprocess.Popen[bytes]]()
-        self.begun: float | None = None
+        self.start: float | None = None
         self.spent = 0.0
 
     def step(self, number: int) -> Path | None:
@@ -122,19 +122,19 @@ class Recorder:
             HealthError: a head has a verdict of `fail_on`.
         """
         self.last = number
-        self.begun = time.perf_counter() if self.begun is None else self.begun
+        self.start = time.perf_counter() if self.start is None else self.start
         return None if number % self.every else self._take(number)
 
     def finish(self) -> Path | None:
         """Sample the last step if it has no sample, say what sampling cost, and return the file."""
-        if self.last is None or self.begun is None:
+        if self.last is None or self.start is None:
             return None
         file = self._take(self.last)
         if self.is_first:
-            took = time.perf_counter() - self.begun
+            took = time.perf_counter() - self.start
             print(f"sampling took {self.spent / took:.1%} of {took:,.1f} s", file=sys.stderr)
             self._send_pictures(wait=True)
-        self.begun = None
+        self.start = None
         return file
 
     @property
@@ -146,7 +146,7 @@ class Recorder:
         if number == self.latest or not (self.is_first or _is_sharded(self.model)):
             return None
         first, self.latest = self.latest is None, number
-        begun, file = time.perf_counter(), None
+        start, file = time.perf_counter(), None
         try:
             if not self.is_first:  # the parameters of each layer are gathered from all processes
                 self._run()
@@ -157,7 +157,7 @@ class Recorder:
         except Exception as error:  # no memory, a full disk, a logger, the model on the probe
             self._note(f"no sample at step {number:,}", error)
         finally:
-            self.spent += time.perf_counter() - begun
+            self.spent += time.perf_counter() - start
         if file is not None:
             self._judge()
         return file
@@ -172,14 +172,14 @@ class Recorder:
         """Tell of new verdicts; what comes of it may end the training, for that was asked for."""
         if self.on_verdict is None and not self.fail_on:
             return
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
             verdicts = self.study.report().verdicts
         except Exception as error:
             self._note("no verdicts", error)
             return
         before, self.verdicts = self.verdicts, {(one.name, one.head) for one in verdicts}
-        self.spent += time.perf_counter() - begun
+        self.spent += time.perf_counter() - start
         for one in verdicts:
             if self.on_verdict is not None and (one.name, one.head) not in before:
                 self.on_verdict(one)

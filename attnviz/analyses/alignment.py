@@ -81,22 +81,22 @@ def grow_diag_final(forward: Links, reverse: Links, *, both: bool) -> Links:
     The last step adds a link if one of its words is free, or with `both` (grow-diag-final-and) if
     both are.
     """
-    union, grown = forward | reverse, set(forward & reverse)
+    union, links = forward | reverse, set(forward & reverse)
     before = -1
-    while before < len(grown):
-        before = len(grown)
+    while before < len(links):
+        before = len(links)
         # As in Koehn's code, a link added in this sweep grows in it too if it lies ahead.
         for source, target in sorted(union):
-            if (source, target) not in grown:
+            if (source, target) not in links:
                 continue
             for row, column in _NEIGHBOURS:
                 link = (source + row, target + column)
-                if link in union and _linked_words(link, grown) < 2:
-                    grown.add(link)
+                if link in union and _linked_words(link, links) < 2:
+                    links.add(link)
     for link in (*sorted(forward), *sorted(reverse)):
-        if _linked_words(link, grown) < (1 if both else 2):
-            grown.add(link)
-    return frozenset(grown)
+        if _linked_words(link, links) < (1 if both else 2):
+            links.add(link)
+    return frozenset(links)
 
 
 def _linked_words(link: tuple[int, int], links: Collection[tuple[int, int]]) -> int:

@@ -187,10 +187,10 @@ def _with_link(
     if not links:
         return claim
     cuts = [Intervention(links=(LinkAt(at.stream, *link, at.layer, at.head),)) for link in links]
-    lost = trials.full - trials.score(cuts)
-    lost = np.where(np.isfinite(lost), lost, -np.inf)
-    best = int(lost.argmax())
-    if lost[best] < LITTLE:
+    losses = trials.full - trials.score(cuts)
+    losses = np.where(np.isfinite(losses), losses, -np.inf)
+    best = int(losses.argmax())
+    if losses[best] < LITTLE:
         return claim
     query, key = links[best]
     return replace(
@@ -198,7 +198,7 @@ def _with_link(
         link=(query, key),
         ends=(token_label(item.query_tokens, query), token_label(item.key_tokens, key)),
         weight=float(weights[query, key]),
-        link_effect=float(lost[best]),
+        link_effect=float(losses[best]),
         why=reasons_of(text, at, links[best]),
     )
 

@@ -68,8 +68,8 @@ def _judge_head(
         yield "collapsed", (_since(low), f"entropy {spread[-1]:.3f} of possible")
     if len(steps) > 1 and spread[-1] > UNIFORM:
         yield "uniform", (_since(spread > UNIFORM), f"entropy {spread[-1]:.3f} of possible")
-    if (grown := _saturation(steps, values["score-max"])) is not None:
-        yield "saturating", grown
+    if (saturation := _saturation(steps, values["score-max"])) is not None:
+        yield "saturating", saturation
     # Only turns of some size count; the steps between two of them are one swing.
     recent = spread[-WINDOW:]
     swings = [one for one in np.diff(recent[~np.isnan(recent)]) if abs(one) >= TURN]

@@ -91,14 +91,14 @@ class TreebankStudy:
         relations = sorted(rows, key=lambda item: (-item.count, item.name))
         findings = [finding for relation in relations for finding in self._findings(relation)]
         what = "relation" if self._lost == 1 else "relations"
-        lost = f"{self._lost} {what} left out: a word shares its piece with another"
+        note = f"{self._lost} {what} left out: a word shares its piece with another"
         return TreebankReport(
             caption=describe_run(self.first, self.first.main),
             sentences=self.sentences,
             relations=tuple(relations),
             findings=tuple(findings),
             provenance=replace(self.first.provenance, notes=self.notes),
-            notes=(lost,) if self._lost else (),
+            notes=(note,) if self._lost else (),
         )
 
     def _relation(self, name: str) -> Relation:

@@ -182,8 +182,8 @@ def knock_out(
     """The head's weight on a link if its query or key cannot read one writer."""
     (part,) = text.parts(at.stream, at.layer, side, [writer])
     own, query, key = part[at.head].astype(np.float64), sides.query, sides.key
-    lost = own @ key.T if side == "query" else query @ own.T
-    estimate = weigh(sides, score_of(sides) - lost * sides.factor)[link]
+    loss = own @ key.T if side == "query" else query @ own.T
+    estimate = weigh(sides, score_of(sides) - loss * sides.factor)[link]
     new = text.without(at, side, writer).astype(np.float64)
     scores = (new @ key.T if side == "query" else query @ new.T) * sides.factor
     if sides.position is not None:
@@ -238,7 +238,7 @@ def explain_link(
         for _, side, n in sorted(largest, reverse=True)[:CHECKED]
     ]
     weights = weigh(sides, score_of(sides))
-    brought = arguments_of(text, at, sides, [(query, key, float(weights[link]))])
+    arguments = arguments_of(text, at, sides, [(query, key, float(weights[link]))])
     ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
     than = f"the mean of the {int(sides.visible[query].sum())} visible keys"
     return LinkReport(
@@ -262,7 +262,7 @@ def explain_link(
         output=effect[1] if effect else "",
         notes=(*attention.provenance.notes, *notes),
         provenance=attention.provenance,
-        **brought,
+        **arguments,
     )
 
 

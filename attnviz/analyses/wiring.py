@@ -53,8 +53,8 @@ def stack_sides(text: WrittenText, places: list[HeadAt]) -> HeadSides:
 def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any) -> Numbers:
     """How far each head moves if one side loses a part (heads, positions, head size)."""
     if side == "value":
-        whole, lost = (np.linalg.norm(weights @ one, axis=(1, 2)) for one in (sides.value, part))
-        return np.asarray(np.divide(lost, whole, out=np.zeros(len(whole)), where=whole > 0))
+        whole, loss = (np.linalg.norm(weights @ one, axis=(1, 2)) for one in (sides.value, part))
+        return np.asarray(np.divide(loss, whole, out=np.zeros(len(whole)), where=whole > 0))
     if side == "query":
         less = part @ np.swapaxes(sides.key, 1, 2)
     else:

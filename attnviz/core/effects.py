@@ -190,8 +190,8 @@ class Intervention:
             own[cells] = 0
             rest = own.sum(-1, keepdims=True)
             share = sinks.get((item.stream, layer))
-            lost = np.where(1 - whole > SINK, 1 - whole, 0)
-            sink = lost if share is None else share[..., None]
+            loss = np.where(1 - whole > SINK, 1 - whole, 0)
+            sink = loss if share is None else share[..., None]
             own *= np.divide(whole + sink, rest + sink, out=np.zeros_like(rest), where=rest > 0)
         return item.with_weights(weights)
 

@@ -196,8 +196,8 @@ class DumpedTexts(UnbatchedSource):
             self._side(words, tokens, may_grow=may_grow)
             for words, tokens in ((queries, item.query_tokens), (keys, item.key_tokens))
         ]
-        grown = [len(side) - have for side, have in zip(sides, item.weights.shape[2:], strict=True)]
-        weights = np.pad(item.weights, ((0, 0), (0, 0), (0, grown[0]), (0, grown[1])))
+        more = [len(side) - have for side, have in zip(sides, item.weights.shape[2:], strict=True)]
+        weights = np.pad(item.weights, ((0, 0), (0, 0), (0, more[0]), (0, more[1])))
         return item.with_weights(weights, query_tokens=sides[0], key_tokens=sides[1])
 
     def _side(

@@ -156,7 +156,7 @@ class Answers:
     def attend(self, question: Question) -> dict[str, Any]:
         """The maps for the page, the predictions, and their changes."""
         with self.hooks:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             read = self._read(question)
             answer = self._predictions(question, read)
             self._stage("packing the weights")
@@ -170,13 +170,13 @@ class Answers:
                     if page_map[axis]["block"] == 1:
                         for one, token in zip(page_map[axis]["tokens"], tokens, strict=True):
                             one |= {"start": token.start, "end": token.end}
-            answer["seconds"] = round(time.perf_counter() - begun, 4)
+            answer["seconds"] = round(time.perf_counter() - start, 4)
             return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
 
     def ablate(self, question: Question) -> dict[str, Any]:
         """The effect of each head on log p of the predictions, in nats; other parts may be off."""
         with self.hooks:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             read = self._read(question)
             experiment = open_experiment(read.source, read.query)
             off = _change(experiment.attention, question.off)
@@ -194,13 +194,13 @@ class Answers:
                 axes = {"layers": list(item.layers), "heads": list(item.heads)}
                 streams.append({"stream": item.stream, **axes, "values": values})
             notes = _new_notes(experiment.attention.provenance.notes)
-            seconds = round(time.perf_counter() - begun, 4)
+            seconds = round(time.perf_counter() - start, 4)
             return {"id": question.id, "streams": streams, "notes": notes, "seconds": seconds}
 
     def why(self, question: Question) -> dict[str, Any]:
         """Why a head looks from a query at a key, and what it brings back, with nothing off."""
         with self.hooks:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             if question.link is None:
                 raise UsageError("name a link: stream, layer, head, query and key")
             read = self._read(structs.replace(question, lens="raw", explain=None))
@@ -216,13 +216,13 @@ class Answers:
             with suppress(AttnvizError):  # a model that predicts nothing
                 experiment = open_experiment(read.source, read.query)
             steps = printable_texts(asdict(unfold_link(trace, at, cell, experiment)))
-            seconds = round(time.perf_counter() - begun, 4)
+            seconds = round(time.perf_counter() - start, 4)
             return {"id": question.id, "report": report, "steps": steps, "seconds": seconds}
 
     def explain(self, question: Question) -> dict[str, Any]:
         """What decided an output, in sentences with the parts that they name, with nothing off."""
         with self.hooks:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             if question.picture is not None:
                 raise UsageError("what decided an answer is explained of texts alone")
             read = self._read(structs.replace(question, lens="raw", explain=None))
@@ -236,7 +236,7 @@ class Answers:
             claims = [printable_texts(one.document()) for one in sentences_of(report)]
             how = f"heads that are off put out {report.reference.partition(' (--')[0]}"
             notes = [printable(note) for note in (how, *report.notes)]
-            seconds = round(time.perf_counter() - begun, 4)
+            seconds = round(time.perf_counter() - start, 4)
             return {"id": question.id, "claims": claims, "notes": notes, "seconds": seconds}
 
     def _pause_between_layers(self) -> None:

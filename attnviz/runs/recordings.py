@@ -112,8 +112,8 @@ def report_recording(request: RecordingRequest, options: Options, report: RunRep
         ended=request.kind != "maps",
     )
     source = open_speech_model(options.origin)
-    spoken = request.text or " ".join(word.text for word in true)
-    attention = attend_query(source, Query(spoken, kind="recording", recording=heard))
+    transcript = request.text or " ".join(word.text for word in true)
+    attention = attend_query(source, Query(transcript, kind="recording", recording=heard))
     attention = attention.with_maps(attention.maps, settings={"recording": request.file.name})
     attention = replace(attention, id=request.file.stem)
     hold_notes(attention, report)

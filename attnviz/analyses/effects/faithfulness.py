@@ -256,12 +256,12 @@ def faithfulness(text: TokenScores, seed: int = 0) -> TextFaithfulness:
     sets: list[tuple[TokenAt, ...]] = [(one,) for one in text.tokens]
     sets += [one for several in tops.values() for shares in several for one in shares]
     sets = list(dict.fromkeys(sets))  # lenses often agree on the highest tokens: one run for all
-    lost = dict(zip(sets, _losses(text, sets).tolist(), strict=True))
-    losses = np.array([lost[one,] for one in text.tokens])
+    loss_of = dict(zip(sets, _losses(text, sets).tolist(), strict=True))
+    losses = np.array([loss_of[one,] for one in text.tokens])
     measures = {}
     for lens, several in rankings.items():
         rows = [
-            [text.correlation(scores, losses), *(lost[one] for one in shares)]
+            [text.correlation(scores, losses), *(loss_of[one] for one in shares)]
             for scores, shares in zip(several, tops[lens], strict=True)
         ]
         measures[lens] = np.mean(rows, axis=0)

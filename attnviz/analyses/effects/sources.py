@@ -75,10 +75,10 @@ def leave_out_parts(
         middle = len(group) // 2
         halves = [group[:middle], group[middle:]]
         budget -= 2
-        for half, lost in zip(halves, full - leave_out(halves), strict=True):
-            effects[half] = lost
+        for half, loss in zip(halves, full - leave_out(halves), strict=True):
+            effects[half] = loss
             if len(half) > 1:
-                heapq.heappush(waiting, (-float(lost.sum()), half))
+                heapq.heappush(waiting, (-float(loss.sum()), half))
     return effects
 
 
@@ -101,12 +101,12 @@ def fit_heads(
     generator = np.random.default_rng(seed)
     off = generator.random((draws, len(shares))) < 0.5
     groups = [tuple(np.flatnonzero(row).tolist()) for row in off]
-    lost = full - leave_out(groups).sum(axis=1)
-    finite = np.isfinite(lost)
+    losses = full - leave_out(groups).sum(axis=1)
+    finite = np.isfinite(losses)
     features = off[finite] @ shares
     gram = features.T @ features
     gram[np.diag_indices_from(gram)] += RIDGE * max(float(np.trace(gram)) / len(gram), 1e-12)
-    return np.asarray(shares @ np.linalg.solve(gram, features.T @ lost[finite]))
+    return np.asarray(shares @ np.linalg.solve(gram, features.T @ losses[finite]))
 
 
 def effects_of_parts(
@@ -116,8 +116,8 @@ def effects_of_parts(
     rows = []
     for part in range(count):
         group = next(own for own in effects if part in own)
-        lost = effects[group]
+        loss = effects[group]
         alone = len(group) == 1
-        own = lost if alone else np.full(len(lost), math.nan)
+        own = loss if alone else np.full(len(loss), math.nan)
         rows.append((float(own.sum()), own, group))
     return rows

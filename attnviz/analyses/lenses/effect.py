@@ -58,8 +58,8 @@ def effects(
     weights = np.asarray(weights, dtype=np.float64)
     slopes = np.asarray(gradients, dtype=np.float64)
     totals = weights.sum(axis=-1, keepdims=True)
-    lost = np.where(totals < 1 - SINK, 1 - totals, 0.0)
-    sink = lost if sinks is None else sinks[..., None]
+    remainder = np.where(totals < 1 - SINK, 1 - totals, 0.0)
+    sink = remainder if sinks is None else sinks[..., None]
     pulls = weights * slopes
     # 1 − w loses all digits where w is close to 1: add the other weights up instead.
     top = weights.argmax(axis=-1)[..., None]

@@ -61,8 +61,8 @@ def intervals(
         # Solve t + bend t² / 3 + bend² t³ / 27 + bend / 6 = limit for t.
         goal = limit - bend / 6
         some = np.abs(bend) > 1e-6  # without skew the cube root would be divided by 0
-        bent = 3 * (np.cbrt(1 + bend * goal) - 1) / np.where(some, bend, 1.0)
-        t = np.where(some, bent, goal)
+        transform = 3 * (np.cbrt(1 + bend * goal) - 1) / np.where(some, bend, 1.0)
+        t = np.where(some, transform, goal)
         ends.append(np.where(count > 1, mean - t * np.sqrt(spread / (texts - 1) / texts), np.nan))
     return ends[0], ends[1]
 

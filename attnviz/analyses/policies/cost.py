@@ -201,8 +201,8 @@ class _Scorer:
             some = range(first, min(first + self.together, keys))
             changes = [Intervention(tokens=(TokenAt(self.item.key_side, key),)) for key in some]
             for key, scores in zip(some, self.experiment.run(changes), strict=True):
-                lost = np.nan_to_num(self.full - self._log_p(scores), nan=np.inf)[self.places]
-                worth[:, key] = np.where(rows > np.arange(queries), lost[:, None], 0).sum(axis=0)
+                loss = np.nan_to_num(self.full - self._log_p(scores), nan=np.inf)[self.places]
+                worth[:, key] = np.where(rows > np.arange(queries), loss[:, None], 0).sum(axis=0)
         return worth
 
     def _first_order_worth(self) -> Worth:

@@ -126,17 +126,17 @@ class BatchRunner:
     def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
         """The attention of each text; []: read each one alone; None: make new batches."""
         mode = self._mode_of(batch)
-        proven = mode in self.compatibility.calls
+        is_proven = mode in self.compatibility.calls
         try:
             readings = self._run(batch, mode)
-            off = 0.0 if proven else self._compare(batch[0], readings[0], mode)
+            off = 0.0 if is_proven else self._compare(batch[0], readings[0], mode)
             alike = off <= self.tolerance_for(batch[0], off)
         except NotEnoughMemoryError:
             return self._halve(batch)
         except NotFiniteError:
             return []  # read alone, each text shows whether it is to blame
         except AttnvizError as error:
-            if proven:
+            if is_proven:
                 return []
             # A model without weights is refused again when a text is read alone.
             why = "" if isinstance(error, AttentionError) else first_line(error)

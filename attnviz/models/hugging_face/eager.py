@@ -125,8 +125,8 @@ def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDA
     """∂score/∂weights of each layer, shape (heads, queries, keys)."""
     import torch
 
-    grown = all(layer.requires_grad for layer in weights)
-    slopes = torch.autograd.grad(score, weights, allow_unused=True) if grown else (None,)
+    has_graph = all(layer.requires_grad for layer in weights)
+    slopes = torch.autograd.grad(score, weights, allow_unused=True) if has_graph else (None,)
     if any(slope is None for slope in slopes):
         raise AttentionError(
             f"architecture '{kind}' gives out copies of its weights, which no gradient reaches: "

@@ -277,13 +277,13 @@ class KernelExperiment(ExplainedOutputs):
         """The output, kernel calls (ready for gradients) and layers of the unchanged model."""
         import torch
 
-        calls, blocks, begun = list[Call](), list[Block](), defaultdict[Any, list[int]](list)
+        calls, blocks, starts = list[Call](), list[Block](), defaultdict[Any, list[int]](list)
 
         def begin(module: Any, *_: Any) -> None:
-            begun[module].append(len(calls))
+            starts[module].append(len(calls))
 
         def end(module: Any, _: Any, state: Any) -> None:
-            own = range(begun[module][-1], len(calls))
+            own = range(starts[module][-1], len(calls))
             if own:
                 blocks.append(Block(module, own, map_tensors(state, lambda one: one.detach())))
 
@@ -301,7 +301,7 @@ class KernelExperiment(ExplainedOutputs):
                 hooks.enter_context(module.register_forward_pre_hook(thread_hook(begin)))
                 hooks.enter_context(module.register_forward_hook(thread_hook(end)))
             output = self.model(**self.request.inputs)
-        return output, calls, [block for block in blocks if len(begun[block.module]) == 1]
+        return output, calls, [block for block in blocks if len(starts[block.module]) == 1]
 
     def _read(
         self, calls: Sequence[Call], output: Any

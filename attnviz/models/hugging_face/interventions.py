@@ -101,8 +101,8 @@ def read_weights(call: Call) -> tuple[Any, Any]:
     weights = torch.as_tensor(reading.weights, device=call.query.device)
     if sink_logits(call) is not None:
         return weights, sink_shares(call)[..., 0].transpose(1, 2).to(weights)
-    lost = 1 - weights.sum(-1)
-    return weights, lost.where(lost > SINK, 0)
+    remainder = 1 - weights.sum(-1)
+    return weights, remainder.where(remainder > SINK, 0)
 
 
 def _mix_held(
@@ -187,7 +187,7 @@ def without_keys(call: Call, masks: Mapping[int, NDArray[np.bool_]]) -> tuple[An
         puts_back = ~cells[..., order[number]] & off[number, order[number]]
         back[number] = puts_back.swapaxes(0, 1) & rows[number][..., None]
     visible = torch.as_tensor(~off, device=value.device)
-    output, rest, lost = call.mix(value * visible[:, None, :, None]), 0, 0
+    output, rest, loss = call.mix(value * visible[:, None, :, None]), 0, 0
     for first in range(0, width + 1, size):
         some = torch.as_tensor(order[:, first : first + size], device=value.device)
         one_hot = value.new_zeros((batch, keys, size)).scatter_(1, some[:, None], 1)
@@ -201,13 +201,13 @@ def without_keys(call: Call, masks: Mapping[int, NDArray[np.bool_]]) -> tuple[An
         mask = torch.as_tensor(back[..., first : first + size], device=value.device)
         shares_back = shares.masked_fill(~mask, 0)
         rest = rest + shares_back.sum(-1, keepdim=True)
-        lost = lost + (shares - shares_back).sum(-1, keepdim=True)
+        loss = loss + (shares - shares_back).sum(-1, keepdim=True)
         if mask.any():
             values = torch.stack([own[:, at] for own, at in zip(value, some, strict=True)])
             values = values.repeat_interleave(heads // value.shape[1], 1)
             output = output + (shares_back.to(value.dtype).transpose(1, 2) @ values).transpose(1, 2)
     sink = sink_shares(call)
-    share = (rest + sink) / (rest + lost + sink)
+    share = (rest + sink) / (rest + loss + sink)
     # Below its smallest normal number a type has few digits left: count that as nothing.
     share = share.where(share >= torch.finfo(share.dtype).tiny, torch.nan)
     return torch.as_tensor(rows, device=value.device), (output / share).to(value.dtype)

@@ -278,8 +278,8 @@ def join_pieces(mixture: Mixture, softmax: Softmax) -> Mixture | None:
     canvas = canvas.view(whole.shape)
     queries = [at for at, labels in enumerate(whole.labels) if "queries" in labels] or others
     for axis in (queries[-1], keys):
-        met = ~canvas.isnan().movedim(axis, 0).flatten(1).all(1)
-        canvas = canvas.index_select(axis, met.nonzero().flatten())
+        present = ~canvas.isnan().movedim(axis, 0).flatten(1).all(1)
+        canvas = canvas.index_select(axis, present.nonzero().flatten())
     canvas = canvas.nan_to_num(0)
     if softmax.intact is not None:
         softmax = replace(softmax, intact=canvas)

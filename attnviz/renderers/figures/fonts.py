@@ -47,7 +47,7 @@ class Typeface:
             return _mark_directions(visible)
         pieces = groupby(visible.translate(_UNDRAWN), self.missing.__contains__)
         return _mark_directions(
-            "".join(substitute(*run) if lost else "".join(run) for lost, run in pieces)
+            "".join(substitute(*run) if is_missing else "".join(run) for is_missing, run in pieces)
         )
 
     def font(self, size: float, *, bold: bool = False) -> FontProperties:

@@ -209,17 +209,17 @@ def _measure(
         answer = _write(source, context)
     elif not context.pair and context.render is None and answer[:1].strip():
         answer = f" {answer}"
-    spoken = split_sentences(answer)
-    if not spoken:
+    sentences = split_sentences(answer)
+    if not sentences:
         raise InputError("the model writes no answer: give --answer TEXT")
-    trial = _open(source, context, answer, spoken)
+    trial = _open(source, context, answer, sentences)
     (rows,) = trial.experiment.run([Intervention()])
     full = trial.of_sentences(rows)
 
     def remove(groups: Sequence[Group]) -> NDArray[np.float64]:
         scores = []
         for group in groups:
-            other = _open(source, context, answer, spoken, group)
+            other = _open(source, context, answer, sentences, group)
             scores.append(other.of_sentences(next(iter(other.experiment.run([Intervention()])))))
             trial.runs += 1
         return np.array(scores)
@@ -244,8 +244,8 @@ def _measure(
     return SourcesReport(
         caption=f"{attention.provenance.title} · {count} {request.group}",
         question=context.question,
-        sentences=tuple(one.text for one in spoken),
-        support=tuple(_largest([own[n] for _, own, _ in effects]) for n in range(len(spoken))),
+        sentences=tuple(one.text for one in sentences),
+        support=tuple(_largest([own[n] for _, own, _ in effects]) for n in range(len(sentences))),
         written=is_own,
         log_p=float(full.sum()),
         parts=tuple(
@@ -288,7 +288,7 @@ def _write(source: Source, context: Context) -> str:
 
 
 def _open(
-    source: Source, context: Context, answer: str, spoken: Sequence[Token], off: Sequence[int] = ()
+    source: Source, context: Context, answer: str, spans: Sequence[Token], off: Sequence[int] = ()
 ) -> HiddenParts:
     """An experiment on the answer after the context, with only the answer's outputs."""
     experiment: Experiment = open_experiment(source, context.query(answer, off))
@@ -302,7 +302,7 @@ def _open(
         if token is None or token.special or token.end <= start:
             continue
         place = token.end - start
-        number = sum(sentence.start < place for sentence in spoken) - 1
+        number = sum(span.start < place for span in spans) - 1
         sentences[output] = max(number, 0)
     if not sentences:
         raise InputError("the model predicts no token of the answer")

@@ -230,7 +230,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     numbers_of = {count: 2 * size * count // heads for count in counts}
     changes = [change(share_by_mean(count)) for count in counts]
     ranks = [numbers_of[count] for count in counts[1:]]
-    lost = [change(share_by_latent(rank)) for rank in ranks]
+    losses = [change(share_by_latent(rank)) for rank in ranks]
     numbers = [*numbers_of.values(), *ranks]
     reads = np.full((heads, sum(counts) + len(counts) - 1), np.nan)
     columns = list[str]()
@@ -245,7 +245,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
             "key_value_heads": [*counts, *[heads] * len(ranks)],
             "numbers_kept": numbers,
             "share_kept": [number / numbers_of[heads] for number in numbers],
-            "output_change": [*changes, *lost],
+            "output_change": [*changes, *losses],
         },
         (
             f"Each of {heads} heads keeps its own keys and values: {numbers_of[heads]} numbers for "
@@ -255,8 +255,8 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
             f"{changes[1]:.0%} with {counts[1]} groups and by {changes[-1]:.0%} with one, so "
             "models are trained with groups from the start or trained again.",
             f"A latent is one vector from which all heads compute their keys and values: "
-            f"{ranks[0]} numbers lose {lost[0]:.0%}, since keys and values both come from the same "
-            f"{size}; {ranks[-1]} lose {lost[-1]:.0%}.",
+            f"{ranks[0]} numbers lose {losses[0]:.0%}, since keys and values both come from the "
+            f"same {size}; {ranks[-1]} lose {losses[-1]:.0%}.",
         ),
         "Shazeer 2019 (multi-query), section 3; Ainslie 2023 (GQA), section 2; Liu 2024 "
         "(DeepSeek-V2), section 2.1",
@@ -272,7 +272,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
                 "what sharing changes",
                 "numbers kept for a position",
                 "change of a layer's output / its length",
-                {"in groups": ([*numbers_of.values()], changes), "latent": (ranks, lost)},
+                {"in groups": ([*numbers_of.values()], changes), "latent": (ranks, losses)},
             ),
         ),
     )

@@ -215,8 +215,8 @@ def sink_shares(call: Call) -> Any:
 
     whole = call.mix(torch.ones_like(call.value))[..., :1]
     if sink_logits(call) is None:
-        lost = 1 - whole
-        return lost.where(lost > ROUNDED * torch.finfo(lost.dtype).eps, 0)
+        sink = 1 - whole
+        return sink.where(sink > ROUNDED * torch.finfo(sink.dtype).eps, 0)
     heads = range(call.query.shape[1])
     parts = (select_heads(call, text, heads) for text in range(len(call.query)))
     rows = [_softmax_rows(part, None, slice(0, part.query.shape[2])) for part in parts]
