@@ -4,7 +4,7 @@ import { colorOf, dotIn, headParts } from "./atlas_head.js";
 import { createScatter } from "./atlas_scatter.js";
 import { countNoun, spell } from "./numbers.js";
 import { createStore } from "./address.js";
-import { skipTo, tellAmiss, tellWhatBreaks } from "./broken.js";
+import { skipTo, tellMissing, tellWhatBreaks } from "./broken.js";
 import { createSaving } from "./saving.js";
 import { make, onceAFrame, part } from "./surface.js";
 
@@ -143,7 +143,7 @@ function gather(heads) {
 }
 
 store.onChange((changed) => {
-  tellAmiss(store.amiss);
+  tellMissing(store.missing);
   if (changed.has("stream")) {
     gathered = null;
     build();

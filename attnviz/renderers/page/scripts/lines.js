@@ -1,10 +1,10 @@
 /** The view of weighted lines between queries on the left and keys on the right. */
 
-import { named } from "./caption.js";
+import { spellName } from "./caption.js";
 import { NEGATIVE, headColor, theme } from "./colors.js";
 import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle, traceLine } from "./lines_painting.js";
-import { look, lookAt, pointedIn } from "./look.js";
+import { look, lookAt, pointedCell } from "./look.js";
 import { clamp, countNoun, inThousands, largest, spell } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sizeCanvas, write } from "./surface.js";
 
@@ -17,10 +17,10 @@ let made = 0;
  * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
- * @param {boolean} linked whether the rest of the page shows what is pointed at
+ * @param {boolean} isLinked whether the rest of the page shows what is pointed at
  * @returns {View}
  */
-export function createLines(store, readout, toggleLink, linked) {
+export function createLines(store, readout, toggleLink, isLinked) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "lines between tokens" });
   const room = make("div", { class: "lines-room" }, [canvas]);
   const scroller = make("div", { class: "lines" }, [room]);
@@ -39,8 +39,8 @@ export function createLines(store, readout, toggleLink, linked) {
   let threshold = 0;
 
   const pinned = () => ({
-    row: scene.state.row < scene.shown.queries.length ? scene.state.row : -1,
-    column: scene.state.row >= 0 || scene.state.column >= scene.shown.keys.length ? -1 : scene.state.column,
+    row: scene.state.row < scene.matrix.queries.length ? scene.state.row : -1,
+    column: scene.state.row >= 0 || scene.state.column >= scene.matrix.keys.length ? -1 : scene.state.column,
   });
   const active = () => (hovered.row >= 0 || hovered.column >= 0 ? hovered : pinned());
 
@@ -51,11 +51,11 @@ export function createLines(store, readout, toggleLink, linked) {
     const drawn = one ? linesOf(matricesOf(of), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : all;
     const top = of.palette.limits[1];
     paintLines(surface, placed, visible(drawn, placed, window), top);
-    const cut = of.cut.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
+    const cut = of.cuts.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
     paintLines(surface, placed, cut, top);
     cut.forEach(({ row, column }) => paintCut(surface, (placed.left + placed.right) / 2, (rowMiddle(placed, row) + columnMiddle(placed, column)) / 2, 5));
-    paintTokens(surface, placed, of.shown, now, colors, window);
-    const [query, key] = of.shown.axes ?? AXES;
+    paintTokens(surface, placed, of.matrix, now, colors, window);
+    const [query, key] = of.matrix.axes ?? AXES;
     write(surface, query, placed.left, window[0] + 12, { size: 11, color: colors.faint, align: "right" });
     write(surface, key, placed.right, window[0] + 12, { size: 11, color: colors.faint });
   };
@@ -66,8 +66,8 @@ export function createLines(store, readout, toggleLink, linked) {
     surface.translate(0, -from);
     const now = active();
     paintAll(surface, layout, [from, from + height], now, scene, every);
-    if (now.row >= 0 || now.column >= 0) readout.show(scene.shown, now.row, now.column);
-    else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.shown);
+    if (now.row >= 0 || now.column >= 0) readout.show(scene.matrix, now.row, now.column);
+    else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.matrix);
   };
   const repaint = onceAFrame(paintNow);
 
@@ -75,7 +75,7 @@ export function createLines(store, readout, toggleLink, linked) {
   const linesFrom = (of) => linesOf(matricesOf(of), Math.max(threshold, 1e-6), -1, -1, theme().accent);
   const arrange = () => {
     const most = clamp(innerHeight - 260, 360, 860);
-    layout = linesLayout(scene.shown, Math.max(scroller.clientWidth || 600, 260), most);
+    layout = linesLayout(scene.matrix, Math.max(scroller.clientWidth || 600, 260), most);
     scroller.style.height = `${Math.min(most, layout.height)}px`;
     room.style.height = `${layout.height}px`;
     const top = Math.max(scene.palette.limits[1], 0.001);
@@ -98,7 +98,7 @@ export function createLines(store, readout, toggleLink, linked) {
   const lineAt = (x, y) => {
     const surface = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
     surface.lineWidth = 10;
-    return [...scene.cut.map(([row, column]) => ({ row, column })), ...every.toReversed()].find(({ row, column }) => {
+    return [...scene.cuts.map(([row, column]) => ({ row, column })), ...every.toReversed()].find(({ row, column }) => {
       surface.beginPath();
       traceLine(surface, layout, row, column);
       return surface.isPointInStroke(x, y);
@@ -112,15 +112,15 @@ export function createLines(store, readout, toggleLink, linked) {
     if (next.row === hovered.row && next.column === hovered.column) return;
     hovered = next;
     repaint();
-    if (linked) lookAt(scene, next.row, next.column);
+    if (isLinked) lookAt(scene, next.row, next.column);
   });
   canvas.addEventListener("pointerleave", () => {
     hovered = NONE;
     repaint();
-    if (linked) look.at([]);
+    if (isLinked) look.at([]);
   });
   look.onChange((pointed) => {
-    const cell = linked && scene && element.isConnected && pointedIn(pointed, scene);
+    const cell = isLinked && scene && element.isConnected && pointedCell(pointed, scene);
     if (!cell) return;
     hovered = cell.row >= 0 ? { row: cell.row, column: -1 } : cell;
     repaint();
@@ -137,13 +137,13 @@ export function createLines(store, readout, toggleLink, linked) {
     const now = pinned();
     if (step) {
       const side = now.column >= 0 ? "column" : "row";
-      const count = side === "row" ? scene.shown.queries.length : scene.shown.keys.length;
+      const count = side === "row" ? scene.matrix.queries.length : scene.matrix.keys.length;
       const place = clamp(now[side] + step, 0, count - 1);
       store.set({ ...NONE, [side]: place });
       const middle = side === "row" ? rowMiddle(layout, place) : columnMiddle(layout, place);
       scroller.scrollTop = clamp(scroller.scrollTop, middle - scroller.clientHeight + 40, middle - 40);
     } else if (across) {
-      const [side, tokens] = across < 0 ? ["row", scene.shown.queries] : ["column", scene.shown.keys];
+      const [side, tokens] = across < 0 ? ["row", scene.matrix.queries] : ["column", scene.matrix.keys];
       store.set({ ...NONE, [side]: clamp(Math.max(now.row, now.column), 0, tokens.length - 1) });
     } else if (event.key === "Escape") store.set(NONE);
     else return;
@@ -161,7 +161,7 @@ export function createLines(store, readout, toggleLink, linked) {
       arrange();
     },
     figure(of, width) {
-      const placed = linesLayout(of.shown, width, 860);
+      const placed = linesLayout(of.matrix, width, 860);
       const heads = namesOf(of).map((words, number) => ({ color: headColor(number), words }));
       const told = `lines from ${spell(threshold)} on; the broadest ${spell(of.palette.limits[1])}, ${of.map.unit}`;
       const all = linesFrom(of).slice(-MOST_LINES);
@@ -171,10 +171,10 @@ export function createLines(store, readout, toggleLink, linked) {
 }
 
 /** @param {Scene} scene */
-const matricesOf = ({ separate, shown }) => (separate.length ? separate : [shown]);
+const matricesOf = ({ separate, matrix }) => (separate.length ? separate : [matrix]);
 
 /** The heads that are shown side by side. @param {Scene} scene */
-const namesOf = ({ map, heads, separate }) => separate.map((_, number) => `layer ${map.layers[heads[number][0]]} ${named("head", map.heads[heads[number][1]])}`);
+const namesOf = ({ map, heads, separate }) => separate.map((_, number) => `layer ${map.layers[heads[number][0]]} ${spellName("head", map.heads[heads[number][1]])}`);
 
 /** Which head has which colour. @param {Scene} scene */
 const headNames = (scene) => namesOf(scene).map((words, number) => {
@@ -183,7 +183,7 @@ const headNames = (scene) => namesOf(scene).map((words, number) => {
   return make("span", {}, [dot, words]);
 });
 
-/** A weight above which some hundreds of lines remain, but never below a twentieth. @param {Shown[]} matrices */
+/** A weight above which some hundreds of lines remain, but never below a twentieth. @param {ShownMatrix[]} matrices */
 function usual(matrices) {
   const values = matrices[0].values;
   if (values.length <= 100) return 0.02;
@@ -206,7 +206,7 @@ function visible(lines, layout, [top, bottom]) {
 /** @param {import("./lines_painting.js").LinesLayout} layout @param {Scene} scene @param {number} x @param {number} y */
 function tokenAt(layout, scene, x, y) {
   const [row, column] = [layout.rows, layout.columns].map(({ top, step }) => Math.floor((y - top) / step));
-  if (x <= layout.left + 4) return row >= 0 && row < scene.shown.queries.length ? { row, column: -1 } : NONE;
+  if (x <= layout.left + 4) return row >= 0 && row < scene.matrix.queries.length ? { row, column: -1 } : NONE;
   if (x < layout.right - 4) return NONE;
-  return column >= 0 && column < scene.shown.keys.length ? { row: -1, column } : NONE;
+  return column >= 0 && column < scene.matrix.keys.length ? { row: -1, column } : NONE;
 }

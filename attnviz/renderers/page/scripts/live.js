@@ -10,7 +10,7 @@ import { createPane, secondStage } from "./pane.js";
 import { createPicture } from "./picture.js";
 import { createSentence } from "./sentence.js";
 import { createSource } from "./source.js";
-import { ASKED, LANGUAGES, chosenMap, isText } from "./state.js";
+import { QUESTION_KEYS, LANGUAGES, chosenMap, isText } from "./state.js";
 import { make, part, patch } from "./surface.js";
 import { createSwitching } from "./switching.js";
 import { createTour } from "./tour.js";
@@ -40,7 +40,7 @@ export function createLive(fixed, store, off, pane) {
   const served = document.body.dataset.source === "serve";
   const source = createSource();
   const modelName = () => store.state.model || (fixed.models?.[0] ?? "pocket");
-  const picture = createPicture(fixed.pictures ?? {}, modelName, () => store.set({ text: "", into: "", off: "" }), () => ask(new Set(ASKED)));
+  const picture = createPicture(fixed.pictures ?? {}, modelName, () => store.set({ text: "", into: "", off: "" }), () => ask(new Set(QUESTION_KEYS)));
   const sentences = [createSentence(0, store, off), createSentence(1, store, off)];
   /** @type {PageDocument[]} */
   const pages = [];
@@ -80,7 +80,7 @@ export function createLive(fixed, store, off, pane) {
   const question = (which) => {
     const { text, into, text2, into2, lens, model, to, explain } = store.state;
     const target = (which ? into2 : into).trim();
-    return { pane: which, source: which ? text2 : text, target: target || null, lens, off: off.now(), ...(model ? { model } : {}), ...(to ? { to } : {}), ...(explain && !which ? { explain: Number(explain) || explain } : {}), ...picture.given() };
+    return { pane: which, source: which ? text2 : text, target: target || null, lens, off: off.now(), ...(model ? { model } : {}), ...(to ? { to } : {}), ...(explain && !which ? { explain: Number(explain) || explain } : {}), ...picture.readPicture() };
   };
 
   /** Ask anew what the state now asks. @param {Set<string>} changed */
@@ -180,7 +180,7 @@ export function createLive(fixed, store, off, pane) {
   source.listen((reply) => {
     if (pages[0] || reply.kind !== "heads") heard[reply.kind || (reply.doing ? "doing" : reply.error ? "error" : "answer")](reply, reply.pane ?? 0);
   });
-  ask(new Set(ASKED));
+  ask(new Set(QUESTION_KEYS));
   tour.show();
 
   return {
@@ -196,7 +196,7 @@ export function createLive(fixed, store, off, pane) {
       word.show(question(0), answers[0]?.pieces ?? [], pages[0].maps);
       switching.showChoice();
     },
-    switchedOff: switching.inWords,
+    switchedOff: switching.listNames,
     get texts() {
       const { source, target } = question(0);
       return { source, target: target ?? answers[0]?.written };

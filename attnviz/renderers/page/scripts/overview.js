@@ -1,13 +1,13 @@
 /** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
 
-import { named, scaleOf } from "./caption.js";
+import { spellName, scaleOf } from "./caption.js";
 import { NEGATIVE, theme } from "./colors.js";
 import { NO_VALUE } from "./decode.js";
 import { everyHead, headCodes, layerCodes, weightTable } from "./model.js";
 import { showOverviewTools } from "./controls.js";
 import { chosenHeads, spellHeads } from "./state.js";
 import { countNoun, spell } from "./numbers.js";
-import { beginning, fitted } from "./labels.js";
+import { beginning, fitText } from "./labels.js";
 import { numberElement } from "./readout.js";
 import { ARROWS, font, make, sizeCanvas } from "./surface.js";
 import { crossing, look } from "./look.js";
@@ -31,7 +31,7 @@ export function createOverview(element, store, off) {
   /** Left, top and size of each thumbnail; null: to be measured. @type {[number, number, number][] | null} */
   let squares = null;
   let marked = false;
-  /** What is pointed at. @type {import("./look.js").Pointed | null} */
+  /** What is pointed at. @type {import("./look.js").Pointing | null} */
   let now = null;
   new ResizeObserver(() => {
     squares = null;
@@ -47,7 +47,7 @@ export function createOverview(element, store, off) {
   grid.addEventListener("keydown", (event) => walk(event, grid));
   look.onChange(light);
 
-  /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointed} pointed */
+  /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointing} pointed */
   function light(pointed) {
     now = pointed;
     const places = map ? crossing(pointed, map) : [-1, -1];
@@ -70,8 +70,8 @@ export function createOverview(element, store, off) {
    * that its query gives to one key.
    * @param {Scene} scene
    */
-  async function pin({ map: of, shown, state }) {
-    const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+  async function pin({ map: of, matrix, state }) {
+    const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]];
     /** @type {import("./look.js").Spot[]} */
     const spots = [...(query ? [[of.queries.side, query.at]] : []), ...(key ? [[of.keys.side, key.at]] : [])].map(([side, at]) => [String(side), Number(at)]);
     look.pin(spots, [query?.at ?? -1, key?.at ?? -1]);
@@ -256,7 +256,7 @@ export function createOverview(element, store, off) {
     const strong = best.filter(({ code }) => code).slice(0, LINKS);
     const items = strong.map(({ head: [layer, head], at, code }) => {
       const [row, column] = [Math.floor(at / columns), at % columns];
-      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `layer ${map.layers[layer]} ${named("head", map.heads[head])}`, [layer, head, row, column]);
+      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `layer ${map.layers[layer]} ${spellName("head", map.heads[head])}`, [layer, head, row, column]);
     });
     const heading = make("h2", {}, ["strongest links, one per head"]);
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
@@ -280,13 +280,13 @@ export function createOverview(element, store, off) {
       const value = measure?.values[head[0]][head[1]] ?? null;
       return { canvas, x: label + column * side, y: (sorted ? 0 : 16) + row * (side + under), words: `${sorted ? `${drawn.layers[head[0]]}·${drawn.heads[head[1]]} ` : ""}${value === null ? "" : spell(value)}`, off: off?.headOff(drawn, head) };
     }));
-    const scale = scaleOf({ palette: colors, map: drawn, shown: { queries: [], keys: [], values: new Float32Array(), removed: null } });
+    const scale = scaleOf({ palette: colors, map: drawn, matrix: { queries: [], keys: [], values: new Float32Array(), removedShare: null } });
     return { height: Math.max(...items.map(({ y }) => y), 0) + side + under, scale, paint(surface) {
       [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(Math.min(11, side / 3)), theme().ink, "center", "middle"];
       if (!sorted) {
         const every = Math.ceil(16 / side);
-        drawn.heads.forEach((name, place) => place % every || surface.fillText(fitted(surface, name, side * every), label + (place + 0.5) * side, 8));
-        drawn.layers.forEach((name, place) => surface.fillText(fitted(surface, name, label), label / 2, 16 + place * (side + under) + side / 2));
+        drawn.heads.forEach((name, place) => place % every || surface.fillText(fitText(surface, name, side * every), label + (place + 0.5) * side, 8));
+        drawn.layers.forEach((name, place) => surface.fillText(fitText(surface, name, label), label / 2, 16 + place * (side + under) + side / 2));
       }
       surface.imageSmoothingEnabled = false;
       for (const { canvas, x, y, words, off: cut } of items) {
@@ -295,7 +295,7 @@ export function createOverview(element, store, off) {
         surface.globalAlpha = 1;
         [surface.strokeStyle, surface.lineWidth] = [theme().line, 1];
         surface.strokeRect(x + 0.5, y + 0.5, side - 2, side - 2);
-        if (words) surface.fillText(fitted(surface, words, side), x + side / 2, y + side + 7);
+        if (words) surface.fillText(fitText(surface, words, side), x + side / 2, y + side + 7);
       }
     } };
   }
@@ -350,7 +350,7 @@ function headNames(map) {
  * @param {boolean} chosen
  */
 function label(button, map, head, measure, value, chosen) {
-  const name = `layer ${map.layers[head[0]]}, ${named("head", map.heads[head[1]])}`;
+  const name = `layer ${map.layers[head[0]]}, ${spellName("head", map.heads[head[1]])}`;
   const number = measure && value !== undefined ? `${measure.label ?? measure.name} ${spell(value)}` : "";
   button.setAttribute("aria-label", number ? `${name}, ${number}` : name);
   button.setAttribute("aria-pressed", String(chosen));

@@ -7,7 +7,7 @@ import { font, make, write } from "./surface.js";
 
 const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 8];
 
-/** Every weight where they are few, else the strongest of each row. @param {Shown} shown @param {string} caption */
+/** Every weight where they are few, else the strongest of each row. @param {ShownMatrix} shown @param {string} caption */
 export function tableOf({ queries, keys, values }, caption) {
   const whole = queries.length * keys.length <= MOST_CELLS;
   const rows = queries.slice(0, whole ? queries.length : MOST_ROWS).map((token, row) => {
@@ -30,7 +30,7 @@ const name = (token) => make("bdi", { title: beginning(token.text, 300) }, [begi
  * @param {number} width
  * @returns {Drawing}
  */
-export function tableFigure({ shown: { queries, keys, values } }, width) {
+export function tableFigure({ matrix: { queries, keys, values } }, width) {
   const [ROW, LEAST, MOST] = [18, 39, 64];
   const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
   ruler.font = font(12);

@@ -2,7 +2,7 @@
 
 import { scaleOf } from "./caption.js";
 import { cssColor, inkOn, theme } from "./colors.js";
-import { beginning, fitted } from "./labels.js";
+import { beginning, fitText } from "./labels.js";
 import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { font, make, write } from "./surface.js";
@@ -14,12 +14,12 @@ const LEAST = 0.005;
 /**
  * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
- * @param {boolean} linked whether the rest of the page shows what is pointed at
+ * @param {boolean} isLinked whether the rest of the page shows what is pointed at
  * @returns {View}
  */
-export function createText(store, readout, linked) {
+export function createText(store, readout, isLinked) {
   const element = make("div", { class: "text" });
-  if (linked) linkWords(element);
+  if (isLinked) linkWords(element);
   /** @type {Scene} */
   let scene;
   /** @type {{queries: HTMLButtonElement[], keys: HTMLButtonElement[]}} */
@@ -33,23 +33,23 @@ export function createText(store, readout, linked) {
   };
 
   /** The token that is looked at, and what each other gives it or gets from it. @param {Scene} of */
-  const given = ({ shown, state }) => {
-    const width = shown.keys.length;
+  const given = ({ matrix, state }) => {
+    const width = matrix.keys.length;
     const from = state.direction === "from";
     const place = from ? state.row : state.column;
-    const chosen = place >= 0 && place < (from ? shown.queries : shown.keys).length ? place : -1;
-    const values = chosen < 0 ? [] : from ? shown.values.subarray(chosen * width, (chosen + 1) * width) : shown.queries.map((_, at) => shown.values[at * width + chosen]);
+    const chosen = place >= 0 && place < (from ? matrix.queries : matrix.keys).length ? place : -1;
+    const values = chosen < 0 ? [] : from ? matrix.values.subarray(chosen * width, (chosen + 1) * width) : matrix.queries.map((_, at) => matrix.values[at * width + chosen]);
     return { from, chosen, values: Array.from(values) };
   };
 
   const shade = () => {
-    const { shown, palette } = scene;
+    const { matrix, palette } = scene;
     const { from, chosen, values } = given(scene);
     const shaded = from ? words.keys : words.queries;
     const all = new Set([...words.queries, ...words.keys]);
     all.forEach((button) => plain(button));
     if (chosen < 0) {
-      readout.invite(`Choose a word: the others are shaded by its ${readout.signed ? "links" : "attention"}.`, shown);
+      readout.invite(`Choose a word: the others are shaded by its ${readout.signed ? "links" : "attention"}.`, matrix);
       return;
     }
     shaded.forEach((button, at) => {
@@ -59,7 +59,7 @@ export function createText(store, readout, linked) {
     const active = (from ? words.queries : words.keys)[chosen];
     active?.classList.add("active");
     active?.setAttribute("aria-pressed", "true");
-    readout.show(shown, from ? chosen : -1, from ? -1 : chosen);
+    readout.show(matrix, from ? chosen : -1, from ? -1 : chosen);
   };
 
   /** What stands above the words of each side. @param {Scene} of @returns {[string, string]} */
@@ -70,31 +70,31 @@ export function createText(store, readout, linked) {
 
   /** @param {Scene} next */
   const build = (next) => {
-    const { shown, map } = next;
-    twoTexts = !sameTokens(shown.queries, shown.keys) || map.queries.side !== map.keys.side;
+    const { matrix, map } = next;
+    twoTexts = !sameTokens(matrix.queries, matrix.keys) || map.queries.side !== map.keys.side;
     words = { queries: [], keys: [] };
     const signed = map.values === "signed";
     const direction = toggle(store, next.state.direction, signed);
     if (twoTexts) {
-      words.queries = shown.queries.map((token, place) => word(token, () => choose("row", place)));
-      words.keys = shown.keys.map((token, place) => word(token, () => choose("column", place)));
+      words.queries = matrix.queries.map((token, place) => word(token, () => choose("row", place)));
+      words.keys = matrix.keys.map((token, place) => word(token, () => choose("column", place)));
       element.replaceChildren(
-        make("h2", {}, [headings(next)[0]]), running(shown.queries, words.queries),
-        make("h2", {}, [headings(next)[1]]), running(shown.keys, words.keys),
+        make("h2", {}, [headings(next)[0]]), running(matrix.queries, words.queries),
+        make("h2", {}, [headings(next)[1]]), running(matrix.keys, words.keys),
       );
     } else {
-      words.queries = shown.queries.map((token, place) => word(token, () => choose(store.state.direction === "from" ? "row" : "column", place)));
+      words.queries = matrix.queries.map((token, place) => word(token, () => choose(store.state.direction === "from" ? "row" : "column", place)));
       words.keys = words.queries;
-      element.replaceChildren(direction, running(shown.queries, words.queries));
+      element.replaceChildren(direction, running(matrix.queries, words.queries));
     }
-    shown.queries.forEach(({ at }, place) => (words.queries[place].dataset.token = `${map.queries.side}:${at}`));
-    shown.keys.forEach(({ at }, place) => (words.keys[place].dataset.token = `${map.keys.side}:${at}`));
+    matrix.queries.forEach(({ at }, place) => (words.queries[place].dataset.token = `${map.queries.side}:${at}`));
+    matrix.keys.forEach(({ at }, place) => (words.keys[place].dataset.token = `${map.keys.side}:${at}`));
   };
 
   return {
     element,
     show(next) {
-      const same = scene && scene.map === next.map && sameTokens(scene.shown.queries, next.shown.queries) && sameTokens(scene.shown.keys, next.shown.keys) && scene.state.direction === next.state.direction;
+      const same = scene && scene.map === next.map && sameTokens(scene.matrix.queries, next.matrix.queries) && sameTokens(scene.matrix.keys, next.matrix.keys) && scene.state.direction === next.state.direction;
       scene = next;
       if (!same || !element.firstChild) build(next);
       shade();
@@ -106,14 +106,14 @@ export function createText(store, readout, linked) {
       let y = 0;
       const lines = sides.map((side, number) => {
         const [top, asked] = [y, (side === "queries") === from];
-        const placed = flow(ruler, of.shown[side], width, y + (twoTexts ? 30 : 8));
+        const placed = flow(ruler, of.matrix[side], width, y + (twoTexts ? 30 : 8));
         y = placed.bottom + 10;
         return { side, top, placed, heading: twoTexts ? headings(of)[number] : "", active: asked ? chosen : -1, shaded: !asked || !twoTexts ? values : [] };
       });
       return { height: y, scale: chosen < 0 ? undefined : scaleOf(of), paint(surface) {
         for (const { side, top, placed, heading, active, shaded } of lines) {
           write(surface, heading, 0, top + 14, { color: theme().faint, base: "alphabetic" });
-          placed.boxes.forEach((box, place) => paintWord(surface, of, of.shown[side][place], box, shaded[place] ?? 0, place === active || (!twoTexts && place === chosen)));
+          placed.boxes.forEach((box, place) => paintWord(surface, of, of.matrix[side][place], box, shaded[place] ?? 0, place === active || (!twoTexts && place === chosen)));
         }
       } };
     },
@@ -188,7 +188,7 @@ function flow(ruler, tokens, width, top) {
   ruler.font = font(15);
   let [x, y] = [0, top];
   const boxes = tokens.map((token) => {
-    const text = fitted(ruler, token.text, width - 6);
+    const text = fitText(ruler, token.text, width - 6);
     const wide = ruler.measureText(text).width + 6;
     x += token.gap ? 5 : 0;
     if ((x && x + wide > width) || token.gap === "\n") [x, y] = [0, y + 40];

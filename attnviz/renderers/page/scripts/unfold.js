@@ -1,8 +1,8 @@
 /** One number of a map in seven small pictures: from query and key to the change of log p. */
 
-import { valueOf, headCodes, projected, weightTable } from "./model.js";
+import { valueOf, headCodes, readProjection, weightTable } from "./model.js";
 import { beginning } from "./labels.js";
-import { explained, multiplied } from "./query_key.js";
+import { explainWeights, multiply } from "./query_key.js";
 import { largest, spell } from "./numbers.js";
 import { draw, make } from "./surface.js";
 
@@ -75,13 +75,13 @@ function scaled({ factor, position, cap, key }, product, score) {
  */
 export async function stepsInPage(map, head, row, column) {
   if (!map.projections) return null;
-  const [queries, keys, values, writes, effects] = await Promise.all((/** @type {const} */ (["query", "key", "value", "writes", "effects"])).map((part) => projected(map, part, head)));
+  const [queries, keys, values, writes, effects] = await Promise.all((/** @type {const} */ (["query", "key", "value", "writes", "effects"])).map((part) => readProjection(map, part, head)));
   const { size, scale, besides, predicted } = map.projections;
   const count = map.keys.tokens.length;
-  const parts = multiplied(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
+  const parts = multiply(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
   const weights = Float32Array.from((await headCodes(map, head)).subarray(row * count, (row + 1) * count), valueOf(weightTable(map), map.levels));
   const looksBack = /^(causal|decoder)/.test(map.stream) && map.queries.tokens.length === count;
-  const seen = new Set(explained(parts, weights, looksBack ? row : count - 1) ? parts.seen : weights.map((weight, at) => (weight ? at : -1)));
+  const seen = new Set(explainWeights(parts, weights, looksBack ? row : count - 1) ? parts.visible : weights.map((weight, at) => (weight ? at : -1)));
   const cell = row * count + column;
   return {
     query: [...parts.query], key: [...parts.key], factor: scale, position: null, cap: null, weights: [...weights],

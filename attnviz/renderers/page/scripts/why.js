@@ -139,8 +139,8 @@ export function createWhy(store, maps, ask) {
     /** Explain the pinned link of one head, if there is one. @param {Scene} next @param {any} question */
     show(next, { source, target, model, to, picture, off }) {
       scene = next;
-      const { map, heads: [[layer, head], ...others], shown, state } = next;
-      const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+      const { map, heads: [[layer, head], ...others], matrix, state } = next;
+      const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]];
       const one = query?.count === 1 && key?.count === 1 && !others.length && ![...map.layers, ...map.heads].some(isReduced);
       element.hidden = !one;
       if (!one) return;
@@ -158,7 +158,7 @@ export function createWhy(store, maps, ask) {
     hear({ report, steps, error }) {
       element.setAttribute("aria-busy", "false");
       leave();
-      const { shown: { queries, keys }, state } = scene;
+      const { matrix: { queries, keys }, state } = scene;
       const [query, key] = [queries[state.row], keys[state.column]];
       if (!query || !key) {
         asked = ""; // let go of meanwhile
