@@ -31,7 +31,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
   /** @type {ReturnType<typeof gridImage> | undefined} */
   let image;
   /** @type {Cell} */
-  let hovered = NOWHERE;
+  let hoverCell = NOWHERE;
   /** @type {ReturnType<typeof marginsOf>} */
   let margins;
   let zoom = readZoom("");
@@ -52,8 +52,8 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
   const repaint = onceAFrame(paintBase);
 
   /** The cell whose numbers are shown: the one pointed at, else the pinned one. */
-  const current = () => (hovered.row >= 0 || hovered.column >= 0 ? hovered : pinned());
-  const pinned = () => ({
+  const current = () => (hoverCell.row >= 0 || hoverCell.column >= 0 ? hoverCell : readPin());
+  const readPin = () => ({
     row: scene.state.row < scene.matrix.queries.length ? scene.state.row : -1,
     column: scene.state.column < scene.matrix.keys.length ? scene.state.column : -1,
   });
@@ -68,17 +68,17 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
   };
   const repaintOver = onceAFrame(paintOver);
 
-  look.onChange((pointed) => {
-    const cell = isLinked && scene && element.isConnected && pointedCell(pointed, scene);
+  look.onChange((pointing) => {
+    const cell = isLinked && scene && element.isConnected && pointedCell(pointing, scene);
     if (!cell) return;
-    hovered = cell;
+    hoverCell = cell;
     repaintOver();
   });
 
   /** @param {Cell} cell */
   const hover = (cell) => {
-    if (cell.row === hovered.row && cell.column === hovered.column) return;
-    hovered = cell;
+    if (cell.row === hoverCell.row && cell.column === hoverCell.column) return;
+    hoverCell = cell;
     repaintOver();
     if (isLinked) lookAt(scene, cell.row, cell.column);
   };
@@ -88,10 +88,10 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
     // A swipe scrolls the page unless there is something to pan.
     over.style.touchAction = zoom.factor > 1 ? "none" : "";
     repaint();
-    clearTimeout(remembering);
-    remembering = setTimeout(() => store.set({ zoom: spellZoom(zoom) }), 250);
+    clearTimeout(timer);
+    timer = setTimeout(() => store.set({ zoom: spellZoom(zoom) }), 250);
   };
-  let remembering = 0;
+  let timer = 0;
 
   over.addEventListener("wheel", (event) => {
     const { x, y } = at(event);
@@ -100,21 +100,21 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
       zoomTo(zoomedAt(geometry, zoom, Math.exp(-event.deltaY * 0.004), x, y));
     } else if (zoom.factor > 1) {
       event.preventDefault();
-      zoomTo(panned(geometry, zoom, -event.deltaX, -event.deltaY));
+      zoomTo(pan(geometry, zoom, -event.deltaX, -event.deltaY));
     }
   }, { passive: false });
 
-  /** @type {{x: number, y: number, moved: boolean} | null} */
-  let held = null;
+  /** @type {{x: number, y: number, hasMoved: boolean} | null} */
+  let grip = null;
   over.addEventListener("pointerdown", (event) => {
-    held = { ...at(event), moved: false };
+    grip = { ...at(event), hasMoved: false };
     over.setPointerCapture(event.pointerId);
   });
   over.addEventListener("pointermove", (event) => {
     const { x, y } = at(event);
-    if (held && zoom.factor > 1 && (held.moved || Math.hypot(x - held.x, y - held.y) > 4)) {
-      zoomTo(panned(geometry, zoom, x - held.x, y - held.y));
-      held = { x, y, moved: true };
+    if (grip && zoom.factor > 1 && (grip.hasMoved || Math.hypot(x - grip.x, y - grip.y) > 4)) {
+      zoomTo(pan(geometry, zoom, x - grip.x, y - grip.y));
+      grip = { x, y, hasMoved: true };
       return;
     }
     hover(cellAt(geometry, scene.matrix, x, y));
@@ -123,11 +123,11 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
     const { x, y } = at(event);
     const cell = cellAt(geometry, scene.matrix, x, y);
     const same = cell.row === scene.state.row && cell.column === scene.state.column;
-    if (held && !held.moved && toggleLink && event.altKey && cell.row >= 0 && cell.column >= 0) toggleLink(cell.row, cell.column);
-    else if (held && !held.moved) store.set(same ? NOWHERE : cell);
-    held = null;
+    if (grip && !grip.hasMoved && toggleLink && event.altKey && cell.row >= 0 && cell.column >= 0) toggleLink(cell.row, cell.column);
+    else if (grip && !grip.hasMoved) store.set(same ? NOWHERE : cell);
+    grip = null;
   });
-  over.addEventListener("pointercancel", () => (held = null));
+  over.addEventListener("pointercancel", () => (grip = null));
   over.addEventListener("pointerleave", () => hover(NOWHERE));
   over.addEventListener("dblclick", (event) => {
     const { x, y } = at(event);
@@ -152,8 +152,8 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
     const from = current();
     const row = clamp(Math.max(from.row, 0) + (from.row < 0 ? 0 : step[0]), 0, scene.matrix.queries.length - 1);
     const column = clamp(Math.max(from.column, 0) + (from.column < 0 ? 0 : step[1]), 0, scene.matrix.keys.length - 1);
-    hovered = NOWHERE;
-    zoom = revealed(geometry, zoom, row, column);
+    hoverCell = NOWHERE;
+    zoom = reveal(geometry, zoom, row, column);
     store.set({ row, column, zoom: spellZoom(zoom) });
     return true;
   }
@@ -166,17 +166,17 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
       scene = next;
       zoom = readZoom(scene.state.zoom);
       if (!same) image = undefined;
-      [margins, hovered] = [marginsOf(scene.matrix), NOWHERE];
+      [margins, hoverCell] = [marginsOf(scene.matrix), NOWHERE];
       over.ariaLabel = `Heat map of ${scene.matrix.queries.length} queries by ${scene.matrix.keys.length} keys. Arrow keys go from cell to cell; the table after it holds the numbers.`;
       paintBase();
     },
-    figure(of, width) {
+    figure(picture, width) {
       const ruler = /** @type {Surface} */ (base.getContext("2d"));
-      const placed = gridGeometry(of.matrix, width, 1000, readZoom(of.state.zoom), ruler);
-      const cells = gridImage(of.matrix, of.palette, placed);
-      return { height: wholeSize(placed)[1], scale: scaleOf(of), paint(surface) {
-        paintGrid(surface, placed, of.matrix, of.palette, theme(), cells);
-        paintCrossing(surface, placed, of, pinned(), margins);
+      const layout = gridGeometry(picture.matrix, width, 1000, readZoom(picture.state.zoom), ruler);
+      const cells = gridImage(picture.matrix, picture.palette, layout);
+      return { height: wholeSize(layout)[1], scale: scaleOf(picture), paint(surface) {
+        paintGrid(surface, layout, picture.matrix, picture.palette, theme(), cells);
+        paintCrossing(surface, layout, picture, readPin(), margins);
       } };
     },
   };
@@ -191,7 +191,7 @@ const at = (event) => ({ x: event.offsetX, y: event.offsetY });
  * @param {number} across
  * @param {number} down
  */
-function panned(geometry, zoom, across, down) {
+function pan(geometry, zoom, across, down) {
   return {
     factor: zoom.factor,
     column: Math.max((geometry.left - geometry.x - across) / geometry.cellWidth, 0),
@@ -206,7 +206,7 @@ function panned(geometry, zoom, across, down) {
  * @param {number} row
  * @param {number} column
  */
-function revealed(geometry, zoom, row, column) {
+function reveal(geometry, zoom, row, column) {
   if (zoom.factor <= 1) return zoom;
   const [across, down] = [geometry.width / geometry.cellWidth, geometry.height / geometry.cellHeight];
   return {
@@ -219,17 +219,17 @@ function revealed(geometry, zoom, row, column) {
 /** What each key receives on average, and the largest weight of each query. @param {ShownMatrix} matrix */
 function marginsOf(matrix) {
   const width = matrix.keys.length;
-  const received = new Float32Array(width);
+  const keySums = new Float32Array(width);
   const most = new Float32Array(matrix.queries.length);
   for (let row = 0; row < most.length; row++) {
     for (let column = 0; column < width; column++) {
       const value = matrix.values[row * width + column];
       if (Number.isNaN(value)) continue;
-      received[column] += value / most.length;
+      keySums[column] += value / most.length;
       if (Math.abs(value) > Math.abs(most[row])) most[row] = value;
     }
   }
-  return { received, most };
+  return { keySums, most };
 }
 
 /**
@@ -245,7 +245,7 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   const colors = theme();
   const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
   const keys = matrix.keys.length;
-  const below = row >= 0 ? matrix.values.subarray(row * keys, (row + 1) * keys) : margins.received;
+  const below = row >= 0 ? matrix.values.subarray(row * keys, (row + 1) * keys) : margins.keySums;
   const behind = column >= 0 ? matrix.queries.map((_, at) => matrix.values[at * keys + column]) : margins.most;
   const words = { below: row >= 0 ? "this row" : "mean", behind: column >= 0 ? "column" : "largest" };
   paintBars(surface, geometry, below, behind, words, colors);

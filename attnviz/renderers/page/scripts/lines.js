@@ -11,7 +11,7 @@ import { ARROWS, make, onceAFrame, sizeCanvas, write } from "./surface.js";
 const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
 /** How many of these views there are. */
-let made = 0;
+let count = 0;
 
 /**
  * @param {Store} store
@@ -24,7 +24,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "lines between tokens" });
   const room = make("div", { class: "lines-room" }, [canvas]);
   const scroller = make("div", { class: "lines" }, [room]);
-  const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: made++ ? `least-${made}` : "least" });
+  const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: count++ ? `least-${count}` : "least" });
   const least = make("output");
   const legend = make("span", { class: "legend" });
   const tools = make("div", { class: "tools" }, [make("label", {}, ["lines from ", slider]), least, legend]);
@@ -35,29 +35,29 @@ export function createLines(store, readout, toggleLink, isLinked) {
   let layout;
   /** @type {import("./lines_painting.js").Line[]} */
   let every = [];
-  let hovered = NONE;
+  let hover = NONE;
   let threshold = 0;
 
-  const pinned = () => ({
+  const readPin = () => ({
     row: scene.state.row < scene.matrix.queries.length ? scene.state.row : -1,
     column: scene.state.row >= 0 || scene.state.column >= scene.matrix.keys.length ? -1 : scene.state.column,
   });
-  const active = () => (hovered.row >= 0 || hovered.column >= 0 ? hovered : pinned());
+  const active = () => (hover.row >= 0 || hover.column >= 0 ? hover : readPin());
 
-  /** @param {Surface} surface @param {import("./lines_painting.js").LinesLayout} placed @param {[number, number]} window @param {{row: number, column: number}} now what is looked at @param {Scene} of @param {typeof every} all */
-  const paintAll = (surface, placed, window, now, of, all) => {
+  /** @param {Surface} surface @param {import("./lines_painting.js").LinesLayout} plan @param {[number, number]} window @param {{row: number, column: number}} now what is looked at @param {Scene} target @param {typeof every} all */
+  const paintAll = (surface, plan, window, now, target, all) => {
     const colors = theme();
     const one = now.row >= 0 || now.column >= 0;
-    const drawn = one ? linesOf(matricesOf(of), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : all;
-    const top = of.palette.limits[1];
-    paintLines(surface, placed, visible(drawn, placed, window), top);
-    const cut = of.cuts.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
-    paintLines(surface, placed, cut, top);
-    cut.forEach(({ row, column }) => paintCut(surface, (placed.left + placed.right) / 2, (rowMiddle(placed, row) + columnMiddle(placed, column)) / 2, 5));
-    paintTokens(surface, placed, of.matrix, now, colors, window);
-    const [query, key] = of.matrix.axes ?? AXES;
-    write(surface, query, placed.left, window[0] + 12, { size: 11, color: colors.faint, align: "right" });
-    write(surface, key, placed.right, window[0] + 12, { size: 11, color: colors.faint });
+    const lines = one ? linesOf(matricesOf(target), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : all;
+    const top = target.palette.limits[1];
+    paintLines(surface, plan, visible(lines, plan, window), top);
+    const cuts = target.cuts.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
+    paintLines(surface, plan, cuts, top);
+    cuts.forEach(({ row, column }) => paintCut(surface, (plan.left + plan.right) / 2, (rowMiddle(plan, row) + columnMiddle(plan, column)) / 2, 5));
+    paintTokens(surface, plan, target.matrix, now, colors, window);
+    const [query, key] = target.matrix.axes ?? AXES;
+    write(surface, query, plan.left, window[0] + 12, { size: 11, color: colors.faint, align: "right" });
+    write(surface, key, plan.right, window[0] + 12, { size: 11, color: colors.faint });
   };
   const paintNow = () => {
     const height = scroller.clientHeight;
@@ -71,8 +71,8 @@ export function createLines(store, readout, toggleLink, isLinked) {
   };
   const repaint = onceAFrame(paintNow);
 
-  /** Every line from the threshold on. @param {Scene} of */
-  const linesFrom = (of) => linesOf(matricesOf(of), Math.max(threshold, 1e-6), -1, -1, theme().accent);
+  /** Every line from the threshold on. @param {Scene} target */
+  const linesFrom = (target) => linesOf(matricesOf(target), Math.max(threshold, 1e-6), -1, -1, theme().accent);
   const arrange = () => {
     const most = clamp(innerHeight - 260, 360, 860);
     layout = linesLayout(scene.matrix, Math.max(scroller.clientWidth || 600, 260), most);
@@ -84,13 +84,13 @@ export function createLines(store, readout, toggleLink, isLinked) {
     slider.value = String(threshold);
     slider.setAttribute("aria-valuetext", spell(threshold));
     every = linesFrom(scene);
-    const drawn = Math.min(every.length, MOST_LINES);
-    const cut = drawn < every.length ? `, the strongest ${countNoun(drawn, "line")} of ${inThousands(every.length)}` : `, ${countNoun(drawn, "line")}`;
-    least.textContent = ` ${spell(threshold)}${cut}`;
+    const shownCount = Math.min(every.length, MOST_LINES);
+    const words = shownCount < every.length ? `, the strongest ${countNoun(shownCount, "line")} of ${inThousands(every.length)}` : `, ${countNoun(shownCount, "line")}`;
+    least.textContent = ` ${spell(threshold)}${words}`;
     every = every.slice(-MOST_LINES);
     legend.replaceChildren(...headNames(scene));
     const remark = /** @type {HTMLElement | null | undefined} */ (element.closest("section")?.querySelector(".remark"));
-    if (remark) remark.dataset.lines = String(drawn);
+    if (remark) remark.dataset.lines = String(shownCount);
     paintNow();
   };
 
@@ -109,20 +109,20 @@ export function createLines(store, readout, toggleLink, isLinked) {
   scroller.addEventListener("scroll", () => scene && repaint());
   canvas.addEventListener("pointermove", (event) => {
     const next = tokenAt(layout, scene, event.offsetX, event.offsetY + scroller.scrollTop);
-    if (next.row === hovered.row && next.column === hovered.column) return;
-    hovered = next;
+    if (next.row === hover.row && next.column === hover.column) return;
+    hover = next;
     repaint();
     if (isLinked) lookAt(scene, next.row, next.column);
   });
   canvas.addEventListener("pointerleave", () => {
-    hovered = NONE;
+    hover = NONE;
     repaint();
     if (isLinked) look.at([]);
   });
-  look.onChange((pointed) => {
-    const cell = isLinked && scene && element.isConnected && pointedCell(pointed, scene);
+  look.onChange((pointing) => {
+    const cell = isLinked && scene && element.isConnected && pointedCell(pointing, scene);
     if (!cell) return;
-    hovered = cell.row >= 0 ? { row: cell.row, column: -1 } : cell;
+    hover = cell.row >= 0 ? { row: cell.row, column: -1 } : cell;
     repaint();
   });
   canvas.addEventListener("click", (event) => {
@@ -134,7 +134,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
   });
   canvas.addEventListener("keydown", (event) => {
     const [step, across] = ARROWS[event.key] ?? [0, 0];
-    const now = pinned();
+    const now = readPin();
     if (step) {
       const side = now.column >= 0 ? "column" : "row";
       const count = side === "row" ? scene.matrix.queries.length : scene.matrix.keys.length;
@@ -156,16 +156,16 @@ export function createLines(store, readout, toggleLink, isLinked) {
     element,
     show(next) {
       scene = next;
-      hovered = NONE;
+      hover = NONE;
       canvas.setAttribute("aria-label", "Lines from queries to keys. Up and down choose a token, left and right its side.");
       arrange();
     },
-    figure(of, width) {
-      const placed = linesLayout(of.matrix, width, 860);
-      const heads = namesOf(of).map((words, number) => ({ color: headColor(number), words }));
-      const told = `lines from ${spell(threshold)} on; the broadest ${spell(of.palette.limits[1])}, ${of.map.unit}`;
-      const all = linesFrom(of).slice(-MOST_LINES);
-      return { height: placed.height, legend: [...heads, { color: "", words: told }], paint: (surface) => paintAll(surface, placed, [0, placed.height], pinned(), of, all) };
+    figure(target, width) {
+      const plan = linesLayout(target.matrix, width, 860);
+      const heads = namesOf(target).map((words, number) => ({ color: headColor(number), words }));
+      const words = `lines from ${spell(threshold)} on; the broadest ${spell(target.palette.limits[1])}, ${target.map.unit}`;
+      const all = linesFrom(target).slice(-MOST_LINES);
+      return { height: plan.height, legend: [...heads, { color: "", words }], paint: (surface) => paintAll(surface, plan, [0, plan.height], readPin(), target, all) };
     },
   };
 }

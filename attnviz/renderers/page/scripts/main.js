@@ -193,11 +193,11 @@ onThemeChange(() => {
   drawOverview();
 });
 live?.onAnswer((next) => {
-  const told = JSON.stringify([page.notes, page.provenance]);
+  const before = JSON.stringify([page.notes, page.provenance]);
   const firstPicture = next.maps[0]?.patches?.keys && !page.maps[0]?.patches?.keys;
   page = next;
   if (firstPicture) store.set({ view: "image" }, true);
-  if (JSON.stringify([page.notes, page.provenance]) !== told) showFooter();
+  if (JSON.stringify([page.notes, page.provenance]) !== before) showFooter();
   showControls(new Set(["map"]));
   refresh();
   drawOverview();

@@ -58,14 +58,14 @@ export function createSwitching(store, off, pane, page, card) {
     const short = (/** @type {{text: string}} */ token) => beginning(token.text, 14);
     const fits = off.fits(map);
     /** @type {[string, string, boolean][]} */
-    const told = [
+    const facts = [
       [isOff ? `Switch ${name} on` : `Switch ${name} off`, "o", fits],
       [one ? "All heads off but this one" : "All heads off but these", "a", fits],
       [query && key ? `${isCut ? "Mend" : "Cut"} ${short(query)} → ${short(key)}` : "Cut a link", "k", Boolean(fits && query && key)],
       [hidden ? `Hide ${short(hidden)}` : "Hide a token", "h", Boolean(hidden) && off.able],
       ...(card ? [/** @type {[string, string, boolean]} */ (["In other texts", "i", one && off.fits(map)])] : []),
     ];
-    patch(part("acts"), told.map(([words, letter, can]) => {
+    patch(part("acts"), facts.map(([words, letter, can]) => {
       const element = button(words, letter, keys()[letter], !can);
       if (!can && fits) element.title = "Choose a cell of the heat map, or two tokens, first";
       return element;
