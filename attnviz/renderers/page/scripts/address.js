@@ -11,86 +11,86 @@ const LATE = 1000;
  * A page's state by its schema: of each name the usual value, and what makes of a foreign one a
  * value that exists; undefined is the usual one, and the reader is told.
  * @template {Record<string, string | number>} State
- * @template Known
- * @param {{[Name in keyof State]: [State[Name], ((value: any, known: Known) => State[Name] | undefined)?]}} schema
- * @param {Known} known of the page, which validators need; more may become known
+ * @template Choices
+ * @param {{[Name in keyof State]: [State[Name], ((value: any, choices: Choices) => State[Name] | undefined)?]}} schema
+ * @param {Choices} choices of the page, which validators need; more may become known
  * @param {string[]} [gradual] names of values that change little by little
  */
-export function createStore(schema, known, gradual = []) {
+export function createStore(schema, choices, gradual = []) {
   const names = Object.keys(schema);
   /** @type {string[]} */
-  let amiss = [];
+  let missing = [];
   let state = read(location.hash);
   /** The states that undo and redo go through. @type {State[]} */
   const trail = [];
-  let [at, addressed, remembering] = [Number(history.state?.at ?? 0), true, 0];
+  let [at, hasAddress, rememberTimer] = [Number(history.state?.at ?? 0), true, 0];
   trail[at] = state;
   /** The timer of a step through the history: a new address would cancel it, so what comes meanwhile waits. */
-  let travelling = 0;
+  let travelTimer = 0;
   /** @type {(() => void)[]} */
-  const waiting = [];
-  let last = { changed: "", time: -PAUSE };
-  /** @type {((changed: Set<string>) => void)[]} */
+  const queue = [];
+  let last = { names: "", time: -PAUSE };
+  /** @type {((changedNames: Set<string>) => void)[]} */
   const listeners = [];
 
-  /** @param {State} given @returns {State} */
-  function checked(given) {
-    amiss = [];
+  /** @param {State} values @returns {State} */
+  function checkState(values) {
+    missing = [];
     return /** @type {State} */ (Object.fromEntries(names.map((name) => {
       const [usual, mend] = schema[name];
-      const kind = typeof usual === "number" ? Number(given[name]) : given[name];
-      const found = kind !== kind ? undefined : mend ? mend(kind, known) : kind;
-      if (found !== kind) amiss.push(`${name} ${String(given[name]).split(",").filter((one) => !String(found).split(",").includes(one))}`);
-      return [name, found ?? usual];
+      const kind = typeof usual === "number" ? Number(values[name]) : values[name];
+      const value = kind !== kind ? undefined : mend ? mend(kind, choices) : kind;
+      if (value !== kind) missing.push(`${name} ${String(values[name]).split(",").filter((one) => !String(value).split(",").includes(one))}`);
+      return [name, value ?? usual];
     })));
   }
 
   /** @param {string} fragment */
   function read(fragment) {
-    const given = new URLSearchParams(fragment.replace(/^#/, ""));
-    return checked(/** @type {State} */ (Object.fromEntries(names.map((name) => [name, given.get(name) ?? schema[name][0]]))));
+    const fields = new URLSearchParams(fragment.replace(/^#/, ""));
+    return checkState(/** @type {State} */ (Object.fromEntries(names.map((name) => [name, fields.get(name) ?? schema[name][0]]))));
   }
 
-  /** @param {State} of */
-  function spelt(of) {
-    const parts = names.filter((name) => of[name] !== schema[name][0])
-      .map((name) => `${name}=${encodeURIComponent(of[name]).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
+  /** @param {State} values */
+  function spellState(values) {
+    const parts = names.filter((name) => values[name] !== schema[name][0])
+      .map((name) => `${name}=${encodeURIComponent(values[name]).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
     return parts.length ? `#${parts.join("&")}` : location.pathname + location.search;
   }
 
   /** @param {boolean} [step] whether the back button comes back to what was before */
   function remember(step = false) {
-    clearTimeout(remembering);
-    remembering = 0;
-    if (travelling) return void waiting.push(remember);
+    clearTimeout(rememberTimer);
+    rememberTimer = 0;
+    if (travelTimer) return void queue.push(remember);
     try {
-      history[step ? "pushState" : "replaceState"]({ at }, "", spelt(trail[at]));
+      history[step ? "pushState" : "replaceState"]({ at }, "", spellState(trail[at]));
     } catch {
-      addressed = false; // a frame without an address of its own, as in a notebook
+      hasAddress = false; // a frame without an address of its own, as in a notebook
     }
   }
 
   /** @param {State} next */
   function become(next) {
-    const changed = new Set(names.filter((name) => next[name] !== state[name]));
+    const changedNames = new Set(names.filter((name) => next[name] !== state[name]));
     state = next;
-    if (changed.size || amiss.length) listeners.forEach((listener) => listener(changed));
+    if (changedNames.size || missing.length) listeners.forEach((listener) => listener(changedNames));
   }
 
   function arrive() {
-    clearTimeout(travelling);
-    travelling = 0;
-    while (waiting.length && !travelling) waiting.shift()?.();
+    clearTimeout(travelTimer);
+    travelTimer = 0;
+    while (queue.length && !travelTimer) queue.shift()?.();
   }
 
   /** @param {number} step */
   function go(step) {
-    if (travelling) return void waiting.push(() => go(step));
+    if (travelTimer) return void queue.push(() => go(step));
     if (at + step < 0 || at + step >= trail.length) return;
-    if (!addressed) return jump(step);
-    if (remembering) remember();
-    travelling = setTimeout(() => {
-      travelling = 0;
+    if (!hasAddress) return jump(step);
+    if (rememberTimer) remember();
+    travelTimer = setTimeout(() => {
+      travelTimer = 0;
       jump(step);
       arrive();
     }, LATE);
@@ -102,48 +102,48 @@ export function createStore(schema, known, gradual = []) {
     if (!trail[at + step]) return;
     at += step;
     become(trail[at]);
-    if (addressed) remember();
+    if (hasAddress) remember();
   }
 
-  addEventListener("popstate", ({ state: kept }) => {
+  addEventListener("popstate", ({ state: entry }) => {
     // A jump within the page is no state: the address keeps the one that there is.
     if (location.hash && !location.hash.includes("=")) return remember();
-    at = Number(kept?.at ?? at + 1);
-    if (!kept) trail.length = at;
-    clearTimeout(travelling);
-    travelling = 0;
+    at = Number(entry?.at ?? at + 1);
+    if (!entry) trail.length = at;
+    clearTimeout(travelTimer);
+    travelTimer = 0;
     trail[at] ??= read(location.hash);
     become(trail[at]);
-    if (!kept) remember();
+    if (!entry) remember();
     arrive();
   });
 
   /** @param {Partial<State>} changes @param {boolean} [same] whether they belong to the step before */
   function set(changes, same = false) {
-    if (travelling) return void waiting.push(() => set(changes, same));
+    if (travelTimer) return void queue.push(() => set(changes, same));
     const next = { ...state, ...changes };
-    const changed = names.filter((name) => next[name] !== state[name]);
-    if (!changed.length) return;
-    const again = changed.join() === last.changed && performance.now() - last.time < PAUSE;
-    const goesOn = same || (again && changed.some((name) => gradual.includes(name)));
-    if (!same) amiss = [];
-    if (!same) last = { changed: changed.join(), time: performance.now() };
-    if (remembering && !goesOn) remember(); // the end of what was typed before
+    const changedNames = names.filter((name) => next[name] !== state[name]);
+    if (!changedNames.length) return;
+    const again = changedNames.join() === last.names && performance.now() - last.time < PAUSE;
+    const goesOn = same || (again && changedNames.some((name) => gradual.includes(name)));
+    if (!same) missing = [];
+    if (!same) last = { names: changedNames.join(), time: performance.now() };
+    if (rememberTimer && !goesOn) remember(); // the end of what was typed before
     if (!goesOn) at += 1;
     trail.length = at;
     trail[at] = next;
-    clearTimeout(remembering);
-    if (goesOn && !same && changed.some((name) => typeof next[name] === "string")) remembering = setTimeout(remember, TYPING);
+    clearTimeout(rememberTimer);
+    if (goesOn && !same && changedNames.some((name) => typeof next[name] === "string")) rememberTimer = setTimeout(remember, TYPING);
     else remember(!goesOn);
     become(next);
   }
 
   /** Check the state by what has become known. */
   function check() {
-    if (travelling) return void waiting.push(check);
-    const told = amiss;
-    trail[at] = checked(state);
-    amiss = [...new Set([...told, ...amiss])];
+    if (travelTimer) return void queue.push(check);
+    const before = missing;
+    trail[at] = checkState(state);
+    missing = [...new Set([...before, ...missing])];
     become(trail[at]);
     remember();
   }
@@ -153,8 +153,8 @@ export function createStore(schema, known, gradual = []) {
       return state;
     },
     /** What the address asked for that is not here. */
-    get amiss() {
-      return amiss;
+    get missing() {
+      return missing;
     },
     get canUndo() {
       return at > 0;
@@ -166,7 +166,7 @@ export function createStore(schema, known, gradual = []) {
     redo: () => go(1),
     set,
     check,
-    /** @param {(changed: Set<string>) => void} listener */
+    /** @param {(changedNames: Set<string>) => void} listener */
     onChange(listener) {
       listeners.push(listener);
     },

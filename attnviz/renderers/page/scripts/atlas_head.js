@@ -1,18 +1,18 @@
 /** One head of an atlas: its measures, where it looks, what it joins, its texts, its like. */
 
-import { counted, inThousands, largest, percent, spell } from "./numbers.js";
+import { countNoun, inThousands, largest, percent, spell } from "./numbers.js";
 import { draw, make } from "./surface.js";
 
-/** @import { AtlasDocument, AtlasStream, AtlasHead, Drawn } from "./atlas.js" */
+/** @import { AtlasDocument, AtlasStream, AtlasHead, TextLinks } from "./atlas.js" */
 
 /** The colour of a head's first role. @param {AtlasDocument["colors"]} colors @param {AtlasHead} head @param {string} [none] the colour of no role */
 export const colorOf = (colors, { roles }, none = "var(--no-role)") => (roles.length && colors[roles[0][3]]) || none;
 
 /** @param {string} color */
 export function dotIn(color) {
-  const found = make("i", { class: "dot", "aria-hidden": "true" });
-  found.style.backgroundColor = color;
-  return found;
+  const dot = make("i", { class: "dot", "aria-hidden": "true" });
+  dot.style.backgroundColor = color;
+  return dot;
 }
 
 const LONG = 60;
@@ -72,15 +72,15 @@ function measures(page, stream, head) {
     if (uniform !== null) lines.push(draw("path", { class: "uniform", d: `M${at(uniform)} 3V15` }));
     if (low !== null && high !== null) lines.push(draw("path", { class: "interval", d: `M${at(low)} 9H${at(high)}` }));
     lines.push(draw("circle", { class: "mean", cx: at(mean), cy: 9, r: 3.5 }));
-    const title = `${measure.unit} over ${counted(texts, page.thing)}; least: ${measure.low}; most: ${measure.high}`;
+    const title = `${measure.unit} over ${countNoun(texts, page.thing)}; least: ${measure.low}; most: ${measure.high}`;
     return row(measure.name, lines, spell(mean), low === null || high === null ? "" : `${spell(low)} to ${spell(high)}`, title);
   });
   return make("table", {}, [make("tbody", {}, rows)]);
 }
 
-/** A name, its drawing, its number and what to compare it with. @param {string} name @param {Node[]} drawn @param {string} number @param {string} beside */
-function row(name, drawn, number, beside, title = "") {
-  const cells = [[draw("svg", { viewBox: "0 0 160 18", width: 160, "aria-hidden": "true" }, drawn)], [number], [beside]];
+/** A name, its drawing, its number and what to compare it with. @param {string} name @param {Node[]} drawing @param {string} number @param {string} beside */
+function row(name, drawing, number, beside, title = "") {
+  const cells = [[draw("svg", { viewBox: "0 0 160 18", width: 160, "aria-hidden": "true" }, drawing)], [number], [beside]];
   return make("tr", {}, [make("th", { scope: "row" }, [name]), ...cells.map((cell, place) =>
     make("td", { class: ["", "number", "hint"][place], ...(place === 1 && title && { title }) }, cell))]);
 }
@@ -98,15 +98,15 @@ function distances(stream, head) {
     const [height, place] = [(76 * share) / most, at + first];
     return draw("rect", { x: at * step + 1, y: (80 - height).toFixed(1), width: step - 2, height: Math.max(height, share > 0 ? 0.5 : 0).toFixed(1) }, [draw("title", {}, [`${names[place]}: ${percent(share)}`])]);
   });
-  const told = [-16, -8, -4, 0, 4, 8, 16].map((offset) => offsets.indexOf(offset) + 1).filter(Boolean).map((place) =>
+  const ticks = [-16, -8, -4, 0, 4, 8, 16].map((offset) => offsets.indexOf(offset) + 1).filter(Boolean).map((place) =>
     draw("text", { x: (place - first) * step + step / 2, y: 95, "text-anchor": "middle" }, [names[place]]));
   const best = largest(shares, 3).filter((place) => shares[place] > 0.005);
-  const said = best.map((place) => `${percent(shares[place])} at ${names[place]}`).join(", ");
+  const summary = best.map((place) => `${percent(shares[place])} at ${names[place]}`).join(", ");
   const width = bars.length * step;
   return [
-    draw("svg", { class: "bars", viewBox: `0 0 ${width} 100`, role: "img", "aria-label": `Attention by position: ${said || "none between these tokens"}` }, [
-      draw("path", { class: "axis", d: `M0 80.5H${width}` }), ...bars, ...told]),
-    make("p", {}, [said ? `${said}; ` : "", `${percent(Math.max(1 - text, 0))} to special tokens.`]),
+    draw("svg", { class: "bars", viewBox: `0 0 ${width} 100`, role: "img", "aria-label": `Attention by position: ${summary || "none between these tokens"}` }, [
+      draw("path", { class: "axis", d: `M0 80.5H${width}` }), ...bars, ...ticks]),
+    make("p", {}, [summary ? `${summary}; ` : "", `${percent(Math.max(1 - text, 0))} to special tokens.`]),
   ];
 }
 
@@ -145,36 +145,36 @@ function texts(page, stream, head) {
   let [typical, below] = [0, 0];
   while (typical < buckets - 1 && (below += head.counts[typical]) < total / 2) typical++;
   const weakest = head.counts.findIndex((count) => count > 0);
-  const found = [];
-  /** @param {string} title @param {string} more @param {Drawn[]} drawn @param {boolean} there */
-  const group = (title, more, drawn, there) => there && found.push(
+  const parts = [];
+  /** @param {string} title @param {string} more @param {TextLinks[]} links @param {boolean} there */
+  const group = (title, more, links, there) => there && parts.push(
     make("h4", {}, [title, make("small", {}, [more])]),
-    ...drawn.map((link) => (page.thing === "picture" ? picture(stream, link) : sentence(stream, link))));
-  found.push(levels(head.counts.slice(0, -1), name, page.thing));
+    ...links.map((link) => (page.thing === "picture" ? picture(stream, link) : sentence(stream, link))));
+  parts.push(levels(head.counts.slice(0, -1), name, page.thing));
   group("strongest", "", head.drawn[buckets], total > 0);
   for (let bucket = buckets - 1; bucket >= 0; bucket--) {
     const count = head.counts[bucket];
-    const called = bucket === typical ? "typical" : bucket === weakest ? "weakest" : "";
+    const label = bucket === typical ? "typical" : bucket === weakest ? "weakest" : "";
     const above = head.drawn[bucket].filter(([text]) => head.drawn[buckets].some(([one]) => one === text));
     const others = head.drawn[bucket].filter((link) => !above.includes(link));
-    const told = [called && name(bucket), `${counted(count, page.thing)}, ${percent(count / (total || 1))}`, above.length && `${above.length} of those drawn ${above.length > 1 ? "are" : "is"} shown above`];
-    group(called || name(bucket), ` ${told.filter(Boolean).join(" · ")}`, others, count > 0);
+    const facts = [label && name(bucket), `${countNoun(count, page.thing)}, ${percent(count / (total || 1))}`, above.length && `${above.length} of those drawn ${above.length > 1 ? "are" : "is"} shown above`];
+    group(label || name(bucket), ` ${facts.filter(Boolean).join(" · ")}`, others, count > 0);
   }
   const none = head.counts[buckets];
-  if (none) found.push(make("p", { class: "hint" }, [`${counted(none, page.thing)} with no two ${page.thing === "picture" ? "patches" : "words"} that may see each other`]));
-  return found;
+  if (none) parts.push(make("p", { class: "hint" }, [`${countNoun(none, page.thing)} with no two ${page.thing === "picture" ? "patches" : "words"} that may see each other`]));
+  return parts;
 }
 
 /** How many texts there are of each strength. @param {number[]} counts @param {(bucket: number) => string} name @param {string} thing */
 function levels(counts, name, thing) {
   const most = Math.max(...counts, 1);
-  const bars = counts.map((count, place) => draw("rect", { x: place * 30 + 1, y: (40 - (38 * count) / most).toFixed(1), width: 28, height: ((38 * count) / most).toFixed(1) }, [draw("title", {}, [`${name(place)}: ${counted(count, thing)}`])]));
+  const bars = counts.map((count, place) => draw("rect", { x: place * 30 + 1, y: (40 - (38 * count) / most).toFixed(1), width: 28, height: ((38 * count) / most).toFixed(1) }, [draw("title", {}, [`${name(place)}: ${countNoun(count, thing)}`])]));
   const ends = counts.map((_, place) => draw("text", { x: place * 30, y: 54, "text-anchor": place ? "middle" : "start" }, [String(place / counts.length).replace("0.", ".")]));
   const label = `${thing === "text" ? "Texts" : "Pictures"} by the weight of the strongest link: ${counts.map((count, place) => `${count} ${name(place)}`).join(", ")}`;
   return draw("svg", { class: "bars levels", viewBox: `0 0 ${counts.length * 30} 58`, role: "img", "aria-label": label }, [draw("path", { class: "axis", d: `M0 40.5H${counts.length * 30}` }), ...bars, ...ends]);
 }
 
-/** @param {AtlasStream} stream @param {Drawn} link */
+/** @param {AtlasStream} stream @param {TextLinks} link */
 function sentence(stream, [place, query, ...keys]) {
   const [id, queries, others] = stream.texts[place];
   /** @type {Map<number, number>} */
@@ -185,60 +185,60 @@ function sentence(stream, [place, query, ...keys]) {
   return make("p", { class: "text", title: `text ${id}` }, [make("output", {}, [spell(keys[1])]), ...lines.map((line) => make("span", { class: "line" }, line))]);
 }
 
-/** The query's patch framed, its strongest keys shaded. @param {AtlasStream} stream @param {Drawn} link */
+/** The query's patch framed, its strongest keys shaded. @param {AtlasStream} stream @param {TextLinks} link */
 function picture(stream, [place, query, ...keys]) {
   const [name, { special, rows, columns, image }] = [stream.texts[place][0], stream.pictures[place]];
   const patch = /** @param {number} token */ (token) => [(token - special.length) % columns, Math.floor((token - special.length) / columns)];
-  const called = /** @param {number} token */ (token) => special[token] ?? patch(token).reverse().join(",");
-  const shaded = [];
-  const aside = [];
+  const nameOf = /** @param {number} token */ (token) => special[token] ?? patch(token).reverse().join(",");
+  const shades = [];
+  const remarks = [];
   for (let at = 0; at < keys.length; at += 2) {
     if (special[keys[at]] !== undefined) {
-      aside.push(`${special[keys[at]]} ${spell(keys[at + 1])}`);
+      remarks.push(`${special[keys[at]]} ${spell(keys[at + 1])}`);
       continue;
     }
     const [x, y] = patch(keys[at]);
-    shaded.push(draw("rect", { class: "key", x, y, width: 1, height: 1, "fill-opacity": (0.7 * Math.min(keys[at + 1] / (keys[1] || 1), 1)).toFixed(2) }));
+    shades.push(draw("rect", { class: "key", x, y, width: 1, height: 1, "fill-opacity": (0.7 * Math.min(keys[at + 1] / (keys[1] || 1), 1)).toFixed(2) }));
   }
   const [x, y] = patch(query);
   const frame = ["under", "over"].map((kind) => draw("rect", { class: kind, x, y, width: 1, height: 1 }));
-  const told = `${name}: patch ${called(query)} attends to ${called(keys[0])} by ${spell(keys[1])}`;
-  return make("p", { class: "picture", title: told }, [
+  const label = `${name}: patch ${nameOf(query)} attends to ${nameOf(keys[0])} by ${spell(keys[1])}`;
+  return make("p", { class: "picture", title: label }, [
     make("span", { class: "patches" }, [
-      image ? make("img", { src: image, alt: told }) : told,
-      draw("svg", { viewBox: `0 0 ${columns} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true" }, [...shaded, ...frame])]),
-    make("output", {}, [spell(keys[1])]), make("small", {}, aside.map((one) => ` · ${one}`)),
+      image ? make("img", { src: image, alt: label }) : label,
+      draw("svg", { viewBox: `0 0 ${columns} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true" }, [...shades, ...frame])]),
+    make("output", {}, [spell(keys[1])]), make("small", {}, remarks.map((one) => ` · ${one}`)),
   ]);
 }
 
 /** @param {string[]} list @param {number} query @param {Map<number, number>} weights */
 function words(list, query, weights) {
-  const marked = [query, ...weights.keys()];
+  const marks = [query, ...weights.keys()];
   /** @type {(Node | string)[]} */
-  const found = [];
-  let left = false;
+  const parts = [];
+  let isGap = false;
   list.forEach((word, place) => {
-    if (list.length > LONG && marked.every((one) => Math.abs(one - place) > AROUND)) {
-      if (!left) found.push(" …");
-      left = true;
+    if (list.length > LONG && marks.every((one) => Math.abs(one - place) > AROUND)) {
+      if (!isGap) parts.push(" …");
+      isGap = true;
       return;
     }
-    left = false;
+    isGap = false;
     const special = word.startsWith("\t");
-    if (/^[ \t]/.test(word)) found.push(" ");
-    const shown = special || word.startsWith(" ") ? word.slice(1) : word;
+    if (/^[ \t]/.test(word)) parts.push(" ");
+    const text = special || word.startsWith(" ") ? word.slice(1) : word;
     const weight = weights.get(place) ?? 0;
     if (place !== query && !special && weight < 0.005) {
-      found.push(make("bdi", {}, [shown]));
+      parts.push(make("bdi", {}, [text]));
       return;
     }
     const kind = `${place === query ? "query" : ""} ${special ? "special" : ""}`.trim();
-    const element = make("bdi", { ...(kind && { class: kind }), ...(weight && { title: spell(weight) }) }, [shown]);
+    const element = make("bdi", { ...(kind && { class: kind }), ...(weight && { title: spell(weight) }) }, [text]);
     if (weight >= 0.005) element.style.backgroundColor = `color-mix(in srgb, var(--accent) ${Math.round(8 + 37 * Math.min(weight, 1))}%, transparent)`;
-    found.push(element);
-    if (special) found.push(" ");
+    parts.push(element);
+    if (special) parts.push(" ");
   });
-  return found;
+  return parts;
 }
 
 /** @param {AtlasStream} stream @param {AtlasHead} head @param {Parameters<typeof headParts>[3]} on */

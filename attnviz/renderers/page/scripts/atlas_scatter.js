@@ -6,8 +6,8 @@ import { ARROWS, draw, onceAFrame, write } from "./surface.js";
 
 /** @import { AtlasHead } from "./atlas.js" */
 /**
- * @typedef {{heads: AtlasHead[], x: number, y: number, names: [string, string], shown: Set<number>,
- *   chosen: number, color: (head: AtlasHead) => string, name: (head: AtlasHead) => string}} Scene
+ * @typedef {{heads: AtlasHead[], x: number, y: number, names: [string, string], visible: Set<number>,
+ *   choice: number, color: (head: AtlasHead) => string, name: (head: AtlasHead) => string}} Scene
  */
 
 const NEAR = 22;
@@ -26,14 +26,14 @@ export function createScatter(element, on) {
   element.append(svg);
   /** @type {Scene} */
   let scene;
-  /** Where everything lies: of each head that has both numbers, too. @type {ReturnType<typeof placed>} */
+  /** Where everything lies: of each head that has both numbers, too. @type {ReturnType<typeof layOut>} */
   let layout;
-  let pointed = -1;
+  let hover = -1;
   /** @type {{from: [number, number], to: [number, number]} | null} */
   let drag = null;
 
   /** @param {number} width */
-  function placed(width) {
+  function layOut(width) {
     const height = clamp(width * 0.62, 260, 560);
     const measures = [scene.x, scene.y];
     const ends = measures.map((measure) => domain(scene.heads.map((head) => head.values[measure][0])));
@@ -54,7 +54,7 @@ export function createScatter(element, on) {
   }
 
   function arrange() {
-    layout = placed(element.clientWidth);
+    layout = layOut(element.clientWidth);
     const { width, height, places } = layout;
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     under.replaceChildren(...axes());
@@ -63,13 +63,13 @@ export function createScatter(element, on) {
       const head = scene.heads[number];
       return draw("circle", {
         id: `p${number}`, role: "option", cx: x.toFixed(1), cy: y.toFixed(1), r: radius, fill: scene.color(head),
-        "aria-label": `${scene.name(head)}: ${told(head)}`,
+        "aria-label": `${scene.name(head)}: ${spellValues(head)}`,
       });
     }));
   }
 
   /** @param {AtlasHead} head */
-  const told = (head) => [scene.x, scene.y].map((measure, axis) => `${scene.names[axis]} ${spell(head.values[measure][0] ?? NaN)}`).join(", ");
+  const spellValues = (head) => [scene.x, scene.y].map((measure, axis) => `${scene.names[axis]} ${spell(head.values[measure][0] ?? NaN)}`).join(", ");
 
   function axes() {
     const { width, height, at, marks: [across, up] } = layout;
@@ -89,7 +89,7 @@ export function createScatter(element, on) {
 
   /** The heads drawn so wide, for a file. @param {number} wide @param {{color: string, words: string}[]} legend @returns {Drawing} */
   function figure(wide, legend) {
-    const { width, height, at, places, marks } = placed(wide);
+    const { width, height, at, places, marks } = layOut(wide);
     return { height, legend, paint(surface) {
       const { ink, faint, line, paper } = theme();
       const [bottom, right] = [height - EDGE.bottom, width - EDGE.right];
@@ -105,7 +105,7 @@ export function createScatter(element, on) {
       write(surface, scene.names[1], 0, 0, { color: ink, align: "center" });
       surface.restore();
       for (const [number, [x, y]] of places) {
-        surface.globalAlpha = scene.shown.has(number) ? 1 : 0.13;
+        surface.globalAlpha = scene.visible.has(number) ? 1 : 0.13;
         surface.fillStyle = scene.color(scene.heads[number]).replace(/^var.*/, faint);
         surface.beginPath();
         surface.arc(x, y, scene.heads.length > 400 ? 3 : 5, 0, 2 * Math.PI);
@@ -114,15 +114,15 @@ export function createScatter(element, on) {
         surface.stroke();
       }
       surface.globalAlpha = 1;
-      const chosen = places.get(scene.chosen);
-      if (!chosen) return;
-      const [x, y] = chosen;
+      const choice = places.get(scene.choice);
+      if (!choice) return;
+      const [x, y] = choice;
       [surface.strokeStyle, surface.lineWidth] = [ink, 2];
       surface.beginPath();
       surface.arc(x, y, 9, 0, 2 * Math.PI);
       surface.stroke();
       const left = x > width * 0.7;
-      write(surface, scene.name(scene.heads[scene.chosen]), x + (left ? -13 : 13), y - 12, { color: ink, align: left ? "right" : "left" });
+      write(surface, scene.name(scene.heads[scene.choice]), x + (left ? -13 : 13), y - 12, { color: ink, align: left ? "right" : "left" });
     } };
   }
 
@@ -130,17 +130,17 @@ export function createScatter(element, on) {
     points.childNodes.forEach((node) => {
       const point = /** @type {SVGElement} */ (node);
       const number = Number(point.id.slice(1));
-      point.classList.toggle("left-out", !scene.shown.has(number));
-      point.setAttribute("aria-selected", String(number === scene.chosen));
+      point.classList.toggle("left-out", !scene.visible.has(number));
+      point.setAttribute("aria-selected", String(number === scene.choice));
     });
-    svg.setAttribute("aria-activedescendant", layout.places.has(scene.chosen) ? `p${scene.chosen}` : "");
+    svg.setAttribute("aria-activedescendant", layout.places.has(scene.choice) ? `p${scene.choice}` : "");
     note();
   }
 
   /** The chosen head and the one pointed at, with their intervals; and the rectangle that is drawn. */
   function note() {
     const { width, height, at, places } = layout;
-    const marks = [scene.chosen, pointed].filter((number, place, list) => places.has(number) && list.indexOf(number) === place);
+    const marks = [scene.choice, hover].filter((number, place, list) => places.has(number) && list.indexOf(number) === place);
     over.replaceChildren(...marks.flatMap((number) => {
       const head = scene.heads[number];
       const [x, y] = /** @type {[number, number]} */ (places.get(number));
@@ -154,7 +154,7 @@ export function createScatter(element, on) {
       const left = x > width * 0.7;
       return [
         draw("path", { class: "whisker", d: whiskers.join("") }),
-        draw("circle", { class: number === scene.chosen ? "ring chosen" : "ring", cx: x, cy: y, r: 9 }),
+        draw("circle", { class: number === scene.choice ? "ring chosen" : "ring", cx: x, cy: y, r: 9 }),
         draw("text", { class: "name", x: x + (left ? -13 : 13), y: y - 8, "text-anchor": left ? "end" : "start" }, [scene.name(head)]),
       ];
     }));
@@ -163,24 +163,24 @@ export function createScatter(element, on) {
       over.append(draw("rect", { class: "brush", x: Math.min(x1, x2), y: Math.min(y1, y2), width: Math.abs(x1 - x2), height: Math.abs(y1 - y2) }));
     }
   }
-  const noted = onceAFrame(note);
+  const noteSoon = onceAFrame(note);
 
   /** @param {[number, number]} place */
   function nearest([x, y]) {
-    let [found, least] = [-1, NEAR * NEAR];
+    let [best, least] = [-1, NEAR * NEAR];
     for (const [number, [px, py]] of layout.places) {
       const apart = (px - x) ** 2 + (py - y) ** 2;
-      if (apart < least && scene.shown.has(number)) [found, least] = [number, apart];
+      if (apart < least && scene.visible.has(number)) [best, least] = [number, apart];
     }
-    return found;
+    return best;
   }
 
   /** @param {number} number */
   function point(number) {
-    if (number === pointed) return;
-    pointed = number;
+    if (number === hover) return;
+    hover = number;
     on.point(number);
-    noted();
+    noteSoon();
   }
 
   /** @param {PointerEvent} event @returns {[number, number]} */
@@ -194,14 +194,14 @@ export function createScatter(element, on) {
   svg.addEventListener("pointermove", (event) => {
     if (!drag) return point(nearest(placeOf(event)));
     drag.to = placeOf(event);
-    if (moved() && !svg.hasPointerCapture(event.pointerId)) svg.setPointerCapture(event.pointerId);
-    noted();
+    if (hasMoved() && !svg.hasPointerCapture(event.pointerId)) svg.setPointerCapture(event.pointerId);
+    noteSoon();
   });
-  const moved = () => drag !== null && Math.hypot(drag.to[0] - drag.from[0], drag.to[1] - drag.from[1]) > 5;
+  const hasMoved = () => drag !== null && Math.hypot(drag.to[0] - drag.from[0], drag.to[1] - drag.from[1]) > 5;
   svg.addEventListener("pointerup", () => {
     if (!drag) return;
     const { from, to } = drag;
-    const wide = moved();
+    const wide = hasMoved();
     drag = null;
     if (!wide) {
       const number = nearest(to);
@@ -211,11 +211,11 @@ export function createScatter(element, on) {
       const inside = [...layout.places].filter(([, place]) => place.every((one, axis) => (one - from[axis]) * (one - to[axis]) <= 0));
       on.gather(new Set(inside.map(([number]) => number)));
     }
-    noted();
+    noteSoon();
   });
   svg.addEventListener("pointercancel", () => {
     drag = null;
-    noted();
+    noteSoon();
   });
   svg.addEventListener("pointerleave", () => point(-1));
   svg.addEventListener("keydown", (event) => {
@@ -229,15 +229,15 @@ export function createScatter(element, on) {
 
   /** The head that lies next in a direction, rather straight on than far off. @param {[number, number]} step */
   function beside([down, right]) {
-    const [x, y] = layout.places.get(scene.chosen) ?? [0, 0];
-    let [found, least] = [-1, Infinity];
+    const [x, y] = layout.places.get(scene.choice) ?? [0, 0];
+    let [best, least] = [-1, Infinity];
     for (const [number, [px, py]] of layout.places) {
       const ahead = (px - x) * right + (py - y) * down;
-      const aside = Math.abs((px - x) * down) + Math.abs((py - y) * right);
-      const cost = ahead + 2 * aside;
-      if (ahead > 0.01 && cost < least && scene.shown.has(number)) [found, least] = [number, cost];
+      const detour = Math.abs((px - x) * down) + Math.abs((py - y) * right);
+      const cost = ahead + 2 * detour;
+      if (ahead > 0.01 && cost < least && scene.visible.has(number)) [best, least] = [number, cost];
     }
-    return found;
+    return best;
   }
 
   new ResizeObserver(onceAFrame(() => {
@@ -254,7 +254,7 @@ export function createScatter(element, on) {
       const same = scene && scene.heads === next.heads && scene.x === next.x && scene.y === next.y;
       scene = next;
       if (!same) {
-        pointed = -1;
+        hover = -1;
         arrange();
       }
       mark();
@@ -264,8 +264,8 @@ export function createScatter(element, on) {
 
 /** The least and the largest number with some room, and never one alone. @param {(number | null)[]} values */
 function domain(values) {
-  const known = /** @type {number[]} */ (values.filter((value) => value !== null));
-  const [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
+  const numbers = /** @type {number[]} */ (values.filter((value) => value !== null));
+  const [low, high] = numbers.length ? [Math.min(...numbers), Math.max(...numbers)] : [0, 1];
   const room = (high - low) * 0.06 || Math.abs(high) * 0.1 || 0.1;
   return [low - room, high + room];
 }

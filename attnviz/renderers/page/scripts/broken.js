@@ -19,10 +19,10 @@ export function tellWhatBreaks(before) {
   addEventListener("error", (event) => tell(event, event.error ?? event.message));
 }
 
-/** What the address asked for that is not here. @param {string[]} amiss */
-export function tellAmiss(amiss) {
-  const asked = amiss.map((one) => `“${one.length > 60 ? `${one.slice(0, 60)}…` : one}”`);
-  part("amiss").textContent = asked.length ? `The address asks for what is not here: ${asked.join(", ")}. The usual is shown.` : "";
+/** What the address asked for that is not here. @param {string[]} missing */
+export function tellMissing(missing) {
+  const quotes = missing.map((one) => `“${one.length > 60 ? `${one.slice(0, 60)}…` : one}”`);
+  part("amiss").textContent = quotes.length ? `The address asks for what is not here: ${quotes.join(", ")}. The usual is shown.` : "";
 }
 
 /** The link past everything before the view; the address keeps the state. @param {string} id */

@@ -1,7 +1,7 @@
 /** What is looked at, and what must be known about it, in words. */
 
 import { isReduced } from "./model.js";
-import { counted, percent, spell } from "./numbers.js";
+import { countNoun, percent, spell } from "./numbers.js";
 import { beyond } from "./shown.js";
 
 /** Which stream, how large it is, what of it is shown, and who attends to whom. @param {Scene} scene */
@@ -12,28 +12,28 @@ export function captionOf(scene) {
 
 /** What was done to the weights on the way to this view; empty where nothing was. @param {Scene} scene */
 export function remarksOn(scene) {
-  const { map, shown, state } = scene;
+  const { map, matrix, state } = scene;
   const remarks = [];
-  if (shown.removed !== null) {
-    remarks.push(`Special tokens held ${percent(shown.removed)} of the attention of the rows shown.`);
+  if (matrix.removedShare !== null) {
+    remarks.push(`Special tokens held ${percent(matrix.removedShare)} of the attention of the rows shown.`);
   }
   const [rows, columns] = [map.queries.block, map.keys.block];
   if (rows * columns > 1) {
     const queries = `${rows} ${rows === 1 ? "query" : "queries"}`;
-    const cell = `${queries} × ${counted(columns, "key")} to a cell`;
+    const cell = `${queries} × ${countNoun(columns, "key")} to a cell`;
     remarks.push(`Pooled: ${cell}, means over queries, sums over keys. ${exactLinks(scene)}`);
   }
-  if (shown.values.some(Number.isNaN)) remarks.push("Grey cells have no value: the query sees nothing else.");
+  if (matrix.values.some(Number.isNaN)) remarks.push("Grey cells have no value: the query sees nothing else.");
   if (state.unit === "words") {
     remarks.push("Pieces of a word: what they receive is added, what they give is averaged.");
   }
   return remarks.join(" ");
 }
 
-/** The colour scale with its ends, and what it measures. @param {Pick<Scene, "palette" | "map" | "shown">} of @returns {Scale} */
-export function scaleOf({ palette, map, shown }) {
+/** The colour scale with its ends, and what it measures. @param {Pick<Scene, "palette" | "map" | "matrix">} of @returns {Scale} */
+export function scaleOf({ palette, map, matrix }) {
   const [low, high] = palette.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
-  return { palette, low, high, words: map.unit + beyond(shown, palette.limits) };
+  return { palette, low, high, words: map.unit + beyond(matrix, palette.limits) };
 }
 
 /** What is looked at, in words. @param {Scene} of */
@@ -44,9 +44,9 @@ export function which({ map, heads, state, separate }) {
   if (heads.length === 1) {
     const [layer, head] = [map.layers[heads[0][0]], map.heads[heads[0][1]]];
     const why = map.focus && map.focus[0] === layer && map.focus[1] === head ? ` (${map.focus[2]})` : "";
-    return `${lens}${named("layer", layer)} ${named("head", head)}${why}`;
+    return `${lens}${spellName("layer", layer)} ${spellName("head", head)}${why}`;
   }
-  if (separate.length) return `${lens}${counted(heads.length, "head")}, each in a colour`;
+  if (separate.length) return `${lens}${countNoun(heads.length, "head")}, each in a colour`;
   const mix = state.mix === "max" ? "maximum" : "mean";
   if (heads.length === map.layers.length * map.heads.length && layers.length > 1) return `${lens}${mix} over all heads`;
   if (layers.length === 1 && heads.length === map.heads.length) return `${lens}${mix} over the heads of layer ${map.layers[layers[0]]}`;
@@ -54,7 +54,7 @@ export function which({ map, heads, state, separate }) {
 }
 
 /** Such as "layer 3", or of a reduced axis "mean over layers". @param {string} what @param {string} name */
-export const named = (what, name) => {
+export const spellName = (what, name) => {
   if (name.includes(" over ")) return name;
   return isReduced(name) ? `${name} over ${what}s` : `${what} ${name}`;
 };
@@ -62,7 +62,7 @@ export const named = (what, name) => {
 /** How many layers and heads there are, unless it is one. @param {PageMap} map */
 function size({ layers, heads }) {
   if (layers.length * heads.length === 1) return [];
-  return [`${counted(layers.length, "layer")} × ${counted(heads.length, "head")}`];
+  return [`${countNoun(layers.length, "layer")} × ${countNoun(heads.length, "head")}`];
 }
 
 /** @param {PageMap} map */
@@ -76,8 +76,8 @@ function orientation(map) {
 function exactLinks({ map, heads }) {
   const links = heads.flatMap(([layer, head]) => map.links?.[layer][head] ?? []);
   links.sort((one, other) => Math.abs(other[4]) - Math.abs(one[4]));
-  const named = links.slice(0, 20).map(([query, from, key, to, weight]) => `${from} ${query} → ${to} ${key} ${spell(weight)}`);
-  return named.length ? `Strongest single links, exact: ${named.join("; ")}.` : "";
+  const words = links.slice(0, 20).map(([query, from, key, to, weight]) => `${from} ${query} → ${to} ${key} ${spell(weight)}`);
+  return words.length ? `Strongest single links, exact: ${words.join("; ")}.` : "";
 }
 
 /** How far a weight on this page can be from the one that was computed. @param {PageMap[]} maps */

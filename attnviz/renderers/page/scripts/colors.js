@@ -14,7 +14,7 @@ export function setHeadColors(colors) {
 /** What is below 0, where blue is above. */
 export const NEGATIVE = "#d55e00";
 
-const [darkness, forced] = ["(prefers-color-scheme: dark)", "(forced-colors: active)"].map((query) => matchMedia(query));
+const [darkness, contrast] = ["(prefers-color-scheme: dark)", "(forced-colors: active)"].map((query) => matchMedia(query));
 /** Whether all is to be drawn as for paper. */
 let bright = false;
 const isDark = () => darkness.matches && !bright;
@@ -41,7 +41,7 @@ export function headColor(number) {
 
 /** @param {() => void} listener */
 export function onThemeChange(listener) {
-  for (const media of [darkness, forced]) media.addEventListener("change", listener);
+  for (const media of [darkness, contrast]) media.addEventListener("change", listener);
 }
 
 /** @returns {Theme} */
@@ -90,12 +90,12 @@ export function cssColor(colors, value) {
 
 /** Colours as pixels of an image, one a step, and that of no value. @param {Palette} colors */
 export function pixels(colors) {
-  const found = new Uint32Array(colors.steps + 1);
+  const table = new Uint32Array(colors.steps + 1);
   for (let step = 0; step <= colors.steps; step++) {
     const [red, green, blue] = colors.table.subarray(3 * step, 3 * step + 3);
-    found[step] = (255 << 24) | (blue << 16) | (green << 8) | red;
+    table[step] = (255 << 24) | (blue << 16) | (green << 8) | red;
   }
-  return found;
+  return table;
 }
 
 /** Dark or light text, whichever reads on a value's colour. @param {Palette} colors @param {number} value */

@@ -18,16 +18,16 @@ export const VIEWS = [
 ];
 
 /** @param {PageMap} map */
-export const offered = (map) => VIEWS.filter(([, , offers]) => offers(map));
+export const offeredViews = (map) => VIEWS.filter(([, , offers]) => offers(map));
 
 /** @param {HTMLElement} element @param {PageMap} map @param {Store} store @param {string} view */
 export function showTabs(element, map, store, view) {
-  const focused = element.contains(document.activeElement);
-  patch(element, offered(map).map(([name, words], place) => make("button", {
+  const hasFocus = element.contains(document.activeElement);
+  patch(element, offeredViews(map).map(([name, words], place) => make("button", {
     type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "view", onclick: () => store.set({ view: name }),
     "aria-selected": String(view === name), tabindex: view === name ? 0 : -1, title: `${words} (${place + 1})`,
   }, [words])));
-  if (focused) /** @type {HTMLElement} */ (element.querySelector('[tabindex="0"]')).focus();
+  if (hasFocus) /** @type {HTMLElement} */ (element.querySelector('[tabindex="0"]')).focus();
 }
 
 /** @param {HTMLElement} element @param {PageDocument} page @param {Store} store @param {string} view */
@@ -80,19 +80,19 @@ function stepSlider(maps, steps, map, store) {
 
 /** @param {PageMap} map @param {Store} store */
 function headSwitches(map, store) {
-  const chosen = chosenHeads(map, store.state);
-  const layers = new Set(chosen.map(([layer]) => layer));
-  const layer = layers.size === 1 ? chosen[0][0] : -1;
-  const heads = spellHeads(chosen);
-  const ofLayer = layer >= 0 && heads === spellHeads(headsOfLayer(map, layer)) && chosen.length > 1;
-  const all = heads === spellHeads(everyHead(map)) && chosen.length > 1 && map.layers.length > 1;
-  const head = chosen.length === 1 ? String(chosen[0][1]) : ofLayer || all ? "all" : "chosen";
+  const choice = chosenHeads(map, store.state);
+  const layers = new Set(choice.map(([layer]) => layer));
+  const layer = layers.size === 1 ? choice[0][0] : -1;
+  const heads = spellHeads(choice);
+  const ofLayer = layer >= 0 && heads === spellHeads(headsOfLayer(map, layer)) && choice.length > 1;
+  const all = heads === spellHeads(everyHead(map)) && choice.length > 1 && map.layers.length > 1;
+  const head = choice.length === 1 ? String(choice[0][1]) : ofLayer || all ? "all" : "chosen";
   const layerChoices = map.layers.map((name, place) => [String(place), name]);
   if (map.layers.length > 1) layerChoices.push(["all", "all"]);
   if (layers.size > 1 && !all) layerChoices.push(["chosen", "several"]);
   const headChoices = map.heads.map((name, place) => [String(place), name]);
   if (map.heads.length > 1) headChoices.push(["all", "all"]);
-  if (head === "chosen") headChoices.push(["chosen", `${chosen.length} chosen`]);
+  if (head === "chosen") headChoices.push(["chosen", `${choice.length} chosen`]);
   return [
     map.layers.length > 1
       ? select("layer", layerChoices, all ? "all" : layer >= 0 ? String(layer) : "chosen", (value) => {
@@ -109,7 +109,7 @@ function headSwitches(map, store) {
           else if (value !== "chosen") store.set({ heads: `${Math.max(layer, 0)}.${value}` });
         })
       : null,
-    chosen.length > 1
+    choice.length > 1
       ? select("several as", [["mean", "mean"], ["max", "maximum"]], store.state.mix, (mix) => store.set({ mix }))
       : null,
   ];
@@ -120,15 +120,15 @@ function tokenSwitches(map, store) {
   const words = map.queries.words !== null || map.keys.words !== null;
   const special = [map.queries, map.keys].some(({ tokens }) =>
     tokens.some((token) => token.special) && !tokens.every((token) => token.special));
-  const unpinned = { row: -1, column: -1, zoom: "" };
+  const noPin = { row: -1, column: -1, zoom: "" };
   // As --special calls them; signed rows have no sum.
   const treatments = map.values === "signed" ? ["keep", "drop"] : ["keep", "drop", "renormalise"];
   return [
     words
-      ? select("by", [["tokens", "tokens"], ["words", "words"]], store.state.unit, (unit) => store.set({ unit, ...unpinned }), store.state.view === "query-key")
+      ? select("by", [["tokens", "tokens"], ["words", "words"]], store.state.unit, (unit) => store.set({ unit, ...noPin }), store.state.view === "query-key")
       : null,
     special
-      ? select("special tokens", treatments.map((name) => [name, name]), store.state.specials, (specials) => store.set({ specials, ...unpinned }), store.state.view === "query-key")
+      ? select("special tokens", treatments.map((name) => [name, name]), store.state.specials, (specials) => store.set({ specials, ...noPin }), store.state.view === "query-key")
       : null,
   ];
 }
@@ -136,12 +136,12 @@ function tokenSwitches(map, store) {
 /**
  * @param {string} name
  * @param {string[][]} choices value and words
- * @param {string} chosen
+ * @param {string} choice
  * @param {(value: string) => void} choose
  * @param {boolean} [disabled]
  */
-export function select(name, choices, chosen, choose, disabled = false) {
-  const options = choices.map(([value, words]) => make("option", { value, selected: value === chosen }, [words]));
+export function select(name, choices, choice, choose, disabled = false) {
+  const options = choices.map(([value, words]) => make("option", { value, selected: value === choice }, [words]));
   const field = make("select", { "data-switch": name, disabled, onchange: (event) => choose(event.target.value) }, options);
   return make("label", { "data-key": name }, [make("span", {}, [name]), field]);
 }
@@ -169,8 +169,8 @@ export function showOverviewTools(element, map, store) {
     select("measure", choices, name, (value) => store.set({ measure: value, filter: "", order: value ? order === "layout" ? "high" : order : "layout" })),
   ];
   if (measure) {
-    const known = measure.values.flat().filter((value) => value !== null);
-    const [low, top] = [Math.min(...known, 0), Math.max(...known, 0)];
+    const values = measure.values.flat().filter((value) => value !== null);
+    const [low, top] = [Math.min(...values, 0), Math.max(...values, 0)];
     parts.push(
       select("order", [["layout", "by layer"], ["high", "highest first"], ["low", "lowest first"]], order, (value) => store.set({ order: value })),
       slider("at least", `at least ${spell(Number(filter || low))}`, { min: low, max: top, step: (top - low) / 200 || 1, value: filter || low },

@@ -30,7 +30,7 @@ export function denseBytes(text) {
 }
 
 /** @param {string | Uint8Array} packed what zlib packed, as bytes or in base64 @returns {Promise<Uint8Array>} */
-export async function inflated(packed) {
+export async function inflate(packed) {
   const stream = new Blob([/** @type {any} */ (typeof packed === "string" ? bytesOf(packed) : packed)]).stream();
   const whole = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
   return new Uint8Array(await whole.arrayBuffer());

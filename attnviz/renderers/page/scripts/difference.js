@@ -83,8 +83,8 @@ async function differenceOf(first, second, codes) {
   const blob = `d-${first.blob}`;
   layers.forEach((heads, layer) => codes.set(`${blob}-${layer}`, Int16Array.from(heads.flatMap((values) => Array.from(values, (value) =>
     (Number.isNaN(value) ? NO_VALUE : Math.sign(value) * Math.round(Math.sqrt(Math.abs(value) / (top || 1)) * LEVELS)))))));
-  const moved = layers.map((heads) => heads.map((values) => values.reduce((sum, value) => sum + (Math.abs(value) || 0), 0) / (2 * (rows.length || 1))));
-  const measure = { name: "difference", unit: "share of attention that moves between the two sentences, ½ Σ |B − A|, mean over common rows", low: "alike", high: "apart", values: moved };
+  const shares = layers.map((heads) => heads.map((values) => values.reduce((sum, value) => sum + (Math.abs(value) || 0), 0) / (2 * (rows.length || 1))));
+  const measure = { name: "difference", unit: "share of attention that moves between the two sentences, ½ Σ |B − A|, mean over common rows", low: "alike", high: "apart", values: shares };
   first.measures = [...first.measures.filter(({ name }) => name !== measure.name), measure];
   /** @param {"queries" | "keys"} side @param {Pair[]} pairs */
   const axis = (side, pairs) => ({ ...first[side], block: 1, words: null, tokens: pairs.map((pair) => pairedToken(pair, first[side].tokens, second[side].tokens)) });
@@ -96,7 +96,7 @@ async function differenceOf(first, second, codes) {
 }
 
 /** What was paired, in words. @param {PageMap} first @param {PageMap} second */
-function pairing(first, second) {
+function describePairs(first, second) {
   return (/** @type {const} */ ([["queries", "left out"], ["keys", "compared with nothing"]])).flatMap(([side, fate]) => {
     const pairs = pairTokens(...(/** @type {[string[], string[]]} */ ([first, second].map((map) => map[side].tokens.map(({ text }) => text)))));
     const only = [pairs.filter(([, other]) => other < 0).length, pairs.filter(([one]) => one < 0).length];
@@ -120,5 +120,5 @@ export async function differencePage(first, second, number) {
   const codes = new Map();
   const map = await differenceOf(one, other, codes);
   if (!map.queries.tokens.length) throw new Error("The two sentences have no token in common that could be compared.");
-  return receive({ ...first, notes: pairing(one, other), maps: [map] }, codes);
+  return receive({ ...first, notes: describePairs(one, other), maps: [map] }, codes);
 }

@@ -2,7 +2,7 @@
 
 export function createEffects() {
   /** @type {Record<string, (number | null)[][]>} by stream */
-  let found = {};
+  let table = {};
   let stale = true;
   return {
     /** They are of another question now. */
@@ -11,20 +11,20 @@ export function createEffects() {
     },
     /** @param {string} stream @param {number[][]} values */
     take(stream, values) {
-      if (stale) found = {};
+      if (stale) table = {};
       stale = false;
-      found[stream] = values.map((layer) => layer.map((value) => (Number.isFinite(value) ? value : null)));
-      return found;
+      table[stream] = values.map((layer) => layer.map((value) => (Number.isFinite(value) ? value : null)));
+      return table;
     },
     /** The effects as a measure of heads, where the map has a head for each. @param {PageMap[]} maps */
     add(maps) {
       for (const map of maps) {
-        const values = found[map.stream];
+        const values = table[map.stream];
         const fits = values?.length === map.layers.length && values[0]?.length === map.heads.length;
         map.measures = map.measures.filter(({ name }) => name !== "effect");
         if (!fits) continue;
-        const of = stale ? " (of the sentence before: being computed)" : "";
-        map.measures.unshift({ name: "effect", unit: `nats that log p of the output loses without the head${of}`, low: "it hurts", high: "it is needed", values });
+        const remark = stale ? " (of the sentence before: being computed)" : "";
+        map.measures.unshift({ name: "effect", unit: `nats that log p of the output loses without the head${remark}`, low: "it hurts", high: "it is needed", values });
       }
     },
   };

@@ -16,7 +16,7 @@ import { SvgSurface } from "./svg.js";
 const [EDGE, GAP, BAR, CHIP] = [16, 12, 150, 14];
 
 /** Lines of at most such a width; a word that is longer is broken. @param {Surface} surface with its font set @param {string} text @param {number} width */
-export function wrapped(surface, text, width) {
+export function wrapLines(surface, text, width) {
   const fits = (/** @type {string} */ line) => surface.measureText(line.trimEnd()).width <= width;
   const lines = [""];
   for (const word of text.match(/\S+\s*/g) ?? []) {
@@ -31,10 +31,10 @@ export function wrapped(surface, text, width) {
 
 /**
  * @param {Contents} contents
- * @param {{width: number, titled: boolean, light: boolean}} how width in CSS pixels, of all of it
+ * @param {{width: number, withTitle: boolean, light: boolean}} how width in CSS pixels, of all of it
  * @returns {Figure}
  */
-export function layout({ title, caption, parts, facts }, { width, titled, light }) {
+export function layout({ title, caption, parts, facts }, { width, withTitle, light }) {
   const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
   const inner = width - 2 * EDGE;
   /** @type {((surface: Surface, colors: Theme) => void)[]} */
@@ -43,7 +43,7 @@ export function layout({ title, caption, parts, facts }, { width, titled, light 
   /** @param {string} text @param {number} size @param {"ink" | "faint"} color @param {string} [weight] */
   const say = (text, size, color, weight = "") => {
     ruler.font = font(size, weight);
-    for (const line of wrapped(ruler, text, inner)) {
+    for (const line of wrapLines(ruler, text, inner)) {
       y += size * 1.35;
       const at = y;
       steps.push((surface, colors) => write(surface, line.trimEnd(), EDGE, at, { size, weight, color: colors[color], base: "alphabetic" }));
@@ -55,7 +55,7 @@ export function layout({ title, caption, parts, facts }, { width, titled, light 
     let x = EDGE;
     y += GAP;
     for (const { room, words, draw } of items) {
-      const lines = wrapped(ruler, words, inner - room);
+      const lines = wrapLines(ruler, words, inner - room);
       const wide = room + Math.max(...lines.map((line) => ruler.measureText(line).width));
       if (x > EDGE && x + wide > width - EDGE) [x, y] = [EDGE, y + 18];
       lines.forEach((line, number) => {
@@ -71,7 +71,7 @@ export function layout({ title, caption, parts, facts }, { width, titled, light 
     y += 14;
   };
 
-  if (titled) {
+  if (withTitle) {
     say(title, 15, "ink", "600");
     say(caption, 12, "faint");
   }

@@ -6,7 +6,7 @@ import { font } from "./surface.js";
 
 export const LABEL_FONT = font(12);
 const [LARGEST_CELL, WIDE_CELL, MOST_LABEL] = [54, 14, 150];
-const [TITLE, GAP, BARS, LABELLED] = [20, 6, 60, 13];
+const [TITLE, GAP, BARS, LABEL_STEP] = [20, 6, 60, 13];
 
 /**
  * @typedef {object} Geometry
@@ -44,19 +44,19 @@ export function spellZoom({ factor, column, row }) {
 }
 
 /**
- * @param {Shown} shown
+ * @param {ShownMatrix} matrix
  * @param {number} width of all of it
  * @param {number} height the most it may take
  * @param {Zoom} zoom
  * @param {Surface} surface to measure with
  * @returns {Geometry}
  */
-export function gridGeometry(shown, width, height, zoom, surface) {
+export function gridGeometry(matrix, width, height, zoom, surface) {
   surface.font = LABEL_FONT;
   const mostLabel = Math.min(MOST_LABEL, width * 0.34);
-  const left = TITLE + Math.max(widest(surface, shown.queries, mostLabel), 46) + GAP + 2;
-  const keyLabel = widest(surface, shown.keys, Math.min(MOST_LABEL, height * 0.25));
-  const [columns, rows] = [shown.keys.length, shown.queries.length];
+  const left = TITLE + Math.max(widest(surface, matrix.queries, mostLabel), 46) + GAP + 2;
+  const keyLabel = widest(surface, matrix.keys, Math.min(MOST_LABEL, height * 0.25));
+  const [columns, rows] = [matrix.keys.length, matrix.queries.length];
   const roomAcross = Math.max(width - left - BARS - GAP, 60);
   const upright = Math.min(roomAcross / columns, LARGEST_CELL) >= keyLabel + 4;
   const top = TITLE + (upright ? 20 : Math.max(keyLabel, 14) + GAP + 4);
@@ -86,8 +86,8 @@ export function gridGeometry(shown, width, height, zoom, surface) {
     x: left - firstColumn * cellWidth,
     y: top - firstRow * cellHeight,
     upright,
-    rowStep: Math.max(Math.ceil(LABELLED / cellHeight), 1),
-    columnStep: Math.max(Math.ceil((upright ? 1 : LABELLED) / cellWidth), 1),
+    rowStep: Math.max(Math.ceil(LABEL_STEP / cellHeight), 1),
+    columnStep: Math.max(Math.ceil((upright ? 1 : LABEL_STEP) / cellWidth), 1),
     bars: BARS,
   };
 }
@@ -100,18 +100,18 @@ export function wholeSize({ left, top, width, height, bars }) {
 /**
  * The cell at a point; a row or column of -1 beside them.
  * @param {Geometry} geometry
- * @param {Shown} shown
+ * @param {ShownMatrix} matrix
  * @param {number} x
  * @param {number} y
  */
-export function cellAt(geometry, shown, x, y) {
+export function cellAt(geometry, matrix, x, y) {
   const { left, top, width, height } = geometry;
   const inside = { across: x >= left && x < left + width, down: y >= top && y < top + height };
   const column = Math.floor((x - geometry.x) / geometry.cellWidth);
   const row = Math.floor((y - geometry.y) / geometry.cellHeight);
   return {
-    row: inside.down && x < left + width ? clamp(row, 0, shown.queries.length - 1) : -1,
-    column: inside.across && y < top + height ? clamp(column, 0, shown.keys.length - 1) : -1,
+    row: inside.down && x < left + width ? clamp(row, 0, matrix.queries.length - 1) : -1,
+    column: inside.across && y < top + height ? clamp(column, 0, matrix.keys.length - 1) : -1,
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { NEGATIVE, colorPlace, inkOn, pixels } from "./colors.js";
 import { LABEL_FONT } from "./grid_geometry.js";
-import { fitted, writeFitted } from "./labels.js";
+import { fitText, writeFitted } from "./labels.js";
 import { spell, spellShort } from "./numbers.js";
 import { font, write } from "./surface.js";
 import { strongestBlocks } from "./thumbnail.js";
@@ -16,13 +16,13 @@ export const AXES = ["query (attends)", "key (attended)"];
 /**
  * The values as an image, a pixel each, or where a side has fewer pixels on the screen, the
  * strongest along that side.
- * @param {Shown} shown
+ * @param {ShownMatrix} matrix
  * @param {Palette} colors
  * @param {Geometry} geometry
  */
-export function gridImage(shown, colors, { cellWidth, cellHeight }) {
+export function gridImage(matrix, colors, { cellWidth, cellHeight }) {
   const [down, across] = [cellHeight, cellWidth].map((cell) => Math.max(Math.ceil(1 / (cell * (devicePixelRatio || 1))), 1));
-  const pooled = strongestBlocks(shown.values, shown.queries.length, shown.keys.length, down, across);
+  const pooled = strongestBlocks(matrix.values, matrix.queries.length, matrix.keys.length, down, across);
   const image = new ImageData(pooled.width, pooled.height);
   const data = new Uint32Array(image.data.buffer);
   const steps = pixels(colors);
@@ -36,12 +36,12 @@ export function gridImage(shown, colors, { cellWidth, cellHeight }) {
 /**
  * @param {Surface} surface
  * @param {Geometry} geometry
- * @param {Shown} shown
+ * @param {ShownMatrix} matrix
  * @param {Palette} colors
  * @param {Theme} theme
  * @param {ReturnType<typeof gridImage>} image
  */
-export function paintGrid(surface, geometry, shown, colors, theme, image) {
+export function paintGrid(surface, geometry, matrix, colors, theme, image) {
   const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
   surface.save();
   surface.beginPath();
@@ -51,21 +51,21 @@ export function paintGrid(surface, geometry, shown, colors, theme, image) {
   surface.drawImage(image.canvas, x, y, image.across * cellWidth, image.down * cellHeight);
   const cell = Math.min(cellWidth, cellHeight);
   if (cell >= GAPPED_CELL) paintGaps(surface, geometry, theme);
-  if (cell >= NUMBERED_CELL) paintNumbers(surface, geometry, shown, colors);
+  if (cell >= NUMBERED_CELL) paintNumbers(surface, geometry, matrix, colors);
   surface.restore();
   [surface.strokeStyle, surface.lineWidth] = [theme.line, 1];
   surface.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
-  paintLabels(surface, geometry, shown, theme);
+  paintLabels(surface, geometry, matrix, theme);
 }
 
-/** @param {Geometry} geometry @param {Shown} shown */
-export function inView(geometry, shown) {
+/** @param {Geometry} geometry @param {ShownMatrix} matrix */
+export function inView(geometry, matrix) {
   const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
   return {
     firstRow: Math.max(Math.floor((top - y) / cellHeight), 0),
-    lastRow: Math.min(Math.ceil((top + height - y) / cellHeight), shown.queries.length) - 1,
+    lastRow: Math.min(Math.ceil((top + height - y) / cellHeight), matrix.queries.length) - 1,
     firstColumn: Math.max(Math.floor((left - x) / cellWidth), 0),
-    lastColumn: Math.min(Math.ceil((left + width - x) / cellWidth), shown.keys.length) - 1,
+    lastColumn: Math.min(Math.ceil((left + width - x) / cellWidth), matrix.keys.length) - 1,
   };
 }
 
@@ -82,14 +82,14 @@ function paintGaps(surface, geometry, theme) {
   }
 }
 
-/** @param {Surface} surface @param {Geometry} geometry @param {Shown} shown @param {Palette} colors */
-function paintNumbers(surface, geometry, shown, colors) {
+/** @param {Surface} surface @param {Geometry} geometry @param {ShownMatrix} matrix @param {Palette} colors */
+function paintNumbers(surface, geometry, matrix, colors) {
   const { cellWidth, cellHeight, x, y } = geometry;
-  const view = inView(geometry, shown);
+  const view = inView(geometry, matrix);
   [surface.font, surface.textAlign, surface.textBaseline] = [font(Math.min(cellWidth * 0.32, 13)), "center", "middle"];
   for (let row = view.firstRow; row <= view.lastRow; row++) {
     for (let column = view.firstColumn; column <= view.lastColumn; column++) {
-      const value = shown.values[row * shown.keys.length + column];
+      const value = matrix.values[row * matrix.keys.length + column];
       surface.fillStyle = inkOn(colors, value);
       // Next to nothing is written, but does not call.
       surface.globalAlpha = Math.abs(value) < 0.005 ? 0.4 : 1;
@@ -100,19 +100,19 @@ function paintNumbers(surface, geometry, shown, colors) {
   surface.globalAlpha = 1;
 }
 
-/** @param {Surface} surface @param {Geometry} geometry @param {Shown} shown @param {Theme} theme */
-function paintLabels(surface, geometry, shown, theme) {
+/** @param {Surface} surface @param {Geometry} geometry @param {ShownMatrix} matrix @param {Theme} theme */
+function paintLabels(surface, geometry, matrix, theme) {
   const { left, top, width, height, cellWidth, cellHeight, rowStep, columnStep } = geometry;
-  const view = inView(geometry, shown);
+  const view = inView(geometry, matrix);
   for (let row = view.firstRow; row <= view.lastRow; row++) {
     const middle = geometry.y + (row + 0.5) * cellHeight;
-    if (row % rowStep === 0 && middle >= top && middle <= top + height) paintLabel(surface, geometry, shown.queries[row], row, theme, "row");
+    if (row % rowStep === 0 && middle >= top && middle <= top + height) paintLabel(surface, geometry, matrix.queries[row], row, theme, "row");
   }
   for (let column = view.firstColumn; column <= view.lastColumn; column++) {
     const middle = geometry.x + (column + 0.5) * cellWidth;
-    if (column % columnStep === 0 && middle >= left && middle <= left + width) paintLabel(surface, geometry, shown.keys[column], column, theme, "column");
+    if (column % columnStep === 0 && middle >= left && middle <= left + width) paintLabel(surface, geometry, matrix.keys[column], column, theme, "column");
   }
-  const [query, key] = shown.axes ?? AXES;
+  const [query, key] = matrix.axes ?? AXES;
   write(surface, `${key} →`, left, 9, { size: 11, color: theme.faint });
   surface.save();
   surface.translate(9, top);
@@ -122,7 +122,7 @@ function paintLabels(surface, geometry, shown, theme) {
 }
 
 /** How far away the labels are that one put in between would touch. @param {number} place @param {number} step every how many places a label stands @param {number} cell */
-function covered(place, step, cell) {
+function findTouches(place, step, cell) {
   const before = Math.floor(place / step) * step;
   return [before - step, before, before + step].map((other) => (other - place) * cell).filter((shift) => shift && Math.abs(shift) < 15);
 }
@@ -141,12 +141,12 @@ export function paintLabel(surface, geometry, token, place, theme, axis, strong 
   if (!level) surface.rotate(-Math.PI / 2);
   surface.font = strong ? font(12, "600") : LABEL_FONT;
   const edge = strong ? 20 : 26; // bold letters are wider
-  const text = fitted(surface, token.text, isRow ? left - edge : upright ? Math.max(cellWidth, 60) : top - edge);
+  const text = fitText(surface, token.text, isRow ? left - edge : upright ? Math.max(cellWidth, 60) : top - edge);
   if (strong) {
     const width = surface.measureText(text).width;
     surface.fillStyle = theme.paper;
     surface.fillRect(isRow ? -width - 4 : upright ? -width / 2 - 3 : -2, -8, width + 6, 16);
-    const near = isRow ? covered(place, geometry.rowStep, cellHeight) : upright ? [] : covered(place, geometry.columnStep, cellWidth);
+    const near = isRow ? findTouches(place, geometry.rowStep, cellHeight) : upright ? [] : findTouches(place, geometry.columnStep, cellWidth);
     for (const shift of near) surface.fillRect(isRow ? 20 + GAP - left : -2, shift - 8, isRow ? left - GAP - 18 : top - 22, 16);
   }
   const color = strong ? theme.accent : token.special ? theme.faint : theme.ink;

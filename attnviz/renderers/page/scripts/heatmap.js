@@ -4,9 +4,9 @@ import { scaleOf } from "./caption.js";
 import { theme } from "./colors.js";
 import { cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt } from "./grid_geometry.js";
 import { gridImage, paintBars, paintCut, paintGrid, paintLabel } from "./grid_painting.js";
-import { look, lookAt, pointedIn } from "./look.js";
+import { look, lookAt, pointedCell } from "./look.js";
 import { clamp } from "./numbers.js";
-import { ARROWS, make, onceAFrame, sized } from "./surface.js";
+import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 
 /** @typedef {{row: number, column: number}} Cell */
 
@@ -17,10 +17,10 @@ const HINT = "Point at a cell for its numbers; click keeps it. Drag pans, pinch 
  * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
- * @param {boolean} linked whether the rest of the page shows what is pointed at
+ * @param {boolean} isLinked whether the rest of the page shows what is pointed at
  * @returns {View}
  */
-export function createHeatmap(store, readout, toggleLink, linked) {
+export function createHeatmap(store, readout, toggleLink, isLinked) {
   const base = make("canvas", { "aria-hidden": "true" });
   const over = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map" });
   const element = make("div", { class: "plot" }, [base, over]);
@@ -31,7 +31,7 @@ export function createHeatmap(store, readout, toggleLink, linked) {
   /** @type {ReturnType<typeof gridImage> | undefined} */
   let image;
   /** @type {Cell} */
-  let hovered = NOWHERE;
+  let hoverCell = NOWHERE;
   /** @type {ReturnType<typeof marginsOf>} */
   let margins;
   let zoom = readZoom("");
@@ -40,22 +40,22 @@ export function createHeatmap(store, readout, toggleLink, linked) {
     const width = Math.max(element.clientWidth, 280);
     const height = clamp(innerHeight - 150, 420, 1000);
     const ruler = /** @type {Surface} */ (base.getContext("2d"));
-    geometry = gridGeometry(scene.shown, width, height, zoom, ruler);
-    image ??= gridImage(scene.shown, scene.palette, geometry);
+    geometry = gridGeometry(scene.matrix, width, height, zoom, ruler);
+    image ??= gridImage(scene.matrix, scene.palette, geometry);
     const size = wholeSize(geometry);
-    const surface = sized(base, Math.max(width, size[0]), size[1]);
-    paintGrid(surface, geometry, scene.shown, scene.palette, theme(), image);
-    sized(over, Math.max(width, size[0]), size[1]);
+    const surface = sizeCanvas(base, Math.max(width, size[0]), size[1]);
+    paintGrid(surface, geometry, scene.matrix, scene.palette, theme(), image);
+    sizeCanvas(over, Math.max(width, size[0]), size[1]);
     element.style.height = `${size[1]}px`;
     paintOver();
   };
   const repaint = onceAFrame(paintBase);
 
   /** The cell whose numbers are shown: the one pointed at, else the pinned one. */
-  const current = () => (hovered.row >= 0 || hovered.column >= 0 ? hovered : pinned());
-  const pinned = () => ({
-    row: scene.state.row < scene.shown.queries.length ? scene.state.row : -1,
-    column: scene.state.column < scene.shown.keys.length ? scene.state.column : -1,
+  const current = () => (hoverCell.row >= 0 || hoverCell.column >= 0 ? hoverCell : readPin());
+  const readPin = () => ({
+    row: scene.state.row < scene.matrix.queries.length ? scene.state.row : -1,
+    column: scene.state.column < scene.matrix.keys.length ? scene.state.column : -1,
   });
 
   const paintOver = () => {
@@ -63,24 +63,24 @@ export function createHeatmap(store, readout, toggleLink, linked) {
     surface.clearRect(0, 0, over.width, over.height);
     paintCrossing(surface, geometry, scene, current(), margins);
     const cell = current();
-    if (cell.row < 0 && cell.column < 0) readout.invite(toggleLink && !scene.map.compared ? `${HINT} Alt + click cuts a link.` : HINT, scene.shown);
-    else readout.show(scene.shown, cell.row, cell.column);
+    if (cell.row < 0 && cell.column < 0) readout.invite(toggleLink && !scene.map.compared ? `${HINT} Alt + click cuts a link.` : HINT, scene.matrix);
+    else readout.show(scene.matrix, cell.row, cell.column);
   };
   const repaintOver = onceAFrame(paintOver);
 
-  look.onChange((pointed) => {
-    const cell = linked && scene && element.isConnected && pointedIn(pointed, scene);
+  look.onChange((pointing) => {
+    const cell = isLinked && scene && element.isConnected && pointedCell(pointing, scene);
     if (!cell) return;
-    hovered = cell;
+    hoverCell = cell;
     repaintOver();
   });
 
   /** @param {Cell} cell */
   const hover = (cell) => {
-    if (cell.row === hovered.row && cell.column === hovered.column) return;
-    hovered = cell;
+    if (cell.row === hoverCell.row && cell.column === hoverCell.column) return;
+    hoverCell = cell;
     repaintOver();
-    if (linked) lookAt(scene, cell.row, cell.column);
+    if (isLinked) lookAt(scene, cell.row, cell.column);
   };
   /** @param {import("./grid_geometry.js").Zoom} next */
   const zoomTo = (next) => {
@@ -88,10 +88,10 @@ export function createHeatmap(store, readout, toggleLink, linked) {
     // A swipe scrolls the page unless there is something to pan.
     over.style.touchAction = zoom.factor > 1 ? "none" : "";
     repaint();
-    clearTimeout(remembering);
-    remembering = setTimeout(() => store.set({ zoom: spellZoom(zoom) }), 250);
+    clearTimeout(timer);
+    timer = setTimeout(() => store.set({ zoom: spellZoom(zoom) }), 250);
   };
-  let remembering = 0;
+  let timer = 0;
 
   over.addEventListener("wheel", (event) => {
     const { x, y } = at(event);
@@ -100,34 +100,34 @@ export function createHeatmap(store, readout, toggleLink, linked) {
       zoomTo(zoomedAt(geometry, zoom, Math.exp(-event.deltaY * 0.004), x, y));
     } else if (zoom.factor > 1) {
       event.preventDefault();
-      zoomTo(panned(geometry, zoom, -event.deltaX, -event.deltaY));
+      zoomTo(pan(geometry, zoom, -event.deltaX, -event.deltaY));
     }
   }, { passive: false });
 
-  /** @type {{x: number, y: number, moved: boolean} | null} */
-  let held = null;
+  /** @type {{x: number, y: number, hasMoved: boolean} | null} */
+  let grip = null;
   over.addEventListener("pointerdown", (event) => {
-    held = { ...at(event), moved: false };
+    grip = { ...at(event), hasMoved: false };
     over.setPointerCapture(event.pointerId);
   });
   over.addEventListener("pointermove", (event) => {
     const { x, y } = at(event);
-    if (held && zoom.factor > 1 && (held.moved || Math.hypot(x - held.x, y - held.y) > 4)) {
-      zoomTo(panned(geometry, zoom, x - held.x, y - held.y));
-      held = { x, y, moved: true };
+    if (grip && zoom.factor > 1 && (grip.hasMoved || Math.hypot(x - grip.x, y - grip.y) > 4)) {
+      zoomTo(pan(geometry, zoom, x - grip.x, y - grip.y));
+      grip = { x, y, hasMoved: true };
       return;
     }
-    hover(cellAt(geometry, scene.shown, x, y));
+    hover(cellAt(geometry, scene.matrix, x, y));
   });
   over.addEventListener("pointerup", (event) => {
     const { x, y } = at(event);
-    const cell = cellAt(geometry, scene.shown, x, y);
+    const cell = cellAt(geometry, scene.matrix, x, y);
     const same = cell.row === scene.state.row && cell.column === scene.state.column;
-    if (held && !held.moved && toggleLink && event.altKey && cell.row >= 0 && cell.column >= 0) toggleLink(cell.row, cell.column);
-    else if (held && !held.moved) store.set(same ? NOWHERE : cell);
-    held = null;
+    if (grip && !grip.hasMoved && toggleLink && event.altKey && cell.row >= 0 && cell.column >= 0) toggleLink(cell.row, cell.column);
+    else if (grip && !grip.hasMoved) store.set(same ? NOWHERE : cell);
+    grip = null;
   });
-  over.addEventListener("pointercancel", () => (held = null));
+  over.addEventListener("pointercancel", () => (grip = null));
   over.addEventListener("pointerleave", () => hover(NOWHERE));
   over.addEventListener("dblclick", (event) => {
     const { x, y } = at(event);
@@ -150,10 +150,10 @@ export function createHeatmap(store, readout, toggleLink, linked) {
     const step = ARROWS[key];
     if (!step) return false;
     const from = current();
-    const row = clamp(Math.max(from.row, 0) + (from.row < 0 ? 0 : step[0]), 0, scene.shown.queries.length - 1);
-    const column = clamp(Math.max(from.column, 0) + (from.column < 0 ? 0 : step[1]), 0, scene.shown.keys.length - 1);
-    hovered = NOWHERE;
-    zoom = revealed(geometry, zoom, row, column);
+    const row = clamp(Math.max(from.row, 0) + (from.row < 0 ? 0 : step[0]), 0, scene.matrix.queries.length - 1);
+    const column = clamp(Math.max(from.column, 0) + (from.column < 0 ? 0 : step[1]), 0, scene.matrix.keys.length - 1);
+    hoverCell = NOWHERE;
+    zoom = reveal(geometry, zoom, row, column);
     store.set({ row, column, zoom: spellZoom(zoom) });
     return true;
   }
@@ -162,21 +162,21 @@ export function createHeatmap(store, readout, toggleLink, linked) {
   return {
     element,
     show(next) {
-      const same = scene && scene.shown === next.shown && scene.palette === next.palette;
+      const same = scene && scene.matrix === next.matrix && scene.palette === next.palette;
       scene = next;
       zoom = readZoom(scene.state.zoom);
       if (!same) image = undefined;
-      [margins, hovered] = [marginsOf(scene.shown), NOWHERE];
-      over.ariaLabel = `Heat map of ${scene.shown.queries.length} queries by ${scene.shown.keys.length} keys. Arrow keys go from cell to cell; the table after it holds the numbers.`;
+      [margins, hoverCell] = [marginsOf(scene.matrix), NOWHERE];
+      over.ariaLabel = `Heat map of ${scene.matrix.queries.length} queries by ${scene.matrix.keys.length} keys. Arrow keys go from cell to cell; the table after it holds the numbers.`;
       paintBase();
     },
-    figure(of, width) {
+    figure(picture, width) {
       const ruler = /** @type {Surface} */ (base.getContext("2d"));
-      const placed = gridGeometry(of.shown, width, 1000, readZoom(of.state.zoom), ruler);
-      const cells = gridImage(of.shown, of.palette, placed);
-      return { height: wholeSize(placed)[1], scale: scaleOf(of), paint(surface) {
-        paintGrid(surface, placed, of.shown, of.palette, theme(), cells);
-        paintCrossing(surface, placed, of, pinned(), margins);
+      const layout = gridGeometry(picture.matrix, width, 1000, readZoom(picture.state.zoom), ruler);
+      const cells = gridImage(picture.matrix, picture.palette, layout);
+      return { height: wholeSize(layout)[1], scale: scaleOf(picture), paint(surface) {
+        paintGrid(surface, layout, picture.matrix, picture.palette, theme(), cells);
+        paintCrossing(surface, layout, picture, readPin(), margins);
       } };
     },
   };
@@ -191,7 +191,7 @@ const at = (event) => ({ x: event.offsetX, y: event.offsetY });
  * @param {number} across
  * @param {number} down
  */
-function panned(geometry, zoom, across, down) {
+function pan(geometry, zoom, across, down) {
   return {
     factor: zoom.factor,
     column: Math.max((geometry.left - geometry.x - across) / geometry.cellWidth, 0),
@@ -206,7 +206,7 @@ function panned(geometry, zoom, across, down) {
  * @param {number} row
  * @param {number} column
  */
-function revealed(geometry, zoom, row, column) {
+function reveal(geometry, zoom, row, column) {
   if (zoom.factor <= 1) return zoom;
   const [across, down] = [geometry.width / geometry.cellWidth, geometry.height / geometry.cellHeight];
   return {
@@ -216,20 +216,20 @@ function revealed(geometry, zoom, row, column) {
   };
 }
 
-/** What each key receives on average, and the largest weight of each query. @param {Shown} shown */
-function marginsOf(shown) {
-  const width = shown.keys.length;
-  const received = new Float32Array(width);
-  const most = new Float32Array(shown.queries.length);
+/** What each key receives on average, and the largest weight of each query. @param {ShownMatrix} matrix */
+function marginsOf(matrix) {
+  const width = matrix.keys.length;
+  const keySums = new Float32Array(width);
+  const most = new Float32Array(matrix.queries.length);
   for (let row = 0; row < most.length; row++) {
     for (let column = 0; column < width; column++) {
-      const value = shown.values[row * width + column];
+      const value = matrix.values[row * width + column];
       if (Number.isNaN(value)) continue;
-      received[column] += value / most.length;
+      keySums[column] += value / most.length;
       if (Math.abs(value) > Math.abs(most[row])) most[row] = value;
     }
   }
-  return { received, most };
+  return { keySums, most };
 }
 
 /**
@@ -241,12 +241,12 @@ function marginsOf(shown) {
  * @param {ReturnType<typeof marginsOf>} margins
  */
 function paintCrossing(surface, geometry, scene, { row, column }, margins) {
-  const { shown } = scene;
+  const { matrix } = scene;
   const colors = theme();
   const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
-  const keys = shown.keys.length;
-  const below = row >= 0 ? shown.values.subarray(row * keys, (row + 1) * keys) : margins.received;
-  const behind = column >= 0 ? shown.queries.map((_, at) => shown.values[at * keys + column]) : margins.most;
+  const keys = matrix.keys.length;
+  const below = row >= 0 ? matrix.values.subarray(row * keys, (row + 1) * keys) : margins.keySums;
+  const behind = column >= 0 ? matrix.queries.map((_, at) => matrix.values[at * keys + column]) : margins.most;
   const words = { below: row >= 0 ? "this row" : "mean", behind: column >= 0 ? "column" : "largest" };
   paintBars(surface, geometry, below, behind, words, colors);
   surface.save();
@@ -254,16 +254,16 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   surface.rect(left - 1, top - 1, width + 2, height + 2);
   surface.clip();
   const band = [Math.max(cellWidth, 2), Math.max(cellHeight, 2)];
-  scene.cut.forEach(([at, to]) => paintCut(surface, x + (to + 0.5) * cellWidth, y + (at + 0.5) * cellHeight, Math.min(cellWidth, cellHeight) * 0.22));
+  scene.cuts.forEach(([at, to]) => paintCut(surface, x + (to + 0.5) * cellWidth, y + (at + 0.5) * cellHeight, Math.min(cellWidth, cellHeight) * 0.22));
   [surface.strokeStyle, surface.lineWidth] = [colors.accent, 1];
   if (row >= 0) surface.strokeRect(left - 2, y + row * cellHeight - 0.5, width + 4, band[1]);
   if (column >= 0) surface.strokeRect(x + column * cellWidth - 0.5, top - 2, band[0], height + 4);
   surface.restore();
   const [middleRow, middleColumn] = [y + (row + 0.5) * cellHeight, x + (column + 0.5) * cellWidth];
   if (row >= 0 && middleRow >= top && middleRow <= top + height) {
-    paintLabel(surface, geometry, shown.queries[row], row, colors, "row", true);
+    paintLabel(surface, geometry, matrix.queries[row], row, colors, "row", true);
   }
   if (column >= 0 && middleColumn >= left && middleColumn <= left + width) {
-    paintLabel(surface, geometry, shown.keys[column], column, colors, "column", true);
+    paintLabel(surface, geometry, matrix.keys[column], column, colors, "column", true);
   }
 }

@@ -14,8 +14,8 @@ export function createHistory(runs, store) {
   ]);
   const draw = () => {
     const name = choice.value;
-    const known = runs.flatMap((run) => run.measures[name].values.flat()).filter((one) => one !== null);
-    const [low, high] = [Math.min(0, ...known), Math.max(...known, 0) || 1];
+    const values = runs.flatMap((run) => run.measures[name].values.flat()).filter((one) => one !== null);
+    const [low, high] = [Math.min(0, ...values), Math.max(...values, 0) || 1];
     unit.textContent = `${runs[0].measures[name].about}; from ${spell(low)} to ${spell(high)}`;
     tables.replaceChildren(...runs.map((run) => table(run, name, low, high)));
     mark();
@@ -37,15 +37,15 @@ export function createHistory(runs, store) {
         const value = values[place][number];
         const at = run.places[place][number];
         const since = own.filter((one) => one.step === step).map((one) => one.name);
-        const said = `${title}, step ${step}: ${value === null ? "no value" : spell(value)}${since.map((one) => `, ${one}`).join("")}`;
-        const cell = make("button", { type: "button", title: said, "aria-label": said, disabled: !at, tabindex: place ? -1 : 0, "data-place": at ? `${at[0]} ${at[1]}.${at[2]}` : "" }, since.length ? ["▸"] : []);
+        const words = `${title}, step ${step}: ${value === null ? "no value" : spell(value)}${since.map((one) => `, ${one}`).join("")}`;
+        const cell = make("button", { type: "button", title: words, "aria-label": words, disabled: !at, tabindex: place ? -1 : 0, "data-place": at ? `${at[0]} ${at[1]}.${at[2]}` : "" }, since.length ? ["▸"] : []);
         const share = value === null ? 0 : Math.round((100 * (value - low)) / (high - low));
         cell.style.background = value === null ? "none" : `color-mix(in oklab, var(--accent) ${share}%, var(--ground))`;
         cell.style.color = share > 50 ? "var(--paper)" : "var(--ink)";
         return make("td", {}, [cell]);
       });
-      const named = own.map((one) => make("span", { class: `verdict ${one.name === "settled" ? "" : "bad"}`, title: one.detail }, [`${one.name} since ${one.step}`]));
-      return make("tr", {}, [make("th", { scope: "row" }, [title]), ...cells, make("td", {}, named)]);
+      const verdicts = own.map((one) => make("span", { class: `verdict ${one.name === "settled" ? "" : "bad"}`, title: one.detail }, [`${one.name} since ${one.step}`]));
+      return make("tr", {}, [make("th", { scope: "row" }, [title]), ...cells, make("td", {}, verdicts)]);
     });
     return make("table", {}, [make("thead", {}, [head]), make("tbody", {}, rows)]);
   }

@@ -5,8 +5,8 @@
 
 import { cssColor, paintBar, theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
-import { ARROWS, make, onceAFrame, sized } from "./surface.js";
-import { plain, running, shadeWord, word } from "./text.js";
+import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
+import { plain, joinWords, shadeWord, word } from "./text.js";
 
 /** How much the largest weight covers, and the power by which smaller ones cover less. */
 const [OPAQUE, BEND] = [0.9, 0.8];
@@ -48,29 +48,29 @@ export function createImage(store, readout) {
   const size = () => sizeIn(element.clientWidth);
   /** The query whose attention is shown: the class token, or the first word, where none is chosen; -1: all alike. */
   const row = () => {
-    const chosen = over.row >= 0 ? over.row : scene.state.row;
-    if (chosen >= 0) return Math.min(chosen, scene.shown.queries.length - 1);
+    const place = over.row >= 0 ? over.row : scene.state.row;
+    if (place >= 0) return Math.min(place, scene.matrix.queries.length - 1);
     const patches = scene.map.patches.queries !== undefined;
-    return scene.shown.queries.findIndex((token) => Boolean(token.special) === patches);
+    return scene.matrix.queries.findIndex((token) => Boolean(token.special) === patches);
   };
   /** What each patch gets from the query, or from all of them on average; the most that one gets, and its colours. @param {Scene} of */
-  const given = ({ shown, palette, map }) => {
-    const [count, chosen] = [shown.keys.length, row()];
-    const mean = () => Float32Array.from(shown.keys, (_, column) => shown.queries.reduce((sum, _, place) => sum + (shown.values[place * count + column] || 0), 0) / shown.queries.length);
-    const own = chosen < 0 ? mean() : shown.values.subarray(chosen * count, (chosen + 1) * count);
+  const rowShares = ({ matrix, palette, map }) => {
+    const [count, place] = [matrix.keys.length, row()];
+    const mean = () => Float32Array.from(matrix.keys, (_, column) => matrix.queries.reduce((sum, _, place) => sum + (matrix.values[place * count + column] || 0), 0) / matrix.queries.length);
+    const own = place < 0 ? mean() : matrix.values.subarray(place * count, (place + 1) * count);
     const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value) || 0)), 0) || 1;
     const colors = { ...palette, limits: /** @type {[number, number]} */ ([palette.limits[0] < 0 ? -most : 0, most]) };
-    const words = `${map.unit} that ${chosen < 0 ? "all queries give on average" : `“${shown.queries[chosen].text}” gives`}; the less, the fainter`;
+    const words = `${map.unit} that ${place < 0 ? "all queries give on average" : `“${matrix.queries[place].text}” gives`}; the less, the fainter`;
     return { own, most, scale: { palette: colors, low: colors.limits[0] ? spell(-most) : "0", high: spell(most), words, fading: covers } };
   };
 
-  /** @param {Surface} surface @param {Scene} of @param {[number, number]} place */
-  const paint = (surface, of, [width, height]) => {
+  /** @param {Surface} surface @param {Scene} target @param {[number, number]} place */
+  const paint = (surface, target, [width, height]) => {
     surface.drawImage(picture, 0, 0, width, height);
     const colors = theme();
-    const { own, most, scale } = given(of);
+    const { own, most, scale } = rowShares(target);
     const [across, down] = [width / patches.columns, height / patches.rows];
-    of.shown.keys.forEach((token, column) => {
+    target.matrix.keys.forEach((token, column) => {
       const place = placeOfPatch(column);
       if (place < 0) return;
       // Whole pixels, or the edges of neighbours would both shine through.
@@ -81,35 +81,35 @@ export function createImage(store, readout) {
       surface.fillStyle = cssColor(scale.palette, own[column]);
       surface.fillRect(x, y, wide, high);
       surface.globalAlpha = 1;
-      const looks = scene.map.patches.queries && token.at === of.shown.queries[row()]?.at;
+      const looks = scene.map.patches.queries && token.at === target.matrix.queries[row()]?.at;
       if (looks || (words.length && column === patch())) outline(surface, colors.accent, x, y, wide, high);
     });
   };
   /** The column of the patch that words are shaded by; -1 for none. */
   const patch = () => {
-    const chosen = over.column >= 0 ? over.column : scene.state.column;
-    return chosen < scene.shown.keys.length ? chosen : -1;
+    const place = over.column >= 0 ? over.column : scene.state.column;
+    return place < scene.matrix.keys.length ? place : -1;
   };
   /** Words in the colour of what they give to a patch; the one that looks is marked. */
   const shade = () => {
-    const width = scene.shown.keys.length;
+    const width = scene.matrix.keys.length;
     const column = patch();
-    const given = words.map((_, place) => (column < 0 ? 0 : scene.shown.values[place * width + column]));
-    const most = given.reduce((one, value) => Math.max(one, Math.abs(value) || 0), 0) || 1;
+    const values = words.map((_, place) => (column < 0 ? 0 : scene.matrix.values[place * width + column]));
+    const most = values.reduce((one, value) => Math.max(one, Math.abs(value) || 0), 0) || 1;
     const scale = { ...scene.palette, limits: /** @type {[number, number]} */ ([scene.palette.limits[0] < 0 ? -most : 0, most]) };
     words.forEach((button, place) => {
       plain(button);
       const looks = column < 0 && place === row();
       button.classList.toggle("active", looks);
       button.setAttribute("aria-pressed", String(looks));
-      if (column < 0 || !(Math.abs(given[place]) > most / 20)) return;
-      button.setAttribute("aria-description", spell(given[place]));
-      shadeWord(button, scale, given[place], spell(given[place]));
+      if (column < 0 || !(Math.abs(values[place]) > most / 20)) return;
+      button.setAttribute("aria-description", spell(values[place]));
+      shadeWord(button, scale, values[place], spell(values[place]));
     });
   };
   const look = () => {
     shade();
-    readout.show(scene.shown, patch() >= 0 && words.length ? -1 : row(), patch());
+    readout.show(scene.matrix, patch() >= 0 && words.length ? -1 : row(), patch());
     repaint();
   };
   /** @param {number} place @param {number} column */
@@ -118,28 +118,28 @@ export function createImage(store, readout) {
     look();
   };
   const build = () => {
-    words = scene.map.patches.queries || scene.shown.queries.length < 2 ? [] : scene.shown.queries.map((token, place) => {
+    words = scene.map.patches.queries || scene.matrix.queries.length < 2 ? [] : scene.matrix.queries.map((token, place) => {
       const button = word(token, () => store.set({ row: place, column: -1 }));
       button.onpointerenter = (event) => event.pointerType === "mouse" && point(place, -1);
       button.onfocus = () => point(place, -1);
       button.onblur = button.onpointerleave = () => point(-1, -1);
       return button;
     });
-    text.replaceChildren(...(words.length ? [running(scene.shown.queries, words), make("p", { class: "hint" }, ["A word shows where it looked, a patch which words looked at it (arrow keys on the picture move over its patches). Choose one to keep it."])] : []));
+    text.replaceChildren(...(words.length ? [joinWords(scene.matrix.queries, words), make("p", { class: "hint" }, ["A word shows where it looked, a patch which words looked at it (arrow keys on the picture move over its patches). Choose one to keep it."])] : []));
     tools.replaceChildren(...(words.length ? [ends] : [choice, ends]));
   };
   /** Which patch a column is, from 0, row by row; -1 for none. @param {number} column */
   const placeOfPatch = (column) => {
-    const place = scene.shown.keys[column].at - patches.first;
+    const place = scene.matrix.keys[column].at - patches.first;
     return place < patches.rows * patches.columns ? Math.max(place, -1) : -1;
   };
   const paintNow = () => {
     if (!scene || !picture.naturalWidth) return;
-    const { scale } = given(scene);
+    const { scale } = rowShares(scene);
     paintBar(bar, scale.palette, covers);
     low.textContent = scale.low;
     high.textContent = `${scale.high}  ${scale.words}`;
-    paint(sized(canvas, ...size()), scene, size());
+    paint(sizeCanvas(canvas, ...size()), scene, size());
   };
   const repaint = onceAFrame(paintNow);
   picture.addEventListener("load", repaint);
@@ -150,18 +150,18 @@ export function createImage(store, readout) {
     const across = clamp(Math.floor((event.offsetX / width) * patches.columns), 0, patches.columns - 1);
     const down = clamp(Math.floor((event.offsetY / height) * patches.rows), 0, patches.rows - 1);
     const at = patches.first + down * patches.columns + across;
-    return scene.shown.keys.findIndex((token) => token.at === at);
+    return scene.matrix.keys.findIndex((token) => token.at === at);
   };
   canvas.addEventListener("pointermove", (event) => {
     if (words.length) {
       if (event.pointerType === "mouse") point(-1, columnAt(event));
-    } else readout.show(scene.shown, row(), columnAt(event));
+    } else readout.show(scene.matrix, row(), columnAt(event));
   });
   canvas.addEventListener("pointerleave", () => words.length && point(-1, -1));
   canvas.addEventListener("click", (event) => {
     if (words.length) return store.set({ column: columnAt(event) === scene.state.column ? -1 : columnAt(event) });
-    const token = scene.shown.keys[columnAt(event)];
-    const query = token ? scene.shown.queries.findIndex((other) => other.at === token.at) : -1;
+    const token = scene.matrix.keys[columnAt(event)];
+    const query = token ? scene.matrix.queries.findIndex((other) => other.at === token.at) : -1;
     if (scene.map.patches.queries && query >= 0) store.set({ row: query });
   });
   canvas.addEventListener("keydown", (event) => {
@@ -170,11 +170,11 @@ export function createImage(store, readout) {
     event.preventDefault();
     event.stopPropagation();
     if (words.length) {
-      const [first, last] = [scene.shown.keys.findIndex((token) => token.at === patches.first), scene.shown.keys.length - 1];
+      const [first, last] = [scene.matrix.keys.findIndex((token) => token.at === patches.first), scene.matrix.keys.length - 1];
       const next = scene.state.column < first ? first : scene.state.column + down * patches.columns + right;
       return store.set({ column: next < first || next > last ? scene.state.column : next });
     }
-    store.set({ row: clamp(row() + down + right, 0, scene.shown.queries.length - 1), column: -1 });
+    store.set({ row: clamp(row() + down + right, 0, scene.matrix.queries.length - 1), column: -1 });
   });
 
   return {
@@ -184,16 +184,16 @@ export function createImage(store, readout) {
       patches = /** @type {Patches} */ (scene.map.patches.keys);
       if (picture.src !== patches.image) picture.src = patches.image;
       const every = row() < 0 ? [make("option", { value: -1, selected: true }, ["all on average"])] : [];
-      queries.replaceChildren(...every, ...scene.shown.queries.map((token, place) =>
+      queries.replaceChildren(...every, ...scene.matrix.queries.map((token, place) =>
         make("option", { value: place, selected: place === row() }, [`${place} ${token.text.slice(0, 40)}`])));
       build();
       const moves = words.length ? "move over its patches" : "choose the query";
       canvas.setAttribute("aria-label", `Picture in ${patches.rows} by ${patches.columns} patches. Arrow keys ${moves}.`);
       look();
     },
-    figure(of, width) {
+    figure(target, width) {
       const place = sizeIn(width);
-      return { height: place[1], scale: given(of).scale, paint: (surface) => paint(surface, of, place) };
+      return { height: place[1], scale: rowShares(target).scale, paint: (surface) => paint(surface, target, place) };
     },
   };
 }

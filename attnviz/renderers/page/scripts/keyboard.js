@@ -1,7 +1,7 @@
 /** Keys for everything, listed by ?. */
 
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
-import { offered } from "./controls.js";
+import { offeredViews } from "./controls.js";
 import { headsOfLayer } from "./model.js";
 import { make } from "./surface.js";
 
@@ -37,14 +37,14 @@ const LIVE_KEYS = [
   ["/", "to the sentence"],
 ];
 
-const STORED = "attnviz keys";
+const STORE_KEY = "attnviz keys";
 /** Whether single letters are keys; who speaks to the machine switches them off. */
-let letters = remembered() !== "off";
+let letters = readMemory() !== "off";
 
 /** What this browser remembers; a frame of another page may not ask. */
-function remembered() {
+function readMemory() {
   try {
-    return localStorage.getItem(STORED);
+    return localStorage.getItem(STORE_KEY);
   } catch {
     return null;
   }
@@ -54,7 +54,7 @@ function remembered() {
 function switchLetters(on) {
   letters = on;
   try {
-    localStorage.setItem(STORED, on ? "on" : "off");
+    localStorage.setItem(STORE_KEY, on ? "on" : "off");
   } catch {
     // It holds until the page is closed.
   }
@@ -105,7 +105,7 @@ export function listen(current, store, dialog, more) {
 
 /** @param {string} key @param {PageDocument} page @param {Store} store */
 function nextTab(key, page, store) {
-  const names = offered(chosenMap(page.maps, store.state)).map(([name]) => name);
+  const names = offeredViews(chosenMap(page.maps, store.state)).map(([name]) => name);
   const step = key === "ArrowRight" || key === "ArrowDown" ? 1 : names.length - 1;
   store.set({ view: names[(names.indexOf(store.state.view) + step) % names.length] });
 }
@@ -121,17 +121,17 @@ function actions(page, store) {
     field.selectedIndex = (field.selectedIndex + 1) % field.length;
     field.dispatchEvent(new Event("change"));
   };
-  const numbered = offered(map).map(([name], place) => [String(place + 1), () => store.set({ view: name })]);
+  const viewKeys = offeredViews(map).map(([name], place) => [String(place + 1), () => store.set({ view: name })]);
   return {
-    ...Object.fromEntries(numbered),
+    ...Object.fromEntries(viewKeys),
     "]": () => stepHead(map, store, 1),
     "[": () => stepHead(map, store, -1),
     "}": () => stepLayer(map, store, 1),
     "{": () => stepLayer(map, store, -1),
     m: () => {
-      const chosen = chosenHeads(map, state);
-      const layer = chosen[0][0];
-      store.set({ heads: chosen.length > 1 ? `${layer}.0` : spellHeads(headsOfLayer(map, layer)) });
+      const heads = chosenHeads(map, state);
+      const layer = heads[0][0];
+      store.set({ heads: heads.length > 1 ? `${layer}.0` : spellHeads(headsOfLayer(map, layer)) });
     },
     x: () => turn("several as"),
     w: () => turn("by"),
@@ -147,16 +147,16 @@ function actions(page, store) {
 
 /** @param {PageMap} map @param {Store} store @param {number} step */
 function stepHead(map, store, step) {
-  const chosen = chosenHeads(map, store.state);
-  const [layer, head] = step > 0 ? chosen[chosen.length - 1] : chosen[0];
+  const heads = chosenHeads(map, store.state);
+  const [layer, head] = step > 0 ? heads[heads.length - 1] : heads[0];
   const count = map.layers.length * map.heads.length;
-  const place = chosen.length > 1 ? layer * map.heads.length + (step > 0 ? 0 : map.heads.length - 1) : (layer * map.heads.length + head + step + count) % count;
+  const place = heads.length > 1 ? layer * map.heads.length + (step > 0 ? 0 : map.heads.length - 1) : (layer * map.heads.length + head + step + count) % count;
   store.set({ heads: `${Math.floor(place / map.heads.length)}.${place % map.heads.length}` });
 }
 
 /** @param {PageMap} map @param {Store} store @param {number} step */
 function stepLayer(map, store, step) {
-  const chosen = chosenHeads(map, store.state);
-  const layer = (chosen[0][0] + step + map.layers.length) % map.layers.length;
-  store.set({ heads: chosen.length > 1 ? spellHeads(headsOfLayer(map, layer)) : `${layer}.${chosen[0][1]}` });
+  const heads = chosenHeads(map, store.state);
+  const layer = (heads[0][0] + step + map.layers.length) % map.layers.length;
+  store.set({ heads: heads.length > 1 ? spellHeads(headsOfLayer(map, layer)) : `${layer}.${heads[0][1]}` });
 }

@@ -21,15 +21,15 @@ export function beginning(text, count = MOST_CHARACTERS) {
  * @param {string} text
  * @param {number} width
  */
-export function fitted(surface, text, width) {
+export function fitText(surface, text, width) {
   const key = `${surface.font}|${Math.round(width)}|${text.length > 200 ? text.slice(0, 200) : text}`;
-  let found = cutTexts.get(key);
-  if (found === undefined) {
-    found = cut(surface, beginning(text), width);
+  let short = cutTexts.get(key);
+  if (short === undefined) {
+    short = cut(surface, beginning(text), width);
     if (cutTexts.size > 20000) cutTexts.clear();
-    cutTexts.set(key, found);
+    cutTexts.set(key, short);
   }
-  return found;
+  return short;
 }
 
 /** @param {Surface} surface @param {string} text @param {number} width */
@@ -60,7 +60,7 @@ export function widest(surface, tokens, most) {
 /** Write a text cut to its room; answers how wide it is. @param {Surface} surface @param {string} text @param {number} room @param {number} x @param {number} y @param {Lettering} how */
 export function writeFitted(surface, text, room, x, y, how) {
   surface.font = font(how.size ?? 12, how.weight);
-  const shown = fitted(surface, text, room);
-  write(surface, shown, x, y, how);
-  return surface.measureText(shown).width;
+  const short = fitText(surface, text, room);
+  write(surface, short, x, y, how);
+  return surface.measureText(short).width;
 }

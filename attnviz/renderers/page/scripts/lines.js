@@ -1,30 +1,30 @@
 /** The view of weighted lines between queries on the left and keys on the right. */
 
-import { named } from "./caption.js";
+import { spellName } from "./caption.js";
 import { NEGATIVE, headColor, theme } from "./colors.js";
 import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle, traceLine } from "./lines_painting.js";
-import { look, lookAt, pointedIn } from "./look.js";
-import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
-import { ARROWS, make, onceAFrame, sized, write } from "./surface.js";
+import { look, lookAt, pointedCell } from "./look.js";
+import { clamp, countNoun, inThousands, largest, spell } from "./numbers.js";
+import { ARROWS, make, onceAFrame, sizeCanvas, write } from "./surface.js";
 
 const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
 /** How many of these views there are. */
-let made = 0;
+let count = 0;
 
 /**
  * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
- * @param {boolean} linked whether the rest of the page shows what is pointed at
+ * @param {boolean} isLinked whether the rest of the page shows what is pointed at
  * @returns {View}
  */
-export function createLines(store, readout, toggleLink, linked) {
+export function createLines(store, readout, toggleLink, isLinked) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "lines between tokens" });
   const room = make("div", { class: "lines-room" }, [canvas]);
   const scroller = make("div", { class: "lines" }, [room]);
-  const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: made++ ? `least-${made}` : "least" });
+  const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: count++ ? `least-${count}` : "least" });
   const least = make("output");
   const legend = make("span", { class: "legend" });
   const tools = make("div", { class: "tools" }, [make("label", {}, ["lines from ", slider]), least, legend]);
@@ -35,47 +35,47 @@ export function createLines(store, readout, toggleLink, linked) {
   let layout;
   /** @type {import("./lines_painting.js").Line[]} */
   let every = [];
-  let hovered = NONE;
+  let hover = NONE;
   let threshold = 0;
 
-  const pinned = () => ({
-    row: scene.state.row < scene.shown.queries.length ? scene.state.row : -1,
-    column: scene.state.row >= 0 || scene.state.column >= scene.shown.keys.length ? -1 : scene.state.column,
+  const readPin = () => ({
+    row: scene.state.row < scene.matrix.queries.length ? scene.state.row : -1,
+    column: scene.state.row >= 0 || scene.state.column >= scene.matrix.keys.length ? -1 : scene.state.column,
   });
-  const active = () => (hovered.row >= 0 || hovered.column >= 0 ? hovered : pinned());
+  const active = () => (hover.row >= 0 || hover.column >= 0 ? hover : readPin());
 
-  /** @param {Surface} surface @param {import("./lines_painting.js").LinesLayout} placed @param {[number, number]} window @param {{row: number, column: number}} now what is looked at @param {Scene} of @param {typeof every} all */
-  const paintAll = (surface, placed, window, now, of, all) => {
+  /** @param {Surface} surface @param {import("./lines_painting.js").LinesLayout} plan @param {[number, number]} window @param {{row: number, column: number}} now what is looked at @param {Scene} target @param {typeof every} all */
+  const paintAll = (surface, plan, window, now, target, all) => {
     const colors = theme();
     const one = now.row >= 0 || now.column >= 0;
-    const drawn = one ? linesOf(matricesOf(of), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : all;
-    const top = of.palette.limits[1];
-    paintLines(surface, placed, visible(drawn, placed, window), top);
-    const cut = of.cut.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
-    paintLines(surface, placed, cut, top);
-    cut.forEach(({ row, column }) => paintCut(surface, (placed.left + placed.right) / 2, (rowMiddle(placed, row) + columnMiddle(placed, column)) / 2, 5));
-    paintTokens(surface, placed, of.shown, now, colors, window);
-    const [query, key] = of.shown.axes ?? AXES;
-    write(surface, query, placed.left, window[0] + 12, { size: 11, color: colors.faint, align: "right" });
-    write(surface, key, placed.right, window[0] + 12, { size: 11, color: colors.faint });
+    const lines = one ? linesOf(matricesOf(target), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : all;
+    const top = target.palette.limits[1];
+    paintLines(surface, plan, visible(lines, plan, window), top);
+    const cuts = target.cuts.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
+    paintLines(surface, plan, cuts, top);
+    cuts.forEach(({ row, column }) => paintCut(surface, (plan.left + plan.right) / 2, (rowMiddle(plan, row) + columnMiddle(plan, column)) / 2, 5));
+    paintTokens(surface, plan, target.matrix, now, colors, window);
+    const [query, key] = target.matrix.axes ?? AXES;
+    write(surface, query, plan.left, window[0] + 12, { size: 11, color: colors.faint, align: "right" });
+    write(surface, key, plan.right, window[0] + 12, { size: 11, color: colors.faint });
   };
   const paintNow = () => {
     const height = scroller.clientHeight;
-    const surface = sized(canvas, layout.width, Math.min(height, layout.height));
+    const surface = sizeCanvas(canvas, layout.width, Math.min(height, layout.height));
     const from = scroller.scrollTop;
     surface.translate(0, -from);
     const now = active();
     paintAll(surface, layout, [from, from + height], now, scene, every);
-    if (now.row >= 0 || now.column >= 0) readout.show(scene.shown, now.row, now.column);
-    else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.shown);
+    if (now.row >= 0 || now.column >= 0) readout.show(scene.matrix, now.row, now.column);
+    else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.matrix);
   };
   const repaint = onceAFrame(paintNow);
 
-  /** Every line from the threshold on. @param {Scene} of */
-  const linesFrom = (of) => linesOf(matricesOf(of), Math.max(threshold, 1e-6), -1, -1, theme().accent);
+  /** Every line from the threshold on. @param {Scene} target */
+  const linesFrom = (target) => linesOf(matricesOf(target), Math.max(threshold, 1e-6), -1, -1, theme().accent);
   const arrange = () => {
     const most = clamp(innerHeight - 260, 360, 860);
-    layout = linesLayout(scene.shown, Math.max(scroller.clientWidth || 600, 260), most);
+    layout = linesLayout(scene.matrix, Math.max(scroller.clientWidth || 600, 260), most);
     scroller.style.height = `${Math.min(most, layout.height)}px`;
     room.style.height = `${layout.height}px`;
     const top = Math.max(scene.palette.limits[1], 0.001);
@@ -84,13 +84,13 @@ export function createLines(store, readout, toggleLink, linked) {
     slider.value = String(threshold);
     slider.setAttribute("aria-valuetext", spell(threshold));
     every = linesFrom(scene);
-    const drawn = Math.min(every.length, MOST_LINES);
-    const cut = drawn < every.length ? `, the strongest ${counted(drawn, "line")} of ${inThousands(every.length)}` : `, ${counted(drawn, "line")}`;
-    least.textContent = ` ${spell(threshold)}${cut}`;
+    const shownCount = Math.min(every.length, MOST_LINES);
+    const words = shownCount < every.length ? `, the strongest ${countNoun(shownCount, "line")} of ${inThousands(every.length)}` : `, ${countNoun(shownCount, "line")}`;
+    least.textContent = ` ${spell(threshold)}${words}`;
     every = every.slice(-MOST_LINES);
     legend.replaceChildren(...headNames(scene));
     const remark = /** @type {HTMLElement | null | undefined} */ (element.closest("section")?.querySelector(".remark"));
-    if (remark) remark.dataset.lines = String(drawn);
+    if (remark) remark.dataset.lines = String(shownCount);
     paintNow();
   };
 
@@ -98,7 +98,7 @@ export function createLines(store, readout, toggleLink, linked) {
   const lineAt = (x, y) => {
     const surface = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
     surface.lineWidth = 10;
-    return [...scene.cut.map(([row, column]) => ({ row, column })), ...every.toReversed()].find(({ row, column }) => {
+    return [...scene.cuts.map(([row, column]) => ({ row, column })), ...every.toReversed()].find(({ row, column }) => {
       surface.beginPath();
       traceLine(surface, layout, row, column);
       return surface.isPointInStroke(x, y);
@@ -109,20 +109,20 @@ export function createLines(store, readout, toggleLink, linked) {
   scroller.addEventListener("scroll", () => scene && repaint());
   canvas.addEventListener("pointermove", (event) => {
     const next = tokenAt(layout, scene, event.offsetX, event.offsetY + scroller.scrollTop);
-    if (next.row === hovered.row && next.column === hovered.column) return;
-    hovered = next;
+    if (next.row === hover.row && next.column === hover.column) return;
+    hover = next;
     repaint();
-    if (linked) lookAt(scene, next.row, next.column);
+    if (isLinked) lookAt(scene, next.row, next.column);
   });
   canvas.addEventListener("pointerleave", () => {
-    hovered = NONE;
+    hover = NONE;
     repaint();
-    if (linked) look.at([]);
+    if (isLinked) look.at([]);
   });
-  look.onChange((pointed) => {
-    const cell = linked && scene && element.isConnected && pointedIn(pointed, scene);
+  look.onChange((pointing) => {
+    const cell = isLinked && scene && element.isConnected && pointedCell(pointing, scene);
     if (!cell) return;
-    hovered = cell.row >= 0 ? { row: cell.row, column: -1 } : cell;
+    hover = cell.row >= 0 ? { row: cell.row, column: -1 } : cell;
     repaint();
   });
   canvas.addEventListener("click", (event) => {
@@ -134,16 +134,16 @@ export function createLines(store, readout, toggleLink, linked) {
   });
   canvas.addEventListener("keydown", (event) => {
     const [step, across] = ARROWS[event.key] ?? [0, 0];
-    const now = pinned();
+    const now = readPin();
     if (step) {
       const side = now.column >= 0 ? "column" : "row";
-      const count = side === "row" ? scene.shown.queries.length : scene.shown.keys.length;
+      const count = side === "row" ? scene.matrix.queries.length : scene.matrix.keys.length;
       const place = clamp(now[side] + step, 0, count - 1);
       store.set({ ...NONE, [side]: place });
       const middle = side === "row" ? rowMiddle(layout, place) : columnMiddle(layout, place);
       scroller.scrollTop = clamp(scroller.scrollTop, middle - scroller.clientHeight + 40, middle - 40);
     } else if (across) {
-      const [side, tokens] = across < 0 ? ["row", scene.shown.queries] : ["column", scene.shown.keys];
+      const [side, tokens] = across < 0 ? ["row", scene.matrix.queries] : ["column", scene.matrix.keys];
       store.set({ ...NONE, [side]: clamp(Math.max(now.row, now.column), 0, tokens.length - 1) });
     } else if (event.key === "Escape") store.set(NONE);
     else return;
@@ -156,25 +156,25 @@ export function createLines(store, readout, toggleLink, linked) {
     element,
     show(next) {
       scene = next;
-      hovered = NONE;
+      hover = NONE;
       canvas.setAttribute("aria-label", "Lines from queries to keys. Up and down choose a token, left and right its side.");
       arrange();
     },
-    figure(of, width) {
-      const placed = linesLayout(of.shown, width, 860);
-      const heads = namesOf(of).map((words, number) => ({ color: headColor(number), words }));
-      const told = `lines from ${spell(threshold)} on; the broadest ${spell(of.palette.limits[1])}, ${of.map.unit}`;
-      const all = linesFrom(of).slice(-MOST_LINES);
-      return { height: placed.height, legend: [...heads, { color: "", words: told }], paint: (surface) => paintAll(surface, placed, [0, placed.height], pinned(), of, all) };
+    figure(target, width) {
+      const plan = linesLayout(target.matrix, width, 860);
+      const heads = namesOf(target).map((words, number) => ({ color: headColor(number), words }));
+      const words = `lines from ${spell(threshold)} on; the broadest ${spell(target.palette.limits[1])}, ${target.map.unit}`;
+      const all = linesFrom(target).slice(-MOST_LINES);
+      return { height: plan.height, legend: [...heads, { color: "", words }], paint: (surface) => paintAll(surface, plan, [0, plan.height], readPin(), target, all) };
     },
   };
 }
 
 /** @param {Scene} scene */
-const matricesOf = ({ separate, shown }) => (separate.length ? separate : [shown]);
+const matricesOf = ({ separate, matrix }) => (separate.length ? separate : [matrix]);
 
 /** The heads that are shown side by side. @param {Scene} scene */
-const namesOf = ({ map, heads, separate }) => separate.map((_, number) => `layer ${map.layers[heads[number][0]]} ${named("head", map.heads[heads[number][1]])}`);
+const namesOf = ({ map, heads, separate }) => separate.map((_, number) => `layer ${map.layers[heads[number][0]]} ${spellName("head", map.heads[heads[number][1]])}`);
 
 /** Which head has which colour. @param {Scene} scene */
 const headNames = (scene) => namesOf(scene).map((words, number) => {
@@ -183,7 +183,7 @@ const headNames = (scene) => namesOf(scene).map((words, number) => {
   return make("span", {}, [dot, words]);
 });
 
-/** A weight above which some hundreds of lines remain, but never below a twentieth. @param {Shown[]} matrices */
+/** A weight above which some hundreds of lines remain, but never below a twentieth. @param {ShownMatrix[]} matrices */
 function usual(matrices) {
   const values = matrices[0].values;
   if (values.length <= 100) return 0.02;
@@ -206,7 +206,7 @@ function visible(lines, layout, [top, bottom]) {
 /** @param {import("./lines_painting.js").LinesLayout} layout @param {Scene} scene @param {number} x @param {number} y */
 function tokenAt(layout, scene, x, y) {
   const [row, column] = [layout.rows, layout.columns].map(({ top, step }) => Math.floor((y - top) / step));
-  if (x <= layout.left + 4) return row >= 0 && row < scene.shown.queries.length ? { row, column: -1 } : NONE;
+  if (x <= layout.left + 4) return row >= 0 && row < scene.matrix.queries.length ? { row, column: -1 } : NONE;
   if (x < layout.right - 4) return NONE;
-  return column >= 0 && column < scene.shown.keys.length ? { row: -1, column } : NONE;
+  return column >= 0 && column < scene.matrix.keys.length ? { row: -1, column } : NONE;
 }

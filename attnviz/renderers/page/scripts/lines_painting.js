@@ -20,9 +20,9 @@ import { write } from "./surface.js";
 /** More lines than these are a grey cloud, and slow. */
 export const MOST_LINES = 4000;
 
-/** @param {Shown} shown @param {number} width @param {number} height that it should take, if its tokens allow @returns {LinesLayout} */
-export function linesLayout(shown, width, height) {
-  const counts = [shown.queries.length, shown.keys.length];
+/** @param {ShownMatrix} matrix @param {number} width @param {number} height that it should take, if its tokens allow @returns {LinesLayout} */
+export function linesLayout(matrix, width, height) {
+  const counts = [matrix.queries.length, matrix.keys.length];
   const step = clamp((height - 50) / Math.max(...counts), 15, 26);
   const label = Math.min(Math.max(width * 0.26, 80), 220);
   const most = Math.max(...counts);
@@ -41,7 +41,7 @@ export const columnMiddle = ({ columns }, column) => columns.top + (column + 0.5
 
 /**
  * The cells of at least a weight, of one token if one is given, strongest last.
- * @param {Shown[]} matrices one for each colour
+ * @param {ShownMatrix[]} matrices one for each colour
  * @param {number} least
  * @param {number} row queries; -1 for all
  * @param {number} column keys; -1 for all
@@ -51,14 +51,14 @@ export const columnMiddle = ({ columns }, column) => columns.top + (column + 0.5
 export function linesOf(matrices, least, row, column, color) {
   /** @type {Line[]} */
   const lines = [];
-  matrices.forEach((shown, number) => {
-    const width = shown.keys.length;
+  matrices.forEach((matrix, number) => {
+    const width = matrix.keys.length;
     const shade = matrices.length > 1 ? headColor(number) : color;
-    const rows = row >= 0 ? [row, row + 1] : [0, shown.queries.length];
+    const rows = row >= 0 ? [row, row + 1] : [0, matrix.queries.length];
     const columns = column >= 0 ? [column, column + 1] : [0, width];
     for (let from = rows[0]; from < rows[1]; from++) {
       for (let to = columns[0]; to < columns[1]; to++) {
-        const value = shown.values[from * width + to];
+        const value = matrix.values[from * width + to];
         if (Math.abs(value) >= least && value) lines.push({ row: from, column: to, value, color: shade });
       }
     }
@@ -95,25 +95,25 @@ export function paintLines(surface, layout, lines, top) {
 /**
  * @param {Surface} surface
  * @param {LinesLayout} layout
- * @param {Shown} shown
+ * @param {ShownMatrix} matrix
  * @param {{row: number, column: number}} active
  * @param {Theme} theme
  * @param {[number, number]} window top and bottom of what can be seen
  */
-export function paintTokens(surface, layout, shown, active, theme, window) {
+export function paintTokens(surface, layout, matrix, active, theme, window) {
   const label = layout.left - 14;
-  const width = shown.keys.length;
+  const width = matrix.keys.length;
   /** @param {number} y */
-  const seen = (y) => y >= window[0] - 20 && y <= window[1] + 20;
-  shown.queries.forEach((token, row) => {
+  const isVisible = (y) => y >= window[0] - 20 && y <= window[1] + 20;
+  matrix.queries.forEach((token, row) => {
     const y = rowMiddle(layout, row);
-    const value = active.column >= 0 ? shown.values[row * width + active.column] : null;
-    if (seen(y)) word(surface, layout, token, [layout.left, y], "right", label, value, row === active.row, theme);
+    const value = active.column >= 0 ? matrix.values[row * width + active.column] : null;
+    if (isVisible(y)) word(surface, layout, token, [layout.left, y], "right", label, value, row === active.row, theme);
   });
-  shown.keys.forEach((token, column) => {
+  matrix.keys.forEach((token, column) => {
     const y = columnMiddle(layout, column);
-    const value = active.row >= 0 ? shown.values[active.row * width + column] : null;
-    if (seen(y)) word(surface, layout, token, [layout.right, y], "left", label, value, column === active.column, theme);
+    const value = active.row >= 0 ? matrix.values[active.row * width + column] : null;
+    if (isVisible(y)) word(surface, layout, token, [layout.right, y], "left", label, value, column === active.column, theme);
   });
 }
 

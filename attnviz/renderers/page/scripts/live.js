@@ -10,7 +10,7 @@ import { createPane, secondStage } from "./pane.js";
 import { createPicture } from "./picture.js";
 import { createSentence } from "./sentence.js";
 import { createSource } from "./source.js";
-import { ASKED, LANGUAGES, chosenMap, isText } from "./state.js";
+import { QUESTION_KEYS, LANGUAGES, chosenMap, isText } from "./state.js";
 import { make, part, patch } from "./surface.js";
 import { createSwitching } from "./switching.js";
 import { createTour } from "./tour.js";
@@ -37,10 +37,10 @@ const inPage = (note) => note.replace(/[,:] (so there is nothing to explain: )?(
  * @param {import("./pane.js").Pane} pane
  */
 export function createLive(fixed, store, off, pane) {
-  const served = document.body.dataset.source === "serve";
+  const isServed = document.body.dataset.source === "serve";
   const source = createSource();
   const modelName = () => store.state.model || (fixed.models?.[0] ?? "pocket");
-  const picture = createPicture(fixed.pictures ?? {}, modelName, () => store.set({ text: "", into: "", off: "" }), () => ask(new Set(ASKED)));
+  const picture = createPicture(fixed.pictures ?? {}, modelName, () => store.set({ text: "", into: "", off: "" }), () => ask(new Set(QUESTION_KEYS)));
   const sentences = [createSentence(0, store, off), createSentence(1, store, off)];
   /** @type {PageDocument[]} */
   const pages = [];
@@ -50,10 +50,10 @@ export function createLive(fixed, store, off, pane) {
   /** @type {import("./pane.js").Pane | undefined} */
   let secondPane;
   /** The last difference, and what it was made of. @type {{key: unknown[], page: PageDocument | null}} */
-  let compared = { key: [], page: null };
+  let difference = { key: [], page: null };
   const effects = createEffects();
   let timer = 0;
-  let [answered, effected] = [(/** @type {PageDocument} */ _) => {}, () => {}];
+  let [hearAnswer, hearEffects] = [(/** @type {PageDocument} */ _) => {}, () => {}];
   /** @type {(page: PageDocument) => void} */
   let begin;
   const first = /** @type {Promise<PageDocument>} */ (new Promise((resolve) => (begin = resolve)));
@@ -62,10 +62,10 @@ export function createLive(fixed, store, off, pane) {
   const cancel = make("button", { type: "button", hidden: true, onclick: () => source.cancel() }, ["Cancel"]);
   const guide = button("Guided tour", "g", () => store.set({ tour: 1 }));
   const tour = createTour(store, off, () => (answers[0]?.to ? pages[0] : undefined));
-  const switching = createSwitching(store, off, pane, () => pages[0], served || modelName() !== "pocket" ? null : createCard(lookAt));
-  const word = createWord(store, (asked) => source.explain(asked), (claim) => showClaim(store, pages[0].maps, claim));
+  const switching = createSwitching(store, off, pane, () => pages[0], isServed || modelName() !== "pocket" ? null : createCard(lookAt));
+  const word = createWord(store, (request) => source.explain(request), (claim) => showClaim(store, pages[0].maps, claim));
   part("ask").append(chosenTools, ...sentences.map(({ element }) => element), word.element, switching.element, tour.element);
-  const why = createWhy(store, () => pages[0].maps, (asked) => source.why(asked));
+  const why = createWhy(store, () => pages[0].maps, (request) => source.why(request));
   part("stage").after(why.element, second.stage);
 
   /** @param {string} stream @param {string} layer @param {string} head by their names */
@@ -75,32 +75,32 @@ export function createLive(fixed, store, off, pane) {
     store.set({ map: number, heads: `${map.layers.indexOf(layer)}.${map.heads.indexOf(head)}`, row: -1, column: -1 });
   }
 
-  const used = () => (store.state.beside ? [0, 1] : [0]);
+  const panesInUse = () => (store.state.beside ? [0, 1] : [0]);
   /** @param {number} which */
   const question = (which) => {
     const { text, into, text2, into2, lens, model, to, explain } = store.state;
     const target = (which ? into2 : into).trim();
-    return { pane: which, source: which ? text2 : text, target: target || null, lens, off: off.now(), ...(model ? { model } : {}), ...(to ? { to } : {}), ...(explain && !which ? { explain: Number(explain) || explain } : {}), ...picture.given() };
+    return { pane: which, source: which ? text2 : text, target: target || null, lens, off: off.now(), ...(model ? { model } : {}), ...(to ? { to } : {}), ...(explain && !which ? { explain: Number(explain) || explain } : {}), ...picture.readPicture() };
   };
 
-  /** Ask anew what the state now asks. @param {Set<string>} changed */
-  function ask(changed) {
+  /** Ask anew what the state now asks. @param {Set<string>} changedNames */
+  function ask(changedNames) {
     clearTimeout(timer);
     effects.age();
     showTools();
     switching.showOff();
     sentences.forEach((sentence) => sentence.refill(modelName(), modelName() in (fixed.pictures ?? {})));
-    const both = [...changed].some((name) => !isText(name));
-    for (const which of used()) {
-      const concerns = both || [...changed].some((name) => name.endsWith("2") === (which === 1));
-      const asked = question(which);
+    const both = [...changedNames].some((name) => !isText(name));
+    for (const which of panesInUse()) {
+      const concerns = both || [...changedNames].some((name) => name.endsWith("2") === (which === 1));
+      const request = question(which);
       if (!concerns) continue;
-      if (asked.source.trim() || asked.picture) {
+      if (request.source.trim() || request.picture) {
         sentences[which].wait();
-        source.ask(asked);
+        source.ask(request);
       } else sentences[which].fail("Write a sentence: the model answers as you write.");
     }
-    if (changed.has("beside")) pages.length = Math.min(pages.length, used().length);
+    if (changedNames.has("beside")) pages.length = Math.min(pages.length, panesInUse().length);
   }
 
   /** @param {string} words @param {boolean} [working] */
@@ -110,7 +110,7 @@ export function createLive(fixed, store, off, pane) {
   }
 
   /** What is done with each kind of message. @type {Record<string, (reply: Reply, which: number) => void>} */
-  const heard = {
+  const handlers = {
     why: (reply) => why.hear(reply),
     explain: (reply) => word.hear(reply),
     doing: ({ doing = "" }) => say(doing, true),
@@ -119,13 +119,13 @@ export function createLive(fixed, store, off, pane) {
       sentences[which].fail(inPage(reply.error ?? ""), reply.fatal);
     },
     heads({ stream = "", values = [] }) {
-      const found = effects.take(stream, values);
+      const table = effects.take(stream, values);
       effects.add(pages[0].maps);
-      effected();
-      tour.learn(found);
+      hearEffects();
+      tour.learn(table);
     },
     answer(reply, which) {
-      if (!reply.document || !used().includes(which)) return;
+      if (!reply.document || !panesInUse().includes(which)) return;
       const page = receive({ ...fixed, ...reply.document }, reply.codes ?? reply.blobs ?? {});
       [pages[which], answers[which]] = [page, reply.answer];
       showTools();
@@ -141,7 +141,7 @@ export function createLive(fixed, store, off, pane) {
         clearTimeout(timer);
         if (off.able) timer = setTimeout(() => source.heads(question(0)), QUIET);
       }
-      if (pages[0]) answered(pages[0]);
+      if (pages[0]) hearAnswer(pages[0]);
       switching.showOff();
       tour.show();
     },
@@ -165,29 +165,29 @@ export function createLive(fixed, store, off, pane) {
       ...(models.length > 1 ? [select("model", models.map((name) => [name, name.split("/").slice(-2).join("/")]), model || models[0], (name) => store.set({ model: name, off: "", to: "", explain: "", word: "" }))] : []),
       ...(reads ? [examples] : []),
       select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name, explain: "" })),
-      ...(pieces ? [select("explain", [...(served ? [["", "usual"]] : []), [served ? "all" : "", "all tokens"], ...pieces.map((piece, place) => [String(place + 1), beginning(piece.text, 14)])], explain, (name) => store.set({ explain: name }))] : []),
+      ...(pieces ? [select("explain", [...(isServed ? [["", "usual"]] : []), [isServed ? "all" : "", "all tokens"], ...pieces.map((piece, place) => [String(place + 1), beginning(piece.text, 14)])], explain, (name) => store.set({ explain: name }))] : []),
       ...(modelName() === "pocket" ? [select("to", [["", "guessed"], ...Object.entries(LANGUAGES)], to, (name) => store.set({ to: name }))] : []),
-      ...(served ? [picture.element] : []), ...(reads ? [two, ...(beside ? [minus] : [])] : []), guide, status, cancel,
+      ...(isServed ? [picture.element] : []), ...(reads ? [two, ...(beside ? [minus] : [])] : []), guide, status, cancel,
     ]);
   }
 
   const besides = () => store.set({ beside: store.state.beside ? "" : "on" });
 
-  store.onChange((changed) => {
-    if (changed.has("tour")) tour.show();
+  store.onChange((changedNames) => {
+    if (changedNames.has("tour")) tour.show();
   });
   document.body.dataset.beside = store.state.beside && "on";
   source.listen((reply) => {
-    if (pages[0] || reply.kind !== "heads") heard[reply.kind || (reply.doing ? "doing" : reply.error ? "error" : "answer")](reply, reply.pane ?? 0);
+    if (pages[0] || reply.kind !== "heads") handlers[reply.kind || (reply.doing ? "doing" : reply.error ? "error" : "answer")](reply, reply.pane ?? 0);
   });
-  ask(new Set(ASKED));
+  ask(new Set(QUESTION_KEYS));
   tour.show();
 
   return {
     first,
-    ask(/** @type {Set<string>} */ changed) {
+    ask(/** @type {Set<string>} */ changedNames) {
       document.body.dataset.beside = store.state.beside && "on";
-      ask(changed);
+      ask(changedNames);
     },
     /** @returns {Record<string, () => void>} */
     keys: () => ({ ...switching.keys(), y: () => why.focus(), b: besides, d: () => store.set({ beside: store.state.beside === "difference" ? "on" : "difference" }), g: () => store.set({ tour: 1 }), "/": () => sentences[0].focus() }),
@@ -196,23 +196,23 @@ export function createLive(fixed, store, off, pane) {
       word.show(question(0), answers[0]?.pieces ?? [], pages[0].maps);
       switching.showChoice();
     },
-    switchedOff: switching.inWords,
+    switchedOff: switching.listNames,
     get texts() {
       const { source, target } = question(0);
       return { source, target: target ?? answers[0]?.written };
     },
     /** Each sentence that is shown, with what the model makes of it. */
     sentences() {
-      return used().map(question).map(({ source, target }, which) => [source || "picture", target ?? answers[which]?.written].filter(Boolean).join(" → "));
+      return panesInUse().map(question).map(({ source, target }, which) => [source || "picture", target ?? answers[which]?.written].filter(Boolean).join(" → "));
     },
     panes: () => (store.state.beside && secondPane && pages[1] ? [pane, secondPane] : [pane]),
-    /** @param {typeof answered} listener told of every answer about the first sentence */
+    /** @param {typeof hearAnswer} listener told of every answer about the first sentence */
     onAnswer(listener) {
-      answered = listener;
+      hearAnswer = listener;
     },
     /** @param {() => void} listener */
     onEffects(listener) {
-      effected = listener;
+      hearEffects = listener;
     },
     /** The second sentence, looked at as the first is. */
     async showSecond() {
@@ -227,11 +227,11 @@ export function createLive(fixed, store, off, pane) {
       try {
         const number = pages[0].maps.indexOf(chosenMap(pages[0].maps, store.state));
         const key = [pages[0], pages[1], number];
-        if (key.some((one, place) => one !== compared.key[place])) {
-          compared = { key, page: await differencePage(pages[0], pages[1], number) };
-          effected(); // heads can be ordered by it
+        if (key.some((one, place) => one !== difference.key[place])) {
+          difference = { key, page: await differencePage(pages[0], pages[1], number) };
+          hearEffects(); // heads can be ordered by it
         }
-        const { maps: [map], notes } = /** @type {PageDocument} */ (compared.page);
+        const { maps: [map], notes } = /** @type {PageDocument} */ (difference.page);
         second.caption.textContent = ["B − A: blue where the second sentence looks more, orange where it looks less", ...notes].join("; ");
         await secondPane.show({ ...pages[1], maps: [map] }, () => {}, { row: -1, column: -1, map: 0 });
       } catch (error) {

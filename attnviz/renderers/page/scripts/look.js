@@ -3,39 +3,39 @@
 import { onceAFrame } from "./surface.js";
 
 /** @typedef {[string, number]} Spot a token by its side and position */
-/** @typedef {{spots: Spot[], cell: [number, number] | null}} Pointed tokens, and query and key where a cell is pointed at */
+/** @typedef {{spots: Spot[], cell: [number, number] | null}} Pointing tokens, and query and key where a cell is pointed at */
 
-/** @type {Pointed} */
+/** @type {Pointing} */
 const NOTHING = { spots: [], cell: null };
-let [now, kept] = [NOTHING, NOTHING];
-let told = "";
-/** @type {((pointed: Pointed) => void)[]} */
+let [now, base] = [NOTHING, NOTHING];
+let lastName = "";
+/** @type {((pointing: Pointing) => void)[]} */
 const listeners = [];
 
 const tell = onceAFrame(() => {
   const name = JSON.stringify(now);
-  if (name === told) return;
-  told = name;
+  if (name === lastName) return;
+  lastName = name;
   listeners.forEach((listener) => listener(now));
 });
 
 export const look = {
   /** Point at tokens, or let go: what was kept is lit again. @param {Spot[]} spots @param {[number, number] | null} [cell] */
   at(spots, cell = null) {
-    now = spots.length ? { spots, cell } : kept;
+    now = spots.length ? { spots, cell } : base;
     tell();
   },
   /** Keep tokens lit while nothing is pointed at. @param {Spot[]} spots @param {[number, number] | null} [cell] */
   keep(spots, cell = null) {
-    now = kept = { spots, cell };
+    now = base = { spots, cell };
     tell();
   },
   /** What is pinned stays lit; more that is kept with it stays too. @param {Spot[]} spots @param {[number, number]} cell */
   pin(spots, cell) {
-    const known = new Set(kept.spots.map((spot) => spot.join(":")));
-    if (!spots.length || !spots.every((spot) => known.has(spot.join(":")))) this.keep(spots, cell);
+    const names = new Set(base.spots.map((spot) => spot.join(":")));
+    if (!spots.length || !spots.every((spot) => names.has(spot.join(":")))) this.keep(spots, cell);
   },
-  /** @param {(pointed: Pointed) => void} listener */
+  /** @param {(pointing: Pointing) => void} listener */
   onChange(listener) {
     listeners.push(listener);
   },
@@ -54,27 +54,27 @@ export function linkWords(element) {
   };
   ["pointerover", "pointerleave", "focusin", "focusout"].forEach((name) => element.addEventListener(name, point));
   look.onChange(({ spots }) => {
-    const lit = new Set(spots.map((spot) => spot.join(":")));
-    element.querySelectorAll("[data-token]").forEach((one) => one.classList.toggle("lit", lit.has(/** @type {HTMLElement} */ (one).dataset.token ?? "")));
+    const names = new Set(spots.map((spot) => spot.join(":")));
+    element.querySelectorAll("[data-token]").forEach((one) => one.classList.toggle("lit", names.has(/** @type {HTMLElement} */ (one).dataset.token ?? "")));
   });
 }
 
 /** Point at a row and a column of what a view shows; −1: none. @param {Scene} scene @param {number} row @param {number} column */
-export function lookAt({ map, shown }, row, column) {
-  const [query, key] = [shown.queries[row]?.at ?? -1, shown.keys[column]?.at ?? -1];
+export function lookAt({ map, matrix }, row, column) {
+  const [query, key] = [matrix.queries[row]?.at ?? -1, matrix.keys[column]?.at ?? -1];
   /** @type {Spot[]} */
   const ends = [[map.queries.side, query], [map.keys.side, key]];
   look.at(ends.filter(([, place]) => place >= 0), [query, key]);
 }
 
-/** Row and column of a view at which something outside of it points; null: a view itself does. @param {Pointed} pointed @param {Scene} scene */
-export function pointedIn(pointed, { map, shown }) {
-  if (pointed.cell) return null;
-  const [row, column] = crossing(pointed, map);
-  return { row: placeAmong(shown.queries, row), column: placeAmong(shown.keys, column) };
+/** Row and column of a view at which something outside of it points; null: a view itself does. @param {Pointing} pointing @param {Scene} scene */
+export function pointedCell(pointing, { map, matrix }) {
+  if (pointing.cell) return null;
+  const [row, column] = crossing(pointing, map);
+  return { row: placeAmong(matrix.queries, row), column: placeAmong(matrix.keys, column) };
 }
 
-/** Row and column of a map that are pointed at; −1: none. @param {Pointed} pointed @param {{queries: {side: string}, keys: {side: string}}} map */
+/** Row and column of a map that are pointed at; −1: none. @param {Pointing} pointed @param {{queries: {side: string}, keys: {side: string}}} map */
 export function crossing({ spots, cell }, { queries, keys }) {
   if (cell) return cell;
   const [row, column] = [queries, keys].map(({ side }) => spots.find(([own]) => own === side)?.[1] ?? -1);

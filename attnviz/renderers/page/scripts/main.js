@@ -6,14 +6,14 @@ import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { createHistory } from "./history.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLive } from "./live.js";
-import { skipTo, tellAmiss, tellWhatBreaks } from "./broken.js";
+import { skipTo, tellMissing, tellWhatBreaks } from "./broken.js";
 import { readDocument } from "./model.js";
 import { createOff } from "./off.js";
 import { createOverview } from "./overview.js";
 import { createPane, usableView } from "./pane.js";
 import { asCsv, asJson } from "./save.js";
 import { createSaving, download } from "./saving.js";
-import { ASKED, chosenMap, openStore } from "./state.js";
+import { QUESTION_KEYS, chosenMap, openStore } from "./state.js";
 import { make, part } from "./surface.js";
 import { stepsInPage } from "./unfold.js";
 import { createWhy } from "./why.js";
@@ -21,24 +21,24 @@ import { claimList, showClaim } from "./word.js";
 
 tellWhatBreaks(part("header"));
 const help = /** @type {HTMLDialogElement} */ (part("help"));
-const finished = readDocument();
-setHeadColors(finished.head_colors);
-const known = { document: finished, maps: finished.maps };
-const store = openStore(known);
-const off = finished.lenses ? createOff(store) : null;
+const firstPage = readDocument();
+setHeadColors(firstPage.head_colors);
+const choices = { document: firstPage, maps: firstPage.maps };
+const store = openStore(choices);
+const off = firstPage.lenses ? createOff(store) : null;
 const overview = createOverview(part("overview"), store, off);
 const pane = createPane(
   { stage: part("stage"), readout: part("readout"), view: part("view"), remark: part("remark"), table: part("table") },
   store, off, true,
 );
-const live = off ? createLive(finished, store, off, pane) : null;
-let page = live ? await live.first : finished;
-known.maps = page.maps;
-const why = finished.why || finished.maps.some(({ projections }) => projections) ? createWhy(store, () => page.maps, recall) : null;
+const live = off ? createLive(firstPage, store, off, pane) : null;
+let page = live ? await live.first : firstPage;
+choices.maps = page.maps;
+const why = firstPage.why || firstPage.maps.some(({ projections }) => projections) ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
-if (finished.why?.length && !location.hash) showClaim(store, page.maps, { about: "", text: "", link: finished.why[0].link, heads: [], tokens: [] });
-if (finished.history) part("bar").before(createHistory(finished.history, store));
-if (finished.claims?.length) part("bar").before(claimList(finished.claims, (claim) => showClaim(store, page.maps, claim)));
+if (firstPage.why?.length && !location.hash) showClaim(store, page.maps, { about: "", text: "", link: firstPage.why[0].link, heads: [], tokens: [] });
+if (firstPage.history) part("bar").before(createHistory(firstPage.history, store));
+if (firstPage.claims?.length) part("bar").before(claimList(firstPage.claims, (claim) => showClaim(store, page.maps, claim)));
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);
 
@@ -46,24 +46,24 @@ const corpus = make("a", { id: "corpus", hidden: true });
 part("caption").after(corpus);
 
 async function refresh() {
-  const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
+  const results = await Promise.all([pane.show(page, showAround), live?.showSecond()]);
   live?.showChoice();
-  return shown[0];
+  return results[0];
 }
 
 /** Answer with what the page has of a link: its steps, and a report. @param {{link: (string | number)[]}} asked */
 async function recall({ link }) {
-  const known = finished.why ?? [];
-  const { map, heads, shown, state } = pane.scene;
-  const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+  const reports = firstPage.why ?? [];
+  const { map, heads, matrix, state } = pane.scene;
+  const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]];
   const steps = query && key ? await stepsInPage(map, heads[0], query.at, key.at) : null;
-  const report = known.find((one) => one.link.join() === link.join())?.report;
-  const error = known.length ? `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.` : "";
+  const report = reports.find((one) => one.link.join() === link.join())?.report;
+  const error = reports.length ? `The page explains ${reports.length} links, from the one that was asked for along its writers. attnviz serve explains any link.` : "";
   why?.hear({ id: 0, kind: "why", report, ...(steps ? { steps } : {}), ...(report ? {} : { error }) });
 }
 
 /** Everything around the view that tells of its scene. @param {Scene} scene */
-function told(scene) {
+function showAround(scene) {
   document.body.dataset.view = scene.state.view;
   document.body.dataset.heads = String(scene.map.layers.length * scene.map.heads.length);
   part("view").setAttribute("aria-labelledby", `tab-${scene.state.view}`);
@@ -74,21 +74,21 @@ function told(scene) {
   overview.pin(scene);
   why?.show(scene, { off: { heads: [], links: [], tokens: [] } });
   // A notebook's widget around the page hands it to Python.
-  if (parent !== window) parent.postMessage({ attnviz: selected(scene) }, "*");
+  if (parent !== window) parent.postMessage({ attnviz: describeChoice(scene) }, "*");
 }
 
 /** What the reader has chosen, by the names that Python knows. @param {Scene} scene */
-function selected({ map, heads, shown, state }) {
-  const [query, key] = [shown.queries[state.row], shown.keys[state.column]].map((token) =>
+function describeChoice({ map, heads, matrix, state }) {
+  const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]].map((token) =>
     token ? { position: token.at, token: token.text } : null,
   );
-  const named = heads.map(([layer, head]) => ({ layer: map.layers[layer], head: map.heads[head] }));
-  return { stream: map.stream, view: state.view, heads: named, query, key };
+  const names = heads.map(([layer, head]) => ({ layer: map.layers[layer], head: map.heads[head] }));
+  return { stream: map.stream, view: state.view, heads: names, query, key };
 }
 
 /** The way to what the head looked at does over a corpus. @param {Scene} scene */
 function showAtlas({ map, heads: [[layer, head], ...others] }) {
-  const { atlas, maps } = finished;
+  const { atlas, maps } = firstPage;
   const name = `${map.layers[layer]}.${map.heads[head]}`;
   const place = Object.keys(atlas?.heads ?? {}).indexOf(map.stream);
   corpus.hidden = !atlas || others.length > 0 || !atlas.heads[map.stream]?.includes(name);
@@ -108,15 +108,15 @@ function showScale(scene) {
   part("scale").setAttribute("aria-label", `colours: ${scene.map.unit}, from ${low} to ${high}`);
 }
 
-/** Everything around the view that depends on these parts of the state. @param {Set<string>} changed */
-function showControls(changed) {
+/** Everything around the view that depends on these parts of the state. @param {Set<string>} changedNames */
+function showControls(changedNames) {
   const map = chosenMap(page.maps, store.state);
-  if (changed.has("map")) overview.build(map);
+  if (changedNames.has("map")) overview.build(map);
   const view = usableView(store.state, map);
   showTabs(part("views"), map, store, view);
   showSwitches(part("switches"), page, store, view);
   showOverviewTools(overview.tools, map, store);
-  if (["map", "heads", "measure", "order", "filter"].some((name) => changed.has(name))) overview.arrange();
+  if (["map", "heads", "measure", "order", "filter"].some((name) => changedNames.has(name))) overview.arrange();
 }
 
 function drawOverview() {
@@ -153,11 +153,11 @@ async function figureOf(width, light) {
   const { scene } = pane;
   const facts = Object.fromEntries(page.provenance);
   const off = live?.switchedOff() ?? [];
-  const seen = live?.panes() ?? [pane];
+  const panes = live?.panes() ?? [pane];
   return {
-    title: seen.length > 1 ? "Two sentences through the same heads" : live ? live.sentences()[0] : [...(page.title === facts.model ? [] : [page.title]), [...page.texts].reverse().join(" → ")].filter(Boolean).join(" · ") || page.title,
+    title: panes.length > 1 ? "Two sentences through the same heads" : live ? live.sentences()[0] : [...(page.title === facts.model ? [] : [page.title]), [...page.texts].reverse().join(" → ")].filter(Boolean).join(" · ") || page.title,
     caption: captionOf(scene),
-    parts: await Promise.all(seen.map(async (one, number) => ({ words: live?.sentences()[number] ?? "", drawing: await one.figure(width - 32, light, overview.figure) }))),
+    parts: await Promise.all(panes.map(async (one, number) => ({ words: live?.sentences()[number] ?? "", drawing: await one.figure(width - 32, light, overview.figure) }))),
     facts: [
       `model ${facts.model ?? page.title}${facts.trained === "no" ? ", not trained" : ""}`,
       off.length ? `Switched off: ${off.join(", ")}` : "",
@@ -174,18 +174,18 @@ if (!("DecompressionStream" in globalThis)) {
 skipTo("stage");
 const every = new Set(Object.keys(store.state));
 fillHelp(help, live !== null);
-listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open, ...(finished.atlas ? { i: () => corpus.click() } : {}) }));
+listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open, ...(firstPage.atlas ? { i: () => corpus.click() } : {}) }));
 showFooter();
 showControls(every);
-tellAmiss(store.amiss);
-store.onChange((changed) => {
-  tellAmiss(store.amiss);
-  if (live && changed.has("off")) overview.arrange();
-  if (live && ASKED.some((name) => changed.has(name))) live.ask(changed);
-  showControls(changed);
-  if ([...changed].every((name) => ASKED.includes(name) || name === "tour")) return;
+tellMissing(store.missing);
+store.onChange((changedNames) => {
+  tellMissing(store.missing);
+  if (live && changedNames.has("off")) overview.arrange();
+  if (live && QUESTION_KEYS.some((name) => changedNames.has(name))) live.ask(changedNames);
+  showControls(changedNames);
+  if ([...changedNames].every((name) => QUESTION_KEYS.includes(name) || name === "tour")) return;
   refresh();
-  if (changed.has("map") || changed.has("colors")) drawOverview();
+  if (changedNames.has("map") || changedNames.has("colors")) drawOverview();
 });
 store.check();
 onThemeChange(() => {
@@ -193,11 +193,11 @@ onThemeChange(() => {
   drawOverview();
 });
 live?.onAnswer((next) => {
-  const told = JSON.stringify([page.notes, page.provenance]);
-  const seen = next.maps[0]?.patches?.keys && !page.maps[0]?.patches?.keys;
+  const before = JSON.stringify([page.notes, page.provenance]);
+  const firstPicture = next.maps[0]?.patches?.keys && !page.maps[0]?.patches?.keys;
   page = next;
-  if (seen) store.set({ view: "image" }, true);
-  if (JSON.stringify([page.notes, page.provenance]) !== told) showFooter();
+  if (firstPicture) store.set({ view: "image" }, true);
+  if (JSON.stringify([page.notes, page.provenance]) !== before) showFooter();
   showControls(new Set(["map"]));
   refresh();
   drawOverview();

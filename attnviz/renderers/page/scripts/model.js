@@ -1,6 +1,6 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
-import { NO_VALUE, byteCodes, fineCodes, inflated } from "./decode.js";
+import { NO_VALUE, byteCodes, fineCodes, inflate } from "./decode.js";
 
 const FINE_LEVELS = 32767;
 
@@ -14,7 +14,7 @@ export const readDocument = () => JSON.parse(textOf("document"));
  * Numbers of maps that came as an answer; those of a finished run are in the page.
  * @type {WeakMap<PageMap, Map<string, Int16Array | string>>}
  */
-const given = new WeakMap();
+const answerNumbers = new WeakMap();
 
 /**
  * A document that came with its numbers, codes as they are or packed as in a file, by name.
@@ -22,27 +22,27 @@ const given = new WeakMap();
  * @param {Map<string, Int16Array | string> | Record<string, Int16Array | string>} numbers
  */
 export function receive(document, numbers) {
-  const named = numbers instanceof Map ? numbers : new Map(Object.entries(numbers));
-  document.maps.forEach((map) => given.set(map, named));
+  const byName = numbers instanceof Map ? numbers : new Map(Object.entries(numbers));
+  document.maps.forEach((map) => answerNumbers.set(map, byName));
   return document;
 }
 
 /** What the page or the answer has under that name. @param {PageMap} map @param {string} name */
-const numbersOf = (map, name) => given.get(map)?.get(name) ?? textOf(name);
+const numbersOf = (map, name) => answerNumbers.get(map)?.get(name) ?? textOf(name);
 
 /** @type {WeakMap<PageMap, Promise<Int16Array>[]>} */
-const unpacked = new WeakMap();
+const layerCache = new WeakMap();
 
 /** The codes of one layer, head by head, row by row; unpacked once. @param {PageMap} map @param {number} layer */
 export function layerCodes(map, layer) {
-  const layers = unpacked.get(map) ?? [];
-  unpacked.set(map, layers);
+  const layers = layerCache.get(map) ?? [];
+  layerCache.set(map, layers);
   if (!layers[layer]) {
-    const found = numbersOf(map, `${map.blob}-${layer}`);
+    const numbers = numbersOf(map, `${map.blob}-${layer}`);
     const count = map.heads.length * map.queries.tokens.length * map.keys.tokens.length;
-    layers[layer] = typeof found === "string"
-      ? inflated(found).then((bytes) => (map.levels === FINE_LEVELS ? fineCodes(bytes) : byteCodes(bytes, count, map.values === "signed")))
-      : Promise.resolve(found);
+    layers[layer] = typeof numbers === "string"
+      ? inflate(numbers).then((bytes) => (map.levels === FINE_LEVELS ? fineCodes(bytes) : byteCodes(bytes, count, map.values === "signed")))
+      : Promise.resolve(numbers);
   }
   return layers[layer];
 }
@@ -81,11 +81,11 @@ export const valueOf = (table, levels) => (/** @type {number} */ code) =>
  * @param {"query" | "key" | "value" | "writes" | "effects"} part
  * @param {Head} head
  */
-export async function projected(map, part, [layer, head]) {
-  const kept = /** @type {NonNullable<PageMap["projections"]>} */ (map.projections);
-  const scale = kept[/** @type {const} */ (`${part}_scale`)];
+export async function readProjection(map, part, [layer, head]) {
+  const projections = /** @type {NonNullable<PageMap["projections"]>} */ (map.projections);
+  const scale = projections[/** @type {const} */ (`${part}_scale`)];
   if (!scale) return null;
-  const bytes = await inflated(/** @type {string} */ (numbersOf(map, `${map.blob}${part[0]}-${layer}`)));
+  const bytes = await inflate(/** @type {string} */ (numbersOf(map, `${map.blob}${part[0]}-${layer}`)));
   const count = bytes.length / 2 / map.heads.length;
   const whole = new Int16Array(bytes.buffer, head * count * 2, count);
   return Float32Array.from(whole, (value) => (value === NO_VALUE ? NaN : (value * scale) / FINE_LEVELS));

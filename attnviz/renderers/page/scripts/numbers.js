@@ -29,7 +29,7 @@ export function percent(share) {
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /** A whole number with its noun. @param {number} count @param {string} noun */
-export const counted = (count, noun) => `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
+export const countNoun = (count, noun) => `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 /** A whole number with a comma between thousands; the browser's own way to do it takes long to load. @param {number} count */
 export const inThousands = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
@@ -37,15 +37,15 @@ export const inThousands = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, 
 /** Places of the largest values by size, largest first. @param {ArrayLike<number>} values @param {number} count */
 export function largest(values, count) {
   /** @type {number[]} */
-  const found = [];
+  const places = [];
   for (let place = 0; place < values.length; place++) {
     const size = Math.abs(values[place]);
     if (Number.isNaN(size)) continue;
-    if (found.length === count && size <= Math.abs(values[found[count - 1]])) continue;
-    let at = found.length;
-    while (at > 0 && Math.abs(values[found[at - 1]]) < size) at--;
-    found.splice(at, 0, place);
-    if (found.length > count) found.pop();
+    if (places.length === count && size <= Math.abs(values[places[count - 1]])) continue;
+    let at = places.length;
+    while (at > 0 && Math.abs(values[places[at - 1]]) < size) at--;
+    places.splice(at, 0, place);
+    if (places.length > count) places.pop();
   }
-  return found;
+  return places;
 }

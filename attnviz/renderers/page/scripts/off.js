@@ -8,7 +8,7 @@ import { isReduced } from "./model.js";
 const spell = (part) => part.map((name) => encodeURIComponent(name)).join(":");
 
 /** @param {string} part */
-const named = (part) => part.split(":").map((name) => {
+const readPart = (part) => part.split(":").map((name) => {
   try {
     return decodeURIComponent(name);
   } catch {
@@ -20,7 +20,7 @@ const named = (part) => part.split(":").map((name) => {
 export function readOff(text) {
   /** @type {Off} */
   const off = { heads: [], links: [], tokens: [] };
-  for (const part of text.split(",").filter(Boolean).map(named)) {
+  for (const part of text.split(",").filter(Boolean).map(readPart)) {
     const [first, layer, head, query, key] = part;
     if (part.length === 2 && /^\d+$/.test(layer)) off.tokens.push([first, Number(layer)]);
     else if (part.length === 3) off.heads.push([first, layer, head]);
@@ -72,9 +72,9 @@ export function createOff(store) {
     toggleHeads: (map, heads) => toggle(heads.map((head) => headPart(map, head))),
     /** Every head of the stream but these. @param {PageMap} map @param {Head[]} heads */
     only(map, heads) {
-      const kept = heads.map((head) => headPart(map, head));
+      const own = heads.map((head) => headPart(map, head));
       const all = map.layers.flatMap((_, layer) => map.heads.map((_, head) => headPart(map, [layer, head])));
-      become([...parts().filter((part) => !all.includes(part)), ...all.filter((part) => !kept.includes(part))]);
+      become([...parts().filter((part) => !all.includes(part)), ...all.filter((part) => !own.includes(part))]);
     },
     /** @param {PageMap} map @param {Head[]} heads @param {ShownToken} query @param {ShownToken} key */
     toggleLink(map, heads, query, key) {
@@ -93,14 +93,14 @@ export function createOff(store) {
     withoutPlaces: () => parts().filter((part) => part.split(":").length === 3).join(","),
     /**
      * The cells of a matrix that are cut in one of the heads looked at.
-     * @param {PageMap} map @param {Head[]} heads @param {Shown} shown
+     * @param {PageMap} map @param {Head[]} heads @param {ShownMatrix} matrix
      */
-    cutCells(map, heads, shown) {
-      const looked = new Set(heads.map((head) => headPart(map, head)));
+    cutCells(map, heads, matrix) {
+      const names = new Set(heads.map((head) => headPart(map, head)));
       return readOff(store.state.off).links.flatMap(([stream, layer, head, query, key]) => {
-        if (stream !== map.stream || !looked.has(spell([stream, layer, head]))) return [];
-        const row = shown.queries.findIndex((token) => places(token).includes(query));
-        const column = shown.keys.findIndex((token) => places(token).includes(key));
+        if (stream !== map.stream || !names.has(spell([stream, layer, head]))) return [];
+        const row = matrix.queries.findIndex((token) => places(token).includes(query));
+        const column = matrix.keys.findIndex((token) => places(token).includes(key));
         return row >= 0 && column >= 0 ? [/** @type {[number, number]} */ ([row, column])] : [];
       });
     },

@@ -1,15 +1,15 @@
 /** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
 
-import { named, scaleOf } from "./caption.js";
+import { spellName, scaleOf } from "./caption.js";
 import { NEGATIVE, theme } from "./colors.js";
 import { NO_VALUE } from "./decode.js";
 import { everyHead, headCodes, layerCodes, weightTable } from "./model.js";
 import { showOverviewTools } from "./controls.js";
 import { chosenHeads, spellHeads } from "./state.js";
-import { counted, spell } from "./numbers.js";
-import { beginning, fitted } from "./labels.js";
+import { countNoun, spell } from "./numbers.js";
+import { beginning, fitText } from "./labels.js";
 import { numberElement } from "./readout.js";
-import { ARROWS, font, make, sized } from "./surface.js";
+import { ARROWS, font, make, sizeCanvas } from "./surface.js";
 import { crossing, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
@@ -30,8 +30,8 @@ export function createOverview(element, store, off) {
   const marks = make("canvas", { class: "marks", "aria-hidden": "true" });
   /** Left, top and size of each thumbnail; null: to be measured. @type {[number, number, number][] | null} */
   let squares = null;
-  let marked = false;
-  /** What is pointed at. @type {import("./look.js").Pointed | null} */
+  let hasMarks = false;
+  /** What is pointed at. @type {import("./look.js").Pointing | null} */
   let now = null;
   new ResizeObserver(() => {
     squares = null;
@@ -43,22 +43,22 @@ export function createOverview(element, store, off) {
   /** @type {Map<string, HTMLButtonElement>} */
   let buttons = new Map();
   /** @type {Node[]} */
-  let arranged = [];
+  let lastCells = [];
   grid.addEventListener("keydown", (event) => walk(event, grid));
   look.onChange(light);
 
-  /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointed} pointed */
-  function light(pointed) {
-    now = pointed;
-    const places = map ? crossing(pointed, map) : [-1, -1];
-    if (!marked && places.every((place) => place < 0)) return;
+  /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointing} pointing */
+  function light(pointing) {
+    now = pointing;
+    const places = map ? crossing(pointing, map) : [-1, -1];
+    if (!hasMarks && places.every((place) => place < 0)) return;
     squares ??= [...buttons.values()].filter((button) => button.isConnected).map((button) => squareOf(/** @type {HTMLElement} */ (button.firstChild), grid));
-    const surface = sized(marks, grid.clientWidth, grid.clientHeight);
+    const surface = sizeCanvas(marks, grid.clientWidth, grid.clientHeight);
     const [row, column] = places.map((place, end) => Math.floor(place / (end ? map.keys : map.queries).block));
     const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
     surface.fillStyle = NEGATIVE;
     surface.globalAlpha = 0.45;
-    marked = row >= 0 || column >= 0;
+    hasMarks = row >= 0 || column >= 0;
     for (const [left, top, size] of squares) {
       if (row >= 0) surface.fillRect(left, top + (size * row) / rows, size, Math.max(size / rows, 1.5));
       if (column >= 0) surface.fillRect(left + (size * column) / columns, top, Math.max(size / columns, 1.5), size);
@@ -70,30 +70,30 @@ export function createOverview(element, store, off) {
    * that its query gives to one key.
    * @param {Scene} scene
    */
-  async function pin({ map: of, shown, state }) {
-    const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+  async function pin({ map: target, matrix, state }) {
+    const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]];
     /** @type {import("./look.js").Spot[]} */
-    const spots = [...(query ? [[of.queries.side, query.at]] : []), ...(key ? [[of.keys.side, key.at]] : [])].map(([side, at]) => [String(side), Number(at)]);
+    const spots = [...(query ? [[target.queries.side, query.at]] : []), ...(key ? [[target.keys.side, key.at]] : [])].map(([side, at]) => [String(side), Number(at)]);
     look.pin(spots, [query?.at ?? -1, key?.at ?? -1]);
-    const before = of.measures.find(({ name }) => name === "pinned");
+    const before = target.measures.find(({ name }) => name === "pinned");
     const one = [query, key].every((token) => !token || token.count === 1);
     const label = one && (query || key) ? (query && key ? `${query.text} → ${key.text}` : query ? `from ${query.text}` : `to ${key.text}`) : "";
     if ((before?.label ?? "") === label) return;
-    const measures = of.measures.filter((measure) => measure !== before);
-    const [table, rows, columns] = [weightTable(of), of.queries.tokens.length, of.keys.tokens.length];
+    const measures = target.measures.filter((measure) => measure !== before);
+    const [table, rows, columns] = [weightTable(target), target.queries.tokens.length, target.keys.tokens.length];
     const [row, column] = [query?.at ?? -1, key?.at ?? -1];
     /** @param {Int16Array} codes of a head */
     const valueIn = (codes) => {
-      const at = (/** @type {number} */ place) => (codes[place] === NO_VALUE ? NaN : table[codes[place] + of.levels]);
+      const at = (/** @type {number} */ place) => (codes[place] === NO_VALUE ? NaN : table[codes[place] + target.levels]);
       if (query && key) return at(row * columns + column);
       const cells = Array.from({ length: query ? columns : rows }, (_, place) => at(query ? row * columns + place : place * columns + column)).filter((value) => value === value);
       return query ? Math.max(...cells) : cells.reduce((sum, value) => sum + value, 0) / cells.length;
     };
-    const layers = label ? await Promise.all(of.layers.map((_, layer) => layerCodes(of, layer))) : [];
-    const values = layers.map((codes) => of.heads.map((_, head) => valueIn(codes.subarray(head * rows * columns, (head + 1) * rows * columns)))
+    const layers = label ? await Promise.all(target.layers.map((_, layer) => layerCodes(target, layer))) : [];
+    const values = layers.map((codes) => target.heads.map((_, head) => valueIn(codes.subarray(head * rows * columns, (head + 1) * rows * columns)))
       .map((value) => (Number.isFinite(value) ? value : null)));
-    of.measures = label ? [...measures, { name: "pinned", label, unit: of.unit, low: "little", high: "much", values }] : measures;
-    if (map === of) {
+    target.measures = label ? [...measures, { name: "pinned", label, unit: target.unit, low: "little", high: "much", values }] : measures;
+    if (map === target) {
       showOverviewTools(tools, map, store);
       arrange();
     }
@@ -104,9 +104,9 @@ export function createOverview(element, store, off) {
     const same = map && [map.layers, map.heads].join("|") === [next.layers, next.heads].join("|");
     map = next;
     if (!same) buildButtons();
-    effects.replaceChildren(...map.effects.flatMap(({ title, links: listed }) => [
+    effects.replaceChildren(...map.effects.flatMap(({ title, links: items }) => [
       make("h2", {}, [title]),
-      make("ol", {}, listed.map(effectItem)),
+      make("ol", {}, items.map(effectItem)),
     ]));
   }
 
@@ -142,9 +142,9 @@ export function createOverview(element, store, off) {
   }
 
   /** A link with its weight and its effect; a click shows it. @param {EffectLink} link */
-  function effectItem({ ends, where, place, numbers: [weight, estimated, measured] }) {
-    const guess = measured === null ? "" : `, estimated ${spell(estimated)}`;
-    return linkItem(ends[0], ends[1], measured ?? estimated, `weight ${spell(weight)}${guess} · ${where}`, place);
+  function effectItem({ ends, where, place, numbers: [weight, estimate, measurement] }) {
+    const guess = measurement === null ? "" : `, estimated ${spell(estimate)}`;
+    return linkItem(ends[0], ends[1], measurement ?? estimate, `weight ${spell(weight)}${guess} · ${where}`, place);
   }
 
   /** A link as a button that shows it. @param {string} query @param {string} key @param {number} value @param {string} more @param {[number, number, number, number] | null} place */
@@ -166,9 +166,9 @@ export function createOverview(element, store, off) {
       store.set({ heads: name, ...(store.state.view === "heads" ? { view: "heatmap" } : {}) });
       return;
     }
-    const chosen = spellHeads(chosenHeads(map, store.state)).split(",");
-    const others = chosen.filter((other) => other !== name);
-    if (others.length === chosen.length) others.push(name);
+    const names = spellHeads(chosenHeads(map, store.state)).split(",");
+    const others = names.filter((other) => other !== name);
+    if (others.length === names.length) others.push(name);
     store.set({ heads: others.join(",") || name });
   }
 
@@ -184,48 +184,48 @@ export function createOverview(element, store, off) {
       const value = ([layer, head]) => measure.values[layer][head] ?? last;
       inOrder.sort((a, b) => sign * (value(a) - value(b)) || 0);
     }
-    const sorted = Boolean(measure) && order !== "layout";
-    grid.classList.toggle("sorted", sorted);
-    grid.style.setProperty("--columns", String(sorted ? 0 : map.heads.length));
-    const chosen = new Set(spellHeads(chosenHeads(map, store.state)).split(","));
-    const filtered = measure !== undefined && filter !== "";
-    let kept = 0;
+    const isSorted = Boolean(measure) && order !== "layout";
+    grid.classList.toggle("sorted", isSorted);
+    grid.style.setProperty("--columns", String(isSorted ? 0 : map.heads.length));
+    const names = new Set(spellHeads(chosenHeads(map, store.state)).split(","));
+    const hasFilter = measure !== undefined && filter !== "";
+    let passCount = 0;
     /** @type {Node[]} */
-    const cells = sorted ? [] : [make("span", { class: "corner" }, ["layer"]), ...headNames(map)];
+    const cells = isSorted ? [] : [make("span", { class: "corner" }, ["layer"]), ...headNames(map)];
     for (const head of inOrder) {
       const key = `${head[0]}.${head[1]}`;
       const button = /** @type {HTMLButtonElement} */ (buttons.get(key));
       const value = measure?.values[head[0]][head[1]] ?? undefined;
-      const passes = !filtered || (value ?? -Infinity) >= Number(filter);
-      kept += passes ? 1 : 0;
+      const passes = !hasFilter || (value ?? -Infinity) >= Number(filter);
+      passCount += passes ? 1 : 0;
       button.classList.toggle("left-out", !passes);
-      label(button, map, head, measure, value, chosen.has(key));
-      if (!sorted && head[1] === 0) {
+      label(button, map, head, measure, value, names.has(key));
+      if (!isSorted && head[1] === 0) {
         cells.push(make("span", { class: "layer-name" }, [map.layers[head[0]]]));
       }
       const holder = off ? /** @type {HTMLElement} */ (button.parentElement) : button;
       if (off) showPower(holder, head, `layer ${map.layers[head[0]]} head ${map.heads[head[1]]}`);
-      if (!sorted || passes) cells.push(holder);
+      if (!isSorted || passes) cells.push(holder);
     }
     // What stands in order already is left alone: the page is laid out less, and the focus stays.
-    if (cells.length !== arranged.length || cells.some((cell, place) => cell !== arranged[place] && (cell.nodeName !== "SPAN" || cell.textContent !== arranged[place].textContent))) {
-      const focused = /** @type {HTMLElement | null} */ (grid.contains(document.activeElement) ? document.activeElement : null);
+    if (cells.length !== lastCells.length || cells.some((cell, place) => cell !== lastCells[place] && (cell.nodeName !== "SPAN" || cell.textContent !== lastCells[place].textContent))) {
+      const focus = /** @type {HTMLElement | null} */ (grid.contains(document.activeElement) ? document.activeElement : null);
       squares = null;
       grid.replaceChildren(...cells);
-      focused?.focus();
-      arranged = cells;
+      focus?.focus();
+      lastCells = cells;
     }
-    const tabbed = grid.querySelector(".head[aria-pressed=true]") ?? grid.querySelector(".head");
-    buttons.forEach((button) => (button.tabIndex = button === tabbed ? 0 : -1));
-    const told = map.measures.find((item) => item.name === "effect");
+    const tabStop = grid.querySelector(".head[aria-pressed=true]") ?? grid.querySelector(".head");
+    buttons.forEach((button) => (button.tabIndex = button === tabStop ? 0 : -1));
+    const effect = map.measures.find((item) => item.name === "effect");
     legend.hidden = !off?.fits(map);
-    legend.textContent = told && !told.unit.includes("being computed") ? "Bars: what log p of the output loses without the head; orange: gains." : "The effect of each head is being computed …";
-    count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
+    legend.textContent = effect && !effect.unit.includes("being computed") ? "Bars: what log p of the output loses without the head; orange: gains." : "The effect of each head is being computed …";
+    count.textContent = hasFilter ? `${passCount} of ${countNoun(buttons.size, "head")}` : "";
   }
 
   /** @param {Palette} colors */
   async function draw(colors) {
-    const drawn = map;
+    const target = map;
     const table = codePixels(weightTable(map), colors);
     const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
     const between = cellsBetweenWords(map);
@@ -233,10 +233,10 @@ export function createOverview(element, store, off) {
     const best = [];
     links.replaceChildren();
     // All are unpacked at once, so that many are drawn between two frames.
-    const unpacking = map.layers.map((_, layer) => layerCodes(map, layer));
+    const layers = map.layers.map((_, layer) => layerCodes(map, layer));
     for (let layer = 0; layer < map.layers.length; layer++) {
-      const codes = await unpacking[layer];
-      if (map !== drawn) return;
+      const codes = await layers[layer];
+      if (map !== target) return;
       for (let head = 0; head < map.heads.length; head++) {
         const button = /** @type {HTMLButtonElement} */ (buttons.get(`${layer}.${head}`));
         const canvas = /** @type {HTMLCanvasElement} */ (button.firstChild);
@@ -256,46 +256,46 @@ export function createOverview(element, store, off) {
     const strong = best.filter(({ code }) => code).slice(0, LINKS);
     const items = strong.map(({ head: [layer, head], at, code }) => {
       const [row, column] = [Math.floor(at / columns), at % columns];
-      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `layer ${map.layers[layer]} ${named("head", map.heads[head])}`, [layer, head, row, column]);
+      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `layer ${map.layers[layer]} ${spellName("head", map.heads[head])}`, [layer, head, row, column]);
     });
     const heading = make("h2", {}, ["strongest links, one per head"]);
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
   }
 
   /** Every head that the filter leaves, drawn so wide. @param {Scene} scene @param {number} width @returns {Promise<Drawing>} */
-  async function figure({ palette: { steps, table }, map: drawn }, width) {
-    const colors = { steps, table, limits: drawn.limits };
-    const measure = drawn.measures.find((item) => item.name === store.state.measure);
-    const sorted = grid.classList.contains("sorted");
+  async function figure({ palette: { steps, table }, map: target }, width) {
+    const colors = { steps, table, limits: target.limits };
+    const measure = target.measures.find((item) => item.name === store.state.measure);
+    const isSorted = grid.classList.contains("sorted");
     const heads = [...grid.querySelectorAll(".head")].map((button) => /** @type {HTMLElement} */ (button)).filter((button) => !button.matches(".left-out"));
-    const [label, under] = [sorted ? 0 : 30, sorted || measure ? 16 : 0];
-    const across = sorted ? Math.max(Math.floor(width / 76), 1) : drawn.heads.length;
+    const [label, under] = [isSorted ? 0 : 30, isSorted || measure ? 16 : 0];
+    const across = isSorted ? Math.max(Math.floor(width / 76), 1) : target.heads.length;
     const side = Math.min((width - label) / across, 110);
-    const pixels = codePixels(weightTable(drawn), colors);
+    const pixels = codePixels(weightTable(target), colors);
     const items = await Promise.all(heads.map(async (button, number) => {
       const head = /** @type {Head} */ (button.dataset.head?.split(".").map(Number));
       const canvas = document.createElement("canvas");
-      drawThumbnail(canvas, await headCodes(drawn, head), drawn.queries.tokens.length, drawn.keys.tokens.length, pixels);
-      const [row, column] = sorted ? [Math.floor(number / across), number % across] : head;
+      drawThumbnail(canvas, await headCodes(target, head), target.queries.tokens.length, target.keys.tokens.length, pixels);
+      const [row, column] = isSorted ? [Math.floor(number / across), number % across] : head;
       const value = measure?.values[head[0]][head[1]] ?? null;
-      return { canvas, x: label + column * side, y: (sorted ? 0 : 16) + row * (side + under), words: `${sorted ? `${drawn.layers[head[0]]}·${drawn.heads[head[1]]} ` : ""}${value === null ? "" : spell(value)}`, off: off?.headOff(drawn, head) };
+      return { canvas, x: label + column * side, y: (isSorted ? 0 : 16) + row * (side + under), words: `${isSorted ? `${target.layers[head[0]]}·${target.heads[head[1]]} ` : ""}${value === null ? "" : spell(value)}`, off: off?.headOff(target, head) };
     }));
-    const scale = scaleOf({ palette: colors, map: drawn, shown: { queries: [], keys: [], values: new Float32Array(), removed: null } });
+    const scale = scaleOf({ palette: colors, map: target, matrix: { queries: [], keys: [], values: new Float32Array(), removedShare: null } });
     return { height: Math.max(...items.map(({ y }) => y), 0) + side + under, scale, paint(surface) {
       [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(Math.min(11, side / 3)), theme().ink, "center", "middle"];
-      if (!sorted) {
+      if (!isSorted) {
         const every = Math.ceil(16 / side);
-        drawn.heads.forEach((name, place) => place % every || surface.fillText(fitted(surface, name, side * every), label + (place + 0.5) * side, 8));
-        drawn.layers.forEach((name, place) => surface.fillText(fitted(surface, name, label), label / 2, 16 + place * (side + under) + side / 2));
+        target.heads.forEach((name, place) => place % every || surface.fillText(fitText(surface, name, side * every), label + (place + 0.5) * side, 8));
+        target.layers.forEach((name, place) => surface.fillText(fitText(surface, name, label), label / 2, 16 + place * (side + under) + side / 2));
       }
       surface.imageSmoothingEnabled = false;
-      for (const { canvas, x, y, words, off: cut } of items) {
-        surface.globalAlpha = cut ? 0.25 : 1;
+      for (const { canvas, x, y, words, off: isOff } of items) {
+        surface.globalAlpha = isOff ? 0.25 : 1;
         surface.drawImage(canvas, x + 1, y + 1, side - 3, side - 3);
         surface.globalAlpha = 1;
         [surface.strokeStyle, surface.lineWidth] = [theme().line, 1];
         surface.strokeRect(x + 0.5, y + 0.5, side - 2, side - 2);
-        if (words) surface.fillText(fitted(surface, words, side), x + side / 2, y + side + 7);
+        if (words) surface.fillText(fitText(surface, words, side), x + side / 2, y + side + 7);
       }
     } };
   }
@@ -347,17 +347,17 @@ function headNames(map) {
  * @param {Head} head
  * @param {Measure | undefined} measure
  * @param {number | undefined} value
- * @param {boolean} chosen
+ * @param {boolean} isChosen
  */
-function label(button, map, head, measure, value, chosen) {
-  const name = `layer ${map.layers[head[0]]}, ${named("head", map.heads[head[1]])}`;
+function label(button, map, head, measure, value, isChosen) {
+  const name = `layer ${map.layers[head[0]]}, ${spellName("head", map.heads[head[1]])}`;
   const number = measure && value !== undefined ? `${measure.label ?? measure.name} ${spell(value)}` : "";
   button.setAttribute("aria-label", number ? `${name}, ${number}` : name);
-  button.setAttribute("aria-pressed", String(chosen));
+  button.setAttribute("aria-pressed", String(isChosen));
   button.title = number ? `${name} · ${number}` : name;
-  const [, short, shown] = button.children;
+  const [, short, digits] = button.children;
   short.textContent = `${map.layers[head[0]]}·${map.heads[head[1]]}`;
-  shown.textContent = value === undefined ? "" : spell(value);
+  digits.textContent = value === undefined ? "" : spell(value);
 }
 
 /** Arrow keys go from head to head. @param {KeyboardEvent} event @param {HTMLElement} grid */

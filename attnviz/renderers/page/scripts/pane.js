@@ -2,13 +2,13 @@
 
 import { remarksOn, which } from "./caption.js";
 import { inLight, palette, schemeName } from "./colors.js";
-import { offered } from "./controls.js";
+import { offeredViews } from "./controls.js";
 import { createHeatmap } from "./heatmap.js";
 import { createImage } from "./image.js";
 import { createLines } from "./lines.js";
 import { createQueryKey } from "./query_key.js";
 import { createReadout } from "./readout.js";
-import { ownLimits, shownMatrix } from "./shown.js";
+import { ownLimits, buildMatrix } from "./shown.js";
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
 import { make } from "./surface.js";
 import { tableFigure, tableOf } from "./table.js";
@@ -17,7 +17,7 @@ import { createText } from "./text.js";
 /** @typedef {ReturnType<typeof createPane>} Pane */
 
 /** @param {State} state @param {PageMap} map */
-export const usableView = (state, map) => offered(map).some(([name]) => name === state.view) ? state.view : "heatmap";
+export const usableView = (state, map) => offeredViews(map).some(([name]) => name === state.view) ? state.view : "heatmap";
 
 /** The parts of a stage of its own, for a second text. */
 export function secondStage() {
@@ -32,27 +32,27 @@ export function secondStage() {
  * @param {{stage: HTMLElement, readout: HTMLElement, view: HTMLElement, remark: HTMLElement, table: HTMLElement}} parts
  * @param {Store} store
  * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
- * @param {boolean} [linked] whether the rest of the page shows what is pointed at
+ * @param {boolean} [isLinked] whether the rest of the page shows what is pointed at
  */
-export function createPane(parts, store, off, linked = false) {
+export function createPane(parts, store, off, isLinked = false) {
   const readout = createReadout(parts.readout);
   /** @type {Record<string, View>} */
   const views = {
-    heatmap: createHeatmap(store, readout, off && toggleLink, linked),
-    lines: createLines(store, readout, off && toggleLink, linked),
-    text: createText(store, readout, linked),
+    heatmap: createHeatmap(store, readout, off && toggleLink, isLinked),
+    lines: createLines(store, readout, off && toggleLink, isLinked),
+    text: createText(store, readout, isLinked),
     "query-key": createQueryKey(store, readout),
     image: createImage(store, readout),
   };
   /** @type {Scene} */
   let scene;
-  let [turn, waiting] = [0, 0];
-  /** @type {WeakMap<PageMap, Map<string, Promise<Shown>>>} */
+  let [turn, timer] = [0, 0];
+  /** @type {WeakMap<PageMap, Map<string, Promise<ShownMatrix>>>} */
   const matrices = new WeakMap();
 
   /** Cut a link in the heads looked at, or mend it. @param {number} row @param {number} column */
   function toggleLink(row, column) {
-    const [query, key] = [scene.shown.queries[row], scene.shown.keys[column]];
+    const [query, key] = [scene.matrix.queries[row], scene.matrix.keys[column]];
     if (query && key && off?.fits(scene.map)) off.toggleLink(scene.map, scene.heads, query, key);
   }
 
@@ -63,42 +63,42 @@ export function createPane(parts, store, off, linked = false) {
     matrices.set(map, own);
     if (!own.has(key)) {
       if (own.size > 24) own.clear();
-      own.set(key, shownMatrix(map, heads, state));
+      own.set(key, buildMatrix(map, heads, state));
     }
-    return /** @type {Promise<Shown>} */ (own.get(key));
+    return /** @type {Promise<ShownMatrix>} */ (own.get(key));
   }
 
   /**
    * Work out the scene that the state asks for and show it, unless something newer was asked.
    * @param {PageDocument} page
-   * @param {(scene: Scene) => void} told is told of the scene before it is shown
+   * @param {(scene: Scene) => void} before is told of the scene before it is shown
    * @param {Partial<State>} [apart] what of the state is other here
    */
-  async function show(page, told, apart = {}) {
-    const mine = ++turn;
+  async function show(page, before, apart = {}) {
+    const ownTurn = ++turn;
     parts.stage.setAttribute("aria-busy", "true");
     const state = { ...store.state, ...apart };
     const map = chosenMap(page.maps, state);
     state.view = usableView(state, map);
     if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "keep" });
     const heads = chosenHeads(map, state);
-    const shown = await cachedMatrix(map, heads, state);
+    const matrix = await cachedMatrix(map, heads, state);
     // More heads side by side than there are colours could not be told apart.
     const several = state.view === "lines" && heads.length > 1 && heads.length <= page.head_colors.light.length;
     const separate = several ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
-    if (mine !== turn) return false;
+    if (ownTurn !== turn) return false;
     const scheme = page.schemes[schemeName(state)] ?? page.schemes.blue;
     // A mean over heads is far below the largest weight of any head.
     const mean = state.range === "auto" && heads.length > 1 && state.mix === "mean";
-    const limits = state.range === "view" || mean ? ownLimits(map, shown) : map.limits;
+    const limits = state.range === "view" || mean ? ownLimits(map, matrix) : map.limits;
     readout.signed = map.values === "signed";
-    const cut = off?.cutCells(map, heads, shown) ?? [];
-    scene = { map, heads, shown, separate, palette: palette(scheme, limits), scheme, state, cut };
-    told(scene);
+    const cuts = off?.cutCells(map, heads, matrix) ?? [];
+    scene = { map, heads, matrix, separate, palette: palette(scheme, limits), scheme, state, cuts };
+    before(scene);
     parts.remark.textContent = remarksOn(scene);
     await showView(page.title);
-    if (mine === turn) parts.stage.setAttribute("aria-busy", "false");
-    return mine === turn;
+    if (ownTurn === turn) parts.stage.setAttribute("aria-busy", "false");
+    return ownTurn === turn;
   }
 
   /** @param {string} title */
@@ -112,15 +112,15 @@ export function createPane(parts, store, off, linked = false) {
     if (!view) holder.replaceChildren();
     parts.readout.hidden = !view;
     if (view) await view.show(scene);
-    clearTimeout(waiting);
-    const of = scene;
+    clearTimeout(timer);
+    const current = scene;
     const fill = () => {
       table.tabIndex = state.view === "table" ? 0 : -1;
-      table.replaceChildren(tableOf(of.shown, `${title}: ${of.map.stream}, ${which(of)}`));
+      table.replaceChildren(tableOf(current.matrix, `${title}: ${current.map.stream}, ${which(current)}`));
       table.setAttribute("aria-busy", "false");
     };
     if (state.view === "table") fill();
-    else waiting = setTimeout(fill, 400);
+    else timer = setTimeout(fill, 400);
   }
 
   return {
@@ -132,9 +132,9 @@ export function createPane(parts, store, off, linked = false) {
     /** What is seen, drawn anew for a file. @param {number} width @param {boolean} light @param {(scene: Scene, width: number) => Promise<Drawing>} heads draws every head */
     figure(width, light, heads) {
       return inLight(light, () => {
-        const of = { ...scene, palette: palette(scene.scheme, scene.palette.limits) };
-        if (scene.state.view === "heads") return heads(of, width);
-        return views[scene.state.view]?.figure(of, width) ?? tableFigure(of, width);
+        const current = { ...scene, palette: palette(scene.scheme, scene.palette.limits) };
+        if (scene.state.view === "heads") return heads(current, width);
+        return views[scene.state.view]?.figure(current, width) ?? tableFigure(current, width);
       });
     },
   };

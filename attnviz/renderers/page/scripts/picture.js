@@ -14,20 +14,20 @@ export function createPicture(samples, model, begin, ask) {
   /** @type {string | undefined} */
   let picture;
   const file = make("input", { type: "file", accept: "image/png,image/jpeg,image/webp", onchange: () => {
-    const [chosen] = file.files ?? [];
+    const [choice] = file.files ?? [];
     const reader = new FileReader();
     const take = () => {
-      picture = chosen && String(reader.result).split(",")[1];
+      picture = choice && String(reader.result).split(",")[1];
       if (picture) begin();
       ask();
     };
     reader.onload = take;
-    if (chosen) reader.readAsDataURL(chosen);
+    if (choice) reader.readAsDataURL(choice);
     else take();
   } });
-  const given = () => {
+  const readPicture = () => {
     const sample = file.files?.length ? undefined : samples[model()];
     return picture ? { picture } : sample ? { picture: sample, source: "" } : {};
   };
-  return { element: make("label", { "data-key": "picture" }, ["picture ", file]), given };
+  return { element: make("label", { "data-key": "picture" }, ["picture ", file]), readPicture };
 }

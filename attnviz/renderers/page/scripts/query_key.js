@@ -1,10 +1,10 @@
 /** How a query and a key make a weight: element by element, to the score, to the share of the row. */
 
-import { projected } from "./model.js";
+import { readProjection } from "./model.js";
 import { NEGATIVE, theme } from "./colors.js";
 import { writeFitted } from "./labels.js";
 import { clamp, largest, spell } from "./numbers.js";
-import { make, sized, write } from "./surface.js";
+import { make, sizeCanvas, write } from "./surface.js";
 import { strongestCells, tokenElement } from "./readout.js";
 
 const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
@@ -12,7 +12,7 @@ const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
 const TOLERANCE = 0.004;
 
 /**
- * @typedef {object} Multiplied
+ * @typedef {object} Multiplication
  * @property {Float32Array} query
  * @property {Float32Array} key
  * @property {Float32Array} product element by element
@@ -20,7 +20,7 @@ const TOLERANCE = 0.004;
  * @property {number} score the sum, scaled
  * @property {Float64Array} scores of the query with every key
  * @property {Float64Array} shares the softmax of the scores that count
- * @property {number[]} seen the keys whose scores count
+ * @property {number[]} visible the keys whose scores count
  */
 
 /**
@@ -30,9 +30,9 @@ const TOLERANCE = 0.004;
  * @param {number} scale
  * @param {number} row
  * @param {number} column
- * @returns {Multiplied}
+ * @returns {Multiplication}
  */
-export function multiplied(queries, keys, size, scale, row, column) {
+export function multiply(queries, keys, size, scale, row, column) {
   const query = queries.subarray(row * size, (row + 1) * size);
   const key = keys.subarray(column * size, (column + 1) * size);
   const product = query.map((value, place) => value * key[place]);
@@ -42,7 +42,7 @@ export function multiplied(queries, keys, size, scale, row, column) {
     scores[at] *= scale;
   }
   const sum = product.reduce((one, other) => one + other, 0);
-  return { query, key, product, sum, scores, score: scores[column], shares: softmax(scores), seen: [...scores.keys()] };
+  return { query, key, product, sum, scores, score: scores[column], shares: softmax(scores), visible: [...scores.keys()] };
 }
 
 /** @param {Float64Array} scores those of hidden keys are -Infinity */
@@ -56,22 +56,22 @@ function softmax(scores) {
 /**
  * Whether the softmax of the scores gives the map's weights: of a decoder over the keys up to its
  * own, else over all keys, or over those that get anything; if it does, in words.
- * @param {Multiplied} parts its shares and the keys that are seen become those that explain the weights
+ * @param {Multiplication} parts its shares and the keys that are seen become those that explain the weights
  * @param {Float32Array} weights of the row
  * @param {number} last the last key that may be seen
  */
-export function explained(parts, weights, last) {
+export function explainWeights(parts, weights, last) {
   const count = weights.length;
-  /** Whether the scores of these keys alone explain the weights. @param {(place: number) => boolean} seen */
-  const fits = (seen) => {
-    const shares = softmax(parts.scores.map((score, at) => (seen(at) ? score : -Infinity)));
+  /** Whether the scores of these keys alone explain the weights. @param {(place: number) => boolean} isVisible */
+  const fits = (isVisible) => {
+    const shares = softmax(parts.scores.map((score, at) => (isVisible(at) ? score : -Infinity)));
     if (weights.some((weight, at) => Math.abs(weight - shares[at]) > TOLERANCE)) return false;
-    Object.assign(parts, { shares, seen: [...weights.keys()].filter(seen) });
+    Object.assign(parts, { shares, visible: [...weights.keys()].filter(isVisible) });
     return true;
   };
   if (last < count - 1 && fits((at) => at <= last)) return `softmax over ${last + 1} of ${count} keys, the later ones are hidden: `;
   if (fits(() => true)) return `softmax over ${count} keys: `;
-  return fits((at) => weights[at] !== 0) ? `softmax over ${parts.seen.length} of ${count} keys, the others get nothing: ` : "";
+  return fits((at) => weights[at] !== 0) ? `softmax over ${parts.visible.length} of ${count} keys, the others get nothing: ` : "";
 }
 
 /** @param {Store} store @param {ReturnType<typeof import("./readout.js").createReadout>} readout @returns {View} */
@@ -80,7 +80,7 @@ export function createQueryKey(store, readout) {
   const choices = make("div", { class: "tools" });
   const sentence = make("p", { class: "sum" });
   const element = make("div", { class: "query-key" }, [choices, sentence, canvas]);
-  /** @type {Multiplied} */
+  /** @type {Multiplication} */
   let parts;
   /** @type {Scene} */
   let scene;
@@ -96,52 +96,52 @@ export function createQueryKey(store, readout) {
       const { map, state, heads } = next;
       const whole = { queries: map.queries.tokens, keys: map.keys.tokens };
       // Where nothing is chosen: the strongest link between words; the first query of a decoder sees but one key.
-      const [strongest = (whole.queries.length - 1) * whole.keys.length] = strongestCells(next.shown);
+      const [strongest = (whole.queries.length - 1) * whole.keys.length] = strongestCells(next.matrix);
       const row = clamp(state.row < 0 ? Math.floor(strongest / whole.keys.length) : state.row, 0, whole.queries.length - 1);
-      const values = next.shown.values.subarray(row * whole.keys.length, (row + 1) * whole.keys.length);
+      const values = next.matrix.values.subarray(row * whole.keys.length, (row + 1) * whole.keys.length);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
-      const [queries, keys] = /** @type {Float32Array[]} */ (await Promise.all([projected(map, "query", heads[0]), projected(map, "key", heads[0])]));
+      const [queries, keys] = /** @type {Float32Array[]} */ (await Promise.all([readProjection(map, "query", heads[0]), readProjection(map, "key", heads[0])]));
       const { size, scale, besides } = /** @type {NonNullable<typeof map.projections>} */ (map.projections);
-      parts = multiplied(queries, keys, size, scale, row, column);
+      parts = multiply(queries, keys, size, scale, row, column);
       choices.replaceChildren(
-        picker("query", next.shown.queries, row, (place) => store.set({ row: place })),
-        picker("key", next.shown.keys, column, (place) => store.set({ column: place })),
+        picker("query", next.matrix.queries, row, (place) => store.set({ row: place })),
+        picker("key", next.matrix.keys, column, (place) => store.set({ column: place })),
       );
-      readout.show(next.shown, row, column);
+      readout.show(next.matrix, row, column);
       const looksBack = /^(causal|decoder)/.test(map.stream) && whole.queries.length === whole.keys.length;
-      const words = explained(parts, values, looksBack ? row : values.length - 1);
+      const words = explainWeights(parts, values, looksBack ? row : values.length - 1);
       const rest = `The map says ${spell(values[column])}: the score is the product alone, and ${besides || "a mask, a bias or another scale"} takes part too.`;
       sentence.replaceChildren(
-        tokenElement(next.shown.queries[row]), " · ", tokenElement(next.shown.keys[column]),
-        ` = ${parts.sum.toFixed(3)}${scaled(scale, size, parts.score)}; `,
+        tokenElement(next.matrix.queries[row]), " · ", tokenElement(next.matrix.keys[column]),
+        ` = ${parts.sum.toFixed(3)}${scaleWords(scale, size, parts.score)}; `,
         words || `softmax over ${parts.scores.length} keys: `,
         make("output", {}, [spell(parts.shares[column])]),
         words ? (besides ? `; that ${besides} takes part too does not show here.` : ".") : `. ${rest}`,
       );
       canvas.setAttribute("aria-label", `Elements of query and key, their products, and the ${CANDIDATES} largest scores of the row`);
-      paintParts(sized(canvas, width(), height()), parts, scene, pair, width());
+      paintParts(sizeCanvas(canvas, width(), height()), parts, scene, pair, width());
     },
-    figure: (of, wide) => ({ height: height(), legend: [{ color: "", words: sentence.textContent ?? "" }], paint: (surface) => paintParts(surface, parts, of, pair, wide) }),
+    figure: (target, wide) => ({ height: height(), legend: [{ color: "", words: sentence.textContent ?? "" }], paint: (surface) => paintParts(surface, parts, target, pair, wide) }),
   };
 }
 
 /** @param {number} scale @param {number} size @param {number} score */
-function scaled(scale, size, score) {
+function scaleWords(scale, size, score) {
   if (scale === 1) return "";
   const root = Math.abs(scale * Math.sqrt(size) - 1) < 1e-5;
   return `${root ? `, over √${size}` : ` × ${scale.toPrecision(3)}`} = ${score.toFixed(3)}`;
 }
 
-/** @param {string} name @param {ShownToken[]} tokens @param {number} chosen @param {(place: number) => void} choose */
-function picker(name, tokens, chosen, choose) {
-  const options = tokens.map((token, place) => make("option", { value: place, selected: place === chosen }, [`${place} ${token.text.slice(0, 40)}`]));
+/** @param {string} name @param {ShownToken[]} tokens @param {number} choice @param {(place: number) => void} choose */
+function picker(name, tokens, choice, choose) {
+  const options = tokens.map((token, place) => make("option", { value: place, selected: place === choice }, [`${place} ${token.text.slice(0, 40)}`]));
   return make("label", {}, [`${name} `, make("select", { "aria-label": name, onchange: ({ target }) => choose(Number(target.value)) }, options)]);
 }
 
 /**
  * @param {Surface} surface
- * @param {Multiplied} parts
+ * @param {Multiplication} parts
  * @param {Scene} scene
  * @param {{row: number, column: number}} pair
  * @param {number} width
@@ -154,14 +154,14 @@ function paintParts(surface, parts, scene, pair, width) {
   const top = 3 * BAND + 30;
   const columns = [0, 0.44, 0.6, 0.7].map((share) => LABEL + (width - LABEL) * share);
   ["largest scores of this query", "score", "softmax"].forEach((words, place) => write(surface, words, columns[place], top - 14, { size: 11, color: colors.faint }));
-  const order = [...parts.seen].sort((a, b) => parts.scores[b] - parts.scores[a]).slice(0, CANDIDATES);
+  const order = [...parts.visible].sort((a, b) => parts.scores[b] - parts.scores[a]).slice(0, CANDIDATES);
   if (!order.includes(pair.column)) order.splice(CANDIDATES - 1, 1, pair.column);
   order.forEach((place, line) => {
     const y = top + 6 + line * 20;
     const strong = place === pair.column;
     const how = { weight: strong ? "600" : "", color: strong ? colors.accent : colors.ink };
-    writeFitted(surface, scene.shown.keys[place].text, (width - LABEL) * 0.4, columns[0], y, how);
-    write(surface, parts.seen.includes(place) ? parts.scores[place].toFixed(2) : "hidden", columns[1], y, how);
+    writeFitted(surface, scene.matrix.keys[place].text, (width - LABEL) * 0.4, columns[0], y, how);
+    write(surface, parts.visible.includes(place) ? parts.scores[place].toFixed(2) : "hidden", columns[1], y, how);
     write(surface, spell(parts.shares[place]), columns[2], y, how);
     if (!strong) surface.fillStyle = colors.faint;
     surface.fillRect(columns[3], y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);

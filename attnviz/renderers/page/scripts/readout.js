@@ -29,24 +29,24 @@ export function createReadout(element) {
   let timer = 0;
   return {
     signed: false, // whether the numbers are effects, and no shares of attention
-    /** @param {Shown} shown @param {number} query its row; -1 for none @param {number} key its column; -1 for none */
-    show(shown, query, key) {
-      const width = shown.keys.length;
-      const queryToken = shown.queries[query];
-      const keyToken = shown.keys[key];
-      const weight = queryToken && keyToken ? shown.values[query * width + key] : null;
+    /** @param {ShownMatrix} matrix @param {number} query its row; -1 for none @param {number} key its column; -1 for none */
+    show(matrix, query, key) {
+      const width = matrix.keys.length;
+      const queryToken = matrix.queries[query];
+      const keyToken = matrix.keys[key];
+      const weight = queryToken && keyToken ? matrix.values[query * width + key] : null;
       const words = this.signed
         ? ["→", "largest as query", "largest as key"]
         : ["attends to", "attends most to", "is attended most by"];
       link.replaceChildren(...sentence(queryToken, keyToken, weight, words[0]));
-      row.replaceChildren(...(queryToken ? list(words[1], shown.values.subarray(query * width, (query + 1) * width), shown.keys) : []));
-      column.replaceChildren(...(keyToken ? list(words[2], shown.queries.map((_, at) => shown.values[at * width + key]), shown.queries) : []));
+      row.replaceChildren(...(queryToken ? list(words[1], matrix.values.subarray(query * width, (query + 1) * width), matrix.keys) : []));
+      column.replaceChildren(...(keyToken ? list(words[2], matrix.queries.map((_, at) => matrix.values[at * width + key]), matrix.queries) : []));
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = link.textContent), 300);
     },
-    /** Nothing is pointed at: say what is strongest, and what can be done. @param {string} text @param {Shown} shown */
-    invite(text, shown) {
-      link.replaceChildren(...strongestLinks(shown));
+    /** Nothing is pointed at: say what is strongest, and what can be done. @param {string} text @param {ShownMatrix} matrix */
+    invite(text, matrix) {
+      link.replaceChildren(...strongestLinks(matrix));
       row.replaceChildren(make("span", { class: "hint" }, [text]));
       column.replaceChildren();
     },
@@ -63,13 +63,13 @@ function sentence(query, key, weight, verb) {
   return key ? [tokenElement(key), " (key)"] : [];
 }
 
-/** @type {WeakMap<Shown, number[]>} */
+/** @type {WeakMap<ShownMatrix, number[]>} */
 const strongest = new WeakMap();
 
-/** The cells of the strongest links between different words. @param {Shown} shown */
-export function strongestCells(shown) {
-  const { queries, keys } = shown;
-  const between = shown.values.slice();
+/** The cells of the strongest links between different words. @param {ShownMatrix} matrix */
+export function strongestCells(matrix) {
+  const { queries, keys } = matrix;
+  const between = matrix.values.slice();
   queries.forEach((query, row) => {
     const start = row * keys.length;
     if (query.special) between.fill(0, start, start + keys.length);
@@ -79,15 +79,15 @@ export function strongestCells(shown) {
     });
   });
   const cells = largest(between, 3).filter((at) => between[at]);
-  strongest.set(shown, cells);
+  strongest.set(matrix, cells);
   return cells;
 }
 
-/** @param {Shown} shown */
-function strongestLinks(shown) {
-  const { queries, keys, values } = shown;
+/** @param {ShownMatrix} matrix */
+function strongestLinks(matrix) {
+  const { queries, keys, values } = matrix;
   const width = keys.length;
-  const links = strongest.get(shown) ?? strongestCells(shown);
+  const links = strongest.get(matrix) ?? strongestCells(matrix);
   const word = (/** @type {ShownToken} */ { text }) => make("bdi", {}, [beginning(text, 24)]);
   return links.map((at) =>
     make("span", { class: "entry" }, [word(queries[Math.floor(at / width)]), " → ", word(keys[at % width]), " ", numberElement(values[at], "output")]));

@@ -3,18 +3,18 @@
 import { layerCodes, valueOf, weightTable } from "./model.js";
 
 /** A line for each weight, as the command line writes them. @param {Scene} scene @param {string} id */
-export function asCsv({ map, heads, shown, state }, id) {
+export function asCsv({ map, heads, matrix, state }, id) {
   const layers = [...new Set(heads.map(([layer]) => map.layers[layer]))].join(" ");
   const names = heads.map(([, head]) => map.heads[head]).join(" ");
-  const mixed = heads.length > 1 ? `${state.mix} of ${names}` : names;
+  const mixName = heads.length > 1 ? `${state.mix} of ${names}` : names;
   const lens = map.lens ? `${map.stream} · ${map.lens}` : map.stream;
-  const before = [id, lens, layers, mixed].map(cell).join(",");
-  const keys = shown.keys.map((token) => `${token.at},${cell(token.raw ?? token.text)}`);
+  const before = [id, lens, layers, mixName].map(cell).join(",");
+  const keys = matrix.keys.map((token) => `${token.at},${cell(token.raw ?? token.text)}`);
   const lines = ["id,stream,layer,head,query_position,query_token,key_position,key_token,weight"];
-  shown.queries.forEach((token, row) => {
+  matrix.queries.forEach((token, row) => {
     const query = `${token.at},${cell(token.raw ?? token.text)}`;
     keys.forEach((key, column) => {
-      const weight = shown.values[row * keys.length + column];
+      const weight = matrix.values[row * keys.length + column];
       lines.push(`${before},${query},${key},${Number.isNaN(weight) ? "" : Number(weight.toFixed(4))}`);
     });
   });
@@ -64,11 +64,11 @@ async function layerWeights(map, layer) {
 
 /** A text on one line, backslash escapes for what would break or turn it, quoted where needed. @param {string} text */
 function cell(text) {
-  const escaped = text.replace(
+  const safeText = text.replace(
     /[\\\0-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
     (sign) =>
       ({ "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r" })[sign] ??
       `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
-  return /[",]/.test(escaped) ? `"${escaped.replaceAll('"', '""')}"` : escaped;
+  return /[",]/.test(safeText) ? `"${safeText.replaceAll('"', '""')}"` : safeText;
 }

@@ -8,7 +8,7 @@ import { make } from "./surface.js";
 /** Widths of a journal's column and page. */
 const WIDTHS = { "85": "85 mm, one column", "178": "178 mm, two columns", px: "in pixels" };
 /** CSS pixels to a millimetre, and pixels of a PNG to one of CSS: 300 to an inch, and twice. */
-const [MILLIMETRE, PRINTED, SHARP] = [96 / 25.4, 300 / 96, 2];
+const [MILLIMETRE, PRINT_RATIO, SHARP] = [96 / 25.4, 300 / 96, 2];
 
 /** @param {string} name @param {Blob} blob */
 export function download(name, blob) {
@@ -24,12 +24,12 @@ export function download(name, blob) {
 export function createSaving(contents, name) {
   const width = make("select", { "data-switch": "width", onchange: show }, Object.entries(WIDTHS).map(([value, words]) => make("option", { value, selected: value === "178" }, [words])));
   const pixels = make("input", { type: "number", min: 400, max: 8000, step: 100, value: 1600, "aria-label": "width in pixels", oninput: show });
-  const [titled, light] = [true, true].map((checked) => make("input", { type: "checkbox", checked, onchange: show }));
+  const [withTitle, light] = [true, true].map((checked) => make("input", { type: "checkbox", checked, onchange: show }));
   const preview = make("canvas", { role: "img", "aria-label": "Preview of the picture" });
   const size = make("p", { class: "hint", role: "status" });
   /** @type {import("./figure.js").Figure} */
   let figure;
-  const scale = () => (width.value === "px" ? SHARP : PRINTED);
+  const scale = () => (width.value === "px" ? SHARP : PRINT_RATIO);
   const png = () => new Promise((/** @type {(blob: Blob) => void} */ done) => onCanvas(figure, scale()).toBlob((blob) => done(/** @type {Blob} */ (blob)), "image/png"));
   const copy = make("button", { type: "button", id: "save-copy", async onclick() {
     try {
@@ -43,7 +43,7 @@ export function createSaving(contents, name) {
     make("h2", {}, ["Save this view as a picture"]),
     make("div", { class: "tools" }, [
       make("label", {}, [make("span", {}, ["width"]), width]), pixels,
-      make("label", {}, [titled, "title"]), make("label", {}, [light, "light"]),
+      make("label", {}, [withTitle, "title"]), make("label", {}, [light, "light"]),
     ]),
     make("div", { class: "sheet", tabindex: 0, role: "group", "aria-label": "Preview" }, [preview]), size,
     make("p", { class: "saves" }, [
@@ -56,16 +56,16 @@ export function createSaving(contents, name) {
   document.body.append(dialog);
 
   /** @param {number} wide @param {boolean} [bare] without a title */
-  async function drawn(wide, bare = false, bright = light.checked) {
-    const found = await contents(wide, bright);
-    return layout(found, { width: wide, titled: !bare && titled.checked, light: bright });
+  async function drawPicture(wide, bare = false, bright = light.checked) {
+    const figure = await contents(wide, bright);
+    return layout(figure, { width: wide, withTitle: !bare && withTitle.checked, light: bright });
   }
 
   async function show() {
     pixels.hidden = width.value !== "px";
     const wide = width.value === "px" ? Math.min(Math.max(Number(pixels.value) || 1600, 400), 8000) / SHARP : Number(width.value) * MILLIMETRE;
     dialog.setAttribute("aria-busy", "true");
-    figure = await drawn(Math.round(wide));
+    figure = await drawPicture(Math.round(wide));
     onCanvas(figure, Math.max(devicePixelRatio || 1, 1), preview);
     preview.style.width = `${figure.width}px`;
     size.textContent = `${Math.round(figure.width * scale())} × ${Math.round(figure.height * scale())} pixels`;
@@ -76,7 +76,7 @@ export function createSaving(contents, name) {
   const sheet = make("canvas", { id: "printed", "aria-hidden": "true" });
   document.getElementById("main")?.before(sheet);
   addEventListener("beforeprint", async () => {
-    onCanvas(await drawn(700, true, true), PRINTED, sheet);
+    onCanvas(await drawPicture(700, true, true), PRINT_RATIO, sheet);
   });
 
   return {

@@ -15,7 +15,7 @@ const nameOf = (name) => /** @type {Record<string, string>} */ (LANGUAGES)[name]
 /** @type {Record<string, string>} what the shipped models read */
 const READS = { pocket: " in English or French", "pocket-lm": " in English", "pocket-vit": ", to which a picture is added" };
 /** Nats by which a piece's log p may move before that is shown. */
-const MOVED = 0.05;
+const LEAST_CHANGE = 0.05;
 
 /** @param {number} pane 0, or 1 for the sentence beside it @param {Store} store @param {import("./off.js").Switches} off */
 export function createSentence(pane, store, off) {
@@ -24,16 +24,16 @@ export function createSentence(pane, store, off) {
   const text = field(textName, "A sentence");
   const into = field(intoName, "Left empty, the model writes it");
   const tokens = make("p", { class: "running tokens", role: "group", "aria-label": "Tokens of the sentence" });
-  const written = make("p", { class: "running written", role: "group", "aria-label": "Tokens of the translation" });
+  const output = make("p", { class: "running written", role: "group", "aria-label": "Tokens of the translation" });
   const score = make("p", { class: "score" });
-  const changed = make("p", { class: "changed" });
+  const change = make("p", { class: "changed" });
   const notes = make("p", { class: "hint" });
-  const failed = make("p", { class: "failed", role: "alert" });
+  const failure = make("p", { class: "failed", role: "alert" });
   const spoken = make("p", { class: "unseen", role: "status" });
   const element = make("div", { class: "sentence" }, [
     make("div", { class: "side" }, [make("label", { for: text.id }, [name, tongue]), text, tokens, notes]),
-    make("div", { class: "side" }, [make("label", { for: into.id }, [what, other]), into, written, score, changed]),
-    failed, spoken,
+    make("div", { class: "side" }, [make("label", { for: into.id }, [what, other]), into, output, score, change]),
+    failure, spoken,
   ]);
   let timer = 0;
   if (!pane) linkWords(element);
@@ -71,7 +71,7 @@ export function createSentence(pane, store, off) {
   /** @param {PageDocument} page */
   function showTokens(page) {
     const [side, axis] = readAxis(page);
-    patch(tokens, running(axis, (token, place) => chip(token, side, place, "")));
+    patch(tokens, joinItems(axis, (token, place) => chip(token, side, place, "")));
   }
 
   /** @param {Answer} answer @param {PageDocument} page */
@@ -80,12 +80,12 @@ export function createSentence(pane, store, off) {
     const noun = to ? "translation" : "output";
     what.textContent = to ? "Translation " : "Output ";
     const total = sum(pieces.map(({ logp }) => logp));
-    patch(written, running(pieces, (piece, place) => {
-      const moved = after ? after.pieces[place].logp - piece.logp : 0;
-      const number = after ? (Math.abs(moved) < MOVED ? "" : `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}`) : spellShort(Math.exp(piece.logp));
+    patch(output, joinItems(pieces, (piece, place) => {
+      const shift = after ? after.pieces[place].logp - piece.logp : 0;
+      const number = after ? (Math.abs(shift) < LEAST_CHANGE ? "" : `${shift < 0 ? "−" : "+"}${Math.abs(shift).toFixed(1)}`) : spellShort(Math.exp(piece.logp));
       const item = chip(piece, target ? "target" : "", place + 1, number, pane ? 0 : place + 1);
-      item.classList.toggle("worse", moved <= -MOVED);
-      item.classList.toggle("better", moved >= MOVED);
+      item.classList.toggle("worse", shift <= -LEAST_CHANGE);
+      item.classList.toggle("better", shift >= LEAST_CHANGE);
       item.style.setProperty("--p", String(Math.exp(after ? after.pieces[place].logp : piece.logp)));
       const words = `probability ${spell(Math.exp(piece.logp))}${after ? `, now ${spell(Math.exp(after.pieces[place].logp))}` : ""}`;
       item.setAttribute("aria-description", words);
@@ -93,25 +93,25 @@ export function createSentence(pane, store, off) {
       return item;
     }));
     score.hidden = !pieces.length;
-    const changes = after ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${told(after.effect)}`])] : [];
-    const under = after ? `the change of its log p, where ${spell(MOVED)} or more` : "its probability";
+    const changes = after ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${spellEffect(after.effect)}`])] : [];
+    const under = after ? `the change of its log p, where ${spell(LEAST_CHANGE)} or more` : "its probability";
     score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...changes, make("small", {}, [` of the ${noun}, in nats; under each token ${under}`]));
   }
 
   /** @param {Answer} answer */
   function showChanged({ written: before, changed: after }) {
-    changed.hidden = !after || !(before || after.written);
+    change.hidden = !after || !(before || after.written);
     if (!after) return;
     const same = after.written === before;
-    changed.replaceChildren(make("span", { class: "hint" }, [same ? "Switched off, and it still writes " : "Switched off, it writes "]), ...compared(before, after.written));
+    change.replaceChildren(make("span", { class: "hint" }, [same ? "Switched off, and it still writes " : "Switched off, it writes "]), ...markChanges(before, after.written));
   }
 
   return {
     element,
-    /** Fields as the state has them, unless someone is writing there. @param {string} model @param {boolean} seen whether it reads pictures alone */
-    refill(model, seen) {
-      name.textContent = seen ? "Picture: a sample, until you choose one above " : pane ? "Sentence beside it " : "Sentence ";
-      text.hidden = seen;
+    /** Fields as the state has them, unless someone is writing there. @param {string} model @param {boolean} readsPictures whether it reads pictures alone */
+    refill(model, readsPictures) {
+      name.textContent = readsPictures ? "Picture: a sample, until you choose one above " : pane ? "Sentence beside it " : "Sentence ";
+      text.hidden = readsPictures;
       text.placeholder = `A sentence${READS[model] ?? ""}`;
       for (const area of [text, into]) {
         const value = store.state[/** @type {typeof textName} */ (area.id)];
@@ -121,7 +121,7 @@ export function createSentence(pane, store, off) {
     focus: () => text.focus(),
     /** @param {Answer | undefined} answer @param {PageDocument} page */
     show(answer, page) {
-      failed.textContent = "";
+      failure.textContent = "";
       element.classList.remove("waiting", "outdated");
       showTokens(page);
       into.hidden = !into.value && !readsTwo(page);
@@ -138,7 +138,7 @@ export function createSentence(pane, store, off) {
     /** @param {string} error @param {boolean} [fatal] whether only a new start helps */
     fail(error, fatal = false) {
       const before = tokens.firstChild ? ". What is shown is of the sentence before." : "";
-      failed.replaceChildren(error.replace(/\.$/, "") + before, ...(fatal ? [" ", reload()] : []));
+      failure.replaceChildren(error.replace(/\.$/, "") + before, ...(fatal ? [" ", reload()] : []));
       element.classList.toggle("outdated", Boolean(before));
       element.classList.remove("waiting");
     },
@@ -155,9 +155,9 @@ function readAxis(page) {
   return [map.keys.side, map.keys.tokens];
 }
 
-/** @template {{gap: string}} Item @param {Item[]} items @param {(item: Item, place: number) => Node} made */
-function running(items, made) {
-  return items.flatMap((item, place) => (item.gap ? [make("span", { class: "gap" }), made(item, place)] : [made(item, place)]));
+/** @template {{gap: string}} Item @param {Item[]} items @param {(item: Item, place: number) => Node} build */
+function joinItems(items, build) {
+  return items.flatMap((item, place) => (item.gap ? [make("span", { class: "gap" }), build(item, place)] : [build(item, place)]));
 }
 
 /** @param {number[]} values */
@@ -167,18 +167,18 @@ const sum = (values) => values.reduce((total, value) => total + value, 0);
 const signed = (value) => `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
 
 /** What switching off did, in words. @param {number} effect log p before − log p after */
-export const told = (effect) => (Math.abs(effect) < 0.005 ? "(no change)" : `(${Math.abs(effect).toFixed(2)} nats ${effect > 0 ? "lower" : "higher"})`);
+export const spellEffect = (effect) => (Math.abs(effect) < 0.005 ? "(no change)" : `(${Math.abs(effect).toFixed(2)} nats ${effect > 0 ? "lower" : "higher"})`);
 
 /** @param {Answer} answer */
 function summary({ written, changed, to }) {
   const noun = to ? "Translation" : "Output";
   if (!changed) return written && `${noun}: ${written}`;
   const now = changed.written === written ? "unchanged" : `now: ${changed.written}`;
-  return `${noun} ${now}. Log probability of the ${noun.toLowerCase()} before ${told(changed.effect)}`;
+  return `${noun} ${now}. Log probability of the ${noun.toLowerCase()} before ${spellEffect(changed.effect)}`;
 }
 
 /** Words of the second that are not in the first are marked, and the other way round. @param {string} one @param {string} two */
-export function compared(one, two) {
+export function markChanges(one, two) {
   const [before, after] = [one, two].map((text) => text.split(/\s+/).filter(Boolean));
   return pairTokens(before, after).flatMap(([at, opposite]) => {
     const [old, now] = [before[at], after[opposite]].map((word) => make("bdi", {}, [word ?? ""]));

@@ -8,29 +8,29 @@ export function createSource() {
   /** @type {(reply: Reply) => void} */
   let listener = () => {};
   /** @type {Map<number, AbortController>} */
-  const asked = new Map();
+  const controls = new Map();
   /** @type {AbortController | null} */
   let background = null;
-  let [linked, explained] = [new AbortController(), new AbortController()];
+  let [whyControl, explainControl] = [new AbortController(), new AbortController()];
 
   /** @param {string} path @param {Question} question @param {AbortController} control */
   async function post(path, { pane, ...question }, control, kind = "") {
-    const watched = setInterval(() => told(pane, control.signal, kind), LONG);
+    const timer = setInterval(() => reportProgress(pane, control.signal, kind), LONG);
     try {
-      const answer = await fetched(path, control.signal, JSON.stringify(question));
+      const answer = await fetchJson(path, control.signal, JSON.stringify(question));
       if (!control.signal.aborted) return answer;
     } catch (error) {
       if (!control.signal.aborted) listener({ id: 0, pane, kind, error: wordsOf(error) });
     } finally {
-      clearInterval(watched);
+      clearInterval(timer);
     }
     return null;
   }
 
   /** Say what is done while an answer takes long. @param {number} pane @param {AbortSignal} signal @param {string} kind */
-  async function told(pane, signal, kind) {
-    const { doing, seconds } = await fetched("progress", signal).catch(() => ({}));
-    if (doing && !signal.aborted && (kind === "explain" || asked.get(pane)?.signal === signal)) {
+  async function reportProgress(pane, signal, kind) {
+    const { doing, seconds } = await fetchJson("progress", signal).catch(() => ({}));
+    if (doing && !signal.aborted && (kind === "explain" || controls.get(pane)?.signal === signal)) {
       listener({ id: 0, pane, kind, doing: `${doing} · ${Math.round(seconds)} s` });
     }
   }
@@ -38,11 +38,11 @@ export function createSource() {
   return {
     async ask(question) {
       background?.abort();
-      asked.get(question.pane)?.abort();
+      controls.get(question.pane)?.abort();
       const control = new AbortController();
-      asked.set(question.pane, control);
+      controls.set(question.pane, control);
       const answer = await post("attend", question, control);
-      if (asked.get(question.pane) === control) asked.delete(question.pane);
+      if (controls.get(question.pane) === control) controls.delete(question.pane);
       if (answer) listener({ ...answer, pane: question.pane });
     },
     async heads(question) {
@@ -54,37 +54,37 @@ export function createSource() {
       }
     },
     async why(question) {
-      linked.abort();
-      linked = new AbortController();
-      const answer = await post("why", question, linked, "why");
+      whyControl.abort();
+      whyControl = new AbortController();
+      const answer = await post("why", question, whyControl, "why");
       if (answer) listener({ ...answer, kind: "why" });
     },
     async explain(question) {
-      explained.abort();
-      explained = new AbortController();
+      explainControl.abort();
+      explainControl = new AbortController();
       if (!question) return;
-      const answer = await post("explain", question, explained, "explain");
+      const answer = await post("explain", question, explainControl, "explain");
       if (answer) listener({ ...answer, kind: "explain" });
     },
     cancel() {
-      for (const [pane, control] of asked) {
+      for (const [pane, control] of controls) {
         control.abort();
         listener({ id: 0, pane, error: "Cancelled" });
       }
-      asked.clear();
+      controls.clear();
     },
-    listen(given) {
-      listener = given;
+    listen(handler) {
+      listener = handler;
     },
   };
 }
 
 /** @param {string} path @param {AbortSignal} [signal] @param {string} [body] */
-async function fetched(path, signal, body) {
+async function fetchJson(path, signal, body) {
   const headers = { "content-type": "application/json" };
-  const found = await fetch(path, body === undefined ? { signal } : { method: "POST", body, headers, signal });
-  const answer = await found.json();
-  if (!found.ok) throw new Error(answer.error);
+  const response = await fetch(path, body === undefined ? { signal } : { method: "POST", body, headers, signal });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error);
   return answer;
 }
 

@@ -1,6 +1,6 @@
 /** Where a page that answers has its answers from: the model in a worker beside it. */
 
-import { denseBytes, inflated } from "./decode.js";
+import { denseBytes, inflate } from "./decode.js";
 import { part } from "./surface.js";
 
 /**
@@ -15,8 +15,8 @@ export function createSource() {
   /** @type {(reply: Reply) => void} */
   let listener = () => {};
   /** @type {Map<number, Question>} */
-  const waiting = new Map();
-  let [background, pending] = [/** @type {Question | null} */ (null), /** @type {Question | null} */ (null)];
+  const queue = new Map();
+  let [background, current] = [/** @type {Question | null} */ (null), /** @type {Question | null} */ (null)];
   let [number, busy, effects, link, word] = [0, -1, -1, -1, -1];
 
   /** The number that a question is sent under. @param {string} kind @param {any} question */
@@ -26,11 +26,11 @@ export function createSource() {
   };
   const next = () => {
     if (busy >= 0) return;
-    const [pane] = waiting.keys();
-    const question = waiting.get(pane);
+    const [pane] = queue.keys();
+    const question = queue.get(pane);
     if (question) {
-      waiting.delete(pane);
-      pending = question;
+      queue.delete(pane);
+      current = question;
       busy = post("attend", question);
     } else if (background) {
       effects = post("heads", background);
@@ -42,7 +42,7 @@ export function createSource() {
     if (reply.kind === "why") return reply.id === link && listener(reply);
     if (reply.kind === "explain") return reply.id === word && listener(reply);
     if (reply.doing) return reply.id === busy && listener(reply);
-    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, more: waiting.has(reply.pane ?? 0) });
+    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, more: queue.has(reply.pane ?? 0) });
     if (reply.kind !== "heads" && (reply.id === busy || reply.id === 0)) busy = -1;
     next();
   };
@@ -57,7 +57,7 @@ export function createSource() {
       fail(event.message);
     };
     busy = 0;
-    inflated(denseBytes(part("packed").textContent ?? "")).then((packed) => {
+    inflate(denseBytes(part("packed").textContent ?? "")).then((packed) => {
       worker.postMessage({ kind: "open", packed }, [packed.buffer]);
       busy = -1;
       next();
@@ -66,7 +66,7 @@ export function createSource() {
   start();
   return {
     ask(question) {
-      waiting.set(question.pane, question);
+      queue.set(question.pane, question);
       background = null;
       effects = -1;
       next();
@@ -80,12 +80,12 @@ export function createSource() {
     cancel() {
       worker.terminate();
       listener({ id: 0, kind: "explain", dropped: true });
-      waiting.clear();
+      queue.clear();
       start();
-      listener({ id: 0, pane: pending?.pane, error: "Cancelled" });
+      listener({ id: 0, pane: current?.pane, error: "Cancelled" });
     },
-    listen(given) {
-      listener = given;
+    listen(handler) {
+      listener = handler;
     },
   };
 }

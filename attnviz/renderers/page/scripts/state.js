@@ -5,33 +5,33 @@ import { clamp } from "./numbers.js";
 import { firstHeads } from "./model.js";
 import { readOff } from "./off.js";
 
-/** @typedef {{document: PageDocument, maps: PageMap[]}} Known what there is to choose from; no maps: not known yet */
+/** @typedef {{document: PageDocument, maps: PageMap[]}} Choices what there is to choose from; no maps: not known yet */
 
 export const LANGUAGES = { en: "English", fr: "French" };
 
-/** Such a value, if it is one of these, or if there is no knowing. @param {(known: Known) => readonly string[] | undefined} names */
-const among = (names) => (/** @type {string} */ value, /** @type {Known} */ known) =>
-  names(known)?.includes(value) === false ? undefined : value;
+/** Such a value, if it is one of these, or if there is no knowing. @param {(choices: Choices) => readonly string[] | undefined} names */
+const among = (names) => (/** @type {string} */ value, /** @type {Choices} */ choices) =>
+  names(choices)?.includes(value) === false ? undefined : value;
 /** @param {...string} names */
 const oneOf = (...names) => among(() => names);
-/** @param {(value: any, known: Known) => boolean} fits */
-const where = (fits) => (/** @type {any} */ value, /** @type {Known} */ known) => (fits(value, known) ? value : undefined);
+/** @param {(value: any, choices: Choices) => boolean} fits */
+const where = (fits) => (/** @type {any} */ value, /** @type {Choices} */ choices) => (fits(value, choices) ? value : undefined);
 /** Of a list, what exists. @param {(part: string, maps: PageMap[]) => unknown} exists */
-const those = (exists) => (/** @type {string} */ value, /** @type {Known} */ { maps }) =>
+const those = (exists) => (/** @type {string} */ value, /** @type {Choices} */ { maps }) =>
   maps.length ? value.split(",").filter((part) => part && exists(part, maps)).join(",") : value;
 const whole = where((value) => Number.isInteger(value) && value >= 0);
 /** A query or a key, or none. @param {"queries" | "keys"} side */
 const token = (side) => where((value, { maps }) => Number.isInteger(value) && value >= -1 && (!maps.length || maps.some((map) => value < map[side].tokens.length)));
-const RENAMED = { kept: "keep", dropped: "drop", renormalised: "renormalise" }; // since the command's words were taken
+const OLD_NAMES = { kept: "keep", dropped: "drop", renormalised: "renormalise" }; // since the command's words were taken
 
-/** @type {Parameters<typeof createStore<State, Known>>[0]} */
+/** @type {Parameters<typeof createStore<State, Choices>>[0]} */
 const SCHEMA = {
   view: ["heatmap", oneOf("heads", "heatmap", "lines", "text", "query-key", "image", "table")],
   map: [0, where((value, { maps }) => Number.isInteger(value) && value >= 0 && (!maps.length || value < maps.length))],
   heads: ["", those((name, maps) => maps.some((map) => headOf(map, name)))],
   mix: ["mean", oneOf("mean", "max")],
   unit: ["tokens", oneOf("tokens", "words")],
-  specials: ["keep", (value) => /** @type {any} */ (RENAMED)[value] ?? oneOf("keep", "drop", "renormalise")(value, /** @type {any} */ (null))],
+  specials: ["keep", (value) => /** @type {any} */ (OLD_NAMES)[value] ?? oneOf("keep", "drop", "renormalise")(value, /** @type {any} */ (null))],
   colors: ["blue", among(({ document }) => Object.keys(document.schemes))],
   range: ["auto", oneOf("auto", "shared", "view")],
   row: [-1, token("queries")],
@@ -57,18 +57,18 @@ const SCHEMA = {
 };
 
 /** What a question is made of: where one of these changes, the model answers anew. */
-export const ASKED = ["text", "into", "text2", "into2", "beside", "lens", "model", "to", "explain", "off"];
+export const QUESTION_KEYS = ["text", "into", "text2", "into2", "beside", "lens", "model", "to", "explain", "off"];
 export const isText = (/** @type {string} */ name) => /^(text|into)2?$/.test(name);
 
-/** @param {Known} known @returns {Store} */
-export const openStore = (known) => createStore(SCHEMA, known, ["text", "into", "text2", "into2", "zoom", "least", "filter", "row", "column", "map"]);
+/** @param {Choices} choices @returns {Store} */
+export const openStore = (choices) => createStore(SCHEMA, choices, ["text", "into", "text2", "into2", "zoom", "least", "filter", "row", "column", "map"]);
 
 /** Whether a head, a link or a token that is off exists. @param {string} part @param {PageMap[]} maps */
 function isThere(part, maps) {
   const { heads, links, tokens } = readOff(part);
-  const named = [...heads, ...links].every(([stream, layer, head]) => maps.some((map) => map.stream === stream && map.layers.includes(layer) && map.heads.includes(head)));
+  const exist = [...heads, ...links].every(([stream, layer, head]) => maps.some((map) => map.stream === stream && map.layers.includes(layer) && map.heads.includes(head)));
   // Places in a text are checked by who answers: the text may be new.
-  return heads.length + links.length + tokens.length > 0 && named;
+  return heads.length + links.length + tokens.length > 0 && exist;
 }
 
 /** A head by its name in the address. @param {PageMap} map @param {string} text @returns {Head | undefined} */
@@ -80,9 +80,9 @@ function headOf(map, text) {
 /** The chosen heads that exist; the ones to see first where none does. @param {PageMap} map @param {State} state @returns {Head[]} */
 export function chosenHeads(map, state) {
   const heads = state.heads.split(",").map((name) => headOf(map, name)).filter((head) => head !== undefined);
-  const found = heads.length ? heads : firstHeads(map);
+  const result = heads.length ? heads : firstHeads(map);
   // One query and one key multiply in one head.
-  return state.view === "query-key" ? found.slice(0, 1) : found;
+  return state.view === "query-key" ? result.slice(0, 1) : result;
 }
 
 /** @param {Head[]} heads */

@@ -33,7 +33,7 @@ const places = new Map();
 /** @type {Map<Matrix, Calculation>} */
 const homes = new Map();
 /** @type {HTMLElement | null} */
-let kept = null;
+let pin = null;
 
 part("steps").append(...steps.calculations.map(section));
 if (steps.command) part("footer").append(make("p", {}, [make("code", {}, [steps.command])]));
@@ -140,9 +140,9 @@ function sources(read, { matrix, slice, row, column }) {
   const first = Math.floor(slice * each + 1e-9);
   const slices = read.by === "row" ? [first + row] : all(Math.max(1, Math.floor(each))).map((n) => first + n);
   /** @type {(code: string, count: number) => number[]} */
-  const chosen = (code, count) =>
+  const placesOf = (code, count) =>
     code === "i" ? [row] : code === "j" ? [column] : code === "s" ? [slice % count] : all(count);
-  return { matrix: other, slices, rows: chosen(read.rows, height), columns: chosen(read.columns, width) };
+  return { matrix: other, slices, rows: placesOf(read.rows, height), columns: placesOf(read.columns, width) };
 }
 
 /** @param {number} count */
@@ -155,19 +155,19 @@ function show(cell) {
   clear();
   const place = /** @type {Place} */ (places.get(cell));
   cell.classList.add("made");
-  const found = place.matrix.reads.map((read) => sources(read, place));
-  for (const { matrix, slices, rows, columns } of found) {
+  const origins = place.matrix.reads.map((read) => sources(read, place));
+  for (const { matrix, slices, rows, columns } of origins) {
     const grid = /** @type {HTMLElement[][][]} */ (cells.get(matrix));
     for (const slice of slices) {
       for (const row of rows) for (const column of columns) grid[slice]?.[row]?.[column]?.classList.add("source");
     }
     grid[0]?.find(Boolean)?.find(Boolean)?.closest("figure")?.classList.add("reads");
   }
-  part("made").replaceChildren(...told(place, found));
+  part("made").replaceChildren(...describeNumber(place, origins));
 }
 
-/** @param {Place} place @param {ReturnType<typeof sources>[]} found */
-function told({ matrix, slice, row, column }, found) {
+/** @param {Place} place @param {ReturnType<typeof sources>[]} origins */
+function describeNumber({ matrix, slice, row, column }, origins) {
   const own = matrix.slices[slice];
   const [rows, columns] = matrix.places;
   const value = own.values[rows.indexOf(row)][columns.indexOf(column)];
@@ -175,12 +175,12 @@ function told({ matrix, slice, row, column }, found) {
   const name = `${matrix.name}${own.name ? ` · ${own.name}` : ""} [${at.join(", ")}] = ${value}`;
   const parts = [make("b", {}, [make("bdi", {}, [name])])];
   if (matrix.formula) parts.push(make("span", { class: "sum" }, [`  = ${matrix.formula}`]));
-  const terms = matrix.product ? found.slice(0, 2).map(numbers) : [];
+  const terms = matrix.product ? origins.slice(0, 2).map(numbers) : [];
   if (terms.length === 2 && terms[0].length === terms[1].length && terms[0].length <= MOST_TERMS) {
-    const shown = terms[0].map((one, n) => `${one} · ${terms[1][n] < 0 ? `(${terms[1][n]})` : terms[1][n]}`);
-    parts.push(make("span", {}, [`  = ${shown.join(" + ")}`]));
-  } else if (found.length) {
-    parts.push(make("span", {}, [`  made of ${found.map(spelt).join(", ")}`]));
+    const products = terms[0].map((one, n) => `${one} · ${terms[1][n] < 0 ? `(${terms[1][n]})` : terms[1][n]}`);
+    parts.push(make("span", {}, [`  = ${products.join(" + ")}`]));
+  } else if (origins.length) {
+    parts.push(make("span", {}, [`  made of ${origins.map(spellSource).join(", ")}`]));
   }
   return parts;
 }
@@ -194,7 +194,7 @@ function numbers({ matrix, slices, rows, columns }) {
 }
 
 /** @param {ReturnType<typeof sources>} source */
-function spelt({ matrix, slices, rows, columns }) {
+function spellSource({ matrix, slices, rows, columns }) {
   const [height, width] = matrix.full;
   const row = rows.length === 1 && height > 1 ? ` row ${matrix.rows[rows[0]] ?? rows[0]}` : "";
   const column = columns.length === 1 && width > 1 ? ` column ${matrix.columns[columns[0]] ?? columns[0]}` : "";
@@ -203,8 +203,8 @@ function spelt({ matrix, slices, rows, columns }) {
 }
 
 function clear() {
-  for (const marked of document.querySelectorAll(".made, .source, .reads")) {
-    marked.classList.remove("made", "source", "reads");
+  for (const cell of document.querySelectorAll(".made, .source, .reads")) {
+    cell.classList.remove("made", "source", "reads");
   }
   part("made").replaceChildren();
 }
@@ -217,32 +217,32 @@ const cellOf = (event) => {
 
 document.addEventListener("pointerover", (event) => {
   const cell = cellOf(event);
-  if (kept) return;
+  if (pin) return;
   if (cell) show(cell);
   else clear();
 });
 document.addEventListener("click", (event) => {
   const cell = cellOf(event);
-  kept = cell && cell !== kept ? cell : null;
+  pin = cell && cell !== pin ? cell : null;
   if (cell) show(cell);
 });
 document.addEventListener("focusin", (event) => {
   const cell = cellOf(event);
-  if (cell && !kept) show(cell);
+  if (cell && !pin) show(cell);
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
-    kept = null;
+    pin = null;
     clear();
   }
   const cell = cellOf(event);
   if (!cell || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Enter") kept = kept === cell ? null : cell;
-  const next = moved(cell, event.key);
+  if (event.key === "Enter") pin = pin === cell ? null : cell;
+  const next = nextCell(cell, event.key);
   if (!next && event.key !== "Enter") return;
   event.preventDefault();
   if (next) {
-    kept = null;
+    pin = null;
     cell.tabIndex = -1;
     next.tabIndex = 0;
     next.focus();
@@ -250,7 +250,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 /** @param {HTMLElement} cell @param {string} key */
-function moved(cell, key) {
+function nextCell(cell, key) {
   const { matrix, slice, row, column } = /** @type {Place} */ (places.get(cell));
   const [rows, columns] = matrix.places.map((list) => list.filter((place) => place >= 0));
   const [down, across] = ARROWS[key] ?? [0, 0];

@@ -21,7 +21,7 @@ export function write(surface, text, x, y, { size = 12, weight = "", color, alig
  * @param {number} height
  * @returns {Surface}
  */
-export function sized(canvas, width, height) {
+export function sizeCanvas(canvas, width, height) {
   const ratio = devicePixelRatio || 1;
   const [pixelWidth, pixelHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
   const surface = /** @type {Surface} */ (canvas.getContext("2d"));
@@ -71,8 +71,8 @@ const HANDLERS = /** @type {const} */ (["onclick", "onchange", "oninput", "onfoc
 /** Whether one node can become the other; canvases keep what is painted. @param {Node} one @param {Node} other */
 function alike(one, other) {
   if (one.nodeName !== other.nodeName || one.nodeName === "CANVAS") return one === other;
-  const [key, wanted] = [one, other].map((node) => node instanceof HTMLElement && ((node.dataset.key ?? node.dataset.switch ?? node.id)));
-  return key === wanted;
+  const [key, nextKey] = [one, other].map((node) => node instanceof HTMLElement && ((node.dataset.key ?? node.dataset.switch ?? node.id)));
+  return key === nextKey;
 }
 
 /**
@@ -88,9 +88,9 @@ export function patch(element, contents) {
     const next = typeof part === "string" ? document.createTextNode(part) : part;
     const place = old.includes(/** @type {ChildNode} */ (next)) ? old.indexOf(/** @type {ChildNode} */ (next)) : old.findIndex((one) => !contents.includes(one) && alike(one, next));
     if (place < 0) return next;
-    const [kept] = old.splice(place, 1);
-    if (kept !== next) become(kept, next);
-    return kept;
+    const [child] = old.splice(place, 1);
+    if (child !== next) become(child, next);
+    return child;
   });
   old.forEach((one) => one.remove());
   nodes.forEach((node, place) => {
@@ -124,12 +124,12 @@ export const part = (id) => /** @type {HTMLElement} */ (document.getElementById(
 
 /** Run once the page next draws, however often it was asked for until then. @param {() => void} action */
 export function onceAFrame(action) {
-  let waiting = false;
+  let isQueued = false;
   return () => {
-    if (waiting) return;
-    waiting = true;
+    if (isQueued) return;
+    isQueued = true;
     requestAnimationFrame(() => {
-      waiting = false;
+      isQueued = false;
       action();
     });
   };

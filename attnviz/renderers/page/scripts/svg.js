@@ -1,13 +1,13 @@
 /** A surface that writes SVG: as much of a canvas as the views draw with. */
 
 /** @param {string} text */
-const escaped = (text) => text.replace(/[<>&"]/g, (sign) => `&#${sign.charCodeAt(0)};`).replace(/[\0-\x08\x0b-\x1f]/g, "");
+const escapeText = (text) => text.replace(/[<>&"]/g, (sign) => `&#${sign.charCodeAt(0)};`).replace(/[\0-\x08\x0b-\x1f]/g, "");
 
 /** @param {number} number */
 const short = (number) => String(Math.round(number * 100) / 100);
 
 /** What is saved and restored. */
-const KEPT = /** @type {const} */ (["fillStyle", "strokeStyle", "lineWidth", "globalAlpha", "font", "textAlign", "textBaseline"]);
+const SETTINGS = /** @type {const} */ (["fillStyle", "strokeStyle", "lineWidth", "globalAlpha", "font", "textAlign", "textBaseline"]);
 
 export class SvgSurface {
   width = 0;
@@ -36,7 +36,7 @@ export class SvgSurface {
   }
 
   save() {
-    this.saved.push({ state: Object.fromEntries(KEPT.map((name) => [name, this[name]])), groups: this.groups });
+    this.saved.push({ state: Object.fromEntries(SETTINGS.map((name) => [name, this[name]])), groups: this.groups });
     this.groups = 0;
   }
 
@@ -97,8 +97,8 @@ export class SvgSurface {
   /** Add an element with the current opacity. @param {string} name @param {Record<string, string | number>} attributes @param {string} [contents] */
   put(name, attributes, contents) {
     const all = Object.entries(this.globalAlpha < 1 ? { ...attributes, opacity: this.globalAlpha } : attributes);
-    const spelt = all.map(([key, value]) => `${key}="${typeof value === "number" ? short(value) : value}"`).join(" ");
-    this.parts.push(contents === undefined ? `<${name} ${spelt}/>` : `<${name} ${spelt}>${contents}</${name}>`);
+    const text = all.map(([key, value]) => `${key}="${typeof value === "number" ? short(value) : value}"`).join(" ");
+    this.parts.push(contents === undefined ? `<${name} ${text}/>` : `<${name} ${text}>${contents}</${name}>`);
   }
 
   fill() {
@@ -132,9 +132,9 @@ export class SvgSurface {
     const anchor = { center: "middle", right: "end", end: "end" }[this.textAlign] ?? "start";
     const [, weight, size = 12, family = "sans-serif"] = /^(.*?)\s*([\d.]+)px\s+(.*)$/.exec(this.font) ?? [];
     this.put("text", {
-      x, y, "font-family": escaped(family), "font-size": size, ...(weight && { "font-weight": weight }), "text-anchor": anchor,
+      x, y, "font-family": escapeText(family), "font-size": size, ...(weight && { "font-weight": weight }), "text-anchor": anchor,
       ...(this.textBaseline === "middle" && { "dominant-baseline": "central" }), fill: this.fillStyle, "xml:space": "preserve",
-    }, escaped(text));
+    }, escapeText(text));
   }
 
   /** @param {string} text */

@@ -7,7 +7,7 @@ import { chosenHeads, chosenMap } from "./state.js";
 import { make, part, patch } from "./surface.js";
 
 /** More heads than these that are off are named together. */
-const NAMED = 5;
+const MOST_NAMES = 5;
 
 /**
  * @param {Store} store
@@ -20,9 +20,9 @@ export function createSwitching(store, off, pane, page, card) {
   const list = make("ul", { class: "off-list", "aria-label": "Switched off" });
   const element = make("div", { class: "off-bar", role: "group", "aria-label": "What is switched off" }, [list, button("Everything on", "n", () => off.reset())]);
 
-  /** A head, a link or a token, in words. @param {string} spelt */
-  function spellPart(spelt) {
-    const { heads, links, tokens } = readOff(spelt);
+  /** A head, a link or a token, in words. @param {string} name */
+  function spellPart(name) {
+    const { heads, links, tokens } = readOff(name);
     for (const [stream, layer, head] of heads) return `${stream} layer ${layer} head ${head}`;
     for (const [stream, layer, head, query, key] of links) {
       const map = page()?.maps.find((item) => item.stream === stream);
@@ -41,34 +41,34 @@ export function createSwitching(store, off, pane, page, card) {
   function showOff() {
     element.hidden = !off.any;
     const parts = off.parts();
-    const heads = parts.filter((spelt) => spelt.split(":").length === 3);
-    const others = heads.length > NAMED ? parts.filter((spelt) => !heads.includes(spelt)) : parts;
-    const together = heads.length > NAMED ? [item(`${heads.length} heads`, ...heads)] : [];
-    patch(list, [make("li", {}, ["Off:"]), ...together, ...others.map((spelt) => item(spellPart(spelt), spelt))]);
+    const heads = parts.filter((name) => name.split(":").length === 3);
+    const others = heads.length > MOST_NAMES ? parts.filter((name) => !heads.includes(name)) : parts;
+    const together = heads.length > MOST_NAMES ? [item(`${heads.length} heads`, ...heads)] : [];
+    patch(list, [make("li", {}, ["Off:"]), ...together, ...others.map((name) => item(spellPart(name), name))]);
   }
 
   /** What can be done with what is looked at: its heads, its pinned link, its token. */
   function showChoice() {
-    const { map, heads, shown, state, cut } = pane.scene;
-    const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+    const { map, heads, matrix, state, cuts } = pane.scene;
+    const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]];
     const [isOff, one] = [heads.every((head) => off.headOff(map, head)), heads.length === 1];
     const name = one ? `layer ${map.layers[heads[0][0]]} head ${map.heads[heads[0][1]]}` : `these ${heads.length} heads`;
-    const isCut = cut.some(([row, column]) => row === state.row && column === state.column);
+    const isCut = cuts.some(([row, column]) => row === state.row && column === state.column);
     const hidden = key ?? query;
     const short = (/** @type {{text: string}} */ token) => beginning(token.text, 14);
     const fits = off.fits(map);
     /** @type {[string, string, boolean][]} */
-    const told = [
+    const facts = [
       [isOff ? `Switch ${name} on` : `Switch ${name} off`, "o", fits],
       [one ? "All heads off but this one" : "All heads off but these", "a", fits],
       [query && key ? `${isCut ? "Mend" : "Cut"} ${short(query)} → ${short(key)}` : "Cut a link", "k", Boolean(fits && query && key)],
       [hidden ? `Hide ${short(hidden)}` : "Hide a token", "h", Boolean(hidden) && off.able],
       ...(card ? [/** @type {[string, string, boolean]} */ (["In other texts", "i", one && off.fits(map)])] : []),
     ];
-    patch(part("acts"), told.map(([words, letter, can]) => {
-      const made = button(words, letter, keys()[letter], !can);
-      if (!can && fits) made.title = "Choose a cell of the heat map, or two tokens, first";
-      return made;
+    patch(part("acts"), facts.map(([words, letter, can]) => {
+      const element = button(words, letter, keys()[letter], !can);
+      if (!can && fits) element.title = "Choose a cell of the heat map, or two tokens, first";
+      return element;
     }));
   }
 
@@ -80,14 +80,14 @@ export function createSwitching(store, off, pane, page, card) {
     const { row, column } = store.state;
     return {
       o: () => {
-        const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset.head?.split(".").map(Number);
-        if (map && off.fits(map)) off.toggleHeads(map, focused ? [[focused[0], focused[1]]] : heads);
+        const focus = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset.head?.split(".").map(Number);
+        if (map && off.fits(map)) off.toggleHeads(map, focus ? [[focus[0], focus[1]]] : heads);
       },
       a: () => map && off.fits(map) && off.only(map, heads),
       k: () => pane.toggleLink(row, column),
       h: () => {
-        const { shown } = pane.scene;
-        const [token, side] = map && shown.keys[column] ? [shown.keys[column], map.keys.side] : [shown.queries[row], map?.queries.side ?? ""];
+        const { matrix } = pane.scene;
+        const [token, side] = map && matrix.keys[column] ? [matrix.keys[column], map.keys.side] : [matrix.queries[row], map?.queries.side ?? ""];
         if (token) off.toggleTokens(side, places(token));
       },
       n: () => off.reset(),
@@ -95,5 +95,5 @@ export function createSwitching(store, off, pane, page, card) {
     };
   }
 
-  return { element, showOff, showChoice, keys, inWords: () => off.parts().map(spellPart) };
+  return { element, showOff, showChoice, keys, listNames: () => off.parts().map(spellPart) };
 }

@@ -7,7 +7,7 @@ import { font, make, write } from "./surface.js";
 
 const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 8];
 
-/** Every weight where they are few, else the strongest of each row. @param {Shown} shown @param {string} caption */
+/** Every weight where they are few, else the strongest of each row. @param {ShownMatrix} shown @param {string} caption */
 export function tableOf({ queries, keys, values }, caption) {
   const whole = queries.length * keys.length <= MOST_CELLS;
   const rows = queries.slice(0, whole ? queries.length : MOST_ROWS).map((token, row) => {
@@ -15,8 +15,8 @@ export function tableOf({ queries, keys, values }, caption) {
     const cells = whole ? Array.from(own, (value) => [spell(value)]) : largest(own, STRONGEST).map((place) => [name(keys[place]), ` ${spell(own[place])}`]);
     return make("tr", {}, [make("th", { scope: "row" }, [name(token)]), ...cells.map((cell) => make("td", {}, cell))]);
   });
-  const cut = rows.length < queries.length ? ` Rows 0 to ${MOST_ROWS - 1} of ${queries.length}.` : "";
-  const how = whole ? "A row for each query, a column for each key." : `The ${STRONGEST} strongest keys of each query; the CSV file has every weight.${cut}`;
+  const remark = rows.length < queries.length ? ` Rows 0 to ${MOST_ROWS - 1} of ${queries.length}.` : "";
+  const how = whole ? "A row for each query, a column for each key." : `The ${STRONGEST} strongest keys of each query; the CSV file has every weight.${remark}`;
   const head = make("tr", {}, [make("td"), ...keys.map((token) => make("th", { scope: "col" }, [name(token)]))]);
   return make("table", {}, [make("caption", {}, [`${caption}. ${how}`]), ...(whole ? [make("thead", {}, [head])] : []), make("tbody", {}, rows)]);
 }
@@ -30,7 +30,7 @@ const name = (token) => make("bdi", { title: beginning(token.text, 300) }, [begi
  * @param {number} width
  * @returns {Drawing}
  */
-export function tableFigure({ shown: { queries, keys, values } }, width) {
+export function tableFigure({ matrix: { queries, keys, values } }, width) {
   const [ROW, LEAST, MOST] = [18, 39, 64];
   const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
   ruler.font = font(12);
@@ -43,14 +43,14 @@ export function tableFigure({ shown: { queries, keys, values } }, width) {
     const colors = theme();
     blocks.forEach((first, block) => {
       const top = block * high + ROW / 2;
-      const shown = keys.slice(first, first + across);
-      shown.forEach((key, place) => writeFitted(surface, key.text, cell - 6, label + (place + 1) * cell, top, { weight: "600", color: colors.ink, align: "right" }));
+      const group = keys.slice(first, first + across);
+      group.forEach((key, place) => writeFitted(surface, key.text, cell - 6, label + (place + 1) * cell, top, { weight: "600", color: colors.ink, align: "right" }));
       surface.fillStyle = colors.line;
-      surface.fillRect(0, top + ROW / 2, label + shown.length * cell, 1);
+      surface.fillRect(0, top + ROW / 2, label + group.length * cell, 1);
       queries.forEach((query, row) => {
         const y = top + (row + 1) * ROW;
         writeFitted(surface, query.text, label - 8, 0, y, { color: colors.ink });
-        shown.forEach((_, place) => write(surface, spell(values[row * keys.length + first + place]), label + (place + 1) * cell, y, { color: colors.ink, align: "right" }));
+        group.forEach((_, place) => write(surface, spell(values[row * keys.length + first + place]), label + (place + 1) * cell, y, { color: colors.ink, align: "right" }));
       });
     });
   } };

@@ -2,7 +2,7 @@
 
 import { scaleOf } from "./caption.js";
 import { cssColor, inkOn, theme } from "./colors.js";
-import { beginning, fitted } from "./labels.js";
+import { beginning, fitText } from "./labels.js";
 import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { font, make, write } from "./surface.js";
@@ -14,12 +14,12 @@ const LEAST = 0.005;
 /**
  * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
- * @param {boolean} linked whether the rest of the page shows what is pointed at
+ * @param {boolean} isLinked whether the rest of the page shows what is pointed at
  * @returns {View}
  */
-export function createText(store, readout, linked) {
+export function createText(store, readout, isLinked) {
   const element = make("div", { class: "text" });
-  if (linked) linkWords(element);
+  if (isLinked) linkWords(element);
   /** @type {Scene} */
   let scene;
   /** @type {{queries: HTMLButtonElement[], keys: HTMLButtonElement[]}} */
@@ -33,33 +33,33 @@ export function createText(store, readout, linked) {
   };
 
   /** The token that is looked at, and what each other gives it or gets from it. @param {Scene} of */
-  const given = ({ shown, state }) => {
-    const width = shown.keys.length;
+  const readRow = ({ matrix, state }) => {
+    const width = matrix.keys.length;
     const from = state.direction === "from";
     const place = from ? state.row : state.column;
-    const chosen = place >= 0 && place < (from ? shown.queries : shown.keys).length ? place : -1;
-    const values = chosen < 0 ? [] : from ? shown.values.subarray(chosen * width, (chosen + 1) * width) : shown.queries.map((_, at) => shown.values[at * width + chosen]);
-    return { from, chosen, values: Array.from(values) };
+    const choice = place >= 0 && place < (from ? matrix.queries : matrix.keys).length ? place : -1;
+    const values = choice < 0 ? [] : from ? matrix.values.subarray(choice * width, (choice + 1) * width) : matrix.queries.map((_, at) => matrix.values[at * width + choice]);
+    return { from, choice, values: Array.from(values) };
   };
 
   const shade = () => {
-    const { shown, palette } = scene;
-    const { from, chosen, values } = given(scene);
-    const shaded = from ? words.keys : words.queries;
+    const { matrix, palette } = scene;
+    const { from, choice, values } = readRow(scene);
+    const buttons = from ? words.keys : words.queries;
     const all = new Set([...words.queries, ...words.keys]);
     all.forEach((button) => plain(button));
-    if (chosen < 0) {
-      readout.invite(`Choose a word: the others are shaded by its ${readout.signed ? "links" : "attention"}.`, shown);
+    if (choice < 0) {
+      readout.invite(`Choose a word: the others are shaded by its ${readout.signed ? "links" : "attention"}.`, matrix);
       return;
     }
-    shaded.forEach((button, at) => {
+    buttons.forEach((button, at) => {
       button.setAttribute("aria-description", spell(values[at]));
       if (!(Math.abs(values[at]) < LEAST)) shadeWord(button, palette, values[at], spellShort(values[at]));
     });
-    const active = (from ? words.queries : words.keys)[chosen];
+    const active = (from ? words.queries : words.keys)[choice];
     active?.classList.add("active");
     active?.setAttribute("aria-pressed", "true");
-    readout.show(shown, from ? chosen : -1, from ? -1 : chosen);
+    readout.show(matrix, from ? choice : -1, from ? -1 : choice);
   };
 
   /** What stands above the words of each side. @param {Scene} of @returns {[string, string]} */
@@ -70,50 +70,50 @@ export function createText(store, readout, linked) {
 
   /** @param {Scene} next */
   const build = (next) => {
-    const { shown, map } = next;
-    twoTexts = !sameTokens(shown.queries, shown.keys) || map.queries.side !== map.keys.side;
+    const { matrix, map } = next;
+    twoTexts = !sameTokens(matrix.queries, matrix.keys) || map.queries.side !== map.keys.side;
     words = { queries: [], keys: [] };
     const signed = map.values === "signed";
     const direction = toggle(store, next.state.direction, signed);
     if (twoTexts) {
-      words.queries = shown.queries.map((token, place) => word(token, () => choose("row", place)));
-      words.keys = shown.keys.map((token, place) => word(token, () => choose("column", place)));
+      words.queries = matrix.queries.map((token, place) => word(token, () => choose("row", place)));
+      words.keys = matrix.keys.map((token, place) => word(token, () => choose("column", place)));
       element.replaceChildren(
-        make("h2", {}, [headings(next)[0]]), running(shown.queries, words.queries),
-        make("h2", {}, [headings(next)[1]]), running(shown.keys, words.keys),
+        make("h2", {}, [headings(next)[0]]), joinWords(matrix.queries, words.queries),
+        make("h2", {}, [headings(next)[1]]), joinWords(matrix.keys, words.keys),
       );
     } else {
-      words.queries = shown.queries.map((token, place) => word(token, () => choose(store.state.direction === "from" ? "row" : "column", place)));
+      words.queries = matrix.queries.map((token, place) => word(token, () => choose(store.state.direction === "from" ? "row" : "column", place)));
       words.keys = words.queries;
-      element.replaceChildren(direction, running(shown.queries, words.queries));
+      element.replaceChildren(direction, joinWords(matrix.queries, words.queries));
     }
-    shown.queries.forEach(({ at }, place) => (words.queries[place].dataset.token = `${map.queries.side}:${at}`));
-    shown.keys.forEach(({ at }, place) => (words.keys[place].dataset.token = `${map.keys.side}:${at}`));
+    matrix.queries.forEach(({ at }, place) => (words.queries[place].dataset.token = `${map.queries.side}:${at}`));
+    matrix.keys.forEach(({ at }, place) => (words.keys[place].dataset.token = `${map.keys.side}:${at}`));
   };
 
   return {
     element,
     show(next) {
-      const same = scene && scene.map === next.map && sameTokens(scene.shown.queries, next.shown.queries) && sameTokens(scene.shown.keys, next.shown.keys) && scene.state.direction === next.state.direction;
+      const same = scene && scene.map === next.map && sameTokens(scene.matrix.queries, next.matrix.queries) && sameTokens(scene.matrix.keys, next.matrix.keys) && scene.state.direction === next.state.direction;
       scene = next;
       if (!same || !element.firstChild) build(next);
       shade();
     },
-    figure(of, width) {
-      const { from, chosen, values } = given(of);
+    figure(target, width) {
+      const { from, choice, values } = readRow(target);
       const sides = twoTexts ? /** @type {const} */ (["queries", "keys"]) : /** @type {const} */ (["queries"]);
       const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
       let y = 0;
       const lines = sides.map((side, number) => {
-        const [top, asked] = [y, (side === "queries") === from];
-        const placed = flow(ruler, of.shown[side], width, y + (twoTexts ? 30 : 8));
-        y = placed.bottom + 10;
-        return { side, top, placed, heading: twoTexts ? headings(of)[number] : "", active: asked ? chosen : -1, shaded: !asked || !twoTexts ? values : [] };
+        const [top, isActive] = [y, (side === "queries") === from];
+        const layout = flow(ruler, target.matrix[side], width, y + (twoTexts ? 30 : 8));
+        y = layout.bottom + 10;
+        return { side, top, layout, heading: twoTexts ? headings(target)[number] : "", active: isActive ? choice : -1, shades: !isActive || !twoTexts ? values : [] };
       });
-      return { height: y, scale: chosen < 0 ? undefined : scaleOf(of), paint(surface) {
-        for (const { side, top, placed, heading, active, shaded } of lines) {
+      return { height: y, scale: choice < 0 ? undefined : scaleOf(target), paint(surface) {
+        for (const { side, top, layout, heading, active, shades } of lines) {
           write(surface, heading, 0, top + 14, { color: theme().faint, base: "alphabetic" });
-          placed.boxes.forEach((box, place) => paintWord(surface, of, of.shown[side][place], box, shaded[place] ?? 0, place === active || (!twoTexts && place === chosen)));
+          layout.boxes.forEach((box, place) => paintWord(surface, target, target.matrix[side][place], box, shades[place] ?? 0, place === active || (!twoTexts && place === choice)));
         }
       } };
     },
@@ -146,7 +146,7 @@ export function word(token, choose) {
 }
 
 /** @param {ShownToken[]} tokens @param {HTMLElement[]} words */
-export function running(tokens, words) {
+export function joinWords(tokens, words) {
   /** @type {Node[]} */
   const parts = [];
   tokens.forEach((token, place) => {
@@ -188,7 +188,7 @@ function flow(ruler, tokens, width, top) {
   ruler.font = font(15);
   let [x, y] = [0, top];
   const boxes = tokens.map((token) => {
-    const text = fitted(ruler, token.text, width - 6);
+    const text = fitText(ruler, token.text, width - 6);
     const wide = ruler.measureText(text).width + 6;
     x += token.gap ? 5 : 0;
     if ((x && x + wide > width) || token.gap === "\n") [x, y] = [0, y + 40];
@@ -201,8 +201,8 @@ function flow(ruler, tokens, width, top) {
 
 /** @param {Surface} surface @param {Scene} of @param {ShownToken} token @param {{text: string, x: number, y: number, wide: number}} box @param {number} value @param {boolean} active */
 function paintWord(surface, { palette }, token, { text, x, y, wide }, value, active) {
-  const [colors, shaded] = [theme(), Math.abs(value) >= LEAST];
-  if (shaded) {
+  const [colors, hasShade] = [theme(), Math.abs(value) >= LEAST];
+  if (hasShade) {
     surface.fillStyle = cssColor(palette, value);
     surface.fillRect(x, y, wide, 36);
   }
@@ -210,7 +210,7 @@ function paintWord(surface, { palette }, token, { text, x, y, wide }, value, act
     [surface.strokeStyle, surface.lineWidth] = [colors.accent, 2];
     surface.strokeRect(x + 1, y + 1, wide - 2, 34);
   }
-  const color = shaded ? inkOn(palette, value) : token.special ? colors.faint : colors.ink;
+  const color = hasShade ? inkOn(palette, value) : token.special ? colors.faint : colors.ink;
   write(surface, text, x + wide / 2, y + 13, { size: 15, color, align: "center" });
-  if (shaded) write(surface, spellShort(value), x + wide / 2, y + 28, { size: 9.5, color, align: "center" });
+  if (hasShade) write(surface, spellShort(value), x + wide / 2, y + 28, { size: 9.5, color, align: "center" });
 }

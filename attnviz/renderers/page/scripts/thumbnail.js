@@ -17,13 +17,13 @@ export function strongestBlocks(values, rows, columns, rowLength, columnLength) 
   }
   const width = Math.ceil(columns / columnLength);
   const height = Math.ceil(rows / rowLength);
-  const found = new Float32Array(width * height).fill(NaN);
+  const blocks = new Float32Array(width * height).fill(NaN);
   for (let row = 0; row < rows; row++) {
     const start = Math.floor(row / rowLength) * width;
     let at = row * columns;
     for (let block = 0; block < width; block++) {
       const end = Math.min(at + columnLength, (row + 1) * columns);
-      let best = found[start + block];
+      let best = blocks[start + block];
       let size = best === best ? Math.abs(best) : -1;
       for (; at < end; at++) {
         const value = values[at];
@@ -34,10 +34,10 @@ export function strongestBlocks(values, rows, columns, rowLength, columnLength) 
           size = here;
         }
       }
-      found[start + block] = best;
+      blocks[start + block] = best;
     }
   }
-  return { values: found, width, height };
+  return { values: blocks, width, height };
 }
 
 /** What was asked for last, since most maps of a page have the same. */

@@ -1,21 +1,21 @@
 /** A tour in six steps for who sees attention for the first time; each step shows what it says. */
 
-import { told } from "./sentence.js";
+import { spellEffect } from "./sentence.js";
 import { firstHeads } from "./model.js";
 import { spellHeads } from "./state.js";
 import { make } from "./surface.js";
 
 /** @typedef {Record<string, (number | null)[][]>} Effects by stream, a row for each layer */
-/** @typedef {{stream: string, layer: number, head: number, value: number}} Found */
+/** @typedef {{stream: string, layer: number, head: number, value: number}} HeadEffect */
 
 /** @param {Store} store @param {import("./off.js").Switches} off @param {() => PageDocument | undefined} page */
 export function createTour(store, off, page) {
   const element = make("aside", { id: "tour", "aria-label": "Guided tour", hidden: true });
   /** The effects of a text while nothing was off. @type {{text: string, effects: Effects} | null} */
-  let known = null;
-  let [shown, scrolling] = ["", 0];
+  let record = null;
+  let [lastStep, timer] = ["", 0];
   /** @type {Element | null} */
-  let marked = null;
+  let target = null;
   /** What the reader had before the tour. @type {Partial<State> | null} */
   let before = null;
 
@@ -23,29 +23,29 @@ export function createTour(store, off, page) {
   const mapOf = (stream) => page()?.maps.findIndex((map) => map.stream === stream) ?? -1;
 
   /** The head of least or of greatest effect; null while that is not known. @param {"least" | "most"} which */
-  function extreme(which) {
-    if (!known || known.text !== store.state.text) return null;
+  function findExtreme(which) {
+    if (!record || record.text !== store.state.text) return null;
     const stream = "cross";
-    /** @type {Found[]} */
-    const every = (known.effects[stream] ?? []).flatMap((heads, layer) => heads.map((value, head) => ({ stream, layer, head, value: value ?? NaN })));
-    /** @param {Found} found */
+    /** @type {HeadEffect[]} */
+    const every = (record.effects[stream] ?? []).flatMap((heads, layer) => heads.map((value, head) => ({ stream, layer, head, value: value ?? NaN })));
+    /** @param {HeadEffect} found */
     const size = ({ value }) => (which === "least" ? -Math.abs(value) : value);
     return every.filter(({ value }) => !Number.isNaN(value)).sort((one, other) => size(other) - size(one))[0] ?? null;
   }
 
   /** @param {"least" | "most"} which @returns {Partial<State>} */
   function switchOff(which) {
-    const found = extreme(which);
-    if (!found) return { off: "", lens: "raw" };
-    const { stream, layer, head } = found;
+    const choice = findExtreme(which);
+    if (!choice) return { off: "", lens: "raw" };
+    const { stream, layer, head } = choice;
     const map = /** @type {PageDocument} */ (page()).maps[mapOf(stream)];
     return { ...LOOK, map: mapOf(stream), heads: `${layer}.${head}`, off: off.headPart(map, [layer, head]) };
   }
 
   /** @param {"least" | "most"} which */
   function effectOf(which) {
-    const found = extreme(which);
-    return found ? `Layer ${found.layer} head ${found.head} of the cross-attention is off now: log p of the translation: ${told(found.value).slice(1, -1)}.` : "The model is being run without each of its heads, one by one …";
+    const choice = findExtreme(which);
+    return choice ? `Layer ${choice.layer} head ${choice.head} of the cross-attention is off now: log p of the translation: ${spellEffect(choice.value).slice(1, -1)}.` : "The model is being run without each of its heads, one by one …";
   }
 
   /** @type {{title: string, at: string, look: () => Partial<State>, words: () => string}[]} */
@@ -80,27 +80,27 @@ export function createTour(store, off, page) {
     const { tour: number } = store.state;
     const step = steps[number - 1];
     element.hidden = !step || !page();
-    marked?.classList.remove("toured");
+    target?.classList.remove("toured");
     if (!step || !page()) {
-      shown = "";
+      lastStep = "";
       if (!step) before = null;
       return;
     }
-    before ??= Object.fromEntries(GIVEN_BACK.map((name) => [name, store.state[name]]));
-    const ready = number < 5 || extreme("most") !== null;
+    before ??= Object.fromEntries(RESTORED_KEYS.map((name) => [name, store.state[name]]));
+    const ready = number < 5 || findExtreme("most") !== null;
     const now = `${number} ${ready} ${store.state.text}`;
-    if (now !== shown) {
-      const moved = shown.split(" ")[0] !== String(number);
-      shown = now;
-      build(step, number, moved);
+    if (now !== lastStep) {
+      const isNew = lastStep.split(" ")[0] !== String(number);
+      lastStep = now;
+      build(step, number, isNew);
       store.set(step.look(), true);
     }
-    marked = document.querySelector(step.at);
-    marked?.classList.add("toured");
+    target = document.querySelector(step.at);
+    target?.classList.add("toured");
   }
 
-  /** @param {typeof steps[number]} step @param {number} number @param {boolean} moved */
-  function build(step, number, moved) {
+  /** @param {typeof steps[number]} step @param {number} number @param {boolean} isNew */
+  function build(step, number, isNew) {
     /** @param {string} words @param {() => void} action @param {string} [kind] */
     const button = (words, action, kind = "") => make("button", { type: "button", class: kind, onclick: action }, [words]);
     const last = number === steps.length;
@@ -115,10 +115,10 @@ export function createTour(store, off, page) {
       ]),
     );
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    clearTimeout(scrolling);
+    clearTimeout(timer);
     // What the step shows is laid out first.
-    scrolling = setTimeout(() => document.querySelector(step.at)?.scrollIntoView({ block: innerWidth < 821 ? "start" : "nearest", behavior: still ? "auto" : "smooth" }), 150);
-    if (moved) heading.focus({ preventScroll: true });
+    timer = setTimeout(() => document.querySelector(step.at)?.scrollIntoView({ block: innerWidth < 821 ? "start" : "nearest", behavior: still ? "auto" : "smooth" }), 150);
+    if (isNew) heading.focus({ preventScroll: true });
   }
 
   return {
@@ -126,13 +126,13 @@ export function createTour(store, off, page) {
     show,
     /** Take effects that were measured while nothing was off. @param {Effects} effects */
     learn(effects) {
-      if (store.state.off === "") known = { text: store.state.text, effects };
+      if (store.state.off === "") record = { text: store.state.text, effects };
       show();
     },
   };
 }
 
 /** @type {(keyof State)[]} */
-const GIVEN_BACK = ["view", "map", "heads", "unit", "specials", "row", "column", "zoom", "lens", "explain", "off"];
+const RESTORED_KEYS = ["view", "map", "heads", "unit", "specials", "row", "column", "zoom", "lens", "explain", "off"];
 /** @type {Partial<State>} */
 const LOOK = { view: "heatmap", unit: "tokens", specials: "keep", row: -1, column: -1, zoom: "", lens: "raw" };

@@ -61,12 +61,12 @@
  *
  * @typedef {Token & {at: number, count: number, sink?: boolean}} ShownToken a token, word or block;
  *   `at` is the position of its first token
- * @typedef {object} Shown the matrix that is looked at
+ * @typedef {object} ShownMatrix the matrix that is looked at
  * @property {string[]} [axes] what rows and columns are, where not queries and keys
  * @property {ShownToken[]} queries
  * @property {ShownToken[]} keys
  * @property {Float32Array} values row by row; NaN where there is none
- * @property {number | null} removed mean share of the kept rows that went to dropped tokens
+ * @property {number | null} removedShare mean share of the kept rows that went to dropped tokens
  *
  * @typedef {object} Palette
  * @property {[number, number]} limits
@@ -119,19 +119,19 @@
  * @property {() => unknown} redo
  * @property {boolean} canUndo
  * @property {boolean} canRedo
- * @property {string[]} amiss what the address asked for that is not here
+ * @property {string[]} missing what the address asked for that is not here
  * @property {() => void} check the state by what has become known
  * @property {(listener: (changed: Set<string>) => void) => void} onChange
  *
  * @typedef {object} Scene what a view is asked to show
  * @property {PageMap} map
  * @property {Head[]} heads
- * @property {Shown} shown
- * @property {Shown[]} separate each head's own matrix where a few are looked at side by side
+ * @property {ShownMatrix} matrix
+ * @property {ShownMatrix[]} separate each head's own matrix where a few are looked at side by side
  * @property {Palette} palette
  * @property {Scheme} scheme that the palette is made from
  * @property {State} state
- * @property {[number, number][]} cut rows and columns of links that are cut
+ * @property {[number, number][]} cuts rows and columns of links that are cut
  *
  * @typedef {{text: string, gap: string, position: number | null, logp: number}} Piece of a translation, with its log p
  * @typedef {object} Answer what a model says of a sentence

@@ -1,13 +1,13 @@
 /** One number of a map in seven small pictures: from query and key to the change of log p. */
 
-import { valueOf, headCodes, projected, weightTable } from "./model.js";
+import { valueOf, headCodes, readProjection, weightTable } from "./model.js";
 import { beginning } from "./labels.js";
-import { explained, multiplied } from "./query_key.js";
+import { explainWeights, multiply } from "./query_key.js";
 import { largest, spell } from "./numbers.js";
 import { draw, make } from "./surface.js";
 
 /** Tokens that a picture names. */
-const NAMED = 4;
+const MOST_NAMES = 4;
 /** Below this many nats a change is none. */
 const NONE = 0.005;
 
@@ -23,31 +23,31 @@ const plain = (value) => `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}
 /**
  * Numbers as bars around 0, those of a list of keys with the link's own marked; no value: a dot.
  * @param {(number | null)[]} values
- * @param {number} [marked]
+ * @param {number} [own]
  */
-function bars(values, marked) {
-  const known = values.map((value) => value ?? 0);
-  const most = Math.max(...known.map(Math.abs), 1e-9);
-  const [low, step] = [known.some((value) => value < 0), 100 / values.length];
+function bars(values, own) {
+  const numbers = values.map((value) => value ?? 0);
+  const most = Math.max(...numbers.map(Math.abs), 1e-9);
+  const [low, step] = [numbers.some((value) => value < 0), 100 / values.length];
   const [zero, high] = low ? [20, 19] : [39, 38];
   /** @type {Record<string, string>} */
   const paths = { line: `M0 ${zero}h100v.5H0z`, other: "", rise: "", fall: "" };
   values.forEach((value, place) => {
     const wide = Math.max(step * 0.8, 0.4);
     const size = (Math.abs(value ?? 0) / most) * high || 0.6;
-    const kind = marked !== undefined && place !== marked ? "other" : known[place] < 0 ? "fall" : "rise";
-    paths[value === null ? "line" : kind] += `M${(place * step + step * 0.1).toFixed(2)} ${zero}v${(known[place] < 0 ? size : -size).toFixed(2)}h${wide.toFixed(2)}V${zero}z`;
+    const kind = own !== undefined && place !== own ? "other" : numbers[place] < 0 ? "fall" : "rise";
+    paths[value === null ? "line" : kind] += `M${(place * step + step * 0.1).toFixed(2)} ${zero}v${(numbers[place] < 0 ? size : -size).toFixed(2)}h${wide.toFixed(2)}V${zero}z`;
   });
-  const label = `${values.length} numbers, the largest ${spell(known[largest(known, 1)[0]])}`;
+  const label = `${values.length} numbers, the largest ${spell(numbers[largest(numbers, 1)[0]])}`;
   return draw("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": label }, Object.entries(paths).map(([kind, d]) => draw("path", { class: kind, d })));
 }
 
-/** Tokens with a bar each, the largest first; words where there is none. @param {[string, number][]} listed @param {string} none @param {string} small */
-function tokenBars(listed, none, small) {
-  if (!listed.length) return none;
-  const most = Math.max(...listed.map(([, value]) => Math.abs(value)), 1e-9);
-  const chosen = largest(listed.map(([, value]) => value), NAMED).map((place) => listed[place]).filter(([, value]) => Math.abs(value) >= NONE);
-  return chosen.length ? make("ul", {}, chosen.map(([text, value]) => {
+/** Tokens with a bar each, the largest first; words where there is none. @param {[string, number][]} items @param {string} none @param {string} small */
+function tokenBars(items, none, small) {
+  if (!items.length) return none;
+  const most = Math.max(...items.map(([, value]) => Math.abs(value)), 1e-9);
+  const best = largest(items.map(([, value]) => value), MOST_NAMES).map((place) => items[place]).filter(([, value]) => Math.abs(value) >= NONE);
+  return best.length ? make("ul", {}, best.map(([text, value]) => {
     const item = make("li", {}, [word(text), signed(value)]);
     item.style.setProperty("--part", String(Math.abs(value) / most));
     return item;
@@ -58,11 +58,11 @@ function tokenBars(listed, none, small) {
 const lengthOf = (vector) => Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
 
 /** How the product becomes a score, in signs. @param {LinkSteps} steps @param {number} product @param {number} score */
-function scaled({ factor, position, cap, key }, product, score) {
+function scoreWords({ factor, position, cap, key }, product, score) {
   const root = Math.abs(factor * Math.sqrt(key.length) - 1) < 1e-5;
   const times = factor === 1 ? "" : root ? ` / √${key.length}` : ` × ${factor.toPrecision(3)}`;
-  const moved = position === null ? "" : ` ${position < 0 ? "−" : "+"} position ${Math.abs(position).toFixed(2)}`;
-  return [`s = ${plain(product)}${times}${moved} = `, make("b", {}, [plain(score)]), cap ? `, capped at ±${cap}` : ""];
+  const shift = position === null ? "" : ` ${position < 0 ? "−" : "+"} position ${Math.abs(position).toFixed(2)}`;
+  return [`s = ${plain(product)}${times}${shift} = `, make("b", {}, [plain(score)]), cap ? `, capped at ±${cap}` : ""];
 }
 
 /**
@@ -75,18 +75,18 @@ function scaled({ factor, position, cap, key }, product, score) {
  */
 export async function stepsInPage(map, head, row, column) {
   if (!map.projections) return null;
-  const [queries, keys, values, writes, effects] = await Promise.all((/** @type {const} */ (["query", "key", "value", "writes", "effects"])).map((part) => projected(map, part, head)));
+  const [queries, keys, values, writes, effects] = await Promise.all((/** @type {const} */ (["query", "key", "value", "writes", "effects"])).map((part) => readProjection(map, part, head)));
   const { size, scale, besides, predicted } = map.projections;
   const count = map.keys.tokens.length;
-  const parts = multiplied(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
+  const parts = multiply(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
   const weights = Float32Array.from((await headCodes(map, head)).subarray(row * count, (row + 1) * count), valueOf(weightTable(map), map.levels));
   const looksBack = /^(causal|decoder)/.test(map.stream) && map.queries.tokens.length === count;
-  const seen = new Set(explained(parts, weights, looksBack ? row : count - 1) ? parts.seen : weights.map((weight, at) => (weight ? at : -1)));
+  const visible = new Set(explainWeights(parts, weights, looksBack ? row : count - 1) ? parts.visible : weights.map((weight, at) => (weight ? at : -1)));
   const cell = row * count + column;
   return {
     query: [...parts.query], key: [...parts.key], factor: scale, position: null, cap: null, weights: [...weights],
     value: values && [...values.subarray(column * (values.length / count), (column + 1) * (values.length / count))],
-    scores: Array.from(parts.scores, (score, at) => (seen.has(at) ? score : null)),
+    scores: Array.from(parts.scores, (score, at) => (visible.has(at) ? score : null)),
     writes: writes && (Number.isNaN(writes[cell]) ? [] : [[predicted[row] ?? "what is predicted", writes[cell]]]),
     changes: effects && (Number.isNaN(effects[cell]) ? [] : [["the output", -effects[cell]]]),
     estimated: true, besides,
@@ -99,7 +99,7 @@ export async function stepsInPage(map, head, row, column) {
  * @param {ShownToken} key
  * @param {[string, number][] | null} writes tokens that the link argues for, with their logits; null: not known
  */
-export function unfolded(steps, query, key, writes) {
+export function unfoldSteps(steps, query, key, writes) {
   const { scores, weights, value, changes, besides } = steps;
   const [at, hidden] = [key.at, scores.filter((score) => score === null).length];
   const product = steps.query.reduce((sum, one, place) => sum + one * steps.key[place], 0);
@@ -111,7 +111,7 @@ export function unfolded(steps, query, key, writes) {
   const pictures = [
     ["query", bars(steps.query), ["q = W", make("sub", {}, ["Q"]), " · norm of ", word(query.text), `, length ${lengthOf(steps.query).toFixed(1)}`]],
     ["key", bars(steps.key), ["k = W", make("sub", {}, ["K"]), " · norm of ", word(key.text), "; q · k = ", make("b", {}, [plain(product)])]],
-    ["scale and mask", bars(scores, at), [...scaled(steps, product, scores[at] ?? NaN), hidden ? `; ${hidden} hidden of ${scores.length} keys` : `; ${scores.length} keys, none hidden`, besides ? `; ${besides} takes part too` : ""]],
+    ["scale and mask", bars(scores, at), [...scoreWords(steps, product, scores[at] ?? NaN), hidden ? `; ${hidden} hidden of ${scores.length} keys` : `; ${scores.length} keys, none hidden`, besides ? `; ${besides} takes part too` : ""]],
     ["softmax over the row", bars(weights, at), ["a = eˢ / Σ eˢ = ", make("b", {}, [spell(weight)]), rest > 0.001 ? `; a sink takes ${spell(rest)}` : ""]],
     ["value", value ? bars(value) : needs, ["v = W", make("sub", {}, ["V"]), " · norm of ", word(key.text), ...(value ? ["; length of a · v ", make("b", {}, [(weight * lengthOf(value)).toFixed(2)])] : [])]],
     ["what it writes", writes ? tokenBars(writes, "No logits are read from here: later layers read it.", "No logit moves by .005 or more.") : needs, ["a · v · W", make("sub", {}, ["O"]), " · norm · W", make("sub", {}, ["U"]), ": logits above their mean"]],

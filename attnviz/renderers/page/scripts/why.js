@@ -6,12 +6,12 @@ import { beginning } from "./labels.js";
 import { largest, spell } from "./numbers.js";
 import { make } from "./surface.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
-import { signed, unfolded } from "./unfold.js";
+import { signed, unfoldSteps } from "./unfold.js";
 
 /** @typedef {{map: PageMap, head: Head, row: number}} Place a head, and the row at which it wrote */
 
 /** Writers of a side that are named, and tokens of a list. */
-const LISTED = 6;
+const MOST_LISTED = 6;
 /** Position decides where other rows have this share of a link's weight, and the weight is at least so much. */
 const [ALONE, LEAST] = [0.5, 0.1];
 
@@ -19,7 +19,7 @@ const [ALONE, LEAST] = [0.5, 0.1];
 function largestParts(parts, position) {
   const all = [...parts, ...(position === null ? [] : [{ writer: "position", value: position, role: "" }])];
   all.sort((one, other) => Math.abs(other.value) - Math.abs(one.value));
-  const rest = all.splice(LISTED);
+  const rest = all.splice(MOST_LISTED);
   if (rest.length) all.push({ writer: `the other ${rest.length}`, value: rest.reduce((sum, { value }) => sum + value, 0), role: "" });
   return all;
 }
@@ -31,11 +31,11 @@ const word = (text) => make("bdi", {}, [beginning(text, 24)]);
 export function createWhy(store, maps, ask) {
   const title = make("h2", { tabindex: -1 });
   const sentence = make("p", { class: "sum", role: "status" });
-  const [found, pictures] = [make("div"), make("div")];
+  const [details, pictures] = [make("div"), make("div")];
   const [canvas, name] = [make("canvas"), make("span")];
   const preview = make("div", { class: "preview", hidden: true, "aria-hidden": "true" }, [canvas, name]);
-  const element = make("section", { id: "why", "aria-label": "Why this link", hidden: true }, [title, pictures, sentence, found, preview]);
-  let asked = "";
+  const element = make("section", { id: "why", "aria-label": "Why this link", hidden: true }, [title, pictures, sentence, details, preview]);
+  let lastQuestion = "";
   /** @type {Scene} */
   let scene;
 
@@ -99,7 +99,7 @@ export function createWhy(store, maps, ask) {
   }
 
   /** @param {string} from @param {string} to @param {LinkReport} report */
-  function inWords(from, to, { weight, contrast, against, query, key, at_distance: usual }) {
+  function describeLink(from, to, { weight, contrast, against, query, key, at_distance: usual }) {
     const sign = contrast < 0 ? -1 : 1;
     /** @param {string} side @param {WriterPart[]} parts */
     const first = (side, parts) => parts.filter(({ value }) => value * sign > 0).slice(0, 1).flatMap(({ writer, value }) => {
@@ -118,15 +118,15 @@ export function createWhy(store, maps, ask) {
   }
 
   /** @param {LinkReport} report */
-  function tokenLists({ arguments: listed, predicted, argument, rank, logit }) {
-    if (!listed.length) {
+  function tokenLists({ arguments: tokens, predicted, argument, rank, logit }) {
+    if (!tokens.length) {
       const encoder = scene.map.stream === "encoder" && maps().some(({ stream }) => stream === "cross");
       return [make("p", { class: "hint" }, [encoder ? "The encoder predicts nothing: what this link brings is read by the decoder." : "The model predicts nothing from this position."])];
     }
-    if (listed.every(({ logit: one }) => Math.abs(one) < 0.005)) return [make("p", { class: "hint" }, ["What this link brings moves no logit by .005 or more."])];
-    const half = listed.length >> 1;
-    const lists = /** @type {const} */ ([["argues for", listed.slice(0, half)], ["argues against", listed.slice(half).reverse()]]).map(([heading, own]) =>
-      make("div", {}, [make("h3", {}, [heading]), make("ol", {}, own.slice(0, LISTED).map((one) => make("li", {}, [word(one.token), signed(one.logit)])))]));
+    if (tokens.every(({ logit: one }) => Math.abs(one) < 0.005)) return [make("p", { class: "hint" }, ["What this link brings moves no logit by .005 or more."])];
+    const half = tokens.length >> 1;
+    const lists = /** @type {const} */ ([["argues for", tokens.slice(0, half)], ["argues against", tokens.slice(half).reverse()]]).map(([heading, own]) =>
+      make("div", {}, [make("h3", {}, [heading]), make("ol", {}, own.slice(0, MOST_LISTED).map((one) => make("li", {}, [word(one.token), signed(one.logit)])))]));
     const says = predicted && argument !== null && logit !== null
       ? [make("p", { class: "hint" }, ["The model predicts ", word(predicted[0]), ` (${spell(predicted[1])}): the link adds `, signed(argument), " to its logit of ", signed(logit), `; among its arguments that is number ${rank}. Logits are above the mean of all tokens.`])]
       : [];
@@ -139,39 +139,39 @@ export function createWhy(store, maps, ask) {
     /** Explain the pinned link of one head, if there is one. @param {Scene} next @param {any} question */
     show(next, { source, target, model, to, picture, off }) {
       scene = next;
-      const { map, heads: [[layer, head], ...others], shown, state } = next;
-      const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+      const { map, heads: [[layer, head], ...others], matrix, state } = next;
+      const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]];
       const one = query?.count === 1 && key?.count === 1 && !others.length && ![...map.layers, ...map.heads].some(isReduced);
       element.hidden = !one;
       if (!one) return;
       const link = [map.stream, map.layers[layer], map.heads[head], query.at, key.at];
-      const changed = off.heads.length + off.links.length + off.tokens.length > 0;
-      title.replaceChildren("why ", word(query.text), " → ", word(key.text), ` in ${map.stream} ${map.layers[layer]}·${map.heads[head]}${changed ? ", with nothing switched off" : ""}`);
-      const given = { pane: 0, source, target, model, to, picture, link };
-      const now = JSON.stringify(given);
-      if (now === asked) return;
-      asked = now;
+      const hasChanges = off.heads.length + off.links.length + off.tokens.length > 0;
+      title.replaceChildren("why ", word(query.text), " → ", word(key.text), ` in ${map.stream} ${map.layers[layer]}·${map.heads[head]}${hasChanges ? ", with nothing switched off" : ""}`);
+      const question = { pane: 0, source, target, model, to, picture, link };
+      const now = JSON.stringify(question);
+      if (now === lastQuestion) return;
+      lastQuestion = now;
       element.setAttribute("aria-busy", "true");
-      ask(given);
+      ask(question);
     },
     /** @param {Reply} reply */
     hear({ report, steps, error }) {
       element.setAttribute("aria-busy", "false");
       leave();
-      const { shown: { queries, keys }, state } = scene;
+      const { matrix: { queries, keys }, state } = scene;
       const [query, key] = [queries[state.row], keys[state.column]];
       if (!query || !key) {
-        asked = ""; // let go of meanwhile
+        lastQuestion = ""; // let go of meanwhile
         return;
       }
       const writes = report?.arguments.map(({ token, logit }) => /** @type {[string, number]} */ ([token, logit])) ?? steps?.writes ?? null;
-      pictures.replaceChildren(...(steps ? [unfolded(steps, query, key, writes)] : []));
+      pictures.replaceChildren(...(steps ? [unfoldSteps(steps, query, key, writes)] : []));
       if (report) {
-        sentence.replaceChildren(...inWords(query.text, key.text, report));
-        found.replaceChildren(partLists(query, key, report), ...tokenLists(report));
+        sentence.replaceChildren(...describeLink(query.text, key.text, report));
+        details.replaceChildren(partLists(query, key, report), ...tokenLists(report));
       } else {
         sentence.replaceChildren(error ?? "");
-        found.replaceChildren();
+        details.replaceChildren();
       }
     },
   };

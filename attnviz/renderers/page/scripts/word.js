@@ -17,10 +17,10 @@ export function showClaim(store, maps, { link, heads, tokens }) {
   const number = stream === undefined ? store.state.map : maps.findIndex((map) => map.stream === stream);
   const map = maps[number];
   /** @param {(string | number)[]} head */
-  const spelt = ([, layer, head]) => `${map.layers.indexOf(String(layer))}.${map.heads.indexOf(String(head))}`;
-  const chosen = link ? spelt(link) : heads.filter(([own]) => own === stream).map(spelt).join(",");
+  const spellHead = ([, layer, head]) => `${map.layers.indexOf(String(layer))}.${map.heads.indexOf(String(head))}`;
+  const names = link ? spellHead(link) : heads.filter(([own]) => own === stream).map(spellHead).join(",");
   const [row, column] = link ? link.slice(3).map(Number) : [-1, tokens.find(([side]) => side === map.keys.side)?.[1] ?? -1];
-  store.set({ ...usual, map: number, row, column, ...(chosen ? { heads: chosen } : {}) }, !document.body.dataset.ready);
+  store.set({ ...usual, map: number, row, column, ...(names ? { heads: names } : {}) }, !document.body.dataset.ready);
   look.keep(tokens);
 }
 
@@ -39,10 +39,10 @@ export const claimList = (claims, show) => make("ul", { class: "claims", "aria-l
 export function createWord(store, ask, show) {
   const title = make("h2", { tabindex: -1 });
   const status = make("p", { class: "hint", role: "status" });
-  const found = make("div");
+  const list = make("div");
   const close = make("button", { type: "button", onclick: () => store.set({ word: "" }) }, ["Close"]);
-  const element = make("section", { id: "word", "aria-label": "Why this word", hidden: true }, [title, close, found, status]);
-  let asked = "";
+  const element = make("section", { id: "word", "aria-label": "Why this word", hidden: true }, [title, close, list, status]);
+  let lastQuestion = "";
   /** @type {import("./look.js").Spot | null} */
   let spot = null;
   return {
@@ -55,30 +55,30 @@ export function createWord(store, ask, show) {
       if (element.hidden) {
         if (element.getAttribute("aria-busy") === "true") ask(null);
         element.setAttribute("aria-busy", "false");
-        asked = "";
+        lastQuestion = "";
         return;
       }
-      const changed = off.heads.length + off.links.length + off.tokens.length > 0;
-      title.replaceChildren("why ", make("bdi", {}, [`“${beginning(piece.text, 40)}”`]), changed ? ", with nothing switched off" : "");
+      const hasChanges = off.heads.length + off.links.length + off.tokens.length > 0;
+      title.replaceChildren("why ", make("bdi", {}, [`“${beginning(piece.text, 40)}”`]), hasChanges ? ", with nothing switched off" : "");
       const side = maps.find(({ stream }) => stream !== "encoder")?.queries.side ?? "";
       spot = piece.position === null ? null : [side, piece.position];
-      const given = { pane: 0, source, target, ...(model ? { model } : {}), ...(to ? { to } : {}), ...(piece.position === null ? {} : { explain: piece.position }) };
-      const now = JSON.stringify(given);
-      if (now === asked) return;
-      asked = now;
-      found.replaceChildren();
+      const request = { pane: 0, source, target, ...(model ? { model } : {}), ...(to ? { to } : {}), ...(piece.position === null ? {} : { explain: piece.position }) };
+      const now = JSON.stringify(request);
+      if (now === lastQuestion) return;
+      lastQuestion = now;
+      list.replaceChildren();
       status.textContent = "Searching for the fewest heads and tokens that give it …";
       element.setAttribute("aria-busy", "true");
-      ask(given);
+      ask(request);
     },
     /** @param {Reply} reply */
     hear({ claims, notes = [], doing, error, dropped }) {
       if (doing) status.textContent = `${doing[0].toUpperCase()}${doing.slice(1)} …`;
       if (doing) return;
       element.setAttribute("aria-busy", "false");
-      if (dropped) asked = ""; // something else was asked meanwhile
+      if (dropped) lastQuestion = ""; // something else was asked meanwhile
       status.textContent = error ?? notes.join("; ");
-      if (claims) found.replaceChildren(claimList(claims.map((claim, place) => (place || !spot ? claim : { ...claim, tokens: [spot] })), show));
+      if (claims) list.replaceChildren(claimList(claims.map((claim, place) => (place || !spot ? claim : { ...claim, tokens: [spot] })), show));
     },
   };
 }
