@@ -30,8 +30,8 @@ function add(to, more) {
   for (let place = 0; place < to.length; place++) to[place] += more[place];
 }
 
-/** Slopes back through a normalisation, or through one whose statistics are held. @param {Model} model @param {string} name @param {Matrix} x @param {Matrix} dy */
-export function normaliseBack(model, name, x, dy, held = false) {
+/** Slopes back through a normalisation, or through one whose statistics stay fixed. @param {Model} model @param {string} name @param {Matrix} x @param {Matrix} dy */
+export function normaliseBack(model, name, x, dy, isFixed = false) {
   const scale = model.array(`${name}.weight`);
   const size = scale.length;
   const dx = new Float64Array(x.length);
@@ -41,7 +41,7 @@ export function normaliseBack(model, name, x, dy, held = false) {
     for (let i = 0; i < size; i++) {
       const slope = dy[at + i] * scale[i];
       level += slope / size;
-      if (!held) tilt += (slope * (x[at + i] - mean) * factor) / size;
+      if (!isFixed) tilt += (slope * (x[at + i] - mean) * factor) / size;
     }
     for (let i = 0; i < size; i++) {
       dx[at + i] = (dy[at + i] * scale[i] - level - (x[at + i] - mean) * factor * tilt) * factor;
@@ -69,26 +69,26 @@ function attendBack(model, { query, key, value, shares, silent }, dMixed) {
   const width = size / heads;
   const [dQuery, dKey, dValue] = [query, key, value].map((one) => new Float64Array(one.length));
   const slopes = shares.map((/** @type {Matrix} */ share, /** @type {number} */ row) => {
-    const seen = share.length / heads;
+    const keys = share.length / heads;
     const slope = new Float64Array(share.length);
     for (let head = 0; head < heads; head++) {
       if (silent.has(head)) continue;
       const from = row * size + head * width;
       let mean = 0;
-      for (let k = 0; k < seen; k++) {
+      for (let k = 0; k < keys; k++) {
         const at = k * size + head * width;
-        const weight = share[head * seen + k];
-        let found = 0;
+        const weight = share[head * keys + k];
+        let dot = 0;
         for (let i = 0; i < width; i++) {
-          found += dMixed[from + i] * value[at + i];
+          dot += dMixed[from + i] * value[at + i];
           dValue[at + i] += weight * dMixed[from + i];
         }
-        slope[head * seen + k] = found;
-        mean += weight * found;
+        slope[head * keys + k] = dot;
+        mean += weight * dot;
       }
-      for (let k = 0; k < seen; k++) {
+      for (let k = 0; k < keys; k++) {
         const at = k * size + head * width;
-        const score = (share[head * seen + k] * (slope[head * seen + k] - mean)) / Math.sqrt(width);
+        const score = (share[head * keys + k] * (slope[head * keys + k] - mean)) / Math.sqrt(width);
         for (let i = 0; i < width; i++) {
           dQuery[from + i] += score * key[at + i];
           dKey[at + i] += score * query[from + i];
@@ -122,12 +122,12 @@ export function slopesOf(model, tape, source, states, outputs) {
     scores.forEach((score, piece) => (dScores[place * vocabulary + piece] = -Math.exp(score - top) / total));
     dScores[place * vocabulary + id] += 1;
   });
-  const picked = linearBack(dScores, outputs.length, embedding);
+  const outputSlopes = linearBack(dScores, outputs.length, embedding);
   /** @type {Matrix} */
   let dx = new Float64Array(rows * size);
-  outputs.forEach(([row], place) => add(dx.subarray(row * size, (row + 1) * size), picked.subarray(place * size, (place + 1) * size)));
+  outputs.forEach(([row], place) => add(dx.subarray(row * size, (row + 1) * size), outputSlopes.subarray(place * size, (place + 1) * size)));
   /** @type {Record<string, Matrix[][]>} */
-  const found = { encoder: [], decoder: [], cross: [] };
+  const result = { encoder: [], decoder: [], cross: [] };
   for (const block of tape.toReversed()) {
     const count = block.x.length / size;
     if (block.kind === "norm") {
@@ -138,17 +138,17 @@ export function slopesOf(model, tape, source, states, outputs) {
       const outer = linearBack(geluBack(block.inner, inner), count, model.linear(`${block.name}.feed_forward.in`));
       add(dx, normaliseBack(model, `${block.name}.feed_forward_norm`, block.x, outer));
     } else {
-      const mixed = linearBack(dx, count, model.linear(`${block.name}.output`));
-      const { dQuery, dKey, dValue, slopes } = attendBack(model, block, mixed);
-      found[block.kind].unshift(slopes);
+      const mix = linearBack(dx, count, model.linear(`${block.name}.output`));
+      const { dQuery, dKey, dValue, slopes } = attendBack(model, block, mix);
+      result[block.kind].unshift(slopes);
       const normal = linearBack(dQuery, count, model.linear(`${block.name}.query`));
-      const seen = block.kind === "cross" ? dMemory : normal;
-      add(seen, linearBack(dKey, dKey.length / size, model.linear(`${block.name}.key`)));
-      add(seen, linearBack(dValue, dValue.length / size, model.linear(`${block.name}.value`)));
+      const target = block.kind === "cross" ? dMemory : normal;
+      add(target, linearBack(dKey, dKey.length / size, model.linear(`${block.name}.key`)));
+      add(target, linearBack(dValue, dValue.length / size, model.linear(`${block.name}.value`)));
       add(dx, normaliseBack(model, `${block.name}_norm`, block.x, normal));
     }
   }
-  return found;
+  return result;
 }
 
 /**
@@ -173,15 +173,15 @@ export function effectsOf(weights, slopes) {
 /** (one × other) of square or fitting matrices. @param {Matrix} one @param {Matrix} other @param {number} inner */
 function product(one, other, inner) {
   const [rows, columns] = [one.length / inner, other.length / inner];
-  const found = new Float64Array(rows * columns);
+  const result = new Float64Array(rows * columns);
   for (let row = 0; row < rows; row++) {
     for (let i = 0; i < inner; i++) {
       for (let column = 0; column < columns; column++) {
-        found[row * columns + column] += one[row * inner + i] * other[i * columns + column];
+        result[row * columns + column] += one[row * inner + i] * other[i * columns + column];
       }
     }
   }
-  return found;
+  return result;
 }
 
 /** The mean over heads. @param {Matrix[]} heads @returns {Matrix} */
@@ -189,9 +189,9 @@ const meanOf = (heads) => heads[0].map((_, cell) => heads.reduce((sum, head) => 
 
 /** Half attention, half residual, made to sum to 1. @param {Matrix[]} heads @param {number} count @returns {Matrix} */
 function withResidual(heads, count) {
-  const mixed = meanOf(heads).map((value, cell) => value + (Math.floor(cell / count) === cell % count ? 1 : 0));
-  const sums = Array.from({ length: count }, (_, row) => mixed.subarray(row * count, (row + 1) * count).reduce((one, other) => one + other));
-  return mixed.map((value, cell) => value / sums[Math.floor(cell / count)]);
+  const mix = meanOf(heads).map((value, cell) => value + (Math.floor(cell / count) === cell % count ? 1 : 0));
+  const sums = Array.from({ length: count }, (_, row) => mix.subarray(row * count, (row + 1) * count).reduce((one, other) => one + other));
+  return mix.map((value, cell) => value / sums[Math.floor(cell / count)]);
 }
 
 /**
@@ -204,17 +204,17 @@ function withResidual(heads, count) {
 export function rollout({ encoder, decoder, cross }, source, target) {
   const identity = (/** @type {number} */ count) => Float64Array.from({ length: count * count }, (_, cell) => (cell % (count + 1) ? 0 : 1));
   let read = identity(source);
-  const rolled = encoder.map((heads) => (read = product(withResidual(heads, source), read, source)));
+  const encoderMaps = encoder.map((heads) => (read = product(withResidual(heads, source), read, source)));
   let own = identity(target);
   let across = new Float64Array(target * source);
   const layers = decoder.map((heads, layer) => {
     const step = withResidual(heads, target);
     const weights = meanOf(cross[layer]);
     const masses = Array.from({ length: target }, (_, row) => weights.subarray(row * source, (row + 1) * source).reduce((one, other) => one + other, 1));
-    const found = product(weights, read, source);
+    const direct = product(weights, read, source);
     own = product(step, own, target).map((value, cell) => value / masses[Math.floor(cell / target)]);
-    across = product(step, across, target).map((value, cell) => (value + found[cell]) / masses[Math.floor(cell / source)]);
+    across = product(step, across, target).map((value, cell) => (value + direct[cell]) / masses[Math.floor(cell / source)]);
     return [own, across];
   });
-  return { cross: layers.map(([, one]) => [one]), encoder: rolled.map((one) => [one]), decoder: layers.map(([one]) => [one]) };
+  return { cross: layers.map(([, one]) => [one]), encoder: encoderMaps.map((one) => [one]), decoder: layers.map(([one]) => [one]) };
 }

@@ -8,14 +8,14 @@ import { NOTHING, SIDES, createDecoder, encode } from "./network.js";
 import { LANGUAGE, END } from "./tokenize.js";
 import { explainLink } from "./why.js";
 
-/** @import { Pocket, Read } from "./pocket.js" */
+/** @import { Pocket, Pair } from "./pocket.js" */
 /** @import { Off, Outputs, Matrix } from "./network.js" */
 /** @typedef {[string, string, number]} HeadAt stream, layer, head */
 /** @typedef {[string, number]} TokenAt side, position */
 /** @typedef {{at: HeadAt, effect: number, sure: boolean, link?: [number, number], weight: number, linkEffect: number, why?: any}} Claim */
 /** @typedef {{about: string, text: string, link: (string | number)[] | null, heads: (string | number)[][], tokens: TokenAt[]}} Sentence */
 
-const [ONE_BY_ONE, DRAWN, RESAMPLED, CARRIERS, LISTED, LINES] = [24, 10, 8, 3, 6, 2];
+const [ONE_BY_ONE, RANDOM_SETS, RESAMPLES, CARRIERS, MOST_LISTED, LINES] = [24, 10, 8, 3, 6, 2];
 /** Sizes that a set of the most needed items is tried with first. */
 const SIZES = [1, 2, 4, 8, 16];
 const [LITTLE, STRONG, FLAT, ENOUGH, SMALL, LIKE_CHANCE] = [0.05, 0.5, 0.1, 0.9, 0.5, 0.25];
@@ -44,13 +44,13 @@ export function generator(seed) {
   let half = null;
   const next = () => {
     if (half !== null) {
-      const found = half;
+      const value = half;
       half = null;
-      return found;
+      return value;
     }
     state = BigInt.asUintN(128, state * 0x2360ed051fc65da44385df649fccf645n + step);
-    const [mixed, turn] = [BigInt.asUintN(64, (state >> 64n) ^ state), state >> 122n];
-    const whole = BigInt.asUintN(64, (mixed >> turn) | (mixed << (64n - turn)));
+    const [mix, turn] = [BigInt.asUintN(64, (state >> 64n) ^ state), state >> 122n];
+    const whole = BigInt.asUintN(64, (mix >> turn) | (mix << (64n - turn)));
     half = whole >> 32n;
     return whole & 0xffffffffn;
   };
@@ -64,12 +64,12 @@ export function generator(seed) {
   };
   /** @param {number} count */
   const permutation = (count) => {
-    const found = Array.from({ length: count }, (_, place) => place);
+    const order = Array.from({ length: count }, (_, place) => place);
     for (let place = count - 1; place > 0; place--) {
       const other = below(place + 1);
-      [found[place], found[other]] = [found[other], found[place]];
+      [order[place], order[other]] = [order[other], order[place]];
     }
-    return found;
+    return order;
   };
   return { below, permutation };
 }
@@ -77,17 +77,17 @@ export function generator(seed) {
 /** What heads put out in other texts, (positions, size) for each layer. @param {Pocket} engine @returns {Outputs} */
 function readBank(engine) {
   /** @type {Map<string, Matrix[]>} */
-  const found = new Map();
+  const bank = new Map();
   for (const text of REFERENCE) {
     /** @type {import("./network.js").Tape} */
     const tape = [];
-    engine.changed(engine.read(text, null, null), NOTHING, tape);
-    for (const { kind, name, mixed } of tape.filter(({ mixed }) => mixed)) {
+    engine.rerun(engine.read(text, null, null), NOTHING, tape);
+    for (const { kind, name, mix } of tape.filter(({ mix }) => mix)) {
       const place = `${kind} ${name.split(".")[1]}`;
-      found.set(place, [...(found.get(place) ?? []), mixed]);
+      bank.set(place, [...(bank.get(place) ?? []), mix]);
     }
   }
-  return new Map(Array.from(found, ([place, parts]) => [place, Float64Array.from(parts.flatMap((part) => Array.from(part)))]));
+  return new Map(Array.from(bank, ([place, parts]) => [place, Float64Array.from(parts.flatMap((part) => Array.from(part)))]));
 }
 
 /** @type {WeakMap<Pocket, Outputs>} */
@@ -106,7 +106,7 @@ const without = (heads, tokens = []) => ({ heads, links: [], tokens });
 /**
  * The model with one output, run with parts of it switched off.
  * @param {Pocket} engine
- * @param {Read} pair
+ * @param {Pair} pair
  * @param {number} place of the piece in the target
  */
 function createTrials(engine, pair, place) {
@@ -120,27 +120,27 @@ function createTrials(engine, pair, place) {
   const heads = streams.flatMap(([stream, layers]) => Array.from({ length: layers * count }, (_, at) => /** @type {HeadAt} */ ([stream, String(Math.floor(at / count)), at % count])));
   const counts = { source: pair.source.ids.length + 1, target: pair.target.ids.length + 1 };
   const tokens = Object.entries(counts).flatMap(([side, length]) => Array.from({ length }, (_, at) => /** @type {TokenAt} */ ([side, at])));
-  const read = [LANGUAGE[pair.language], ...pair.target.ids.slice(0, place)];
+  const target = [LANGUAGE[pair.language], ...pair.target.ids.slice(0, place)];
   /** @type {Map<string, ReturnType<typeof encode>>} */
-  const encoded = new Map();
+  const cache = new Map();
 
   /** The decoder at the output, with parts off. @param {Off} off @param {Outputs} instead */
   function run(off, instead = mean) {
     const own = { ...off, instead, heads: off.heads.filter(([stream]) => stream === "encoder"), links: off.links.filter(([stream]) => stream === "encoder"), tokens: off.tokens.filter(([side]) => side === "source"), rows: off.rows?.filter(([stream]) => stream === "encoder") };
     const name = `${instead === mean}${JSON.stringify([own.heads, own.links, own.tokens, own.rows])}`;
-    const memory = encoded.get(name) ?? encode(model, [...pair.source.ids, END], own);
-    if (instead === mean) encoded.set(name, memory);
-    if (encoded.size > 200) encoded.clear();
+    const memory = cache.get(name) ?? encode(model, [...pair.source.ids, END], own);
+    if (instead === mean) cache.set(name, memory);
+    if (cache.size > 200) cache.clear();
     const decoder = createDecoder(model, memory.memory, { ...off, instead });
-    decoder.turnTo(read);
+    decoder.turnTo(target);
     return decoder.logsAfter(place);
   }
 
   const id = pair.target.ids[place];
   /** log p of the answer after a change; −∞: not known. @param {Off} off @param {Outputs} [instead] */
   const score = (off, instead) => {
-    const found = run(off, instead)[id];
-    return Number.isNaN(found) ? -Infinity : found;
+    const value = run(off, instead)[id];
+    return Number.isNaN(value) ? -Infinity : value;
   };
   const full = score(NOTHING);
   const rows = { cross: counts.target, encoder: counts.source, decoder: counts.target };
@@ -153,16 +153,16 @@ function createTrials(engine, pair, place) {
     /** All other heads and tokens off. @param {HeadAt[]} some @param {TokenAt[]} few */
     keep: (some, few) => without(heads.filter((one) => !some.includes(one)), tokens.filter((one) => !few.includes(one))),
     /** Outputs at positions drawn by chance. @param {0 | 1} seed @returns {Outputs} */
-    drawn(seed) {
+    draw(seed) {
       const { below } = generator(seed);
       return new Map(streams.flatMap(([stream, layers]) => Array.from({ length: layers }, (_, layer) => {
         const whole = /** @type {Matrix} */ (bank.get(`${stream} ${layer}`));
-        const found = new Float64Array(rows[/** @type {keyof typeof rows} */ (stream)] * size);
-        for (let at = 0; at < found.length; at += size) {
+        const output = new Float64Array(rows[/** @type {keyof typeof rows} */ (stream)] * size);
+        for (let at = 0; at < output.length; at += size) {
           const from = below(whole.length / size) * size;
-          found.set(whole.subarray(from, from + size), at);
+          output.set(whole.subarray(from, from + size), at);
         }
-        return /** @type {[string, Matrix]} */ ([`${stream} ${layer}`, found]);
+        return /** @type {[string, Matrix]} */ ([`${stream} ${layer}`, output]);
       })));
     },
   };
@@ -173,11 +173,11 @@ function createTrials(engine, pair, place) {
  * @template Item
  * @param {Item[]} items
  * @param {number[]} costs what each costs alone
- * @param {(kept: Item[]) => Promise<number>} score
+ * @param {(rest: Item[]) => Promise<number>} score
  * @param {number} enough
  */
 async function smallestSet(items, costs, score, enough) {
-  let kept = items;
+  let rest = items;
   if (items.length > ONE_BY_ONE) {
     const order = costs.map((_, place) => place).sort((one, other) => costs[other] - costs[one] || one - other).map((place) => items[place]);
     let [low, high] = [0, order.length];
@@ -193,26 +193,26 @@ async function smallestSet(items, costs, score, enough) {
       if ((await score(order.slice(0, middle))) >= enough) high = middle;
       else low = middle;
     }
-    kept = order.slice(0, high);
+    rest = order.slice(0, high);
   }
-  while (kept.length && kept.length <= ONE_BY_ONE) {
+  while (rest.length && rest.length <= ONE_BY_ONE) {
     const scores = new Map();
-    for (const left of kept) scores.set(left, await score(kept.filter((one) => one !== left)));
-    const spare = kept.filter((one) => scores.get(one) >= enough).sort((one, other) => scores.get(other) - scores.get(one));
+    for (const item of rest) scores.set(item, await score(rest.filter((one) => one !== item)));
+    const spare = rest.filter((one) => scores.get(one) >= enough).sort((one, other) => scores.get(other) - scores.get(one));
     if (!spare.length) break;
-    let gone = 1;
+    let most = 1;
     for (const count of SIZES.filter((size) => size > 1 && size <= spare.length)) {
-      if ((await score(kept.filter((one) => !spare.slice(0, count).includes(one)))) >= enough) gone = count;
+      if ((await score(rest.filter((one) => !spare.slice(0, count).includes(one)))) >= enough) most = count;
     }
-    const off = spare.slice(0, gone);
-    kept = kept.filter((one) => !off.includes(one));
+    const off = spare.slice(0, most);
+    rest = rest.filter((one) => !off.includes(one));
   }
-  return kept;
+  return rest;
 }
 
 /**
  * @param {Pocket} engine
- * @param {Read} pair
+ * @param {Pair} pair
  * @param {number} place of the piece in the target, from 0
  * @param {(doing: string) => Promise<void>} pause lets messages in; it throws where the answer is no longer wanted
  * @returns {Promise<Sentence[]>}
@@ -225,12 +225,12 @@ export async function explainPiece(engine, pair, place, pause) {
   let runs = 0;
   /** @template Item @template Made @param {Item[]} items @param {(item: Item) => Made} make */
   const each = async (items, make) => {
-    const found = [];
+    const results = [];
     for (const item of items) {
       await pause(`searching for what decided it: ${++runs} runs`);
-      found.push(make(item));
+      results.push(make(item));
     }
-    return found;
+    return results;
   };
   const none = score(without(every));
   const span = full - none;
@@ -249,14 +249,14 @@ export async function explainPiece(engine, pair, place, pause) {
   const logs = trials.run(NOTHING);
   const answer = pair.target.ids[place];
   const second = logs.reduce((best, log, id) => (id !== answer && (best < 0 || log > logs[best]) ? id : best), -1);
-  const [kept, removed, others] = [alone, without(heads, tokens), without([], all.filter((one) => !tokens.includes(one)))].map((off) => score(off));
+  const [alonePart, otherPart, others] = [alone, without(heads, tokens), without([], all.filter((one) => !tokens.includes(one)))].map((off) => score(off));
 
   /** @param {HeadAt} at @param {number} row */
   const weightsOf = ([stream, layer, head], row) => {
-    const rows = stream === "encoder" ? pair.encoded.shares : pair.decoder.shares[/** @type {"cross" | "decoder"} */ (stream)];
+    const rows = stream === "encoder" ? pair.encoding.shares : pair.decoder.shares[/** @type {"cross" | "decoder"} */ (stream)];
     const share = rows[Number(layer)][row];
-    const seen = share.length / engine.model.sizes.heads;
-    return share.subarray(head * seen, (head + 1) * seen);
+    const keys = share.length / engine.model.sizes.heads;
+    return share.subarray(head * keys, (head + 1) * keys);
   };
   /** @param {Matrix} values */
   const top = (values) => values.reduce((best, value, at) => (value > values[best] ? at : best), 0);
@@ -267,14 +267,14 @@ export async function explainPiece(engine, pair, place, pause) {
     const rows = new Set(tokens.filter(([side]) => side === SIDES[stream][0]).map(([, position]) => position));
     if (stream !== "encoder") rows.add(place);
     const links = [...rows].sort((one, other) => one - other).map((row) => /** @type {[number, number]} */ ([row, top(weightsOf(claim.at, row))]));
-    const lost = links.map(([row, key]) => full - score({ ...NOTHING, links: [[stream, layer, head, row, key]] })).map((one) => (Number.isFinite(one) ? one : -Infinity));
-    const best = lost.indexOf(Math.max(...lost));
-    if (!links.length || lost[best] < LITTLE) return claim;
-    return { ...claim, ...linked(claim.at, links[best]), linkEffect: lost[best] };
+    const losses = links.map(([row, key]) => full - score({ ...NOTHING, links: [[stream, layer, head, row, key]] })).map((one) => (Number.isFinite(one) ? one : -Infinity));
+    const best = losses.indexOf(Math.max(...losses));
+    if (!links.length || losses[best] < LITTLE) return claim;
+    return { ...claim, ...describeLink(claim.at, links[best]), linkEffect: losses[best] };
   }
 
   /** @param {HeadAt} at @param {[number, number]} link */
-  const linked = (at, link) => ({ link, weight: weightsOf(at, link[0])[link[1]], why: explainLink(engine, pair, [...at, ...link]) });
+  const describeLink = (at, link) => ({ link, weight: weightsOf(at, link[0])[link[1]], why: explainLink(engine, pair, [...at, ...link]) });
 
   /** What each head of the set does, the largest effect first. */
   async function claimHeads() {
@@ -284,8 +284,8 @@ export async function explainPiece(engine, pair, place, pause) {
     /** @type {number[][]} */
     const again = [];
     for (const seed of /** @type {const} */ ([0, 1])) {
-      const instead = trials.drawn(seed);
-      again.push(await each(order.slice(0, RESAMPLED), (at) => trials.lostHead(at, instead)));
+      const instead = trials.draw(seed);
+      again.push(await each(order.slice(0, RESAMPLES), (at) => trials.lostHead(at, instead)));
     }
     return order.map((at, number) => {
       const signs = new Set([effects.get(at), ...again.map((own) => own[number]).filter((value) => value !== undefined)].map((value) => value > 0));
@@ -296,12 +296,12 @@ export async function explainPiece(engine, pair, place, pause) {
 
   /** The head with the strongest link from the answer's row that has no effect. @returns {Claim | undefined} */
   function findIdle() {
-    const found = every.filter((at) => at[0] !== "encoder" && !heads.includes(at)).map((at) => ({ at, key: top(weightsOf(at, place)) }))
+    const candidates = every.filter((at) => at[0] !== "encoder" && !heads.includes(at)).map((at) => ({ at, key: top(weightsOf(at, place)) }))
       .map(({ at, key }) => ({ at, key, weight: weightsOf(at, place)[key] })).filter(({ weight }) => weight >= STRONG)
       .sort((one, other) => other.weight - one.weight).slice(0, CARRIERS);
-    for (const { at, key } of found) {
+    for (const { at, key } of candidates) {
       const effect = trials.lostHead(at);
-      if (Math.abs(effect) < LITTLE) return { at, effect, sure: true, linkEffect: NaN, ...linked(at, [place, key]) };
+      if (Math.abs(effect) < LITTLE) return { at, effect, sure: true, linkEffect: NaN, ...describeLink(at, [place, key]) };
     }
     return undefined;
   }
@@ -309,7 +309,7 @@ export async function explainPiece(engine, pair, place, pause) {
   /** How many random changes leave as much. @param {(draw: <Item>(items: Item[], count: number) => Item[]) => Off} make @param {number} least */
   async function countAsGood(make, least) {
     const { permutation } = generator(0);
-    const sets = Array.from({ length: DRAWN }, () => make((items, count) => permutation(items.length).slice(0, count).map((at) => items[at])));
+    const sets = Array.from({ length: RANDOM_SETS }, () => make((items, count) => permutation(items.length).slice(0, count).map((at) => items[at])));
     return (await each(sets, (off) => score(off))).filter((one) => one >= least).length;
   }
 
@@ -318,14 +318,14 @@ export async function explainPiece(engine, pair, place, pause) {
    * `analyses/effects/smallest.py`; null: no small one does.
    */
   async function findLinks() {
-    const held = new Set(tokens.map(String));
+    const names = new Set(tokens.map(String));
     const rows = heads.flatMap((at) => {
       const [queries, keys] = SIDES[at[0]];
       return sides[queries].tokens.map((_, query) => {
-        const seen = [...weightsOf(at, query).entries()].filter(([key, weight]) => weight && (held.has(`${keys},${key}`) || (queries === keys && key === query)));
+        const visible = [...weightsOf(at, query).entries()].filter(([key, weight]) => weight && (names.has(`${keys},${key}`) || (queries === keys && key === query)));
         // Rows that the answer is read from are likelier to matter, then rows of the set's tokens.
-        const rank = [!(queries === "target" && query === place), !held.has(`${queries},${query}`), -query].map(Number);
-        return { row: /** @type {[...HeadAt, number]} */ ([...at, query]), rank, own: seen.map(([key]) => /** @type {[...HeadAt, number, number]} */ ([...at, query, key])) };
+        const rank = [!(queries === "target" && query === place), !names.has(`${queries},${query}`), -query].map(Number);
+        return { row: /** @type {[...HeadAt, number]} */ ([...at, query]), rank, own: visible.map(([key]) => /** @type {[...HeadAt, number, number]} */ ([...at, query, key])) };
       });
     }).filter(({ own }) => own.length).sort(({ rank: [a, b, c] }, { rank: [x, y, z] }) => a - x || b - y || c - z);
     /** A row without a link puts out its head's mean. @param {[...HeadAt, number, number][]} some @returns {Off} */
@@ -335,29 +335,29 @@ export async function explainPiece(engine, pair, place, pause) {
     };
     const isSmall = (/** @type {unknown[]} */ set) => set.length > 0 && set.length <= ONE_BY_ONE;
     const some = await smallestSet(rows, rows.map((_, number) => -number), (few) => trial(only(few.flatMap(({ own }) => own))), enough);
-    const left = isSmall(some) ? some.flatMap(({ own }) => own) : [];
-    const links = await smallestSet(left, left.map(([stream, layer, head, query, key]) => weightsOf([stream, layer, head], query)[key]), (few) => trial(only(few)), enough);
+    const choices = isSmall(some) ? some.flatMap(({ own }) => own) : [];
+    const links = await smallestSet(choices, choices.map(([stream, layer, head, query, key]) => weightsOf([stream, layer, head], query)[key]), (few) => trial(only(few)), enough);
     if (!isSmall(links)) return null;
     const every = rows.flatMap(({ own }) => own);
-    const [kept, removed] = [only(links), { ...NOTHING, links }].map((off) => score(off));
-    const asGood = await countAsGood((draw) => only(draw(every, links.length)), kept);
-    return { links, of: every.length, kept: (kept - none) / span, removed: (removed - none) / span, asGood };
+    const [withLinks, withoutLinks] = [only(links), { ...NOTHING, links }].map((off) => score(off));
+    const asGood = await countAsGood((draw) => only(draw(every, links.length)), withLinks);
+    return { links, total: every.length, keptShare: (withLinks - none) / span, removedShare: (withoutLinks - none) / span, asGood };
   }
 
   const claims = await claimHeads();
-  const asGood = heads.length ? await countAsGood((draw) => keep(draw(every, heads.length), draw(all, tokens.length)), kept) : 0;
+  const asGood = heads.length ? await countAsGood((draw) => keep(draw(every, heads.length), draw(all, tokens.length)), alonePart) : 0;
   const [links, idle] = [heads.length ? await findLinks() : null, findIdle()];
-  const shown = [...tokens].sort((one, other) => (ofToken.get(other) ?? 0) - (ofToken.get(one) ?? 0));
+  const order = [...tokens].sort((one, other) => (ofToken.get(other) ?? 0) - (ofToken.get(one) ?? 0));
   return sentencesOf({
     answer: sides.target.tokens[place + 1].text, chance: Math.exp(logs[answer]), next: engine.spell(second), nextChance: Math.exp(logs[second]), span, claims, idle, links,
-    tokens: shown, ofToken, all: all.length, every: every.length, others: full - others, kept: (kept - none) / span, removed: (removed - none) / span,
-    chanceKept: Math.exp(kept), chanceRemoved: Math.exp(removed), asGood, drawn: heads.length ? DRAWN : 0,
+    tokens: order, ofToken, all: all.length, every: every.length, others: full - others, keptShare: (alonePart - none) / span, removedShare: (otherPart - none) / span,
+    chanceKept: Math.exp(alonePart), chanceRemoved: Math.exp(otherPart), asGood, randomSets: heads.length ? RANDOM_SETS : 0,
     ends: ([stream], link) => SIDES[stream].map((side, end) => labelOf(sides[side].tokens, link[end])),
     nameOf: ([side, position]) => {
       const label = `${labelOf(sides[side].tokens, position)} (${side})`;
       return label.includes(",") ? label : `${label.slice(0, -1)} ${position})`;
     },
-    shown: (text) => printable(engine.tokenizer.unicode, text),
+    print: (text) => printable(engine.tokenizer.unicode, text),
   });
 }
 
@@ -371,42 +371,42 @@ function labelOf(tokens, position) {
 const nats = (value) => (Number.isFinite(value) ? value.toFixed(Math.abs(value) >= 0.095 ? 1 : 2).replace("-", "−").replace("−0.00", "0.00") : "not known");
 /** @param {number} value */
 function twoDigits(value) {
-  const rounded = value.toFixed(2);
-  const [whole, digits] = rounded.split(".");
+  const text = value.toFixed(2);
+  const [whole, digits] = text.split(".");
   if (Number.isNaN(value)) return "–";
-  if (!/^-?0$/.test(whole)) return rounded.slice(0, -1);
+  if (!/^-?0$/.test(whole)) return text.slice(0, -1);
   return whole === "-0" && digits !== "00" ? `-.${digits}` : `.${digits}`;
 }
 /** @param {number} value */
 const share = (value) => twoDigits(value).replace("-", "−");
 /** @param {number} value */
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
-/** @param {number} count @param {string} noun @param {number} of */
-const counted = (count, noun, of) => `${count} ${noun}${count === 1 ? "" : "s"} of ${of}`;
+/** @param {number} count @param {string} noun @param {number} total */
+const countOf = (count, noun, total) => `${count} ${noun}${count === 1 ? "" : "s"} of ${total}`;
 
 /**
  * Each claim in words, with the parts that it is about.
  * @param {{answer: string, chance: number, next: string, nextChance: number, span: number, claims: Claim[], idle: Claim | undefined,
- *   tokens: TokenAt[], ofToken: Map<TokenAt, number>, all: number, every: number, others: number, kept: number, removed: number,
- *   links: {links: [...HeadAt, number, number][], of: number, kept: number, removed: number, asGood: number} | null,
- *   chanceKept: number, chanceRemoved: number, asGood: number, drawn: number, ends: (at: HeadAt, link: [number, number]) => string[],
- *   nameOf: (at: TokenAt) => string, shown: (text: string) => string}} report
+ *   tokens: TokenAt[], ofToken: Map<TokenAt, number>, all: number, every: number, others: number, keptShare: number, removedShare: number,
+ *   links: {links: [...HeadAt, number, number][], total: number, keptShare: number, removedShare: number, asGood: number} | null,
+ *   chanceKept: number, chanceRemoved: number, asGood: number, randomSets: number, ends: (at: HeadAt, link: [number, number]) => string[],
+ *   nameOf: (at: TokenAt) => string, print: (text: string) => string}} report
  * @returns {Sentence[]}
  */
 function sentencesOf(report) {
   const { answer, claims, tokens, ofToken, idle } = report;
   /** @type {Sentence[]} */
-  const found = [];
-  /** @param {string} about @param {string} text @param {HeadAt[]} [heads] @param {TokenAt[]} [named] @param {Claim} [claim] */
-  const say = (about, text, heads = [], named = [], claim) => found.push({
-    about, text: report.shown(text), link: claim?.link ? [claim.at[0], claim.at[1], String(claim.at[2]), ...claim.link] : null,
-    heads: heads.map(([stream, layer, head]) => [stream, layer, String(head)]), tokens: named,
+  const sentences = [];
+  /** @param {string} about @param {string} text @param {HeadAt[]} [heads] @param {TokenAt[]} [parts] @param {Claim} [claim] */
+  const say = (about, text, heads = [], parts = [], claim) => sentences.push({
+    about, text: report.print(text), link: claim?.link ? [claim.at[0], claim.at[1], String(claim.at[2]), ...claim.link] : null,
+    heads: heads.map(([stream, layer, head]) => [stream, layer, String(head)]), tokens: parts,
   });
   /** @param {NonNullable<typeof report.links>} found */
-  const linksLine = ({ links, of, kept, removed, asGood }) => {
-    const named = links.slice(0, LISTED).map(([stream, layer, number, ...link]) => `${report.ends([stream, layer, number], link).join(" → ")} (${head([stream, layer, number])})`);
-    const [rest, one] = [links.length - named.length, links.length === 1];
-    return `${named.join(" · ")}${rest ? ` · ${rest} more` : ""}: ${one ? "it" : "they"}, ${links.length} of ${of}, keep${one ? "s" : ""} ${share(kept)} with the whole weight; without ${one ? "it" : "them"} ${share(removed)}; of ${report.drawn} random sets ${asGood} keep as much`;
+  const linksLine = ({ links, total, keptShare, removedShare, asGood }) => {
+    const lines = links.slice(0, MOST_LISTED).map(([stream, layer, number, ...link]) => `${report.ends([stream, layer, number], link).join(" → ")} (${head([stream, layer, number])})`);
+    const [rest, one] = [links.length - lines.length, links.length === 1];
+    return `${lines.join(" · ")}${rest ? ` · ${rest} more` : ""}: ${one ? "it" : "they"}, ${links.length} of ${total}, keep${one ? "s" : ""} ${share(keptShare)} with the whole weight; without ${one ? "it" : "them"} ${share(removedShare)}; of ${report.randomSets} random sets ${asGood} keep as much`;
   };
   const streams = new Set(claims.map(({ at }) => at[0]));
   const main = streams.size === 1 ? claims[0].at[0] : "";
@@ -415,17 +415,17 @@ function sentencesOf(report) {
   say("The model says", `"${answer}" (${twoDigits(report.chance)}); next best "${report.next}" (${twoDigits(report.nextChance)})`);
   if (!claims.length) {
     say("Decided", `by no head or token: if all heads put out their mean, log p falls by ${nats(report.span)} nats`);
-    return found;
+    return sentences;
   }
   const set = claims.map(({ at }) => at);
-  const parts = `${counted(set.length, "head", report.every)} and ${counted(tokens.length, "token", report.all)}`;
-  const kept = `${parts} keep ${share(report.kept)} of what attention adds to log p (p ${twoDigits(report.chanceKept)}); without them ${share(report.removed)} (p ${twoDigits(report.chanceRemoved)}); of ${report.drawn} random sets of these sizes ${report.asGood} keep as much`;
-  const small = report.kept >= ENOUGH && set.length <= SMALL * report.every && report.asGood < LIKE_CHANCE * report.drawn;
+  const parts = `${countOf(set.length, "head", report.every)} and ${countOf(tokens.length, "token", report.all)}`;
+  const words = `${parts} keep ${share(report.keptShare)} of what attention adds to log p (p ${twoDigits(report.chanceKept)}); without them ${share(report.removedShare)} (p ${twoDigits(report.chanceRemoved)}); of ${report.randomSets} random sets of these sizes ${report.asGood} keep as much`;
+  const small = report.keptShare >= ENOUGH && set.length <= SMALL * report.every && report.asGood < LIKE_CHANCE * report.randomSets;
   if (!small) {
-    say("No small set", `of heads and tokens gives this answer: ${kept}`, set, tokens);
-    return found;
+    say("No small set", `of heads and tokens gives this answer: ${words}`, set, tokens);
+    return sentences;
   }
-  const needs = [...tokens.slice(0, LISTED).map((at) => `${report.nameOf(at)} ${nats(ofToken.get(at) ?? NaN)}`), ...(tokens.length > LISTED ? [`${tokens.length - LISTED} more`] : [])].join(" · ");
+  const needs = [...tokens.slice(0, MOST_LISTED).map((at) => `${report.nameOf(at)} ${nats(ofToken.get(at) ?? NaN)}`), ...(tokens.length > MOST_LISTED ? [`${tokens.length - MOST_LISTED} more`] : [])].join(" · ");
   say("It needs", `${needs ? `${needs} nats` : "no token"}; hiding all others: ${nats(report.others)}`, [], tokens);
   const sure = claims.filter((claim) => claim.sure && claim.link).slice(0, LINES);
   sure.forEach((claim, number) => {
@@ -438,12 +438,12 @@ function sentencesOf(report) {
     say(number ? "and by" : "Carried by", line, [claim.at], [], claim);
   });
   const rest = claims.filter((claim) => !sure.includes(claim));
-  if (rest.length) say("The set holds", `${rest.slice(0, LISTED).map(({ at }) => head(at)).join(" · ")} too, whose own effect is small or not clear`, rest.map(({ at }) => at));
-  say("Kept alone", kept, set, tokens);
+  if (rest.length) say("The set holds", `${rest.slice(0, MOST_LISTED).map(({ at }) => head(at)).join(" · ")} too, whose own effect is small or not clear`, rest.map(({ at }) => at));
+  say("Kept alone", words, set, tokens);
   say("Its links", report.links ? linksLine(report.links) : "no small set keeps the answer", set, tokens);
   if (idle?.link) {
     const [from, to] = report.ends(idle.at, idle.link);
     say("Not involved", `head ${head(idle.at)} looks from ${from} to ${to} with weight ${twoDigits(idle.weight)} and does nothing (${nats(idle.effect)} nats)`, [idle.at], [], idle);
   }
-  return found;
+  return sentences;
 }

@@ -10,7 +10,7 @@ import { isSpace, pointsOf, textOf } from "./unicode.js";
 /** @import { Matrix } from "./network.js" */
 /** @typedef {{points: number[], tokens: Piece[]}} Side */
 /**
- * @typedef {object} Found values of one stream
+ * @typedef {object} StreamMaps values of one stream
  * @property {string} stream
  * @property {Matrix[][]} values of each layer and head (queries, keys)
  * @property {"share" | "signed"} kind
@@ -39,14 +39,14 @@ function axisOf(unicode, { points, tokens }, name) {
 
 /** @param {Unicode} unicode @param {Piece} token */
 function shownToken(unicode, { text, special }) {
-  const shown = printable(unicode, text);
-  return { text: shown, ...(shown === text ? {} : { raw: text }), ...(special ? { special } : {}) };
+  const clean = printable(unicode, text);
+  return { text: clean, ...(clean === text ? {} : { raw: text }), ...(special ? { special } : {}) };
 }
 
 /** What stands between two tokens. @param {Piece} before @param {Piece} token @param {number[]} points */
 export function gapOf(before, token, points) {
-  const placeless = (/** @type {Piece} */ one) => one.special || one.end <= one.start;
-  if (placeless(before) || placeless(token)) return " ";
+  const hasNoPlace = (/** @type {Piece} */ one) => one.special || one.end <= one.start;
+  if (hasNoPlace(before) || hasNoPlace(token)) return " ";
   const between = before.end <= token.start ? points.slice(before.end, token.start) : [];
   if (between.includes(10) || token.text.includes("\n")) return "\n";
   return between.length || isSpace(points[token.start] ?? 0) ? " " : "";
@@ -63,9 +63,9 @@ function wordsOf(unicode, points, tokens) {
     if (inner[0] === end) inner[0] = start; // nothing but marks
     else while (isMark(inner[1] - 1)) inner[1]--;
     const cuts = [...new Set([start, ...inner, end])];
-    cuts.slice(1).forEach((cut, place) => {
+    cuts.slice(1).forEach((end, place) => {
       starts.push(cuts[place]);
-      ends.push(cut);
+      ends.push(end);
     });
   }
   const numbers = tokens.map((token) => {
@@ -87,12 +87,12 @@ function wordsOf(unicode, points, tokens) {
   return { runs, words };
 }
 
-/** Pieces joined into words: sums over keys, means over queries. @param {Unicode} unicode @param {Found} found @param {Side} queries @param {Side} keys */
-function overWords(unicode, { values, ...of }, queries, keys) {
+/** Pieces joined into words: sums over keys, means over queries. @param {Unicode} unicode @param {StreamMaps} maps @param {Side} queries @param {Side} keys */
+function joinWords(unicode, { values, ...rest }, queries, keys) {
   const [rows, columns] = [queries, keys].map(({ points, tokens }) => wordsOf(unicode, points, tokens));
   const [width, size] = [columns.runs.length, columns.words.length];
   const pieces = rows.words.map((_, word) => rows.runs.filter((run) => run === word).length);
-  const joined = (/** @type {Matrix} */ head) => {
+  const joinHead = (/** @type {Matrix} */ head) => {
     const weights = new Float64Array(rows.words.length * size);
     head.forEach((value, cell) => {
       const row = rows.runs[Math.floor(cell / width)];
@@ -100,7 +100,7 @@ function overWords(unicode, { values, ...of }, queries, keys) {
     });
     return weights;
   };
-  return { found: { ...of, values: values.map((heads) => heads.map(joined)) }, queries: rows.words, keys: columns.words };
+  return { streamMaps: { ...rest, values: values.map((heads) => heads.map(joinHead)) }, queries: rows.words, keys: columns.words };
 }
 
 /**
@@ -116,33 +116,33 @@ function wordCells(queries, keys, sink) {
   return cells.includes(true) ? cells : cells.map(() => true);
 }
 
-/** The key on which a text's attention to itself rests, if one is. @param {Found} found @param {number} count */
+/** The key on which a text's attention to itself rests, if one is. @param {StreamMaps} maps @param {number} count */
 function sinkOf({ values, kind }, count) {
   if (kind !== "share" || count < 4) return null;
   const sums = new Float64Array(count * count);
   for (const head of values.flat()) head.forEach((value, cell) => (sums[cell] += value));
-  const received = Array.from({ length: count }, (_, key) =>
+  const receipts = Array.from({ length: count }, (_, key) =>
     Array.from({ length: count }, (_, query) => sums[query * count + key]).reduce((one, other) => one + other),
   );
-  const total = received.reduce((one, other) => one + other);
+  const total = receipts.reduce((one, other) => one + other);
   if (!(total > 0)) return null;
   const causal = !sums.some((value, cell) => cell % count > Math.floor(cell / count) && value !== 0);
-  const place = received.indexOf(Math.max(...received));
+  const place = receipts.indexOf(Math.max(...receipts));
   let uniform = 0;
   for (let query = 0; query < count; query++) {
     uniform += causal ? (place <= query ? 1 / (query + 1) : 0) : 1 / count;
   }
-  return received[place] / total >= Math.max(0.3, (1.5 * uniform) / count) ? place : null;
+  return receipts[place] / total >= Math.max(0.3, (1.5 * uniform) / count) ? place : null;
 }
 
 /** The next number of one digit at or above. @param {number} value */
-function roundedUp(value) {
+function roundUp(value) {
   if (!(value > 0)) return 1;
   const [digits, exponent] = value.toExponential(6).split("e");
   return Number(`${Math.ceil(Number(digits))}e${exponent}`);
 }
 
-/** @param {Found} found @param {boolean[]} cells @returns {[number, number]} */
+/** @param {StreamMaps} maps @param {boolean[]} cells @returns {[number, number]} */
 function limitsOf({ values, kind }, cells) {
   let [top, between] = [0, 0];
   for (const head of values.flat()) {
@@ -153,8 +153,8 @@ function limitsOf({ values, kind }, cells) {
     });
   }
   const largest = Math.fround(between || top);
-  if (kind === "signed") return [-roundedUp(largest), roundedUp(largest)];
-  return [0, largest >= 0.5 ? 1 : roundedUp(largest)];
+  if (kind === "signed") return [-roundUp(largest), roundUp(largest)];
+  return [0, largest >= 0.5 ? 1 : roundUp(largest)];
 }
 
 /** The codes of a layer, head after head. @param {Matrix[]} heads @param {number} scale */
@@ -170,15 +170,15 @@ function codesOf(heads, scale) {
   return codes;
 }
 
-/** How much each head says of the text. @param {Found} one @param {Side} rows @param {Side} columns @param {boolean} within @param {Unicode} unicode */
-function sayingMost(one, rows, columns, within, unicode) {
-  const { found, queries, keys } = overWords(unicode, one, rows, columns);
-  const made = informativeOf(found, queries, keys, wordCells(queries, keys, within ? sinkOf(found, keys.length) : null));
-  if (made?.focus) made.focus[2] = printable(unicode, made.focus[2]);
-  return made;
+/** How much each head says of the text. @param {StreamMaps} one @param {Side} rows @param {Side} columns @param {boolean} within @param {Unicode} unicode */
+function findInformative(one, rows, columns, within, unicode) {
+  const { streamMaps, queries, keys } = joinWords(unicode, one, rows, columns);
+  const informative = informativeOf(streamMaps, queries, keys, wordCells(queries, keys, within ? sinkOf(streamMaps, keys.length) : null));
+  if (informative?.focus) informative.focus[2] = printable(unicode, informative.focus[2]);
+  return informative;
 }
 
-/** The head with the largest sum of effects. @param {Found} found */
+/** The head with the largest sum of effects. @param {StreamMaps} maps */
 function largestOf({ values }) {
   const sums = values.map((heads) => heads.map((head) => head.reduce((sum, value) => sum + (Math.abs(value) || 0), 0)));
   const top = Math.max(...sums.flat());
@@ -189,12 +189,12 @@ function largestOf({ values }) {
 /**
  * The document of a run and the codes that it refers to.
  * @param {import("./pocket.js").Pocket} pocket
- * @param {import("./pocket.js").Read} pair
- * @param {Found[]} found
+ * @param {import("./pocket.js").Pair} pair
+ * @param {StreamMaps[]} streams
  * @param {string} lens
  * @param {{notes: string[], facts: [string, string][]}} told
  */
-export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
+export function pageDocument(pocket, pair, streams, lens, { notes, facts }) {
   const { tokenizer, model } = pocket;
   const { unicode } = tokenizer;
   const sides = sidesOf(pocket, pair);
@@ -202,9 +202,9 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
   /** @type {Map<string, Int16Array>} */
   const codes = new Map();
   const { layer, head } = model.facts.guided;
-  const outside = [pair.source, pair.target].some((read) => tokenizer.notes(read, "").length);
-  const aligned = [String(layer), String(head), `trained to align${outside ? ", but not on such text" : ""}`];
-  const maps = found.map((one, number) => {
+  const outside = [pair.source, pair.target].some((text) => tokenizer.notes(text, "").length);
+  const focus = [String(layer), String(head), `trained to align${outside ? ", but not on such text" : ""}`];
+  const maps = streams.map((one, number) => {
     const [queries, keys] = SIDES[one.stream];
     const [rows, columns] = [sides[queries].tokens, sides[keys].tokens];
     const sink = queries === keys ? sinkOf(one, rows.length) : null;
@@ -213,7 +213,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
     const scale = one.kind === "signed" ? largest || 1 : largest > 1 + 1e-3 ? largest : 1;
     one.values.forEach((heads, layer) => codes.set(`m${number}-${layer}`, codesOf(heads, scale)));
     const cells = wordCells(rows, columns, sink);
-    const informative = one.kind === "share" ? sayingMost(one, sides[queries], sides[keys], queries === keys, unicode) : null;
+    const informative = one.kind === "share" ? findInformative(one, sides[queries], sides[keys], queries === keys, unicode) : null;
     return {
       blob: `m${number}`,
       stream: one.stream,
@@ -228,7 +228,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
       queries: axes[queries],
       keys: axes[keys],
       sink,
-      focus: one.stream === "cross" && !lens ? aligned : one.kind === "signed" ? largestOf(one) : informative?.focus ?? null,
+      focus: one.stream === "cross" && !lens ? focus : one.kind === "signed" ? largestOf(one) : informative?.focus ?? null,
       measures: one.kind === "share" ? measuresOf(one, rows, columns, unicode, informative, textOf(sides[queries].points)) : [],
       links: null,
       effects: [],
@@ -255,7 +255,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
   return { document, codes };
 }
 
-/** What queries and keys stand for. @param {import("./pocket.js").Pocket} pocket @param {import("./pocket.js").Read} pair @returns {Record<string, Side>} */
+/** What queries and keys stand for. @param {import("./pocket.js").Pocket} pocket @param {import("./pocket.js").Pair} pair @returns {Record<string, Side>} */
 export function sidesOf({ tokenizer }, { source, target, language }) {
   const end = tokenizer.specialPiece(2, source.points.length);
   const tag = tokenizer.specialPiece(language === "en" ? 3 : 4, 0);
@@ -268,15 +268,15 @@ export function sidesOf({ tokenizer }, { source, target, language }) {
 /** @param {Unicode} unicode @param {number[]} points */
 function beginning(unicode, points) {
   const line = textOf(points.slice(0, 2 * LONGEST_TEXT).map((point) => (isSpace(point) ? 32 : point)));
-  const shown = pointsOf(line.replace(/ +/g, " ").replace(/^ | $/g, ""));
-  const whole = shown.length <= LONGEST_TEXT && points.length <= 2 * LONGEST_TEXT;
-  const cut = textOf(shown.slice(0, LONGEST_TEXT)).replace(/ $/, "");
-  return printable(unicode, whole ? textOf(shown) : `${cut}…`);
+  const visible = pointsOf(line.replace(/ +/g, " ").replace(/^ | $/g, ""));
+  const whole = visible.length <= LONGEST_TEXT && points.length <= 2 * LONGEST_TEXT;
+  const start = textOf(visible.slice(0, LONGEST_TEXT)).replace(/ $/, "");
+  return printable(unicode, whole ? textOf(visible) : `${start}…`);
 }
 
 const PICTURES = new Map([["\n", "⏎"], ["\t", "⇥"], ["\x7f", "␡"]]);
 const BLANK = /^[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]$/;
-const DRAWN = /^[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]$/u;
+const MARKS = /^[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]$/u;
 const JOINING = [[0x600, 0x8ff], [0x900, 0x109f], [0x1780, 0x18af], [0xfb50, 0xfefc]];
 
 /** A text with nothing left that hides, styles, breaks or turns a line, as `renderers/printable.py`. @param {Unicode} unicode @param {string} text */
@@ -290,12 +290,12 @@ export function printable(unicode, text) {
   const emoji = (/** @type {number} */ place) =>
     points[place] === 0xfe0f || (0x1f000 <= points[place] && points[place] <= 0x1faff) || kind(place) === "So";
   const works = (/** @type {number} */ place, /** @type {string} */ character) => {
-    if (DRAWN.test(character)) return true;
+    if (MARKS.test(character)) return true;
     if ((points[place] !== 0x200c && points[place] !== 0x200d) || place < 1 || place > points.length - 2) return false;
     if (joins(place - 1) && joins(place + 1)) return true;
     return points[place] === 0x200d && emoji(place - 1) && emoji(place + 1);
   };
-  const shown = points.map((point, place) => {
+  const signs = points.map((point, place) => {
     const character = String.fromCodePoint(point);
     if (PICTURES.has(character)) return PICTURES.get(character);
     if (point < 32) return String.fromCodePoint(0x2400 + point);
@@ -309,6 +309,6 @@ export function printable(unicode, text) {
     const code = point.toString(16).toUpperCase();
     return hidden ? `‹${code.padStart(point > 255 ? 4 : 2, "0")}›` : character;
   });
-  if (["Mn", "Me"].includes(kind(0)) && shown[0] === String.fromCodePoint(points[0])) shown.unshift("◌");
-  return shown.join("");
+  if (["Mn", "Me"].includes(kind(0)) && signs[0] === String.fromCodePoint(points[0])) signs.unshift("◌");
+  return signs.join("");
 }

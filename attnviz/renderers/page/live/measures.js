@@ -3,7 +3,7 @@
 import { pointsOf, textOf } from "./unicode.js";
 
 /** @import { Piece } from "./tokenize.js" */
-/** @import { Found } from "./maps.js" */
+/** @import { StreamMaps } from "./maps.js" */
 /** @typedef {(query: number, key: number) => boolean} Cells */
 
 /** Tokens beyond which attention is called distant. */
@@ -37,12 +37,12 @@ const MEANINGS = {
 
 /** @param {number[]} numbers NaN is left out */
 function mean(numbers) {
-  const known = numbers.filter((number) => !Number.isNaN(number));
-  return known.reduce((sum, number) => sum + number, 0) / known.length;
+  const finite = numbers.filter((number) => !Number.isNaN(number));
+  return finite.reduce((sum, number) => sum + number, 0) / finite.length;
 }
 
 /**
- * @param {Found} found shares
+ * @param {StreamMaps} maps shares
  * @param {Piece[]} queries
  * @param {Piece[]} keys
  * @param {import("./unicode.js").Unicode} unicode
@@ -72,65 +72,65 @@ export function measuresOf({ stream, values }, queries, keys, unicode, informati
     targets.push(["distant", (query, key) => key > 0 && !keys[key].special && Math.abs(query - key) > FAR]);
   }
   /** @type {Record<string, number[][]>} */
-  const found = {};
+  const table = {};
   const note = (/** @type {string} */ name, /** @type {number} */ layer, /** @type {number} */ value) => {
-    (((found[name] ??= [])[layer]) ??= []).push(value);
+    (((table[name] ??= [])[layer]) ??= []).push(value);
   };
   values.forEach((heads, layer) => {
     // Nobody sees what follows in a decoder, and a row that attends to nothing has nothing to see.
-    const seeing = queries.map((_, row) => {
+    const attends = queries.map((_, row) => {
       return keys.some((_, key) => heads.every((head) => !Number.isNaN(head[row * columns + key])) && heads.some((head) => head[row * columns + key] > 0));
     });
-    const visible = (/** @type {number} */ row, /** @type {number} */ key) => seeing[row] && (stream !== "decoder" || key <= row);
-    const seen = queries.map((_, row) => keys.filter((_, key) => visible(row, key)).length);
-    const seers = keys.map((_, key) => queries.filter((_, row) => visible(row, key)).length);
-    const shown = seeing.filter(Boolean).length;
+    const visible = (/** @type {number} */ row, /** @type {number} */ key) => attends[row] && (stream !== "decoder" || key <= row);
+    const keyCounts = queries.map((_, row) => keys.filter((_, key) => visible(row, key)).length);
+    const queryCounts = keys.map((_, key) => queries.filter((_, row) => visible(row, key)).length);
+    const rowCount = attends.filter(Boolean).length;
     const cells = targets.map(([name, target]) => {
-      const held = Array.from({ length: rows * columns }, (_, cell) => cell).filter((cell) => target(Math.floor(cell / columns), cell % columns));
-      const counted = new Set(held.filter((cell) => visible(Math.floor(cell / columns), cell % columns)).map((cell) => Math.floor(cell / columns)));
-      return { name, held, count: counted.size };
+      const hits = Array.from({ length: rows * columns }, (_, cell) => cell).filter((cell) => target(Math.floor(cell / columns), cell % columns));
+      const hitRows = new Set(hits.filter((cell) => visible(Math.floor(cell / columns), cell % columns)).map((cell) => Math.floor(cell / columns)));
+      return { name, hits, count: hitRows.size };
     });
     for (const weights of heads) {
-      const of = queries.map((_, row) => weights.subarray(row * columns, (row + 1) * columns));
-      const sums = of.map((row) => row.reduce((sum, value) => sum + value, 0));
-      const entropies = of.map((row, place) => {
-        if (!seeing[place]) return NaN;
+      const weightRows = queries.map((_, row) => weights.subarray(row * columns, (row + 1) * columns));
+      const sums = weightRows.map((row) => row.reduce((sum, value) => sum + value, 0));
+      const entropies = weightRows.map((row, place) => {
+        if (!attends[place]) return NaN;
         const terms = row.reduce((sum, value) => sum + (value > 0 ? value * Math.log(value) : value), 0);
         return Math.max(Math.log(sums[place]) - terms / sums[place], 0);
       });
       note("entropy", layer, mean(entropies));
-      if (seen.some((count) => count > 1)) {
-        note("relative-entropy", layer, mean(entropies.map((value, row) => seen[row] > 1 ? value / Math.log(seen[row]) : NaN)));
+      if (keyCounts.some((count) => count > 1)) {
+        note("relative-entropy", layer, mean(entropies.map((value, row) => keyCounts[row] > 1 ? value / Math.log(keyCounts[row]) : NaN)));
       }
       note("span", layer, mean(entropies.map(Math.exp)));
       const last = columns - (columns > 1 && keys[columns - 1].special ? 1 : 0);
-      note("confidence", layer, mean(of.map((row, place) => (seeing[place] ? Math.max(...row.subarray(0, last)) : NaN))));
+      note("confidence", layer, mean(weightRows.map((row, place) => (attends[place] ? Math.max(...row.subarray(0, last)) : NaN))));
       note("mass", layer, mean(sums));
       if (within && columns > 1) {
         const apart = (/** @type {(step: number) => number} */ kind) =>
-          mean(of.map((row, place) => seeing[place] ? row.reduce((sum, value, key) => sum + value * kind(key - place), 0) / sums[place] : NaN));
+          mean(weightRows.map((row, place) => attends[place] ? row.reduce((sum, value, key) => sum + value * kind(key - place), 0) / sums[place] : NaN));
         note("distance", layer, apart(Math.abs));
         note("offset", layer, apart((step) => step));
       }
-      for (const { name, held, count } of cells) {
-        if (count) note(name, layer, held.reduce((sum, cell) => sum + weights[cell], 0) / count);
+      for (const { name, hits, count } of cells) {
+        if (count) note(name, layer, hits.reduce((sum, cell) => sum + weights[cell], 0) / count);
       }
-      const received = keys.map((_, key) => of.reduce((sum, row) => sum + row[key], 0) / Math.max(seers[key], 1));
-      note("sink", layer, Math.max(...received.map((value, key) => (2 * seers[key] >= shown ? value : 0))));
+      const receipts = keys.map((_, key) => weightRows.reduce((sum, row) => sum + row[key], 0) / Math.max(queryCounts[key], 1));
+      note("sink", layer, Math.max(...receipts.map((value, key) => (2 * queryCounts[key] >= rowCount ? value : 0))));
     }
   });
   const whole = values.flat().every((head) => queries.every((_, row) => {
     const sum = head.subarray(row * columns, (row + 1) * columns).reduce((one, other) => one + other, 0);
     return !(Math.abs(sum - 1) > 0.01);
   }));
-  if (whole) delete found.mass;
-  if (informative) found.informative = informative.values;
+  if (whole) delete table.mass;
+  if (informative) table.informative = informative.values;
   const receiver = within ? receiverOf(stream, values, keys, text) : null;
-  if (receiver) found.receiver = receiver;
-  const rounded = (/** @type {number} */ value) => (Number.isFinite(value) ? Math.round(value * 1e4) / 1e4 : null);
+  if (receiver) table.receiver = receiver;
+  const round = (/** @type {number} */ value) => (Number.isFinite(value) ? Math.round(value * 1e4) / 1e4 : null);
   return Object.entries(MEANINGS)
-    .filter(([name]) => name in found)
-    .map(([name, [unit, low, high]]) => ({ name, unit, low, high, values: found[name].map((heads) => heads.map(rounded)) }));
+    .filter(([name]) => name in table)
+    .map(([name, [unit, low, high]]) => ({ name, unit, low, high, values: table[name].map((heads) => heads.map(round)) }));
 }
 
 /**
@@ -167,14 +167,14 @@ function receiverOf(stream, values, keys, text) {
 export function massNote(measures) {
   const names = measures.map((measure) => measure.name);
   if (!names.includes("mass")) return [];
-  const told = ["entropy", "relative-entropy", "span", "distance", "offset"].filter((name) => names.includes(name));
-  return [`rows do not sum to 1 (mass): ${told.join(", ")} are of rows made to sum to 1`];
+  const list = ["entropy", "relative-entropy", "span", "distance", "offset"].filter((name) => names.includes(name));
+  return [`rows do not sum to 1 (mass): ${list.join(", ")} are of rows made to sum to 1`];
 }
 
 /**
  * How far rows lie from what position alone predicts, and the head to see first with the link that
  * says most (`analyses/measures/distance.py`); null of fewer than three words.
- * @param {Found} found shares, over words
+ * @param {StreamMaps} maps shares, over words
  * @param {Piece[]} queries words
  * @param {Piece[]} keys
  * @param {boolean[]} cells from a word to a word
@@ -184,60 +184,60 @@ export function informativeOf({ stream, values }, queries, keys, cells) {
   const [within, columns] = [stream !== "cross", keys.length];
   const isWord = keys.map((_, key) => queries.some((_, row) => cells[row * columns + key]));
   const rows = [...queries.keys()].filter((row) => {
-    const seen = values.flat().some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0));
-    return seen && isWord.some((_, key) => cells[row * columns + key]);
+    const attends = values.flat().some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0));
+    return attends && isWord.some((_, key) => cells[row * columns + key]);
   });
   if (rows.length < 3) return null;
   // Cells that position cannot tell apart share a number: those at one distance.
   const classOf = (/** @type {number} */ row, /** @type {number} */ key) => within && isWord[key] ? columns + queries.length + key - row : key;
-  const found = values.map((heads) => {
+  const table = values.map((heads) => {
     const visible = rows.map((row) => {
-      const sees = heads.some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0));
-      return [...keys.keys()].filter((key) => sees && (stream !== "decoder" || key <= row));
+      const attends = heads.some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0));
+      return [...keys.keys()].filter((key) => attends && (stream !== "decoder" || key <= row));
     });
     const counts = new Map();
     const each = (/** @type {(row: number, key: number, place: number) => void} */ visit) => {
-      visible.forEach((seen, place) => seen.forEach((key) => visit(rows[place], key, place)));
+      visible.forEach((visibleKeys, place) => visibleKeys.forEach((key) => visit(rows[place], key, place)));
     };
     each((row, key) => counts.set(classOf(row, key), (counts.get(classOf(row, key)) ?? 0) + 1));
     const termsOf = (/** @type {Float64Array} */ weights) => {
       const terms = new Float64Array(weights.length);
       const sums = new Map();
       each((row, key) => sums.set(classOf(row, key), (sums.get(classOf(row, key)) ?? 0) + weights[row * columns + key]));
-      visible.forEach((seen, place) => {
-        const own = seen.map((key) => weights[rows[place] * columns + key]);
-        const held = own.reduce((sum, weight) => sum + weight, 0);
+      visible.forEach((visibleKeys, place) => {
+        const own = visibleKeys.map((key) => weights[rows[place] * columns + key]);
+        const mass = own.reduce((sum, weight) => sum + weight, 0);
         // Uniform attention counts as one row more.
-        const predicted = seen.map((key, at) => {
+        const prediction = visibleKeys.map((key, at) => {
           const kind = classOf(rows[place], key);
-          return (sums.get(kind) - own[at] + held / seen.length) / counts.get(kind);
+          return (sums.get(kind) - own[at] + mass / visibleKeys.length) / counts.get(kind);
         });
-        const total = predicted.reduce((sum, share) => sum + share, 0);
-        seen.forEach((key, at) => {
-          if (isWord[key] && own[at] > 0) terms[rows[place] * columns + key] = own[at] * Math.log((own[at] * total) / (predicted[at] * held));
+        const total = prediction.reduce((sum, share) => sum + share, 0);
+        visibleKeys.forEach((key, at) => {
+          if (isWord[key] && own[at] > 0) terms[rows[place] * columns + key] = own[at] * Math.log((own[at] * total) / (prediction[at] * mass));
         });
       });
       return terms;
     };
     const uniform = new Float64Array(queries.length * columns);
     each((row, key, place) => (uniform[row * columns + key] = 1 / visible[place].length));
-    const size = (/** @type {Float64Array} */ terms) => Math.max(terms.reduce((sum, term) => sum + term, 0), 0) / visible.filter((seen) => seen.length).length;
+    const size = (/** @type {Float64Array} */ terms) => Math.max(terms.reduce((sum, term) => sum + term, 0), 0) / visible.filter((visibleKeys) => visibleKeys.length).length;
     const terms = heads.map(termsOf);
     return { terms, values: terms.map(size), uniform: size(termsOf(uniform)) };
   });
-  const lifts = found.map(({ values, uniform }) => values.map((value) => value - uniform || 0));
+  const lifts = table.map(({ values, uniform }) => values.map((value) => value - uniform || 0));
   const best = Math.max(...lifts.flat());
   const layer = lifts.findIndex((heads) => heads.includes(best));
   const head = lifts[layer].indexOf(best);
-  const [weights, terms] = [values[layer][head], found[layer].terms[head]];
-  const folded = (/** @type {Piece} */ word) => word.text.toLowerCase();
-  const differing = terms.map((term, cell) => folded(queries[Math.floor(cell / columns)]) === folded(keys[cell % columns]) ? 0 : term);
-  const cell = largest(differing.some((term) => term > 0) ? differing : terms);
-  const shown = (/** @type {Piece} */ { text }) => pointsOf(text).length > 24 ? `${textOf(pointsOf(text).slice(0, 23))}…` : text;
-  const link = `${shown(queries[Math.floor(cell / columns)])} → ${shown(keys[cell % columns])} ${weights[cell].toFixed(2).replace(/^0/, "")}`;
+  const [weights, terms] = [values[layer][head], table[layer].terms[head]];
+  const foldCase = (/** @type {Piece} */ word) => word.text.toLowerCase();
+  const others = terms.map((term, cell) => foldCase(queries[Math.floor(cell / columns)]) === foldCase(keys[cell % columns]) ? 0 : term);
+  const cell = largest(others.some((term) => term > 0) ? others : terms);
+  const shorten = (/** @type {Piece} */ { text }) => pointsOf(text).length > 24 ? `${textOf(pointsOf(text).slice(0, 23))}…` : text;
+  const link = `${shorten(queries[Math.floor(cell / columns)])} → ${shorten(keys[cell % columns])} ${weights[cell].toFixed(2).replace(/^0/, "")}`;
   const why = `${link}, not explained by ${within ? "position" : "other rows"}`;
-  const chosen = values[0].length > 1 && best > 1e-6;
-  return { values: found.map((layer) => layer.values), focus: chosen ? [String(layer), String(head), why] : null };
+  const hasFocus = values[0].length > 1 && best > 1e-6;
+  return { values: table.map((layer) => layer.values), focus: hasFocus ? [String(layer), String(head), why] : null };
 }
 
 /** @param {Float64Array} numbers */

@@ -155,16 +155,16 @@ function lastRow(x, row, y, { weight, bias, inputs, outputs }) {
       p6 += p * weight[w6 + i];
       p7 += p * weight[w7 + i];
     }
-    const found = [p0, p1, p2, p3, p4, p5, p6, p7];
-    for (let place = 0; place < 8; place++) y[at + place] = found[place] + bias[output + place];
+    const sums = [p0, p1, p2, p3, p4, p5, p6, p7];
+    for (let place = 0; place < 8; place++) y[at + place] = sums[place] + bias[output + place];
   }
 }
 
 /** @param {Matrix} one @param {Matrix} other @returns {Matrix} */
 export function sum(one, other) {
-  const found = new Float64Array(one.length);
-  for (let place = 0; place < one.length; place++) found[place] = one[place] + other[place];
-  return found;
+  const sums = new Float64Array(one.length);
+  for (let place = 0; place < one.length; place++) sums[place] = one[place] + other[place];
+  return sums;
 }
 
 /** Layer normalisation. @param {Model} model @param {string} name @param {Matrix} x @returns {Matrix} */
@@ -230,49 +230,49 @@ export function embed(model, ids, first) {
  * @param {Matrix} value
  * @param {number} first position of the first row
  * @param {Off} off
- * @returns {{mixed: Matrix, shares: Shares, silent: Set<number>}}
+ * @returns {{mix: Matrix, shares: Shares, silent: Set<number>}}
  */
 function attend(model, [stream, layer], query, key, value, first, off) {
   const { size, heads } = model.sizes;
   const width = size / heads;
   const rows = query.length / size;
-  const mixed = new Float64Array(query.length);
+  const mix = new Float64Array(query.length);
   const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => +at[2]));
   const quiet = new Set(off.rows?.filter((at) => at[0] === stream && +at[1] === layer).map((at) => at[3] * heads + +at[2]));
   const instead = off.instead?.get(`${stream} ${layer}`);
   const shares = [];
   for (let row = 0; row < rows; row++) {
-    const seen = stream === "decoder" ? first + row + 1 : key.length / size;
-    const share = new Float64Array(heads * seen);
-    const cut = cutsOf(off, stream, layer, first + row);
+    const visible = stream === "decoder" ? first + row + 1 : key.length / size;
+    const share = new Float64Array(heads * visible);
+    const cuts = cutsOf(off, stream, layer, first + row);
     for (let head = 0; head < heads; head++) {
       const from = row * size + head * width;
-      const at = head * seen;
+      const at = head * visible;
       const mute = silent.has(head) || quiet.has((first + row) * heads + head);
       let top = -Infinity;
-      for (let k = 0; k < seen; k++) {
+      for (let k = 0; k < visible; k++) {
         let score = 0;
         for (let i = 0; i < width; i++) score += query[from + i] * key[k * size + head * width + i];
         share[at + k] = score / Math.sqrt(width);
       }
-      for (const [one, k] of cut) if ((one === null || one === head) && k < seen) share[at + k] = -Infinity;
-      for (let k = 0; k < seen; k++) if (share[at + k] > top) top = share[at + k];
+      for (const [one, k] of cuts) if ((one === null || one === head) && k < visible) share[at + k] = -Infinity;
+      for (let k = 0; k < visible; k++) if (share[at + k] > top) top = share[at + k];
       let total = 0;
-      for (let k = 0; k < seen; k++) total += share[at + k] = Math.exp(share[at + k] - top);
-      for (let k = 0; k < seen; k++) {
+      for (let k = 0; k < visible; k++) total += share[at + k] = Math.exp(share[at + k] - top);
+      for (let k = 0; k < visible; k++) {
         // NaN where everything was hidden, as in Python.
         const weight = (share[at + k] /= total);
         if (mute) continue;
-        for (let i = 0; i < width; i++) mixed[from + i] += weight * value[k * size + head * width + i];
+        for (let i = 0; i < width; i++) mix[from + i] += weight * value[k * size + head * width + i];
       }
       if (instead && mute) {
         const other = ((first + row) * size) % instead.length + head * width;
-        mixed.set(instead.subarray(other, other + width), from);
+        mix.set(instead.subarray(other, other + width), from);
       }
     }
     shares.push(share);
   }
-  return { mixed, shares, silent };
+  return { mix, shares, silent };
 }
 
 /**
@@ -286,14 +286,14 @@ function attend(model, [stream, layer], query, key, value, first, off) {
 function cutsOf(off, stream, layer, query) {
   const [queries, keys] = SIDES[stream];
   /** @type {[number | null, number][]} */
-  const found = [];
+  const cuts = [];
   for (const [own, at, head, row, key] of off.links) {
-    if (own === stream && (at === null || +at === layer) && row === query) found.push([head === null ? null : +head, key]);
+    if (own === stream && (at === null || +at === layer) && row === query) cuts.push([head === null ? null : +head, key]);
   }
   for (const [side, position] of off.tokens) {
-    if (side === keys && !(queries === keys && position === query)) found.push([null, position]);
+    if (side === keys && !(queries === keys && position === query)) cuts.push([null, position]);
   }
-  return found;
+  return cuts;
 }
 
 /** What is attended to. @param {Model} model @param {string} name @param {Matrix} x */
@@ -307,21 +307,21 @@ function keysAndValues(model, name, x) {
  * @param {Model} model
  * @param {[string, number]} place stream and layer
  * @param {Matrix} x
- * @param {(name: string, normal: Matrix) => {key: Matrix, value: Matrix}} seen keys and values
+ * @param {(name: string, normal: Matrix) => {key: Matrix, value: Matrix}} readKeys keys and values
  * @param {number} first position of the first row
  * @param {Off} off
  * @param {Tape | null} tape
  * @returns {[Matrix, Shares]}
  */
-function attention(model, [stream, layer], x, seen, first, off, tape) {
+function attention(model, [stream, layer], x, readKeys, first, off, tape) {
   const name = stream === "cross" ? `decoder.${layer}.cross_attention` : `${stream}.${layer}.self_attention`;
   const rows = x.length / model.sizes.size;
   const normal = normalise(model, `${name}_norm`, x);
   const query = linearOf(normal, rows, model.linear(`${name}.query`));
-  const { key, value } = seen(name, normal);
-  const found = attend(model, [stream, layer], query, key, value, first, off);
-  tape?.push({ kind: stream, name, x, query, key, value, ...found });
-  return [sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`))), found.shares];
+  const { key, value } = readKeys(name, normal);
+  const parts = attend(model, [stream, layer], query, key, value, first, off);
+  tape?.push({ kind: stream, name, x, query, key, value, ...parts });
+  return [sum(x, linearOf(parts.mix, rows, model.linear(`${name}.output`))), parts.shares];
 }
 
 /** What a layer's feed-forward block adds. @param {Model} model @param {string} layer @param {Matrix} x @param {Tape | null} tape */
@@ -343,9 +343,9 @@ function feedForward(model, layer, x, tape) {
 export function encode(model, ids, off = NOTHING, tape = null) {
   let x = embed(model, ids, 0);
   const shares = [];
-  const seen = (/** @type {string} */ name, /** @type {Matrix} */ normal) => keysAndValues(model, name, normal);
+  const readKeys = (/** @type {string} */ name, /** @type {Matrix} */ normal) => keysAndValues(model, name, normal);
   for (let layer = 0; layer < model.sizes.encoder_layers; layer++) {
-    const [next, share] = attention(model, ["encoder", layer], x, seen, 0, off, tape);
+    const [next, share] = attention(model, ["encoder", layer], x, readKeys, 0, off, tape);
     x = feedForward(model, `encoder.${layer}`, next, tape);
     shares.push(share);
   }
@@ -381,7 +381,7 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     for (let layer = 0; layer < layers; layer++) {
       const [one, near] = attention(model, ["decoder", layer], x, (name, normal) => {
         const { key, value } = keysAndValues(model, name, normal);
-        return (own[layer] = { key: joined(own[layer].key, key), value: joined(own[layer].value, value) });
+        return (own[layer] = { key: joinRows(own[layer].key, key), value: joinRows(own[layer].value, value) });
       }, first, off, tape);
       const [two, far] = attention(model, ["cross", layer], one, () => cross[layer], first, off, tape);
       x = feedForward(model, `decoder.${layer}`, two, tape);
@@ -404,26 +404,26 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     }
   }
 
-  /** Makes the decoder have read exactly these pieces. @param {number[]} wanted */
-  function turnTo(wanted) {
+  /** Makes the decoder have read exactly these pieces. @param {number[]} target */
+  function turnTo(target) {
     let same = 0;
-    while (same < ids.length && same < wanted.length && ids[same] === wanted[same]) same++;
+    while (same < ids.length && same < target.length && ids[same] === target[same]) same++;
     if (same < ids.length) keep(same);
-    if (same < wanted.length) push(wanted.slice(same));
+    if (same < target.length) push(target.slice(same));
   }
 
   /** What comes after some positions, of the first pieces. @param {number[]} places @param {number} pieces */
-  function scoredAfter(places, pieces) {
+  function scoreAfter(places, pieces) {
     const states = new Float64Array(places.length * size);
     places.forEach((place, row) => states.set(read[place].state, row * size));
     const scores = linearOf(states, places.length, { ...model.linear("embedding"), outputs: pieces });
-    return places.map((_, row) => scored(scores.subarray(row * pieces, (row + 1) * pieces)));
+    return places.map((_, row) => sumScores(scores.subarray(row * pieces, (row + 1) * pieces)));
   }
 
   /** Scores every piece at the positions from one on whose totals nobody knows yet. @param {number} first */
   function predict(first) {
     const places = read.map((_, place) => place).filter((place) => place >= first && read[place].best < 0);
-    scoredAfter(places, model.sizes.vocabulary).forEach((found, row) => Object.assign(read[places[row]], found));
+    scoreAfter(places, model.sizes.vocabulary).forEach((sums, row) => Object.assign(read[places[row]], sums));
   }
 
   /** The likeliest piece after a position. @param {number} place */
@@ -441,7 +441,7 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
   /** The log-probabilities of every piece after a position. @param {number} place */
   function logsAfter(place) {
     const scores = linearOf(read[place].state, 1, model.linear("embedding"));
-    const { total } = scored(scores);
+    const { total } = sumScores(scores);
     return scores.map((score) => score - total);
   }
 
@@ -454,17 +454,17 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     return score;
   }
 
-  /** At least so many nats a piece, as the commonest pieces alone tell. @param {number[]} expected after each position @param {number} common */
-  function leastLoss(expected, common) {
-    const found = scoredAfter(expected.map((_, place) => place), common);
-    return expected.reduce((total, id, place) => total + found[place].total - scoreOf(place, id), 0) / expected.length;
+  /** At least so many nats a piece, as the commonest pieces alone tell. @param {number[]} target after each position @param {number} common */
+  function leastLoss(target, common) {
+    const sums = scoreAfter(target.map((_, place) => place), common);
+    return target.reduce((total, id, place) => total + sums[place].total - scoreOf(place, id), 0) / target.length;
   }
 
   return { ids, shares, read, turnTo, next, logProbability, logsAfter, leastLoss };
 }
 
 /** Ids that are never written: padding, the unknown, tags and the mask. */
-const NEVER_WRITTEN = [0, 1, 3, 4, 5];
+const NO_OUTPUT = [0, 1, 3, 4, 5];
 const END = 2;
 
 /**
@@ -472,20 +472,20 @@ const END = 2;
  * scores are NaN, as in Python.
  * @param {Matrix} scores
  */
-function scored(scores) {
+function sumScores(scores) {
   let top = -Infinity;
   let best = END;
   for (let id = 0; id < scores.length; id++) if (scores[id] > top) top = scores[id];
   let sum = 0;
   for (let id = 0; id < scores.length; id++) {
     sum += Math.exp(scores[id] - top);
-    if (scores[id] > scores[best] && !NEVER_WRITTEN.includes(id)) best = id;
+    if (scores[id] > scores[best] && !NO_OUTPUT.includes(id)) best = id;
   }
   return { total: top + Math.log(sum), best };
 }
 
 /** @param {Matrix} one @param {Matrix} other */
-function joined(one, other) {
+function joinRows(one, other) {
   const whole = new Float64Array(one.length + other.length);
   whole.set(one);
   whole.set(other, one.length);

@@ -1,11 +1,11 @@
 /** Texts in pieces, as `attnviz/models/pocket/text.py` and its tokenizer make them. */
 
-import { composed, isAlphanumeric, isSpace, pointsOf, readUnicode, textOf } from "./unicode.js";
+import { compose, isAlphanumeric, isSpace, pointsOf, readUnicode, textOf } from "./unicode.js";
 
 /** @typedef {{text: string, start: number, end: number, special?: boolean}} Piece */
 /** @typedef {{text: string, points: number[], ids: number[], tokens: Piece[], surprise?: number}} EncodedText nats a character */
 /** @typedef {ReturnType<typeof createTokenizer>} Tokenizer */
-/** @import { Placed } from "./unicode.js" */
+/** @import { Character } from "./unicode.js" */
 
 /** Ids of special pieces. */
 export const UNKNOWN = 1;
@@ -40,13 +40,13 @@ export function createTokenizer(facts) {
     merges.set(one * size + other, [rank, id]);
   }
   /** @type {Map<number, number[]>} */
-  const replaced = new Map(
+  const substitutes = new Map(
     facts.replaced.map((/** @type {string[]} */ [from, to]) => [from.codePointAt(0), pointsOf(to)]),
   );
   const special = new RegExp(`(${facts.specials.join("|")})`, "u");
 
-  /** The pieces of a run of characters, by byte pair encoding. @param {Placed[]} run */
-  function merged(run) {
+  /** The pieces of a run of characters, by byte pair encoding. @param {Character[]} run */
+  function mergePairs(run) {
     const parts = run.map(({ point, start, end }) => {
       return { id: ids.get(String.fromCodePoint(point)) ?? UNKNOWN, start, end };
     });
@@ -68,13 +68,13 @@ export function createTokenizer(facts) {
 
   /** @param {number[]} points @param {number} first where they stand in the text */
   function piecesOf(points, first) {
-    const read = points.flatMap((point, place) => {
+    const characters = points.flatMap((point, place) => {
       const at = { start: first + place, end: first + place + 1 };
-      return (replaced.get(point) ?? [point]).map((one) => ({ point: one, ...at }));
+      return (substitutes.get(point) ?? [point]).map((one) => ({ point: one, ...at }));
     });
-    const text = composed(unicode, read).map((one) => (one.point === 32 ? { ...one, point: MARK } : one));
+    const text = compose(unicode, characters).map((one) => (one.point === 32 ? { ...one, point: MARK } : one));
     if (text.length && text[0].point !== MARK) text.unshift({ ...text[0], point: MARK });
-    /** @type {Placed[][]} */
+    /** @type {Character[][]} */
     const runs = [];
     let alone = true;
     for (const one of text) {
@@ -83,7 +83,7 @@ export function createTokenizer(facts) {
       else runs[runs.length - 1].push(one);
       alone = apart;
     }
-    return runs.flatMap(merged);
+    return runs.flatMap(mergePairs);
   }
 
   /**
@@ -96,21 +96,21 @@ export function createTokenizer(facts) {
     const points = pointsOf(text);
     if (points.length > MOST_CHARACTERS) throw new Error(`the ${what} is too long: this page reads up to ${LONGEST} pieces`);
     let first = 0;
-    const found = textOf(points).split(special).flatMap((part, place) => {
+    const pieces = textOf(points).split(special).flatMap((part, place) => {
       const own = pointsOf(part);
       const from = first;
       first += own.length;
       if (place % 2) return [{ id: /** @type {number} */ (ids.get(part)), start: from, end: first }];
       return piecesOf(own, from);
     });
-    if (points.every(isSpace) || !found.length) throw new Error(`the ${what} is empty: give at least one word`);
-    if (found.length > LONGEST) {
-      throw new Error(`the ${what} has ${found.length} pieces: this page reads up to ${LONGEST}; cut it`);
+    if (points.every(isSpace) || !pieces.length) throw new Error(`the ${what} is empty: give at least one word`);
+    if (pieces.length > LONGEST) {
+      throw new Error(`the ${what} has ${pieces.length} pieces: this page reads up to ${LONGEST}; cut it`);
     }
-    const spans = found.map(({ start, end }) => `${start} ${end}`);
-    const shared = new Set(spans.filter((span, place) => place > 0 && span === spans[place - 1]));
-    const tokens = found.map((piece, place) => token(points, piece, shared.has(spans[place])));
-    return { text, points, ids: found.map((piece) => piece.id), tokens };
+    const spans = pieces.map(({ start, end }) => `${start} ${end}`);
+    const repeats = new Set(spans.filter((span, place) => place > 0 && span === spans[place - 1]));
+    const tokens = pieces.map((piece, place) => token(points, piece, repeats.has(spans[place])));
+    return { text, points, ids: pieces.map((piece) => piece.id), tokens };
   }
 
   /**
@@ -124,11 +124,11 @@ export function createTokenizer(facts) {
     let [from, to] = [start, end];
     while (from < to && isSpace(points[from])) from++;
     while (to > from && isSpace(points[to - 1])) to--;
-    const covered = textOf(points.slice(from, to));
-    const at = covered ? { start: from, end: to } : { start, end };
-    const shown = shares ? vocabulary[id].replace(MARKS, "") : covered;
-    const inside = shown && continuesWord(points[at.start - 1] ?? points[0], points[at.start], at.start);
-    return { text: (inside ? "##" : "") + shown || vocabulary[id], ...at };
+    const span = textOf(points.slice(from, to));
+    const at = span ? { start: from, end: to } : { start, end };
+    const word = shares ? vocabulary[id].replace(MARKS, "") : span;
+    const inside = word && continuesWord(points[at.start - 1] ?? points[0], points[at.start], at.start);
+    return { text: (inside ? "##" : "") + word || vocabulary[id], ...at };
   }
 
   /** @param {number} before @param {number | undefined} first @param {number} start */
@@ -137,25 +137,25 @@ export function createTokenizer(facts) {
     return both && unicode.wide.at(/** @type {number} */ (first)) === 0;
   }
 
-  /** Pieces as running text, special ones left out. @param {number[]} written */
-  function decode(written) {
-    const own = written.filter((id) => id >= facts.specials.length).map((id) => vocabulary[id]);
+  /** Pieces as running text, special ones left out. @param {number[]} pieces */
+  function decode(pieces) {
+    const own = pieces.filter((id) => id >= facts.specials.length).map((id) => vocabulary[id]);
     return own.map((piece, place) => piece.replaceAll("▁", place ? " " : "")).join("");
   }
 
-  /** Where the model is unreliable on a text. @param {EncodedText} read @param {string} name */
-  function notes(read, name) {
-    const found = [];
-    const pieces = read.ids.length;
-    const unknown = read.ids.filter((id) => id === UNKNOWN).length;
-    if (unknown) found.push(`${unknown} of ${pieces} pieces are unknown to it`);
-    if (isForeign(read)) {
-      const rate = `${read.surprise?.toFixed(1)} nats a character, where both have fewer than ${UNLIKELY}`;
-      found.push(`its language is unknown, as neither English nor French is likely (${rate})`);
+  /** Where the model is unreliable on a text. @param {EncodedText} text @param {string} name */
+  function notes(text, name) {
+    const reasons = [];
+    const pieces = text.ids.length;
+    const unknown = text.ids.filter((id) => id === UNKNOWN).length;
+    if (unknown) reasons.push(`${unknown} of ${pieces} pieces are unknown to it`);
+    if (isForeign(text)) {
+      const rate = `${text.surprise?.toFixed(1)} nats a character, where both have fewer than ${UNLIKELY}`;
+      reasons.push(`its language is unknown, as neither English nor French is likely (${rate})`);
     }
-    if (pieces > RELIABLE) found.push(`${pieces} pieces, where its heads keep their roles for ${RELIABLE}`);
-    const told = `${name} lies outside what the pocket model was trained for: ${found.join("; ")}`;
-    return found.length ? [told] : [];
+    if (pieces > RELIABLE) reasons.push(`${pieces} pieces, where its heads keep their roles for ${RELIABLE}`);
+    const note = `${name} lies outside what the pocket model was trained for: ${reasons.join("; ")}`;
+    return reasons.length ? [note] : [];
   }
 
   /** A special piece, which covers no text. @param {number} id @param {number} place @returns {Piece} */

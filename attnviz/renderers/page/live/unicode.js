@@ -13,7 +13,7 @@
  * @property {Runs} decomposes
  * @property {Runs} punctuation
  */
-/** @typedef {{point: number, start: number, end: number}} Placed a character and where it was read */
+/** @typedef {{point: number, start: number, end: number}} Character a character and where it was read */
 
 /** What Python calls white space. */
 const SPACES = /^[\t-\r\x1c-\x20\x85\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]$/u;
@@ -47,8 +47,8 @@ export function readUnicode(tables) {
       },
     };
   };
-  const found = Object.entries(tables).map(([name, table]) => [name, runs(table)]);
-  return Object.fromEntries(found);
+  const entries = Object.entries(tables).map(([name, table]) => [name, runs(table)]);
+  return Object.fromEntries(entries);
 }
 
 /** Letters and numbers. @param {Unicode} unicode @param {number | undefined} point */
@@ -63,11 +63,11 @@ export const isAlphanumeric = (unicode, point) =>
 /**
  * A text in normal form NFKC, each character with the place it was read at (Unicode annex 15).
  * @param {Unicode} unicode
- * @param {Placed[]} text
- * @returns {Placed[]}
+ * @param {Character[]} text
+ * @returns {Character[]}
  */
-export function composed(unicode, text) {
-  const parts = decomposed(unicode, text);
+export function compose(unicode, text) {
+  const parts = decompose(unicode, text);
   /** @type {Change[]} */
   const whole = [];
   /** @type {Change | null} */
@@ -112,8 +112,8 @@ export function composed(unicode, text) {
   });
 }
 
-/** @param {Unicode} unicode @param {Placed[]} text @returns {Change[]} */
-function decomposed(unicode, text) {
+/** @param {Unicode} unicode @param {Character[]} text @returns {Change[]} */
+function decompose(unicode, text) {
   /** @type {Change[]} */
   const parts = [];
   let ready = 0;

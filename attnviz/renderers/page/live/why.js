@@ -36,40 +36,40 @@ function partsOf(model, blocks, reader, linear, direction, main) {
   const { size, heads } = model.sizes;
   const rows = reader.x.length / size;
   const norm = reader.kind === "norm" ? reader.name : `${reader.name}_norm`;
-  const seen = linearBack(direction, rows, model.linear(linear));
-  const slope = normaliseBack(model, norm, reader.x, seen, true);
+  const normSlope = linearBack(direction, rows, model.linear(linear));
+  const slope = normaliseBack(model, norm, reader.x, normSlope, true);
   const own = blocks[0].kind;
   const waves = slope.map((_, at) => waveAt(size, Math.floor(at / size), at % size));
   const position = dot(slope, waves);
-  let bias = dot(direction, model.linear(linear).bias) + dot(seen, model.array(`${norm}.bias`));
+  let bias = dot(direction, model.linear(linear).bias) + dot(normSlope, model.array(`${norm}.bias`));
   /** @type {[string, string, number][]} */
-  const found = [["embedding", own, dot(slope, blocks[0].x) - position], ["position", own, position]];
+  const parts = [["embedding", own, dot(slope, blocks[0].x) - position], ["position", own, position]];
   blocks.slice(0, blocks.indexOf(reader)).forEach((block, place) => {
     const layer = block.name.split(".")[1];
     if (block.kind === "feed_forward") {
       const after = blocks[place + 1].x;
-      found.push([`feed-forward ${layer}`, own, dot(slope, after.map((value, at) => value - block.x[at]))]);
+      parts.push([`feed-forward ${layer}`, own, dot(slope, after.map((value, at) => value - block.x[at]))]);
       return;
     }
     const output = model.linear(`${block.name}.output`);
     const back = linearBack(slope, rows, output);
     const sums = new Float64Array(heads);
-    back.forEach((value, at) => (sums[Math.floor(((at % size) * heads) / size)] += value * block.mixed[at]));
-    sums.forEach((sum, head) => found.push([`${layer}.${head}`, block.kind, sum]));
+    back.forEach((value, at) => (sums[Math.floor(((at % size) * heads) / size)] += value * block.mix[at]));
+    sums.forEach((sum, head) => parts.push([`${layer}.${head}`, block.kind, sum]));
     bias += dot(slope, output.bias);
   });
-  found.push(["bias", own, bias]);
-  return found.filter(([, , value]) => value).sort((one, other) => Math.abs(other[2]) - Math.abs(one[2]))
+  parts.push(["bias", own, bias]);
+  return parts.filter(([, , value]) => value).sort((one, other) => Math.abs(other[2]) - Math.abs(one[2]))
     .map(([name, stream, value]) => ({ writer: stream === main ? name : `${stream} ${name}`, value, role: "" }));
 }
 
 /** The weight at a link's distance that three quarters of the other rows exceed; null: too few. @param {Matrix[]} shares of a head @param {number} query @param {number} key */
 function atDistance(shares, query, key) {
   const others = shares.map((share, row) => (row === query ? undefined : share[row + key - query]));
-  const sorted = others.filter((value) => value !== undefined).sort((one, other) => one - other);
-  const place = (sorted.length - 1) / 4;
-  const [low, high] = [sorted[Math.floor(place)], sorted[Math.ceil(place)]];
-  return sorted.length < Math.max(ROWS, shares.length / 2) ? null : low + (high - low) * (place % 1);
+  const weights = others.filter((value) => value !== undefined).sort((one, other) => one - other);
+  const place = (weights.length - 1) / 4;
+  const [low, high] = [weights[Math.floor(place)], weights[Math.ceil(place)]];
+  return weights.length < Math.max(ROWS, shares.length / 2) ? null : low + (high - low) * (place % 1);
 }
 
 /** @typedef {[string, string, string | number, number, number]} Link stream, layer, head, query, key */
@@ -77,15 +77,15 @@ function atDistance(shares, query, key) {
 /**
  * What meets in one head: its block with those before, its weights, and what it makes scores of.
  * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Read} pair
+ * @param {import("./pocket.js").Pair} pair
  * @param {Link} link
  */
-function meeting(engine, pair, [stream, layer, named, query, key]) {
+function readLink(engine, pair, [stream, layer, headName, query, key]) {
   const { size, heads } = engine.model.sizes;
-  const [width, head] = [size / heads, Number(named)];
+  const [width, head] = [size / heads, Number(headName)];
   /** @type {Tape} */
   const tape = [];
-  engine.changed(pair, NOTHING, tape);
+  engine.rerun(pair, NOTHING, tape);
   const ends = tape.findIndex(({ kind }) => kind === "norm") + 1;
   const [encoder, decoder] = [tape.slice(0, ends), tape.slice(ends)];
   const own = stream === "encoder" ? encoder : decoder;
@@ -102,13 +102,13 @@ function meeting(engine, pair, [stream, layer, named, query, key]) {
 /**
  * One number from query and key to the change of log p when its link is cut, as Python's LinkSteps.
  * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Read} pair
+ * @param {import("./pocket.js").Pair} pair
  * @param {Link} link
  */
 export function unfoldLink(engine, pair, link) {
   const [stream, layer, , query, key] = link;
-  const { block, head, shares, slice, scale, scores } = meeting(engine, pair, link);
-  const { decoder } = engine.changed(pair, { ...NOTHING, links: [[stream, layer, head, query, key]] });
+  const { block, head, shares, slice, scale, scores } = readLink(engine, pair, link);
+  const { decoder } = engine.rerun(pair, { ...NOTHING, links: [[stream, layer, head, query, key]] });
   const before = engine.logProbabilities(pair, pair.decoder);
   const { tokens } = sidesOf(engine, pair).target;
   return {
@@ -127,13 +127,13 @@ export function unfoldLink(engine, pair, link) {
 /**
  * Why a head looks from a query at a key: the fields of Python's LinkReport that the page shows.
  * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Read} pair
+ * @param {import("./pocket.js").Pair} pair
  * @param {Link} link
  */
 export function explainLink(engine, pair, link) {
   const [stream, , , query, key] = link;
   const { model } = engine;
-  const { encoder, decoder, own, block, head, shares, slice, scale, scores } = meeting(engine, pair, link);
+  const { encoder, decoder, own, block, head, shares, slice, scale, scores } = readLink(engine, pair, link);
   const [across, visible] = [stream === "cross", scores.length];
   const [byQuery, byKey] = [new Float64Array(block.query.length), new Float64Array(block.key.length)];
   for (let at = 0; at < visible; at++) {
@@ -151,41 +151,41 @@ export function explainLink(engine, pair, link) {
     key: partsOf(model, across ? encoder : own, across ? encoder[encoder.length - 1] : block, `${block.name}.key`, byKey, stream),
     position: null,
     at_distance: across ? null : atDistance(shares, query, key),
-    ...(stream === "encoder" ? { arguments: [], predicted: null } : broughtBy(engine, pair, decoder, block, query, slice(block.value, key).map((value) => value * weight), head)),
+    ...(stream === "encoder" ? { arguments: [], predicted: null } : contributions(engine, pair, decoder, block, query, slice(block.value, key).map((value) => value * weight), head)),
   };
 }
 
 /**
  * The tokens that a head's output at a row argues for and against, and what the model predicts.
  * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Read} pair
+ * @param {import("./pocket.js").Pair} pair
  * @param {Tape} decoder
  * @param {Tape[number]} block
  * @param {number} row
  * @param {Matrix} output
  * @param {number} head
  */
-function broughtBy({ model, tokenizer, spell: spelt }, pair, decoder, block, row, output, head) {
+function contributions({ model, tokenizer, spell: spellPiece }, pair, decoder, block, row, output, head) {
   const { size } = model.sizes;
   const last = decoder[decoder.length - 1];
-  const mixed = new Float64Array(size);
-  mixed.set(output, head * output.length);
+  const mix = new Float64Array(size);
+  mix.set(output, head * output.length);
   const none = new Float64Array(size);
-  const written = linearOf(mixed, 1, { ...model.linear(`${block.name}.output`), bias: new Float32Array(none) });
+  const update = linearOf(mix, 1, { ...model.linear(`${block.name}.output`), bias: new Float32Array(none) });
   const [, factor] = momentsOf(last.x, row * size, size);
   const scale = model.array(`${last.name}.weight`);
-  const mean = dot(written, [1 / size]);
-  const centred = (/** @type {Matrix} */ scores) => {
+  const mean = dot(update, [1 / size]);
+  const centre = (/** @type {Matrix} */ scores) => {
     const level = dot(scores, [1 / scores.length]);
     return scores.map((score) => score - level);
   };
   const from = model.scores(none, 1); // a bias is no link's
-  const logits = centred(model.scores(written.map((value, i) => (value - mean) * factor * scale[i]), 1).map((score, id) => score - from[id]));
-  const whole = centred(model.scores(pair.decoder.read[row].state, 1));
+  const logits = centre(model.scores(update.map((value, i) => (value - mean) * factor * scale[i]), 1).map((score, id) => score - from[id]));
+  const whole = centre(model.scores(pair.decoder.read[row].state, 1));
   const best = whole.indexOf(whole.reduce((one, other) => Math.max(one, other)));
   const order = Array.from(logits.keys()).sort((one, other) => logits[other] - logits[one]);
   /** @param {number} id */
-  const spell = (id) => printable(tokenizer.unicode, spelt(id));
+  const spell = (id) => printable(tokenizer.unicode, spellPiece(id));
   return {
     arguments: [...order.slice(0, ARGUMENTS), ...order.slice(-ARGUMENTS)].map((id) => ({ token: spell(id), logit: logits[id] })),
     predicted: [spell(best), 1 / whole.reduce((sum, score) => sum + Math.exp(score - whole[best]), 0)],

@@ -31,25 +31,25 @@ const scope = /** @type {any} */ (self);
 /** @type {import("./pocket.js").Pocket | null} */
 let pocket = null;
 /** @type {Question[]} */
-let waiting = [];
+let queue = [];
 let busy = false;
 /** The question that is being answered, and when something was last said of it. */
-let [asked, told] = [/** @type {Question | null} */ (null), 0];
+let [current, lastTime] = [/** @type {Question | null} */ (null), 0];
 /** Milliseconds before a message says what is slow. */
 const LONG = 400;
 
 /** @param {string} doing */
 function tell(doing) {
-  if (!asked || performance.now() - told < LONG) return;
-  told = performance.now();
-  scope.postMessage({ id: asked.id, pane: asked.pane, doing });
+  if (!current || performance.now() - lastTime < LONG) return;
+  lastTime = performance.now();
+  scope.postMessage({ id: current.id, pane: current.pane, doing });
 }
 
 /** @param {MessageEvent} event */
 scope.onmessage = (event) => {
   const message = event.data;
   if (message.kind === "open") {
-    answered({ id: 0 }, () => {
+    runStep({ id: 0 }, () => {
       pocket = createPocket(openModel(message.packed), tell);
     });
   } else {
@@ -57,8 +57,8 @@ scope.onmessage = (event) => {
       if (message.kind === "why" || message.kind === "explain") return one.kind === message.kind;
       return one.kind === "heads" || (message.kind === "attend" && one.pane === message.pane);
     };
-    for (const { id, pane } of waiting.filter(outdated)) scope.postMessage({ id, pane, dropped: true });
-    waiting = [...waiting.filter((one) => !outdated(one)), message];
+    for (const { id, pane } of queue.filter(outdated)) scope.postMessage({ id, pane, dropped: true });
+    queue = [...queue.filter((one) => !outdated(one)), message];
   }
   if (!busy) work();
 };
@@ -68,32 +68,32 @@ const breath = () => new Promise((resolve) => setTimeout(resolve, 0));
 
 async function work() {
   busy = true;
-  for (await breath(); pocket && waiting.length; await breath()) {
-    const question = /** @type {Question} */ (waiting.shift());
+  for (await breath(); pocket && queue.length; await breath()) {
+    const question = /** @type {Question} */ (queue.shift());
     const engine = pocket;
     if (question.kind === "heads") await headEffects(engine, question);
     else if (question.kind === "why") await why(engine, question);
     else if (question.kind === "explain") await explain(engine, question);
     else {
-      [asked, told] = [question, performance.now()];
-      await answered({ id: question.id, pane: question.pane }, () => attend(engine, question));
-      asked = null;
+      [current, lastTime] = [question, performance.now()];
+      await runStep({ id: question.id, pane: question.pane }, () => attend(engine, question));
+      current = null;
     }
   }
   busy = false;
 }
 
-/** Runs a step and tells what went wrong. @param {Partial<Question>} of what every answer says @param {() => void | Promise<void>} step */
-async function answered(of, step) {
+/** Runs a step and tells what went wrong. @param {Partial<Question>} fields what every answer says @param {() => void | Promise<void>} step */
+async function runStep(fields, step) {
   try {
     await step();
   } catch (error) {
-    scope.postMessage(error === GONE ? { ...of, dropped: true } : { ...of, error: error instanceof Error ? error.message : String(error) });
+    scope.postMessage(error === CANCEL ? { ...fields, dropped: true } : { ...fields, error: error instanceof Error ? error.message : String(error) });
   }
 }
 
 /** @param {import("./pocket.js").Pocket} engine @param {Question} question */
-const why = (engine, { id, kind, source, target, to = null, link }) => answered({ id, kind }, () => {
+const why = (engine, { id, kind, source, target, to = null, link }) => runStep({ id, kind }, () => {
   if (!link) throw new Error("which link?");
   const pair = engine.read(source, target, to);
   scope.postMessage({ id, kind, report: explainLink(engine, pair, link), steps: unfoldLink(engine, pair, link) });
@@ -101,60 +101,60 @@ const why = (engine, { id, kind, source, target, to = null, link }) => answered(
 
 /** What is waited for longest between two looks at the messages, in milliseconds. */
 const TURN = 40;
-const GONE = Symbol("no longer wanted");
+const CANCEL = Symbol("no longer wanted");
 
 /** What decided a piece, unless another question comes meanwhile. @param {import("./pocket.js").Pocket} engine @param {Question} question */
-async function explain(engine, { id, kind, source, target, to = null, explain: wanted }) {
+async function explain(engine, { id, kind, source, target, to = null, explain: piece }) {
   if (!source) return; // the search before was given up
-  let [last, told] = [performance.now(), ""];
+  let [last, lastWords] = [performance.now(), ""];
   const pause = async (/** @type {string} */ doing) => {
     if (performance.now() - last < TURN) return;
-    if (doing !== told) scope.postMessage({ id, kind, doing });
-    told = doing;
+    if (doing !== lastWords) scope.postMessage({ id, kind, doing });
+    lastWords = doing;
     await breath();
-    while (waiting[0]?.kind === "why") await why(engine, /** @type {Question} */ (waiting.shift()));
-    if (waiting.some(({ kind }) => kind !== "heads")) throw GONE;
+    while (queue[0]?.kind === "why") await why(engine, /** @type {Question} */ (queue.shift()));
+    if (queue.some(({ kind }) => kind !== "heads")) throw CANCEL;
     last = performance.now();
   };
-  await answered({ id, kind }, async () => {
+  await runStep({ id, kind }, async () => {
     const pair = engine.read(source, target, to);
-    const place = Number(wanted) - 1;
-    if (!(place in pair.target.ids)) throw new Error(`the target has no piece ${wanted}: name one from 1 to ${pair.target.ids.length}`);
+    const place = Number(piece) - 1;
+    if (!(place in pair.target.ids)) throw new Error(`the target has no piece ${piece}: name one from 1 to ${pair.target.ids.length}`);
     scope.postMessage({ id, kind, claims: await explainPiece(engine, pair, place, pause), notes: ["heads that are off put out their mean over 16 English sentences"] });
   });
 }
 
 /** @param {import("./pocket.js").Pocket} engine @param {Question} question */
 function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = null, explain = null }) {
-  const started = performance.now();
+  const start = performance.now();
   const pair = engine.read(source, target, to);
   const before = engine.logProbabilities(pair, pair.decoder);
   let run = pair;
-  let changed = null;
+  let change = null;
   if (!isNothing(off)) {
-    const other = engine.changed(pair, off);
+    const other = engine.rerun(pair, off);
     run = { ...pair, ...other };
     const after = engine.logProbabilities(pair, other.decoder);
-    changed = {
+    change = {
       pieces: piecesOf(engine, pair, after),
       total: sum(after),
       effect: sum(before) - sum(after),
     };
   }
   tell("gathering the maps");
-  const seen = throughLens(engine, pair, run, lens, off, explain ?? "all");
-  const { document, codes } = pageDocument(engine, pair, seen.found, lens === "raw" ? "" : lens, seen);
-  if (changed) {
+  const lensMaps = throughLens(engine, pair, run, lens, off, explain ?? "all");
+  const { document, codes } = pageDocument(engine, pair, lensMaps.streams, lens === "raw" ? "" : lens, lensMaps);
+  if (change) {
     const { written } = engine.write(run.decoder, pair.source.ids.length + 1, pair.language);
-    Object.assign(changed, { written });
+    Object.assign(change, { written });
   }
   const answer = {
     language: languagesOf(pair)[0],
     to: languagesOf(pair)[1],
     written: pair.written,
     pieces: piecesOf(engine, pair, before),
-    changed,
-    seconds: (performance.now() - started) / 1000,
+    changed: change,
+    seconds: (performance.now() - start) / 1000,
     notes: pair.notes,
   };
   scope.postMessage({ id, pane, document, codes, answer }, Array.from(codes.values(), (one) => one.buffer));
@@ -163,7 +163,7 @@ function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = nu
 /** @param {number[]} numbers */
 const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
 
-/** @param {import("./pocket.js").Pocket} engine @param {import("./pocket.js").Read} pair @param {number[]} logs */
+/** @param {import("./pocket.js").Pocket} engine @param {import("./pocket.js").Pair} pair @param {number[]} logs */
 function piecesOf(engine, pair, logs) {
   const { points, tokens } = sidesOf(engine, pair).target;
   return logs.map((logp, place) => {
@@ -177,29 +177,29 @@ const EXTENSION = "rollout was defined for encoders: its use on cross-attention 
 /**
  * The maps of a run through a lens, and what a reader must know of them.
  * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Read} pair
- * @param {Pick<import("./pocket.js").Read, "encoded" | "decoder">} run
+ * @param {import("./pocket.js").Pair} pair
+ * @param {Pick<import("./pocket.js").Pair, "encoding" | "decoder">} run
  * @param {string} lens
  * @param {Off} off
  * @param {"all" | number} explain
- * @returns {{found: import("./maps.js").Found[], notes: string[], facts: [string, string][]}}
+ * @returns {{streams: import("./maps.js").StreamMaps[], notes: string[], facts: [string, string][]}}
  */
 function throughLens(engine, pair, run, lens, off, explain) {
   const { model } = engine;
-  const rows = { encoder: run.encoded.shares, ...run.decoder.shares };
+  const rows = { encoder: run.encoding.shares, ...run.decoder.shares };
   const raw = Object.fromEntries(STREAMS.map((stream) => [stream, rows[stream].map((layer) => byHead(layer, model.sizes.heads))]));
   const [source, target] = [pair.source.ids.length + 1, pair.target.ids.length + 1];
   /** @param {Record<string, Float64Array[][]>} values @param {"share" | "signed"} kind @param {string} unit @param {[string, string][]} facts @param {string[]} more notes */
-  const seen = (values, kind, unit, facts, ...more) => {
-    return { found: STREAMS.map((stream) => ({ stream, values: values[stream], kind, unit })), notes: [...pair.notes, ...more], facts };
+  const result = (values, kind, unit, facts, ...more) => {
+    return { streams: STREAMS.map((stream) => ({ stream, values: values[stream], kind, unit })), notes: [...pair.notes, ...more], facts };
   };
-  if (lens === "rollout") return seen(rollout(raw, source, target), "share", "share of an input's identity (rollout)", [["steps", "lens rollout"]], EXTENSION);
-  if (lens !== "effect") return seen(raw, "share", RAW, []);
+  if (lens === "rollout") return result(rollout(raw, source, target), "share", "share of an input's identity (rollout)", [["steps", "lens rollout"]], EXTENSION);
+  if (lens !== "effect") return result(raw, "share", RAW, []);
   const places = explain === "all" ? pair.target.ids.map((_, place) => place) : [explain - 1];
   if (!(places[0] in pair.target.ids)) throw new Error(`the target has no piece ${explain}: name one from 1 to ${target - 1}`);
   /** @type {import("./network.js").Tape} */
   const tape = [];
-  const { decoder } = engine.changed(pair, off, tape);
+  const { decoder } = engine.rerun(pair, off, tape);
   const states = new Float64Array(target * model.sizes.size);
   decoder.read.forEach(({ state }, row) => states.set(state, row * model.sizes.size));
   const slopes = slopesOf(model, tape, source, states, places.map((place) => [place, pair.target.ids[place]]));
@@ -207,17 +207,17 @@ function throughLens(engine, pair, run, lens, off, explain) {
     const steep = byHead(slopes[stream][layer], model.sizes.heads);
     const keys = stream === "decoder" ? target : source;
     return heads.map((weights, head) => {
-      const found = new Float64Array(weights.length);
+      const effect = new Float64Array(weights.length);
       for (let at = 0; at < weights.length; at += keys) {
-        found.set(effectsOf(weights.subarray(at, at + keys), steep[head].subarray(at, at + keys)), at);
+        effect.set(effectsOf(weights.subarray(at, at + keys), steep[head].subarray(at, at + keys)), at);
       }
-      return found;
+      return effect;
     });
   })]);
   const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
   /** @type {[string, string][]} */
   const facts = [["output", output], ["read from", places.length > 2 ? `${places[0]} to ${places[places.length - 1]}` : places.join(", ")], ["steps", "lens effect"]];
-  return seen(Object.fromEntries(effects), "signed", "effect on log p of the output, nats (first order)", facts, "effects are first-order estimates");
+  return result(Object.fromEntries(effects), "signed", "effect on log p of the output, nats (first order)", facts, "effects are first-order estimates");
 }
 
 /** Rows (heads, keys) as a matrix for each head. @param {Float64Array[]} rows @param {number} heads */
@@ -226,8 +226,8 @@ function byHead(rows, heads) {
   return Array.from({ length: heads }, (_, head) => {
     const matrix = new Float64Array(rows.length * columns);
     rows.forEach((row, place) => {
-      const seen = row.length / heads;
-      matrix.set(row.subarray(head * seen, (head + 1) * seen), place * columns);
+      const keys = row.length / heads;
+      matrix.set(row.subarray(head * keys, (head + 1) * keys), place * columns);
     });
     return matrix;
   });
@@ -237,7 +237,7 @@ function byHead(rows, heads) {
 async function headEffects(engine, question) {
   const { id, pane, source, target, to = null, off = NOTHING } = question;
   const pair = engine.read(source, target, to);
-  const start = isNothing(off) ? pair : { ...pair, ...engine.changed(pair, off) };
+  const start = isNothing(off) ? pair : { ...pair, ...engine.rerun(pair, off) };
   const before = sum(engine.logProbabilities(pair, start.decoder));
   const { heads, encoder_layers, decoder_layers } = engine.model.sizes;
   for (const stream of STREAMS) {
@@ -247,15 +247,15 @@ async function headEffects(engine, question) {
       for (let head = 0; head < heads; head++) {
         await breath();
         // A click on a link does not wait for all effects, and does not end them.
-        while (waiting[0]?.kind === "why") await why(engine, /** @type {Question} */ (waiting.shift()));
-        if (waiting.length) {
+        while (queue[0]?.kind === "why") await why(engine, /** @type {Question} */ (queue.shift()));
+        if (queue.length) {
           // After what decided a word, the effects are measured still.
-          if (waiting.every(({ kind }) => kind === "explain")) waiting.push(question);
+          if (queue.every(({ kind }) => kind === "explain")) queue.push(question);
           else scope.postMessage({ id, pane, dropped: true });
           return;
         }
         const more = { ...off, heads: [...off.heads, /** @type {[string, string, number]} */ ([stream, String(layer), head])] };
-        const { decoder } = engine.changed(pair, more);
+        const { decoder } = engine.rerun(pair, more);
         values[layer].push(before - sum(engine.logProbabilities(pair, decoder)));
       }
     }

@@ -70,12 +70,12 @@ export function lookAt({ map, matrix }, row, column) {
 /** Row and column of a view at which something outside of it points; null: a view itself does. @param {Pointing} pointing @param {Scene} scene */
 export function pointedCell(pointing, { map, matrix }) {
   if (pointing.cell) return null;
-  const [row, column] = crossing(pointing, map);
+  const [row, column] = findCell(pointing, map);
   return { row: placeAmong(matrix.queries, row), column: placeAmong(matrix.keys, column) };
 }
 
 /** Row and column of a map that are pointed at; −1: none. @param {Pointing} pointed @param {{queries: {side: string}, keys: {side: string}}} map */
-export function crossing({ spots, cell }, { queries, keys }) {
+export function findCell({ spots, cell }, { queries, keys }) {
   if (cell) return cell;
   const [row, column] = [queries, keys].map(({ side }) => spots.find(([own]) => own === side)?.[1] ?? -1);
   return /** @type {[number, number]} */ ([row, column]);

@@ -10,7 +10,7 @@ import { countNoun, spell } from "./numbers.js";
 import { beginning, fitText } from "./labels.js";
 import { numberElement } from "./readout.js";
 import { ARROWS, font, make, sizeCanvas } from "./surface.js";
-import { crossing, look } from "./look.js";
+import { findCell, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
 const LINKS = 6;
@@ -50,7 +50,7 @@ export function createOverview(element, store, off) {
   /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointing} pointing */
   function light(pointing) {
     now = pointing;
-    const places = map ? crossing(pointing, map) : [-1, -1];
+    const places = map ? findCell(pointing, map) : [-1, -1];
     if (!hasMarks && places.every((place) => place < 0)) return;
     squares ??= [...buttons.values()].filter((button) => button.isConnected).map((button) => squareOf(/** @type {HTMLElement} */ (button.firstChild), grid));
     const surface = sizeCanvas(marks, grid.clientWidth, grid.clientHeight);

@@ -56,13 +56,13 @@ export function createSentence(pane, store, off) {
    */
   function chip(token, side, place, number, word = 0) {
     const hidden = off.tokenOff(side, place);
-    const [parts, hides] = [[make("bdi", {}, [beginning(token.text, 60)]), make("span", { class: "number" }, [number])], side && off.able];
-    if (!hides && !word) return make("span", { class: `word${token.special ? " special" : ""}`, ...pointing(side, place) }, parts);
+    const [parts, canHide] = [[make("bdi", {}, [beginning(token.text, 60)]), make("span", { class: "number" }, [number])], side && off.able];
+    if (!canHide && !word) return make("span", { class: `word${token.special ? " special" : ""}`, ...pointing(side, place) }, parts);
     return make("button", {
       type: "button", class: `word${token.special ? " special" : ""}${hidden ? " hidden-token" : ""}`, "aria-pressed": String(word ? store.state.word === String(word) : hidden), ...pointing(side, place),
-      title: word ? `a click asks why the model says it${hides ? `, Alt + click ${hidden ? "shows it to" : "hides it from"} every head` : ""}` : hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
+      title: word ? `a click asks why the model says it${canHide ? `, Alt + click ${hidden ? "shows it to" : "hides it from"} every head` : ""}` : hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
       onclick: (/** @type {MouseEvent} */ event) => {
-        if (hides && (event.altKey || !word)) off.toggleTokens(side, [place]);
+        if (canHide && (event.altKey || !word)) off.toggleTokens(side, [place]);
         else store.set({ word: store.state.word === String(word) ? "" : String(word) });
       },
     }, parts);

@@ -16,9 +16,9 @@ const among = (names) => (/** @type {string} */ value, /** @type {Choices} */ ch
 const oneOf = (...names) => among(() => names);
 /** @param {(value: any, choices: Choices) => boolean} fits */
 const where = (fits) => (/** @type {any} */ value, /** @type {Choices} */ choices) => (fits(value, choices) ? value : undefined);
-/** Of a list, what exists. @param {(part: string, maps: PageMap[]) => unknown} exists */
-const those = (exists) => (/** @type {string} */ value, /** @type {Choices} */ { maps }) =>
-  maps.length ? value.split(",").filter((part) => part && exists(part, maps)).join(",") : value;
+/** Of a list, what exists. @param {(part: string, maps: PageMap[]) => unknown} isPart */
+const those = (isPart) => (/** @type {string} */ value, /** @type {Choices} */ { maps }) =>
+  maps.length ? value.split(",").filter((part) => part && isPart(part, maps)).join(",") : value;
 const whole = where((value) => Number.isInteger(value) && value >= 0);
 /** A query or a key, or none. @param {"queries" | "keys"} side */
 const token = (side) => where((value, { maps }) => Number.isInteger(value) && value >= -1 && (!maps.length || maps.some((map) => value < map[side].tokens.length)));

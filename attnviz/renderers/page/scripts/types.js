@@ -121,7 +121,7 @@
  * @property {boolean} canRedo
  * @property {string[]} missing what the address asked for that is not here
  * @property {() => void} check the state by what has become known
- * @property {(listener: (changed: Set<string>) => void) => void} onChange
+ * @property {(listener: (changedNames: Set<string>) => void) => void} onChange
  *
  * @typedef {object} Scene what a view is asked to show
  * @property {PageMap} map

@@ -127,10 +127,10 @@ export function createWhy(store, maps, ask) {
     const half = tokens.length >> 1;
     const lists = /** @type {const} */ ([["argues for", tokens.slice(0, half)], ["argues against", tokens.slice(half).reverse()]]).map(([heading, own]) =>
       make("div", {}, [make("h3", {}, [heading]), make("ol", {}, own.slice(0, MOST_LISTED).map((one) => make("li", {}, [word(one.token), signed(one.logit)])))]));
-    const says = predicted && argument !== null && logit !== null
+    const sentence = predicted && argument !== null && logit !== null
       ? [make("p", { class: "hint" }, ["The model predicts ", word(predicted[0]), ` (${spell(predicted[1])}): the link adds `, signed(argument), " to its logit of ", signed(logit), `; among its arguments that is number ${rank}. Logits are above the mean of all tokens.`])]
       : [];
-    return [make("div", { class: "tokens-for" }, lists), ...says];
+    return [make("div", { class: "tokens-for" }, lists), ...sentence];
   }
 
   return {
