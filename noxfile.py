@@ -50,9 +50,9 @@ def pythons(session: nox.Session) -> None:
     """Run the fast tier on the lowest versions and on every further Python that is found here.
 
     Each has its own environment, which is kept; one that cannot be installed is skipped, with the
-    reason. `-- lowest 3.13` chooses some.
+    reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing.
     """
-    chosen, failed = set(session.posargs), list[str]()
+    chosen, failed = set(session.posargs) - {"install"}, list[str]()
     ready: dict[str, Path] = {}
     project = nox.project.load_toml("pyproject.toml")["project"]
     oldest = int(project["requires-python"].removeprefix(">=3."))
@@ -61,6 +61,8 @@ def pythons(session: nox.Session) -> None:
             continue
         place = session.cache_dir / name
         why = _install_once(place, name, program)
+        if "install" in session.posargs:
+            continue
         if why:
             session.warn(f"python {name}: skipped: {why}")
             if name == LOWEST:  # this Python has every wheel, so the versions contradict each other
