@@ -134,7 +134,7 @@ def _count(names: Sequence[str], what: str) -> str:
     first = int(names[0]) if is_number(names[0]) else 0
     if len(names) > 2 and list(names) == [str(first + place) for place in range(len(names))]:
         return f"{len(names)} {what}s, {names[0]} to {names[-1]}"
-    return f"{len(names)} {what}{'s' * (len(names) > 1)}, {', '.join(names)}"
+    return f"{len(names)} {what}{'s' if len(names) > 1 else ''}, {', '.join(names)}"
 
 
 def _names(item: AttentionMap, what: str) -> tuple[str, ...]:

@@ -312,7 +312,8 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     calls = len(item.layers) // len(names) if names else len(attention.calls_of(item))
     if layers * heads * calls > 1:
         many = f" × {calls} calls" if calls > 1 else ""
-        parts.append(f"{layers} layer{'s' * (layers > 1)}{many} × {heads} head{'s' * (heads > 1)}")
+        ends = ["s" if count > 1 else "" for count in (layers, heads)]
+        parts.append(f"{layers} layer{ends[0]}{many} × {heads} head{ends[1]}")
     if number is not None:
         parts.append(f"call {number}")
     return " · ".join(parts)

@@ -92,7 +92,7 @@ class Place:
         """Whether a file of that name beside it is written by the run, hidden ones included."""
         real = self.real
         stem, suffix = re.escape(_fold_name(real.stem)), re.escape(_fold_name(real.suffix))
-        number = rf"(?:-\d+){'?' * self.perhaps}" if self.several else ""
+        number = rf"(?:-\d+){'?' if self.perhaps else ''}" if self.several else ""
         file = f"{stem}{number}{suffix}"
         draft = rf"{stem}(?:-\d+)?{suffix}\.(?:partial|unfinished|journal)(?:-\d+)?"
         secret = rf"\.{draft}|\.\.{draft}\.partial(?:-\d+)?"  # the draft of what is hidden too
@@ -153,7 +153,7 @@ def check_apart(places: Sequence[Place], names: Iterable[str]) -> None:
     """
     for place, other in combinations(places, 2):
         if place.meets(other):
-            both = f" than '{place.path}' and '{other.path}'" * (place.path != other.path)
+            both = "" if place.path == other.path else f" than '{place.path}' and '{other.path}'"
             raise UsageError(f"two outputs go to the same file: name different ones{both}")
     read = [Place(path) for path in inputs_among(names)]
     for place, source in product(places, read):

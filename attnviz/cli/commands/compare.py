@@ -159,8 +159,8 @@ def history(
             if follow and sys.stdout.isatty():
                 typer.echo("\033[H\033[J", nl=False)
             report.add(item)
-            counts = (f"{len(one.steps)} sample{'s' * (len(one.steps) != 1)}" for one in histories)
-            report.finish(" and ".join(counts))
+            counts = [len(one.steps) for one in histories]
+            report.finish(" and ".join(f"{n} sample{'s' if n != 1 else ''}" for n in counts))
         try:
             for one in histories:
                 check_health(one.verdicts, bad)

@@ -59,7 +59,7 @@ def cross(
     texts = texts_of(arguments, input_file, options.many, pairs=True, keep_blank=aligns)
     if aligns:
         flags = map_options(options, "layer", "head")
-        if flags := flags or ["--top"] * (options.origin.top != Origin().top):
+        if flags := flags or (["--top"] if options.origin.top != Origin().top else []):
             how = "-f pharaoh" if score is None else "--score"
             raise UsageError(f"{how} aligns words and shows no maps: leave {flags[0]} out")
         from attnviz.cli.commands.align import align_texts

@@ -30,7 +30,7 @@ def replay(file: str, record: str | None, options: Options) -> int:
     with Report(options, many=len(first) > 1) as report:
         texts = (apply_choice(item, options.choice) for item in chain(first, maps))
         count = report_all(((None, item) for item in texts), report)
-        report.say_done(f"{count} text{'s' * (count != 1)}")
+        report.say_done(f"{count} text{'s' if count != 1 else ''}")
     return report.status
 
 

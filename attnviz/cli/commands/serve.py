@@ -77,7 +77,7 @@ def serve(
         address = f"http://{place}:{number}/?token={policy.token}"
         write_bytes(f"{address}\n".encode())
         if not options.output.quiet:
-            note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
+            note(f"Ctrl-C ends it{'' if _is_loopback(host) else f'; {MEANING}'}")
         answers = Answers(options.origin)
         names = [one["name"] for one in answers.models()]
         document = live_document("attnviz serve", LENS_NAMES, names, answers.pictures())

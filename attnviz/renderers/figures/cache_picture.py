@@ -50,7 +50,7 @@ def cost_curves(report: CacheReport) -> Figure:
     full = page_width(across * (_WIDE + _LEFT), EDGE)
     wide, rows = full // across - _LEFT, -(-len(kinds) // _ROW)
     headings = [
-        f"{printable(shorten(kind, 40))} · " * bool(kind) + f"loss with all keys {loss:.2f} nats"
+        f"{kind and printable(shorten(kind, 40)) + ' · '}loss with all keys {loss:.2f} nats"
         for kind, loss in report.full.items()
     ]
     notes = [report.prompt]

@@ -30,13 +30,13 @@ READING = (
 
 def cache_table(report: CacheReport, show: Display) -> str:
     """A block for each kind of text, with a line for each rule."""
-    reading = f"{report.prompt}; {READING}"
-    parts = introduction(printable(report.caption), reading, show.width)
+    parts = introduction(printable(report.caption), f"{report.prompt}; {READING}", show.width)
     most = max((abs(one.cost) for one in report.rules if math.isfinite(one.cost)), default=0) or 1.0
     for kind, full in report.full.items():
         own = [one for one in report.rules if one.kind == kind]
         name = f"{printable(kind)}: " if kind else ""
-        line = f"{name}loss with all keys {full:.2f} nats a token, {report.counted[kind]:,} tokens"
+        count = f"{report.counted[kind]:,} token{'s' if report.counted[kind] != 1 else ''}"
+        line = f"{name}loss with all keys {full:.2f} nats a token, {count}"
         parts += wrap_text(line, show.width, "bold")
         rows = [HEADINGS[:-1], *(_cells(one) for one in own)]
         widths = column_widths(rows)
@@ -98,8 +98,7 @@ def cache_tsv(report: CacheReport) -> str:
         lines.append((*name, "", "", texts, *numbers))
         for head in _measured_heads(one):
             numbers = map(all_digits, (head.mass, head.cost))
-            place = head.layer, str(head.head), texts, ""
-            lines.append((*name, *place, *numbers, "", "", ""))
+            lines.append((*name, head.layer, str(head.head), texts, "", *numbers, "", "", ""))
     return tsv(lines)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -137,10 +138,7 @@ class CacheStudy:
             caption=f"{self.first.provenance.title} · what a smaller cache costs · {stream}{count}",
             stream=stream,
             prompt=self._prompt(),
-            full={
-                kind: float(np.mean([one.full for one in own]))
-                for kind, own in self.by_kind.items()
-            },
+            full={kind: fmean(one.full for one in own) for kind, own in self.by_kind.items()},
             counted={kind: sum(one.counted for one in own) for kind, own in self.by_kind.items()},
             rules=tuple(
                 mean_cost(kind, own[0].item, [one.costs[number] for one in own])
@@ -157,8 +155,9 @@ class CacheStudy:
         if counts == [0]:
             return "rules act from the first token on"
         some = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        line = f"the first {some} tokens are read with all keys, then rules act"
-        return line + " on the picture's tokens" * (self.reads == "picture-text")
+        some += " token is" if counts == [1] else " tokens are"
+        place = " on the picture's tokens" if self.reads == "picture-text" else ""
+        return f"the first {some} read with all keys, then rules act{place}"
 
 
 def read_kinds(
