@@ -70,7 +70,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
         query_side=first.query_side,
         key_side=first.key_side,
     )
-    apart, notes = divergences(before, after)
+    apart, notes = compare_rows(before, after)
     return Comparison(
         difference,
         tuple(
@@ -143,7 +143,7 @@ def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -
     return spread
 
 
-def divergences(before: Weights, after: Weights) -> tuple[NDArray[np.float64], list[str]]:
+def compare_rows(before: Weights, after: Weights) -> tuple[NDArray[np.float64], list[str]]:
     """Each head's mean divergence over its rows, scaled to sum to 1; and notes on rows.
 
     Both weights have one shape. In nats, shape (layers, heads); NaN if no row attends to anything

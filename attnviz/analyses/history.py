@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.compare import divergences
+from attnviz.analyses.compare import compare_rows
 from attnviz.analyses.entropy import ENTROPY
 from attnviz.analyses.heads import measure_heads, rows_of
 from attnviz.analyses.masks import MeasuredMap, known_scores
@@ -201,7 +201,7 @@ class HistoryStudy:
             own = self.before[stream, layer] = item.part([layer])
             other = before.get((stream, layer))
             if other is not None and _place(own) == _place(other):
-                drift[place], notes = divergences(other.weights, own.weights)
+                drift[place], notes = compare_rows(other.weights, own.weights)
                 self.notes |= dict.fromkeys(notes)
             elif self.last is not None:
                 note = "some maps have no fellow in the sample before: they have no drift"

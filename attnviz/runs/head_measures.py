@@ -151,7 +151,7 @@ class PruneChunk:
                 continue
             try:
                 experiment, _, instead = self.work.experiment(record)
-            except InputError:  # the effects of this text have failed too, which was said
+            except InputError:  # its effects failed too, and a note said so
                 continue
             losses = -log_probabilities(experiment, list(same.values()), instead).sum(axis=1)
             of_change = dict(zip(same, losses.tolist(), strict=True))

@@ -52,7 +52,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class NamedArrays(Mapping[str, Any]):
-    """Arrays by name, of which none is read where only its name is asked for."""
+    """Arrays by name; listing or testing names reads no array."""
 
     names: Mapping[str, Any]
 

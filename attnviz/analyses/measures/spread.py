@@ -2,11 +2,11 @@
 
 With v visible keys a row's entropy lies between 0 and ln v (Shannon 1948). It is that of a
 distribution: a row that sums to less than 1, because special tokens were dropped or attention went
-to a sink outside of the map, is made to sum to 1, and its sum is told beside, as its mass.
+to a sink outside of the map, is made to sum to 1, and its sum is shown beside it as its mass.
 
-Weights do not tell its size: above some 10 nats to the next key they are 0 and 1, and nothing
-is learned any more. Runs that diverge show it in the largest score first (Dehghani 2023), which
-clipping of queries and keys bounds (Kimi Team 2025). A few coordinates of the residual stream can
+Weights do not show how large scores are: above some 10 nats to the next key they are 0 and 1, and
+nothing is learned any more. Runs that diverge show it in the largest score first (Dehghani 2023),
+which clipping of queries and keys bounds (Kimi Team 2025). A few coordinates of the residual stream can
 be thousands of times larger than the others, where a head has its sink (Sun 2024).
 """
 

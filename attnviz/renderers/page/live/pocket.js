@@ -37,7 +37,7 @@ const COMMON = 800;
 /** Texts and pairs that are remembered. */
 const MOST_MEMORIES = 16;
 
-/** @param {Model} model @param {(doing: string) => void} [tell] is told again and again what is being done */
+/** @param {Model} model @param {(doing: string) => void} [tell] hears what the model does now */
 export function createPocket(model, tell = () => {}) {
   const tokenizer = createTokenizer(model.facts);
   const nothing = encode(model, [END]).memory;

@@ -9,7 +9,7 @@ const LATE = 1000;
 
 /**
  * A page's state by its schema: of each name the usual value, and what makes of a foreign one a
- * value that exists; undefined is the usual one, and the reader is told.
+ * value that exists; undefined means the usual one, and the page names what is missing.
  * @template {Record<string, string | number>} State
  * @template Choices
  * @param {{[Name in keyof State]: [State[Name], ((value: any, choices: Choices) => State[Name] | undefined)?]}} schema

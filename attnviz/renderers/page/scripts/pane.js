@@ -71,7 +71,7 @@ export function createPane(parts, store, off, isLinked = false) {
   /**
    * Work out the scene that the state asks for and show it, unless something newer was asked.
    * @param {PageDocument} page
-   * @param {(scene: Scene) => void} before is told of the scene before it is shown
+   * @param {(scene: Scene) => void} before gets the scene before it is shown
    * @param {Partial<State>} [apart] what of the state is other here
    */
   async function show(page, before, apart = {}) {
@@ -129,7 +129,7 @@ export function createPane(parts, store, off, isLinked = false) {
     get scene() {
       return scene;
     },
-    /** What is seen, drawn anew for a file. @param {number} width @param {boolean} light @param {(scene: Scene, width: number) => Promise<Drawing>} heads draws every head */
+    /** Draw the present view again, for a file. @param {number} width @param {boolean} light @param {(scene: Scene, width: number) => Promise<Drawing>} heads draws every head */
     figure(width, light, heads) {
       return inLight(light, () => {
         const current = { ...scene, palette: palette(scene.scheme, scene.palette.limits) };
