@@ -6,8 +6,8 @@ to a sink outside of the map, is made to sum to 1, and its sum is shown beside i
 
 Weights do not show how large scores are: above some 10 nats to the next key they are 0 and 1, and
 nothing is learned any more. Runs that diverge show it in the largest score first (Dehghani 2023),
-which clipping of queries and keys bounds (Kimi Team 2025). A few coordinates of the residual stream can
-be thousands of times larger than the others, where a head has its sink (Sun 2024).
+which clipping of queries and keys bounds (Kimi Team 2025). A few coordinates of the residual
+stream can be thousands of times larger than the others, where a head has its sink (Sun 2024).
 """
 
 from collections.abc import Callable
