@@ -65,8 +65,6 @@ def __getattr__(name: str) -> object:
 
         module = import_module(f"attnviz.{_HOMES[name]}")
         return module if name == "callbacks" else getattr(module, name)
-    if name == "ablated":
-        raise AttributeError("'attnviz.ablated' is called 'attnviz.ablate_heads'")
     raise AttributeError(f"module 'attnviz' has no attribute '{name}'")
 
 

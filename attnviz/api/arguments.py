@@ -28,7 +28,6 @@ from attnviz.core.options import (
     Over,
     Reduce,
     Special,
-    refuse_old_option,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
 from attnviz.core.values import Range, check_value
@@ -251,13 +250,9 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
         by_name = inspect.signature(function).bind(*arguments, **keywords).arguments
         options = by_name.pop("options", {})
         kinds, kinds_of_options = _kinds_of(function)
-        command = function.__name__
-        if command in ("attend", "attend_many"):  # the shell has no such command
-            command = str(options.get("command") or "self")
         for name in options:
             if name in IN_PYTHON and name not in kinds_of_options:
                 raise UsageError(f"{name}= is an option of the shell: {IN_PYTHON[name]}")
-            refuse_old_option(name, command)
             choose(name, [*kinds, *kinds_of_options], "option")
         values = {name: check_value(name, value, kinds[name]) for name, value in by_name.items()}
         checked_options = {

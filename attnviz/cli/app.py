@@ -305,12 +305,6 @@ def _message_of(error: TyperException) -> str:
     message = error.format_message()
     option = getattr(error, "option_name", None)
     if option and message.startswith("No such option"):
-        from attnviz.core.options import refuse_old_option  # `--help` needs no options
-
-        try:
-            refuse_old_option(option, getattr(getattr(error, "ctx", None), "info_name", ""))
-        except AttnvizError as old:
-            return str(old)
         guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
         return f"unknown option '{option}'.{guess or ' --help-all lists them'}"
     text = str(getattr(error, "message", ""))

@@ -545,35 +545,6 @@ def names_in(literal: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
-_LAYERS = "self cross co compare corpus heads steps"
-OLD_OPTIONS: tuple[tuple[str, str, str, str], ...] = (
-    ("--heads", "audio", "--timing-heads", "2.0,3.1"),
-    ("--heads", _LAYERS, "--mechanism", "NAME:heads=4"),
-    ("--size", _LAYERS, "--mechanism", "NAME:size=64"),
-    ("--seed", "co compare corpus steps", "--mechanism", "NAME:seed=0"),
-    ("--variant", "co", "--mechanism", "co-parallel"),
-    ("--links", "self cross co audio watch render", "--lines", "FILE"),
-    ("--words", "ablate", "--highlight", "FILE"),
-    ("--replicates", "corpus", "", "intervals need no drawn samples any more: leave it out"),
-    ("--bootstrap-seed", "corpus", "", "intervals need no drawn samples any more: leave it out"),
-    ("--special", "align", "", "it changed nothing: leave it out"),
-)
-"""Each old option, the commands that had it, and the new one with a value, or why there is none."""
-
-
-def refuse_old_option(name: str, command: str) -> None:
-    """Refuse an option of an earlier version, "--links" or from Python "links".
-
-    Raises:
-        UsageError: the message names what to write instead.
-    """
-    in_python = not name.startswith("-")
-    for old, commands, new, value in OLD_OPTIONS:
-        if name in (old, old[2:].replace("-", "_")) and command in commands.split():
-            advice = f'{new[2:].replace("-", "_")}="{value}"' if in_python else f"{new} {value}"
-            raise UsageError(f"unknown option '{name}': {f'write {advice}' if new else value}")
-
-
 def _declarations_of(half: Any) -> dict[str, tuple[Any, Option]]:
     types = get_type_hints(half)
     return {

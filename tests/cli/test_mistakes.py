@@ -1,14 +1,8 @@
 """What is asked wrongly is told in one line, with what was meant, and status 2."""
 
-import inspect
-import re
-
 import pytest
 
-import attnviz as attnviz_in_python
 from attnviz.cli.app import COMMANDS
-from attnviz.core.errors import UsageError
-from attnviz.core.options import OLD_OPTIONS
 from tests.invoke import OWN, attnviz
 
 
@@ -157,36 +151,6 @@ def test_what_may_be_a_slip_is_noted(tmp_path, monkeypatch, arguments, note):
 )
 def test_a_mistake_is_answered_with_what_helps_or_nothing(arguments, message):
     assert attnviz(*arguments).mistake.startswith(message)
-
-
-OLD = [(command, *row) for row in OLD_OPTIONS for command in row[1].split()]
-PYTHON = {"self": "attend", "cross": "attend", "co": "attend"}
-
-
-@pytest.mark.parametrize(("command", "option", "_", "new", "value"), OLD)
-def test_an_old_option_is_refused_with_the_new_one(command, option, _, new, value):
-    for words in ((option, "1"), (f"{option}=1",)):
-        done = attnviz(command, *words, "a b")
-        assert (done.status, done.out) == (2, b"")
-        assert done.mistake.startswith(f"unknown option '{option}': ")
-        assert done.mistake.endswith(f"write {new} {value}" if new else value)
-    known = inspect.signature(COMMANDS[command].load()).parameters.values()
-    about = [one.annotation.__metadata__[0] for one in known]
-    offered = {name for one in about for name in (one.default, *(one.param_decls or ()))}
-    assert option not in offered
-    assert new in {*offered, ""}
-
-
-@pytest.mark.parametrize(("command", "option", "_", "new", "value"), OLD)
-def test_an_old_keyword_is_refused_with_the_new_one(command, option, _, new, value):
-    if option == "--links" and command != "audio":
-        return  # what draws is a method of a result
-    function = getattr(attnviz_in_python, PYTHON.get(command, command))
-    name, more = option[2:].replace("-", "_"), {"command": command} if command in PYTHON else {}
-    keyword = f'{new[2:].replace("-", "_")}="{value}"' if new else value
-    with pytest.raises(UsageError, match=re.escape(f"unknown option '{name}': ")) as told:
-        function("a b", **more, **{name: 1})
-    assert str(told.value).endswith(keyword)
 
 
 EXCLUSIVE = """
