@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from math import isfinite
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,20 +11,11 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.core.cache import CacheReport, RuleCost
+from attnviz.core.cache import CacheReport
 from attnviz.renderers.colors import FAINT, HEAD_COLORS, INK, Color
-from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
-from attnviz.renderers.figures.figure import (
-    FREE,
-    NOTE_SIZE,
-    TEXT_SIZE,
-    Fit,
-    flow_lines,
-    ink,
-    line_height,
-    own_settings,
-    page_width,
-)
+from attnviz.renderers.figures import figure as sheet
+from attnviz.renderers.figures.canvas import EDGE, page_with_room
+from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.printable import printable, shorten
 
@@ -33,21 +24,28 @@ READING = (
 )
 _WIDE, _TALL, _LEFT, _ROW = 620, 430, 96, 3
 """Pixels of a panel and of the room on its left, and panels in a row."""
-_RULE: Color = (226, 229, 234)
 _STRUCK: Color = (200, 32, 64)
 _BEST, _DOTS = "best", (3.0, 2.0)
 
 
-@own_settings()
+@sheet.own_settings()
 def cost_curves(report: CacheReport) -> Figure:
     """A panel for each kind of text, with a line for each rule and bars for intervals."""
     kinds = list(report.full)
     names = list(dict.fromkeys(one.name for one in report.rules))
-    colors = {name: HEAD_COLORS[n % len(HEAD_COLORS)] for n, name in enumerate(names)}
-    ends = [0.0, *(x for one in report.rules for x in (one.cost, *(one.interval or ())))]
-    ticks = np.asarray(MaxNLocator(6).tick_values(*_ends(ends)))
-    line, across = line_height(NOTE_SIZE), min(len(kinds), _ROW)
-    full = page_width(across * (_WIDE + _LEFT), EDGE)
+    looks: dict[str, dict[str, Any]] = {
+        name: {
+            "color": sheet.ink(HEAD_COLORS[number % len(HEAD_COLORS)]),
+            # A bound is no rule that can be used.
+            "linestyle": (0, _DOTS) if _BEST in name.split("+") else "-",
+        }
+        for number, name in enumerate(names)
+    }
+    ends = [x for one in report.rules for x in (one.cost, *(one.interval or ()))]
+    low, high = min(0.0, *filter(isfinite, ends)), max(0.01, *filter(isfinite, ends))
+    ticks = MaxNLocator(6).tick_values(low, high)
+    line, across = sheet.line_height(sheet.NOTE_SIZE), min(len(kinds), _ROW)
+    full = sheet.page_width(across * (_WIDE + _LEFT), EDGE)
     wide, rows = full // across - _LEFT, -(-len(kinds) // _ROW)
     headings = [
         f"{kind and printable(shorten(kind, 40)) + ' · '}loss with all keys {loss:.2f} nats"
@@ -56,87 +54,49 @@ def cost_curves(report: CacheReport) -> Figure:
     notes = [report.prompt]
     if any(one.interval for one in report.rules):
         notes.append("bars: 95 % intervals of the means over texts")
-    high = _TALL + 5.2 * line
-    texts = [*names, *headings, "0123456789−.% nats a token keys that a query sees"]
-    probe = page_with_room(report.caption, READING, texts, notes, (full, 1))[0]
-    room = [60 + probe.face.width(name, NOTE_SIZE) + 24 for name in names]
-    places = flow_lines(iter(room), full)
-    legend = (places[-1][1] + 1.6) * line
+    texts = [*names, *headings]
+    room = [84 + typeface(texts).width(name, sheet.NOTE_SIZE) for name in names]
+    places = sheet.flow_lines(room, full)
+    legend, high = (places[-1][1] + 1.6) * line, _TALL + 5.2 * line
     size = full, legend + rows * high
     canvas, top = page_with_room(report.caption, READING, texts, notes, size, 1.2 * line)
     for name, (x, down) in zip(names, places, strict=True):
         y = top + (down + 0.4) * line
-        rule = np.array([[(EDGE + x, y), (EDGE + x + 44, y)]])
-        canvas.strokes(rule, colors[name], 2.0, **_dashes(name))
-        canvas.text(EDGE + x + 56, y, name, NOTE_SIZE, INK)
+        canvas.axes.plot((EDGE + x, EDGE + x + 44), (y, y), linewidth=2, **looks[name])
+        canvas.text(EDGE + x + 56, y, name, sheet.NOTE_SIZE, INK)
     for number, (kind, heading) in enumerate(zip(kinds, headings, strict=True)):
         left = EDGE + _LEFT + number % _ROW * (wide + _LEFT)
         upper = top + legend + number // _ROW * high + 1.8 * line
-        own = [one for one in report.rules if one.kind == kind]
-        canvas.text(left, upper - 1.1 * line, heading, TEXT_SIZE, INK, bold=True)
-        _panel(canvas, own, (left, upper, wide - 20), ticks, colors)
+        canvas.text(left, upper - 1.1 * line, heading, sheet.TEXT_SIZE, INK, bold=True)
+        box = (left, upper, wide - 20, _TALL)
+        chart = canvas.chart(box, "keys that a query sees", (ticks[0], ticks[-1]))
+        chart.set_yticks(ticks)
+        chart.axhline(0, color=sheet.ink(FAINT), linewidth=0.8)
+        for name, look in looks.items():
+            own = [one for one in report.rules if (one.kind, one.name) == (kind, name)]
+            own = sorted((one for one in own if isfinite(one.cost)), key=lambda one: one.held)
+            shares, costs = [one.held for one in own], [one.cost for one in own]
+            shape: dict[str, Any] = {
+                "marker": "s",
+                "markersize": 3,
+                "clip_on": False,
+                "label": name,
+            }
+            chart.plot(shares, costs, linewidth=2, **shape, **look)
+            bars = [
+                (one.held, *one.interval)
+                for one in own
+                if one.interval and all(map(isfinite, one.interval))
+            ]
+            for bar in bars:
+                chart.vlines(*bar, color=look["color"], linewidth=1, label=f"{name} interval")
     return canvas.figure
 
 
-def _ends(values: Sequence[float]) -> tuple[float, float]:
-    finite = [value for value in values if math.isfinite(value)]
-    return min(finite), max(max(finite), min(finite) + 0.01)
-
-
-def _dashes(name: str) -> dict[str, object]:
-    """A bound is no rule that can be used."""
-    return {"linestyle": (0, _DOTS)} if _BEST in name.split("+") else {}
-
-
-def _panel(
-    canvas: Canvas,
-    rules: Sequence[RuleCost],
-    at: tuple[float, float, float],
-    ticks: NDArray[np.float64],
-    colors: dict[str, Color],
-) -> None:
-    left, top, width = at
-    low, high = float(ticks[0]), float(ticks[-1])
-    line = line_height(NOTE_SIZE)
-
-    def height(value: float) -> float:
-        return top + _TALL * (high - value) / (high - low)
-
-    for tick in ticks:
-        y, zero = height(tick), abs(tick) < 1e-9
-        rule = np.array([[(left, y), (left + width, y)]])
-        canvas.strokes(rule, FAINT if zero else _RULE, 0.8 if zero else 0.6)
-        text = f"{0 if zero else tick:.4g}".replace("-", "−")
-        canvas.text(left - 12, y, text, NOTE_SIZE, FAINT, align="right")
-    for step in range(6):
-        below = left + width * step / 5, top + _TALL + 0.8 * line
-        canvas.text(*below, f"{step * 20}%", NOTE_SIZE, FAINT, align="center")
-    below = left + width / 2, top + _TALL + 2 * line
-    canvas.text(*below, "keys that a query sees", NOTE_SIZE, INK, align="center")
-    for name in dict.fromkeys(one.name for one in rules):
-        own = sorted((one for one in rules if one.name == name), key=lambda one: one.held)
-        own = [one for one in own if math.isfinite(one.cost)]
-        points = [(left + one.held * width, height(one.cost)) for one in own]
-        if len(points) > 1:
-            way = np.array([points])
-            canvas.strokes(way, colors[name], 2.0, label=name, **_dashes(name))
-        dots = [(x - 4, y - 4, 8.0, 8.0) for x, y in points]
-        canvas.boxes(dots, colors[name], name)
-        bars = [
-            [(x, height(one.interval[0])), (x, height(one.interval[1]))]
-            for one, (x, _) in zip(own, points, strict=True)
-            if one.interval and all(map(math.isfinite, one.interval))
-        ]
-        if bars:
-            canvas.strokes(np.array(bars), colors[name], 1.0, label=f"{name} interval")
-
-
-@own_settings()
-def struck_heatmap(
-    item: AttentionMap, *, absent: NDArray[np.bool_], title: str, subtitle: str, fit: Fit = FREE
-) -> Figure:
+@sheet.own_settings()
+def struck_heatmap(item: AttentionMap, *, absent: NDArray[np.bool_], **how: Any) -> Figure:
     """One head's weights with all keys; a stroke through each key that is gone for a query."""
-    figure = heatmap(item, title=title, subtitle=subtitle, fit=fit)
+    figure = heatmap(item, **how)
     axes = figure.axes[0]
     queries, keys = np.nonzero(absent)
     ends = np.stack(
@@ -149,6 +109,8 @@ def struck_heatmap(
     if len(ends):
         from matplotlib.collections import LineCollection
 
-        strokes = LineCollection(list(ends), colors=[ink(_STRUCK)], linewidths=0.8, label="gone")
+        strokes = LineCollection(
+            list(ends), colors=[sheet.ink(_STRUCK)], linewidths=0.8, label="gone"
+        )
         axes.add_collection(strokes, autolim=False)
     return figure

@@ -8,14 +8,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from attnviz.renderers.colors import FAINT, INK, Color
 from attnviz.renderers.figures import figure as sheet
-from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 
 Box = tuple[float, float, float, float]  # left, top, width and height
 EDGE = 24  # pixels of margin around a page
+_RULE: Color = (226, 229, 234)
 
 
 class Canvas:
@@ -70,6 +72,21 @@ class Canvas:
         looks: dict[str, Any] = {"bold": bold, "ha": align, "va": "center_baseline"}
         sheet.write(self.axes, (x, y), words, self.face, size, color, **looks)
         return self.face.width(words, size, bold=bold)
+
+    def chart(self, box: Box, across: str, limits: tuple[float, float]) -> Axes:
+        """The axes of a chart in these pixels, with shares from 0 to 100 % across."""
+        full, (left, top, width, height) = self.figure.get_size_inches() * DPI, box
+        place = left / full[0], 1 - (top + height) / full[1], width / full[0], height / full[1]
+        chart = self.figure.add_axes(place, facecolor="none", xlim=(0, 1), ylim=limits)
+        chart.xaxis.set_major_formatter(PercentFormatter(1))
+        chart.spines[:].set_visible(False)
+        chart.grid(axis="y", color=sheet.ink(_RULE), linewidth=0.6)
+        chart.set_axisbelow(True)
+        font, faint = self.face.font(sheet.NOTE_SIZE), sheet.ink(FAINT)
+        looks: dict[str, Any] = {"labelcolor": faint, "labelsize": font.get_size_in_points()}
+        chart.tick_params(length=0, pad=4, labelfontfamily=font.get_family(), **looks)
+        chart.set_xlabel(across, fontproperties=font, color=sheet.ink(INK))
+        return chart
 
     def name_heads(
         self,

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from attnviz.core.effects import AblationReport, Effect, PruneCurve
 from attnviz.renderers.colors import (
@@ -37,7 +37,6 @@ _CELL = (96, 52)
 _LONGEST_NAME = 44
 ROOM = 0.1  # the note names the share of heads that cost so many nats per output at most
 _CURVE_WIDTH, _CURVE_HEIGHT, _LEFT = 1100, 520, 90
-_RULE: Color = (222, 226, 231)
 _LOOKS: dict[str, tuple[str, Color]] = {
     "effect": ("smallest exact effect first", (0, 114, 178)),
     "confidence": ("lowest confidence (mean of each row's largest weight) first", (213, 94, 0)),
@@ -213,53 +212,32 @@ def prune_curve(curve: PruneCurve) -> Figure:
         f"heads that can go before the loss has risen by {ROOM} nats: {_format_shares(curve)}",
     ]
     names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
-    line = sheet.line_height(sheet.NOTE_SIZE)
-    full = sheet.page_width(_CURVE_WIDTH, EDGE)
-    texts, room = [reading, *names.values(), "0123456789.%"], (full, _CURVE_HEIGHT + 3.6 * line)
+    line, full = sheet.line_height(sheet.NOTE_SIZE), sheet.page_width(_CURVE_WIDTH, EDGE)
+    texts, room = [reading, *names.values()], (full, _CURVE_HEIGHT + 3.6 * line)
     canvas, top = page_with_room(curve.caption, reading, texts, notes, room, 1.6 * line)
-    left, width = EDGE + _LEFT, full - _LEFT - 30
+    box = (EDGE + _LEFT, top, full - _LEFT - 30, _CURVE_HEIGHT)
     roof = round_up(float(np.nanmax(curve.losses)))
-    across = left + np.array(curve.off) / count * width
-
-    def height(losses: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(top + _CURVE_HEIGHT * (1 - losses / roof))
-
-    _scales(canvas, (left, top, width), roof)
+    chart = canvas.chart(box, "heads that are off", (0, roof))
+    chart.set_yticks(np.linspace(0, roof, _steps_to(roof) + 1))
+    chart.yaxis.set_major_formatter("{x:.3g}")
+    canvas.text(box[0] - 12, top - 0.9 * line, "loss", sheet.TEXT_SIZE, INK, align="right")
+    across = np.array(curve.off) / count
     for name, (_, color) in _LOOKS.items():
         own = curve.losses_by(name)
         if len(own) > 1:
-            ends = height(own.min(axis=0)), height(own.max(axis=0))
-            canvas.axes.fill_between(across, *ends, color=ink(color), alpha=0.18, linewidth=0)
-        way = np.stack([across, height(own.mean(axis=0))], axis=-1)
-        canvas.strokes(way[None], color, 2.0 if len(own) == 1 else 1.4, label=name)
-    y = top - 0.35 * line
-    for name, (_, color) in _LOOKS.items():
-        rule = np.array([[(left + 16, y + 1.15 * line), (left + 52, y + 1.15 * line)]])
-        canvas.strokes(rule, color, 2.0)
-        for part in canvas.face.wrap(names[name], sheet.NOTE_SIZE, width - 62).split("\n"):
-            y += 1.15 * line
-            canvas.text(left + 62, y, part, sheet.NOTE_SIZE, INK)
+            ends = own.min(axis=0), own.max(axis=0)
+            chart.fill_between(across, *ends, color=ink(color), alpha=0.18, linewidth=0)
+        words = canvas.face.wrap(names[name], sheet.NOTE_SIZE, box[2] - 80)
+        look: dict[str, Any] = {"linewidth": 2.0 if len(own) == 1 else 1.4, "label": words}
+        chart.plot(across, own.mean(axis=0), color=ink(color), **look)
+    chart.legend(loc="upper left", frameon=False, prop=canvas.face.font(sheet.NOTE_SIZE))
     return canvas.figure
 
 
-def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None:
-    left, top, width = at
-    line = sheet.line_height(sheet.NOTE_SIZE)
+def _steps_to(roof: float) -> int:
+    """Even steps from 0 to a round number, each round too."""
     digit = round(roof / 10 ** np.floor(np.log10(roof)), 1)
-    steps = int(digit) if digit in (3, 4, 5, 6, 7) else 4 if digit in (2, 8) else 5
-    for step in range(steps + 1):
-        y = top + _CURVE_HEIGHT * (1 - step / steps)
-        canvas.strokes(np.array([[(left, y), (left + width, y)]]), _RULE, 0.6)
-        canvas.text(
-            left - 12, y, f"{roof * step / steps:.3g}", sheet.NOTE_SIZE, FAINT, align="right"
-        )
-    for step in range(6):
-        x = left + width * step / 5
-        y = top + _CURVE_HEIGHT + 0.8 * line
-        canvas.text(x, y, f"{step * 20}%", sheet.NOTE_SIZE, FAINT, align="center")
-    canvas.text(left - 12, top - 0.9 * line, "loss", sheet.TEXT_SIZE, INK, align="right")
-    middle = left + width / 2, top + _CURVE_HEIGHT + 2.1 * line
-    canvas.text(*middle, "heads that are off", sheet.TEXT_SIZE, INK, align="center")
+    return int(digit) if digit in (3, 4, 5, 6, 7) else 4 if digit in (2, 8) else 5
 
 
 def _format_shares(curve: PruneCurve) -> str:
