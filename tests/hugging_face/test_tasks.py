@@ -8,6 +8,8 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, Token
+from attnviz.core.errors import ModelError
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.load.family import likeliest_class, likely_tags, word_labels
 from attnviz.models.hugging_face.text_model import load_model
@@ -48,7 +50,9 @@ def with_head(tmp_path_factory):
             config = transformers.DistilBertConfig(**sizes, **settings)
             tokenizer = word_pieces()
         else:
-            config = transformers.BertConfig(vocab_size=26, **WIDE, **settings)
+            family = "Electra" if architecture.startswith("Electra") else "Bert"
+            kind = getattr(transformers, f"{family}Config")
+            config = kind(vocab_size=26, **WIDE, **settings)
             tokenizer = word_pieces()
         return save(tmp_path_factory.mktemp("head"), architecture, tokenizer, config)
 
@@ -170,3 +174,30 @@ def test_of_many_texts_each_has_its_own_decision(architecture, with_head):
         assert settings.get("probabilities") == pytest.approx(shares, abs=1e-5)
         assert found.main.query_tokens == alone.main.query_tokens
         np.testing.assert_allclose(found.weights, alone.weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["ElectraForPreTraining", "BertForMultipleChoice"])
+def test_a_head_of_neither_classes_nor_tokens(architecture, with_head):
+    folder = with_head(architecture)
+    own = getattr(transformers, architecture).from_pretrained(folder).eval()
+    for name in (str(folder), InMemoryModel(own, word_pieces())):
+        model = load_model(name, device="cpu", with_head=True)
+        bare = attend(load_model(str(folder), device="cpu"), TEXT)
+        np.testing.assert_array_equal(attend(model, TEXT).weights, bare.weights)
+        assert not model.trace_writers(Query(TEXT)).predicts("self", 1)
+        with pytest.raises(ModelError, match=rf"\({architecture}\) has no head that gives classes"):
+            model.experiment(Query(TEXT))
+
+
+def test_every_choice_of_a_classifier_is_a_label(with_head):
+    folder = with_head("BertForNextSentencePrediction", id2label={0: "next", 1: "other"})
+    experiment = load_model(str(folder), device="cpu", with_head=True).experiment(Query(TEXT))
+    assert {experiment.spell(number) for number in range(2)} == {"next", "other"}
+    assert experiment.outputs[0].name in {"next", "other"}
+
+
+def test_outputs_without_a_label_are_refused(with_head):
+    folder = with_head("BertForNextSentencePrediction")
+    model = load_model(str(folder), device="cpu", with_head=True)
+    with pytest.raises(ModelError, match=r"has 2 outputs, and its configuration names 3 labels"):
+        model.experiment(Query(TEXT))

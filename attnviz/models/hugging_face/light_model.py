@@ -31,9 +31,8 @@ from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.hugging_face.outputs import (
     check_head,
     choose_outputs,
-    class_name,
     no_head,
-    spell_piece,
+    spell_choice,
 )
 from attnviz.models.light.architecture import Architecture
 from attnviz.models.light.experiment import Head, NetworkExperiment
@@ -236,7 +235,7 @@ class LightModel(LoadedModel, Predicting, Network):
 
     def spell(self, number: int) -> str:
         """The name of a class or of a piece of the vocabulary."""
-        return class_name(self.model.config, number) if self.task else spell_piece(self, number)
+        return spell_choice(self, number)
 
     def _encode(self, query: Query) -> EncodedQuery | InputError:
         try:

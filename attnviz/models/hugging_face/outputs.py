@@ -21,7 +21,7 @@ from attnviz.core.lens_inputs import (
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.interventions import upcast_half
-from attnviz.models.hugging_face.load.family import SUFFIXES, Task
+from attnviz.models.hugging_face.load.family import SUFFIXES, Task, check_labels
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def choose_outputs(
 ) -> tuple[PredictedToken, ...]:
     """The outputs to explain: one, or every token that earlier tokens predict."""
     if getattr(logits, "ndim", 0) not in (2, 3):
-        raise no_head(source.name, type(source.model).__name__)
-    speaks = logits.ndim == 3 and source.model.get_output_embeddings() is not None
+        raise no_head(source.name, source.provenance.settings["architecture"])
+    speaks = logits.ndim == 3 and predicts_tokens(source)
     if target == ALL_OUTPUTS:
         if not speaks or source.family == "encoder-only":
             raise UsageError(
@@ -186,6 +186,18 @@ def _vocabulary_number(source: LoadedModel, word: str) -> int | None:
     return None
 
 
+def predicts_tokens(source: LoadedModel) -> bool:
+    """Whether the model's choices are pieces of its vocabulary, not classes."""
+    return source.task is None and source.model.get_output_embeddings() is not None
+
+
+def spell_choice(source: LoadedModel, number: int) -> str:
+    """The name of a class or of a piece of the vocabulary."""
+    if predicts_tokens(source):
+        return spell_piece(source, number)
+    return class_name(source.model.config, number)
+
+
 def spell_piece(source: LoadedModel, number: int) -> str:
     text = str(source.tokenizer.decode([number])).strip()
     if text and "\ufffd" not in text:  # a part of a character
@@ -194,10 +206,11 @@ def spell_piece(source: LoadedModel, number: int) -> str:
 
 
 def class_name(config: Any, number: int) -> str:
-    return str((config.id2label or {}).get(number, f"LABEL_{number}"))
+    return str(config.id2label[number])
 
 
 def _label_names(config: Any, count: int) -> list[str]:
+    check_labels(count, config.id2label)
     return [class_name(config, number) for number in range(count)]
 
 

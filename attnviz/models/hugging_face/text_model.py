@@ -32,7 +32,12 @@ from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import continue_text, writer_class
 from attnviz.models.hugging_face.layer_states import join_batch
-from attnviz.models.hugging_face.load.family import check_family, family_of, reading_limit
+from attnviz.models.hugging_face.load.family import (
+    HEADLESS,
+    check_family,
+    family_of,
+    reading_limit,
+)
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
     LoadOptions,
@@ -46,8 +51,7 @@ from attnviz.models.hugging_face.outputs import (
     UnnamedMaps,
     check_head,
     choose_outputs,
-    class_name,
-    spell_piece,
+    spell_choice,
 )
 from attnviz.storage.texts import chunks_by_memory
 
@@ -98,7 +102,7 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
                 without_cache(self.model, inputs),
                 encoding,
                 lambda logits: choose_outputs(self, encoding, logits, target),
-                self._spell,
+                partial(spell_choice, self),
                 self.task,
                 partial(continue_text, self, encoding.inputs) if self.can_generate else None,
             )
@@ -134,7 +138,7 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         eager, spell = eager_inputs(self, self._encode_whole(query), is_copied=True), None
         with suppress(ModelError):
             check_head(self, query.kind)
-            spell = self._spell
+            spell = partial(spell_choice, self)
         with quiet():
             return RecordedText(eager, spell)
 
@@ -145,10 +149,6 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         inputs = self.tensors(encoding.inputs, encoding.part)
         with quiet():
             return record_head(EagerInputs(encoding.part, inputs, encoding), which)
-
-    def _spell(self, number: int) -> str:
-        """The name of a class or of a piece of the vocabulary."""
-        return class_name(self.model.config, number) if self.task else spell_piece(self, number)
 
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:
@@ -224,6 +224,8 @@ def load_model(
     load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=terms.allow_code)
     parts = load_parts(name, terms, load_reader, kind_of)
     model, provenance = parts.model, parts.provenance
+    if type(model).__name__.endswith(HEADLESS):
+        model = model.base_model
     if model.main_input_name != "input_ids":
         kinds = {"pixel_values": "image", "input_features": "audio", "input_values": "audio"}
         command = kinds.get(model.main_input_name)

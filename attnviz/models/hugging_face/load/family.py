@@ -4,7 +4,7 @@ A classifier decides a class, tags, a number, or a label for each token.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -118,6 +118,9 @@ SUFFIXES = {
     "ForImageClassification": "AutoModelForImageClassification",
 }
 """Endings of architectures of classifiers, and the auto classes that load them."""
+HEADLESS = ("ForMultipleChoice", "ElectraForPreTraining")
+"""Endings of architectures whose outputs are neither classes nor tokens: choices between texts,
+and whether each token was replaced."""
 # Weights of such heads; no attention depends on them.
 HEAD = re.compile(r"^(\w*classifier|classification_head|score|sequence_summary|logits_proj)\.")
 OUTSIDE = "O"  # the label of a token outside of all entities
@@ -157,6 +160,14 @@ def task_named(architecture: str, config: Any) -> Task | None:
     return Task(loader, labels, kind)
 
 
+def check_labels(outputs: int, names: Sized) -> None:
+    """Refuse a model with outputs that its configuration does not name."""
+    if outputs != len(names):
+        raise ModelError(
+            f"the model has {outputs} outputs, and its configuration names {len(names)} labels"
+        )
+
+
 @contextmanager
 def record_logits(model: Any) -> Iterator[list[Any]]:
     """Record a model's logits in a block of code, one item for each pass; None: it has none."""
@@ -171,11 +182,7 @@ def show_decision(
 ) -> Attention:
     """The attention with the model's decision on its tokens or in its provenance."""
     logits = to_numpy(logits[0])
-    if logits.shape[-1] != len(task.labels):
-        raise ModelError(
-            f"the model has {logits.shape[-1]} outputs, and its configuration names "
-            f"{len(task.labels)} labels"
-        )
+    check_labels(logits.shape[-1], task.labels)
     if task.kind == "tokens":
         names = [task.labels[number] for number in logits.argmax(-1).tolist()]
         labels = word_labels(names, tokens, attention.text or "")
