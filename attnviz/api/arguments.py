@@ -19,7 +19,6 @@ from attnviz.core.options import (
     EngineName,
     InMemoryModel,
     InputFormat,
-    Language,
     Look,
     Many,
     OnError,
@@ -122,7 +121,8 @@ class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=F
     rows: str | None
     window: str | None
     top: int
-    to: Language | None
+    from_: str | None
+    to: str | None
     labels: str | Sequence[str] | None
 
 
@@ -132,7 +132,8 @@ class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptio
     mechanism: str | None
     causal: bool
     generate: int | None
-    to: Language | None
+    from_: str | None
+    to: str | None
     max_size: int | None
     special: Special
     scores: bool
@@ -155,7 +156,8 @@ class ExperimentOptions(ModelOptions, ReadingOptions, total=False):
 
     token_groups: str | Path | None
     causal: bool
-    to: Language | None
+    from_: str | None
+    to: str | None
     chat: bool
     explain: str | None
 
@@ -165,7 +167,8 @@ class CacheOptions(ModelOptions, ReadingOptions, total=False):
 
     generate: int | None
     causal: bool
-    to: Language | None
+    from_: str | None
+    to: str | None
     chat: bool
     stream: str | None
 
@@ -173,7 +176,8 @@ class CacheOptions(ModelOptions, ReadingOptions, total=False):
 class AlignOptions(ModelOptions, ReadingOptions, SharingOptions, total=False):
     """What `align` takes."""
 
-    to: Language | None
+    from_: str | None
+    to: str | None
     max_size: int | None
     layer: Which
     head: Which

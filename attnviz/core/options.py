@@ -224,8 +224,14 @@ class Origin:
         default=20,
         min=0,
     )
-    to: Language | None = opt(
-        "to", "--to LANGUAGE", "Language of the target for the pocket model: {choices}."
+    from_: str | None = rare(
+        "to", "--from CODE", "Language of the source, for a translator with codes: eng_Latn, en_XX."
+    )
+    to: str | None = opt(
+        "to",
+        "--to LANGUAGE",
+        "Language of the target: en or fr for the pocket model, fra_Latn, fr_XX with codes.",
+        suggestions=("en", "fr"),
     )
 
     @property

@@ -49,10 +49,12 @@ def check_vision(origin: Origin) -> None:
             f"for '{VISION}', or name one by --model ID_OR_FOLDER"
         )
     usual = Origin()
-    for name in ("mechanism", "weights", "qk", "causal", "to", "max_size", "rows", "window"):
+    texts = ("mechanism", "weights", "qk", "causal", "from_", "to", "max_size", "rows", "window")
+    for name in texts:
         if getattr(origin, name) != getattr(usual, name):
             raise UsageError(
-                f"--{name.replace('_', '-')} is for texts, and these are pictures: leave it out"
+                f"--{name.strip('_').replace('_', '-')} is for texts, and these are pictures: "
+                "leave it out"
             )
 
 
@@ -101,7 +103,10 @@ def check_origin(origin: Origin, command: Command) -> None:
 
 def _check_loading(origin: Origin, origins: list[str]) -> None:
     """Refuse Hugging Face options if no such model is opened."""
+    translates = origin.model == POCKET or not origins
     uses = {
+        "--from": (origin.from_, "is for translators with language codes"),
+        "--to": (not translates and origin.to, "is for translators"),
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
         "--device-map": (origin.device_map, "is for large models"),
         "--arithmetic": (origin.arithmetic, "is for checkpoints of texts and pictures"),
@@ -274,6 +279,7 @@ def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool =
     from attnviz.models.hugging_face.text_model import load_model
 
     more: dict[str, Any] = {"chat": origin.chat, "with_head": with_head, **loading_of(origin)}
+    more["languages"] = origin.from_, origin.to
     model = load_model(name_of(origin), generate=origin.generate, **more)
     return replace(model, region=region_of(origin))
 

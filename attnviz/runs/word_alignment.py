@@ -24,10 +24,10 @@ from attnviz.analyses.words import merge_attention
 from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import notify
-from attnviz.core.options import Language, Options
+from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.models import Source
-from attnviz.models.open import check_origin
+from attnviz.models.open import check_origin, is_shipped
 from attnviz.renderers.data import escape
 from attnviz.renderers.reports import Data, listing
 from attnviz.runs.engines.shards import Engine
@@ -48,7 +48,7 @@ from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import BadText, Text, chunks
 
-_OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
+_OTHER_LANGUAGE = {"en": "fr", "fr": "en"}
 """The language that a translation into one comes from."""
 
 AGAINST = ("input", "output")  # a decoder's row stands for the token it has read, or predicts
@@ -218,8 +218,11 @@ class AlignChunk(SourceWork):
     def __call__(self, chunk: Chunk) -> list[AlignedPair | AttnvizError]:
         """The alignment of each record, or why it has none."""
         source = self.source_for("cross")
-        other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
-        backward = source_for(replace(self.origin, to=other), "cross") if other else source
+        own, backward = self.origin, source
+        if own.from_ is not None:
+            backward = source_for(replace(own, from_=own.to, to=own.from_), "cross")
+        elif own.to is not None:
+            backward = source_for(replace(own, to=_OTHER_LANGUAGE[own.to]), "cross")
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
         pairs = [record for record in chunk if isinstance(record, Text)]
         results = aligner.align(pairs, self.batch_size)
@@ -238,9 +241,12 @@ def check_alignment(options: Options, how: str | None, against: str) -> AlignChu
     """The work on a chunk of pairs; wrong options are refused before a model loads."""
     choice = options.choice
     check_choice(choice)
-    check_origin(options.origin, "cross")
+    origin = options.origin
+    check_origin(origin, "cross")
+    if not is_shipped(origin) and (origin.from_ is None) != (origin.to is None):
+        raise UsageError("each pair is read both ways: give both --from CODE and --to CODE")
     what = choice.layer, choice.head, how, against, options.many.batch_size
-    return AlignChunk(options.origin, *what)
+    return AlignChunk(origin, *what)
 
 
 def _align_all(

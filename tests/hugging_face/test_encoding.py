@@ -1,13 +1,19 @@
 """A text is tokenized once, whatever is asked about it."""
 
+import copy
 from dataclasses import replace
 
 import pytest
+import torch
+import transformers
 
 from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
+from tests.hugging_face.tiny_models import SEQ2SEQ
+from tests.invoke import attnviz
 
 LINES = ["The red car", "The professor who supervised the student", "paper", "who is", "is ."]
 
@@ -102,3 +108,75 @@ def test_a_query_that_a_text_model_does_not_answer_is_refused(loaded):
         loaded("bert").values(Query("a", "b", "pair"))
     with pytest.raises(ModelError, match="no head"):
         loaded("bert").gradients(Query("a"))
+
+
+LETTERS = list("▁abcdefghijklmnopqrstuvwxyz")
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
+TRANSLATORS = {  # the class of the model, the languages, whether the decoder starts with the code
+    "NllbTokenizer": ("M2M100", ("eng_Latn", "deu_Latn", "fra_Latn"), False),
+    "MBart50Tokenizer": ("MBart", ("en_XX", "de_DE", "fr_XX"), False),
+    "MBartTokenizer": ("MBart", ("en_XX", "de_DE", "fr_XX"), True),
+}
+
+
+def translator(kind):
+    """A translator of random weights, with a tokenizer of letters and codes."""
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIALS, *LETTERS])}
+    pieces = vocabulary if kind == "NllbTokenizer" else [(one, 0.0) for one in vocabulary]
+    tokenizer = getattr(transformers, kind)(pieces)
+    family = TRANSLATORS[kind][0]
+    sizes = SEQ2SEQ | {"vocab_size": len(tokenizer)}
+    config = getattr(transformers, f"{family}Config")(decoder_start_token_id=2, **sizes)
+    model = getattr(transformers, f"{family}ForConditionalGeneration")(config).eval()
+    return InMemoryModel(model, tokenizer)
+
+
+def sides_of(model, query):
+    """The pieces of the source and of what the decoder reads."""
+    inputs = model._encode(query).inputs
+    names = ("input_ids", "decoder_input_ids")
+    return [model.tokenizer.convert_ids_to_tokens(list(inputs[name])) for name in names]
+
+
+@pytest.mark.parametrize("kind", TRANSLATORS)
+def test_languages_are_named_by_their_codes(kind, monkeypatch):
+    given = translator(kind)
+    _, (usual, source, target), starts = TRANSLATORS[kind]
+    own = copy.deepcopy(given.reader)
+    own.src_lang, own.tgt_lang = source, target
+    read, written = own("a").input_ids, own(text_target="b").input_ids
+    query = Query("a", "b", "cross")
+    model = load_model(given, languages=(source, target))
+    shifted = [written[-1], *written[:-1]] if starts else [2, *written[:-1]]
+    assert sides_of(model, query) == [own.convert_ids_to_tokens(ids) for ids in (read, shifted)]
+    assert model.provenance.notes == ()
+    code = own.convert_tokens_to_ids(target)
+    asked = {}
+    monkeypatch.setattr(
+        model.model, "generate", lambda **named: asked.update(named) or torch.tensor([[2, code, 8]])
+    )
+    assert model._encode(Query("a", kind="cross")).ids("target")[1] == code
+    assert asked["decoder_start_token_id" if starts else "forced_bos_token_id"] == code
+    # A tokenizer from Python stays as it is, and languages that nobody named are said.
+    assert (given.reader.src_lang, given.reader.tgt_lang) == (usual, None)
+    (note,) = load_model(given).provenance.notes
+    assert note.startswith(f"it reads {usual} and writes {usual}: name another")
+    read, written = sides_of(load_model(given), query)
+    assert {usual} <= {*read} & {*written}
+
+
+def test_a_default_language_is_that_of_the_model():
+    given = translator("MBart50Tokenizer")
+    given.model.generation_config.forced_bos_token_id = given.reader.convert_tokens_to_ids("ro_RO")
+    (note,) = load_model(given, languages=("fr_XX", None)).provenance.notes
+    assert note == "it reads fr_XX and writes ro_RO: name another language by --to CODE"
+
+
+def test_a_language_that_is_none_is_refused(loaded, folder_of):
+    given = translator("NllbTokenizer")
+    with pytest.raises(UsageError, match=r"--to 'fra_latn' is no language .* mean 'fra_Latn'"):
+        load_model(given, languages=(None, "fra_latn"))
+    with pytest.raises(UsageError, match=r"'.*' has no language codes: leave --from out"):
+        load_model(str(folder_of("t5")), languages=("en", None))
+    for options in (("--from", "en"), ("--to", "fr", "--mechanism", "linear")):
+        assert "is for translators" in attnviz("cross", "a", "b", *options).mistake

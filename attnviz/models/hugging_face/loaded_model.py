@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
@@ -25,6 +25,8 @@ class LoadedModel:
     chat_template: bool = False  # whether texts are read as the user's turn of a conversation
     task: Task | None = None  # what its head decides
     region: Region = ALL_TOKENS
+    # how `generate` is told the language of the target, if the model has codes of languages
+    first_token: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def vocabulary(self) -> int:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -30,7 +31,12 @@ from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, value_v
 from attnviz.models.hugging_face.experiment import KernelExperiment, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import continue_text, writer_class
+from attnviz.models.hugging_face.inputs.generation import (
+    Languages,
+    continue_text,
+    set_languages,
+    writer_class,
+)
 from attnviz.models.hugging_face.layer_states import join_batch
 from attnviz.models.hugging_face.load.family import (
     HEADLESS,
@@ -212,6 +218,7 @@ def load_model(
     generate: int | None = None,
     chat: bool = False,
     with_head: bool = False,
+    languages: Languages = (None, None),
     **options: Any,
 ) -> HuggingFaceModel:
     terms = LoadOptions(**options)
@@ -238,11 +245,14 @@ def load_model(
         raise UsageError(f"a text needs a tokenizer: a {type(parts.reader).__name__} reads none")
     if not mixers_of(model):
         check_family(model.config, 0)
+    reader = parts.reader if isinstance(name, str) else deepcopy(parts.reader)
+    first_token, notes = set_languages(model, reader, languages, str(name))
+    provenance = replace(provenance, notes=(*provenance.notes, *notes))
     family = family_of(model)
     return HuggingFaceModel(
         name=str(name),
         model=model,
-        tokenizer=parts.reader,
+        tokenizer=reader,
         family=family,
         limit=reading_limit(model, parts.reader),
         provenance=replace(provenance, settings={**provenance.settings, "family": family}),
@@ -251,4 +261,5 @@ def load_model(
         max_new_tokens=generate,
         chat_template=chat,
         task=parts.task,
+        first_token=first_token,
     )

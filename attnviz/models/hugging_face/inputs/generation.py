@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Token
-from attnviz.core.errors import InputError, ModelError
+from attnviz.core.errors import InputError, ModelError, UsageError, did_you_mean, in_words
 from attnviz.models.hugging_face.inputs.tokenization import (
     TokenizedText,
     label_ids,
@@ -77,6 +77,56 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
     return [start, *ids[:-1]]
 
 
+Languages = tuple[str | None, str | None]  # codes of the source's and the target's; None: default
+
+
+def set_languages(
+    model: Any, tokenizer: Any, languages: Languages, name: str
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Set a translator's tokenizer to languages by their codes.
+
+    Returns:
+        How `generate` is told the target's language, and a note if one is a default; both empty for
+        a tokenizer without codes.
+    """
+    codes, options = _language_codes(tokenizer), ("--from", "--to")
+    for option, code in zip(options, languages, strict=True):
+        if code is not None and not codes:
+            raise UsageError(f"the tokenizer of '{name}' has no language codes: leave {option} out")
+        if code is not None and code not in codes:
+            raise UsageError(
+                f"{option} '{code}' is no language of '{name}': choose from "
+                f"{', '.join(codes)[:200]}, ….{did_you_mean(code, codes)}"
+            )
+    source = languages[0] or (tokenizer.src_lang if codes else None)
+    if source is None:
+        return {}, ()
+    starts = (
+        getattr(getattr(model, "generation_config", None), "forced_bos_token_id", None),
+        getattr(model.config, "decoder_start_token_id", None),
+    )
+    usual = next((code for code, number in codes.items() if number in starts), source)
+    target = languages[1] or tokenizer.tgt_lang or usual
+    tokenizer.src_lang, tokenizer.tgt_lang = source, target
+    # The code is what the decoder starts with (mBART), or stands behind that (mBART-50, NLLB).
+    first = _shift(model, tokenizer(text_target=source)["input_ids"])[0] == codes[target]
+    start = {"decoder_start_token_id" if first else "forced_bos_token_id": codes[target]}
+    defaults = [f"{one} CODE" for one, code in zip(options, languages, strict=True) if code is None]
+    if not defaults:
+        return start, ()
+    note = f"it reads {source} and writes {target}: name another language by"
+    return start, (f"{note} {in_words(defaults, 'and')}",)
+
+
+def _language_codes(tokenizer: Any) -> dict[str, int]:
+    """The number of each language by its code; none for a tokenizer of no translator."""
+    codes: dict[str, int] = getattr(tokenizer, "lang_code_to_id", None) or {}
+    if not codes and hasattr(tokenizer, "src_lang"):
+        tokens = map(str, getattr(tokenizer, "extra_special_tokens", None) or ())
+        codes = {token: tokenizer.convert_tokens_to_ids(token) for token in tokens}
+    return codes
+
+
 def write_target(source: LoadedModel, read: TokenizedText) -> DecoderInput:
     """The target that an encoder–decoder writes greedily for a source."""
     if not source.can_generate:
@@ -90,7 +140,7 @@ def write_target(source: LoadedModel, read: TokenizedText) -> DecoderInput:
     above, below = (
         getattr(model.config, f"num_{name}_layers", 0) for name in ("decoder", "hidden")
     )
-    ids, cut = generate_ids(source, inputs, most, use_cache=above <= below)
+    ids, cut = generate_ids(source, inputs, most, use_cache=above <= below, **source.first_token)
     text, tokens = tokenize_generated(tokenizer, ids)
     if not text:
         raise ModelError("the model wrote nothing about this text: give a target")
@@ -187,7 +237,7 @@ def continue_text(source: LoadedModel, inputs: Mapping[str, Any]) -> str:
     tensors = source.tensors(read, source.model)
     if source.family == "encoder–decoder":
         most = min(source.max_new_tokens or LONGEST, (source.limit or 1 << 20) - 1)
-        ids, _ = generate_ids(source, tensors, most, use_cache=False)
+        ids, _ = generate_ids(source, tensors, most, use_cache=False, **source.first_token)
         return tokenize_generated(source.tokenizer, ids)[0]
     before = list(read["input_ids"])
     room = FEW if source.limit is None else min(FEW, source.limit - len(before))
