@@ -22,7 +22,7 @@ from attnviz.core.errors import AttnvizError, UsageError, choose, in_short
 from attnviz.core.options import LENS_NAMES, Choice, Options, Origin
 from attnviz.core.registry import Command
 from attnviz.models.lens import needs_head
-from attnviz.models.open import brings_tokens, check_origin
+from attnviz.models.open import brings_tokens, check_origin, check_pair
 from attnviz.runs.engines import open_engine
 from attnviz.runs.head_measures import keep_scores
 from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, source_for
@@ -42,13 +42,18 @@ from attnviz.storage.texts import Text, check_text, chunks
 
 @public
 def attend(
-    text: Sentence, target: Sentence | None = None, **options: Unpack[AttendOptions]
+    text: Sentence,
+    target: Sentence | None = None,
+    *,
+    pair: Sentence | None = None,
+    **options: Unpack[AttendOptions],
 ) -> Result:
     """The attention of a text over itself or, with a target, of the target over the text.
 
     Args:
         text: the text; with a target, the source whose tokens are the keys.
         target: the text whose tokens are the queries.
+        pair: the second text of a sentence pair, which a model reads as one sequence.
         options: those of the shell, by name; `model` may be a model of transformers with its
             `tokenizer` (it is left as it is), and `command` "cross", to let the model write the
             target itself, or "co".
@@ -60,11 +65,16 @@ def attend(
     Raises:
         AttnvizError: what the shell would say in one line.
     """
-    for what, value in (("text", text), ("target", target)):
+    for what, value in (("text", text), ("target", target), ("pair", pair)):
         if not isinstance(value, str) and (value is not None or what == "text"):
             kind = type(value).__name__
             raise UsageError(f"the {what} is of type {kind}: attend_many takes several texts")
     command, request = _read_request(options, "self" if target is None else "cross")
+    if pair is not None:
+        if target is not None or command != "self":
+            raise UsageError("pair= is the second text of one sequence: leave target, command out")
+        check_pair(request.origin)
+        target = check_text(pair, "second text")
     if not brings_tokens(request.origin):
         check_text(text)
         if target is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from attnviz.analyses.effects.ablation import Each
+from attnviz.analyses.view import is_pair
 from attnviz.api.arguments import (
     CacheOptions,
     ChatOptions,
@@ -67,7 +68,11 @@ def _read_question(
         # What the caller gives wins over what the result was made with.
         names, origin = ExperimentOptions.__optional_keys__, text.again.origin
         own = {name: getattr(origin, name) for name in names if hasattr(origin, name)}
-        text, target, options = text.source or text.text, text.target, {**own, **options}
+        given, options = text.again.text, {**own, **options}
+        if is_pair(text):
+            text, target = given.text, given.target
+        else:
+            text, target = text.source or text.text, text.target
     how = read_options(options)
     single = isinstance(text, str) and target is None and file is None
     command: Command = "self" if single else "cross"  # files and lists may hold pairs

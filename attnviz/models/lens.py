@@ -159,9 +159,7 @@ def ask_source(source: Source, query: Query, needs: Needs, target: str | None = 
     Raises:
         UsageError: the source does not know it.
     """
-    if query.kind == "pair":
-        raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
-    others = ["rollout", "flow"] if query.kind == "self" else ["raw"]
+    others = ["rollout", "flow"] if query.kind in ("self", "pair") else ["raw"]
     if needs == "values":
         if not isinstance(source, SupportsValues):
             raise refuse_values(others)

@@ -101,6 +101,15 @@ def check_origin(origin: Origin, command: Command) -> None:
         raise UsageError(f"{origins[0]} is not for 'co': co-attention runs on an own layer only")
 
 
+def check_pair(origin: Origin) -> None:
+    """Refuse what reads no two texts as one sequence."""
+    check_origin(origin, "self")
+    if clash := next(iter(origins_of(origin).keys() - {"--model"}), None):
+        raise UsageError(f"--pair is read by a model: leave {clash} out")
+    if is_shipped(origin):
+        raise UsageError("--pair needs a model that reads sentence pairs: --model ID_OR_FOLDER")
+
+
 def _check_loading(origin: Origin, origins: list[str]) -> None:
     """Refuse Hugging Face options if no such model is opened."""
     translates = origin.model == POCKET or not origins

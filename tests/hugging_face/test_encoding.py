@@ -104,8 +104,6 @@ def test_a_text_read_in_another_way_is_encoded_anew(counting):
 def test_a_query_that_a_text_model_does_not_answer_is_refused(loaded):
     with pytest.raises(UsageError, match="answers no query of kind 'co'"):
         attend(loaded("bert"), "a", "b", "co")
-    with pytest.raises(UsageError, match="--lens raw, rollout or flow only"):
-        loaded("bert").values(Query("a", "b", "pair"))
     with pytest.raises(ModelError, match="no head"):
         loaded("bert").gradients(Query("a"))
 

@@ -6,13 +6,20 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import processors
-from transformers import AutoModel, ByT5Tokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    BartConfig,
+    BertConfig,
+    ByT5Tokenizer,
+)
 
-from attnviz.core.errors import InputError, ModelError
+import attnviz as attnviz_api
+from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.models.hugging_face.inputs.encoding import tokenize_pair
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
-from tests.hugging_face.tiny_models import byte_pieces, word_pieces
+from tests.hugging_face.tiny_models import SEQ2SEQ, WIDE, byte_pieces, word_pieces
 from tests.invoke import attnviz
 from tests.precision import both, check_as_near
 
@@ -103,6 +110,99 @@ def test_a_quarter_is_chosen_by_its_stream_fresh_and_saved(pair_folder):
     whole_weights = np.array(whole.json()["maps"][0]["weights"])
     first = len(item["key_tokens"])
     np.testing.assert_array_equal(item["weights"], whole_weights[..., first:, :first])
+
+
+CLASSIFIERS = {
+    "bert": (BertConfig, {"vocab_size": 26, **WIDE}),
+    "bart": (BartConfig, SEQ2SEQ | {"decoder_start_token_id": 2}),
+}
+NAMES = {0: "no", 1: "perhaps", 2: "yes"}
+
+
+def reader_of(kind):
+    return pairing("roberta" if kind == "bart" else kind)
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A classifier of pairs with sharp random weights, and its folder, by its kind."""
+    made = {}
+
+    def make(kind):
+        if kind not in made:
+            config, sizes = CLASSIFIERS[kind]
+            torch.manual_seed(0)
+            model = AutoModelForSequenceClassification.from_config(config(id2label=NAMES, **sizes))
+            for weight in model.parameters():
+                torch.nn.init.normal_(weight, 0, 0.3) if weight.ndim == 2 else None
+            folder = tmp_path_factory.mktemp(kind)
+            model.eval().save_pretrained(folder)
+            reader_of(kind).save_pretrained(folder)
+            made[kind] = model, folder
+        return made[kind]
+
+    return make
+
+
+def own_log_p(model, kind, off=None):
+    """What transformers gives for the pair; one head of the first layer may put out zeros."""
+    inputs = reader_of(kind)(FIRST, SECOND, return_tensors="pt")
+    part = model.base_model.encoder
+    if kind == "bert":
+        layer = part.layer[0].attention.output.dense
+    else:
+        layer = part.layers[0].self_attn.out_proj
+
+    def without(_, given):
+        if off is not None:
+            given[0][..., off * 8 : (off + 1) * 8] = 0
+
+    hook = layer.register_forward_pre_hook(without)
+    with torch.no_grad():
+        scores = model(**inputs).logits[0].log_softmax(-1)
+    hook.remove()
+    return scores.numpy()
+
+
+@pytest.mark.parametrize(
+    ("kind", "arithmetic"), [("bert", "light"), ("bert", "torch"), ("bart", "torch")]
+)
+def test_what_decided_the_class_of_a_pair(kind, arithmetic, classifier):
+    model, folder = classifier(kind)
+    how = {"model": folder, "arithmetic": arithmetic}
+    before = own_log_p(model, kind)
+    answer = attnviz_api.explain(FIRST, SECOND, **how).to_json()
+    assert answer["answer"] == NAMES[int(before.argmax())]
+    assert answer["chance"] == pytest.approx(np.exp(before.max()), abs=1e-5)
+    result = attnviz_api.attend(FIRST, pair=SECOND, **how)
+    assert attnviz_api.explain(result).to_json()["tokens"] == answer["tokens"]
+    (effect,) = attnviz_api.ablate(result, heads="0.1").to_json()["effects"]
+    change = (before - own_log_p(model, kind, 1))[before.argmax()]
+    assert abs(change) > 1e-3
+    assert effect["effect"] == pytest.approx(change, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_a_pair_through_every_lens_of_one_text(kind, classifier):
+    _, folder = classifier(kind)
+    asked = ("self", FIRST, "--pair", SECOND, "--model", folder, "-q")
+    lenses = ["gradient", "effect", "norm", *(["logits"] if kind == "bert" else [])]
+    for lens in lenses:
+        item, *_ = attnviz(*asked, "--lens", lens, "-f", "json").json()["maps"]
+        assert len(item["key_tokens"]) == len(reader_of(kind)(FIRST, SECOND)["input_ids"])
+    table = attnviz("lenses", FIRST, SECOND, "--model", folder, "-q")
+    assert table.status == 0, table.err
+
+
+def test_a_classifier_writes_no_target(classifier):
+    done = attnviz("cross", FIRST, SECOND, "--model", classifier("bart")[1])
+    assert "is a classifier and writes no target: use 'attnviz self'" in done.mistake
+
+
+def test_a_pair_in_python_is_two_texts_for_a_model():
+    for more, said in (({}, "needs a model"), ({"target": "c"}, "is the second text of one")):
+        with pytest.raises(UsageError, match=said):
+            attnviz_api.attend("a", pair="b", **more)
 
 
 def test_a_decoder_reads_one_text(loaded):

@@ -38,7 +38,7 @@ def self_command(
     echo "The cat sat" | attnviz self - -f tsv | sort -t$'\t' -k9 -gr | head
     """
     from attnviz.cli.run import run_texts
-    from attnviz.models.open import brings_tokens, check_origin, is_shipped, origins_of
+    from attnviz.models.open import brings_tokens, check_pair
     from attnviz.runs.inputs import given_texts, texts_of
     from attnviz.storage.texts import Text, check_text
 
@@ -47,11 +47,7 @@ def self_command(
             raise UsageError("--pair belongs to one TEXT, and --input reads many: give one of them")
         if text is None or len(text) != 1 or text == ["-"]:
             raise UsageError("--pair is the second text of one: attnviz self TEXT --pair TEXT")
-        check_origin(options.origin, "self")
-        if clash := next(iter(origins_of(options.origin).keys() - {"--model"}), None):
-            raise UsageError(f"--pair is read by a model: leave {clash} out")
-        if is_shipped(options.origin):
-            raise UsageError("--pair needs a model that reads sentence pairs: --model ID_OR_FOLDER")
+        check_pair(options.origin)
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
         raise typer.Exit(run_texts("self", given_texts(both), options))
     if brings_tokens(options.origin) and not text and input_file is None:

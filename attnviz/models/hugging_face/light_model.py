@@ -180,7 +180,7 @@ class LightModel(LoadedModel, Predicting, Network):
 
     def values(self, query: Query) -> ValueVectors:
         """What each head adds for each token of a query."""
-        encoding = self._encode_text(query)
+        encoding = encode(self, query)
         if reason := self._refuse([encoding]):
             return self.whole(reason).values(query)
         record = Record()
@@ -190,7 +190,7 @@ class LightModel(LoadedModel, Predicting, Network):
     def experiment(self, query: Query, target: str | None = None) -> Experiment:
         """The model and a query, to run with parts of the model switched off."""
         check_head(self, query.kind)
-        encoding = self._encode_text(query)
+        encoding = encode(self, query)
         reason = self._refuse([encoding])
         if self.task and self.task.kind == "number":
             reason = reason or "its classifier predicts a number"
@@ -202,7 +202,7 @@ class LightModel(LoadedModel, Predicting, Network):
 
     def trace_writers(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
-        encoding = self._encode_text(query)
+        encoding = encode(self, query)
         if reason := self._refuse([encoding]):
             return self.whole(reason).trace_writers(query)
         if self.head is not None and not self.head.is_linear:
@@ -255,11 +255,6 @@ class LightModel(LoadedModel, Predicting, Network):
         if many and sum(lengths) * self.numbers > MOST_WORK:
             return f"{len(encodings)} texts are many for a model of {self.numbers:,} weights"
         return ""
-
-    def _encode_text(self, query: Query) -> EncodedQuery:
-        if query.kind == "pair":
-            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
-        return encode(self, query)
 
     def run(self, encoding: EncodedQuery, record: Record | None = None) -> tuple[Attention, Any]:
         """The maps of a query, and the last states (tokens, size)."""

@@ -29,6 +29,13 @@ class LoadedModel:
     first_token: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def joins_pairs(self) -> bool:
+        """Whether it reads two texts as one sequence."""
+        return self.family == "encoder-only" or (
+            self.family == "encoder–decoder" and self.task is not None
+        )
+
+    @property
     def vocabulary(self) -> int:
         return len(self.model.get_input_embeddings().weight)
 

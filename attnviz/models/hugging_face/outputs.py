@@ -37,7 +37,7 @@ MASK, LABEL = "mask:", "label:"  # a word for a mask; a label that is also a wor
 
 def check_head(source: LoadedModel, kind: str) -> None:
     """Refuse a model that predicts nothing for this query, or whose head is untrained."""
-    if kind == "self" and source.family == "encoder–decoder":
+    if kind != "cross" and source.family == "encoder–decoder" and source.task is None:
         raise ModelError(
             f"'{source.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
             "gradient, or --lens rollout, flow or norm here"

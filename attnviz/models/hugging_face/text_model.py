@@ -194,8 +194,6 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
 
     def _encode_whole(self, query: Query) -> EncodedQuery:
         """A query whose every weight is read."""
-        if query.kind == "pair":
-            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
         if not self.region.is_default:
             raise UsageError(
                 "gradients, effects and norms need every weight: leave --max-size, --rows and "

@@ -99,9 +99,9 @@ class CacheStudy:
         request = self.request
         optional, prompt = None, request.prompt
         if self.reads == "picture-text":
-            query = replace(query_of(replace(text, target=None)), text=text.target or "")
+            query = replace(query_of(source, replace(text, target=None)), text=text.target or "")
         else:
-            query = query_of(text)
+            query = query_of(source, text)
         experiment = open_experiment(source, query)
         if self.reads == "picture-text":
             tokens = experiment.attention.main.key_tokens

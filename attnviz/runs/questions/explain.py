@@ -52,7 +52,7 @@ class Explainer:
 
     def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
         """What decided the answer to a text, and what the model's parts wrote there."""
-        answer, trace = self.explain_query(query_of(text))
+        answer, trace = self.explain_query(query_of(self.source, text))
         return replace(answer, id=text.id), trace
 
     def explain_query(self, query: Query) -> tuple[AnswerReport, WrittenText | None]:
@@ -84,7 +84,7 @@ class Explainer:
         second = replace(text, text=other)
         if not isinstance(self.source, Experimenting) or kind_of_file(text.text):
             raise UsageError("--contrast compares two texts before a model that predicts")
-        first, after = (self._open(query_of(one)) for one in (text, second))
+        first, after = (self._open(query_of(self.source, one)) for one in (text, second))
         return contrast_inputs(first, after, (text.text, other))
 
     def _open(self, query: Query) -> Experiment:
@@ -97,7 +97,7 @@ class Explainer:
     def _banks_of(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         """The head outputs in other texts, and in words which; none for other kinds of input."""
         if kind not in self._banks:
-            is_text = kind in ("self", "cross")
+            is_text = kind in ("self", "cross", "pair")
             self._banks[kind] = self._read_banks(kind, like) if is_text else ([], "")
         return self._banks[kind]
 
@@ -109,13 +109,17 @@ class Explainer:
         assert isinstance(source, Experimenting)
         try:
             queries = [Query(text, kind=kind) for text in REFERENCE]
+            if kind == "pair":
+                pairs = zip(REFERENCE[::2], REFERENCE[1::2], strict=True)
+                queries = [Query(*pair, kind=kind) for pair in pairs]
             if isinstance(source, SupportsHeadOutputs):
                 banks = source.head_outputs(queries, like)
             else:
                 banks = [source.experiment(query).head_outputs() for query in queries]
         except AttnvizError:  # it reads pairs, or masked words alone
             return [], ""
-        return banks, f"their mean over {len(REFERENCE)} English sentences (--reference: others)"
+        what = "pairs of English sentences" if kind == "pair" else "English sentences"
+        return banks, f"their mean over {len(queries)} {what} (--reference: others)"
 
 
 def find_choice(experiment: Experiment, name: str) -> int:

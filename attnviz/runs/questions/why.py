@@ -110,7 +110,7 @@ def open_reader(origin: Origin, kind: InputKind, *, with_head: WithHead = False)
     return open_source(origin, kind, with_head=with_head)
 
 
-def query_of(text: Text) -> Query:
+def query_of(source: Source, text: Text) -> Query:
     """The query for a text, a pair, or the file that a text names."""
     kind = kind_of_file(text.text)
     if kind == "recording":
@@ -119,7 +119,7 @@ def query_of(text: Text) -> Query:
         heard = read_recording(Path(text.text), 0.0, SECONDS)
         return Query(text.target or "", kind="recording", recording=heard)
     if text.target is not None or kind is None:
-        return query_for(text)
+        return query_for(source, text)
     from attnviz.storage.pictures import read_picture
 
     # Its lens is not "raw", since every patch has to attend to every other one.
@@ -207,7 +207,7 @@ def effect_of(
 
 def why_of_text(source: Source, text: Text, request: Why) -> tuple[LinkReport, WrittenText]:
     """Why a head looks where it looks in one text."""
-    query = query_of(text)
+    query = query_of(source, text)
     trace = written_of(source, query)
     attention = trace.attention
     at, notes = find_head(attention, request.head)
@@ -228,7 +228,7 @@ def why_of_text(source: Source, text: Text, request: Why) -> tuple[LinkReport, W
 
 def layers_of_text(source: Source, text: Text, request: Why) -> LayersReport:
     """Where along the layers a prediction appears."""
-    query = query_of(text)
+    query = query_of(source, text)
     trace = written_of(source, query)
     item = trace.attention.main
     words = text_places(item.query_tokens)
@@ -306,7 +306,7 @@ def report_wiring(
 ) -> None:
     """Report which heads read which heads, as the mean over texts."""
     source, study = open_reader(options.origin, command), WiringStudy()
-    results = each_text(texts.open(), lambda text: written_of(source, query_of(text)))
+    results = each_text(texts.open(), lambda text: written_of(source, query_of(source, text)))
     for _, trace in good_results(results, report, texts.total):
         study.add(trace)
     if study.texts:

@@ -158,6 +158,11 @@ def _encode_cross(source: LoadedModel, text: str, target: str | None) -> Encoded
             f"'{source.name}' is {source.family} ({source.model.config.model_type}) and has no "
             "cross-attention: ask for self-attention, or use an encoder–decoder (T5, BART, Marian)"
         )
+    if source.task is not None:
+        raise AttentionError(
+            f"'{source.name}' is a classifier and writes no target: use 'attnviz self', for two "
+            "texts with --pair"
+        )
     if target is not None and source.max_new_tokens is not None:
         raise UsageError("a target was given, and --generate is to write one: give one of them")
     read = tokenize(source.tokenizer, text)
