@@ -68,9 +68,9 @@ def _read_question(
         # What the caller gives wins over what the result was made with.
         names, origin = ExperimentOptions.__optional_keys__, text.again.origin
         own = {name: getattr(origin, name) for name in names if hasattr(origin, name)}
-        given, options = text.again.text, {**own, **options}
+        record, options = text.again.text, {**own, **options}
         if is_pair(text):
-            text, target = given.text, given.target
+            text, target = record.text, record.target
         else:
             text, target = text.source or text.text, text.target
     how = read_options(options)
