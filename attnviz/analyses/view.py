@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import row_entropy
-from attnviz.analyses.masks import MeasuredMap, within_one_text
-from attnviz.analyses.measures.distance import LEAST_WORDS, PositionPrediction
+from attnviz.analyses.masks import MeasuredMap
+from attnviz.analyses.measures.distance import LEAST_WORDS, WordLinks
 from attnviz.analyses.select import reduce_map, sharpest, strongest_links
 from attnviz.core.attention_map import (
     AGREEMENT,
@@ -178,7 +178,8 @@ def views(
         return [_view(attention, item, layer, links, top, focus) for layer in item.layers]
     alone = as_chosen or focus is None or len(item.heads) == 1
     layer = focus.layer if focus else item.layers[-1]
-    view = _view(attention, item, layer, links, top, focus, lines=alone)
+    why = "" if as_chosen or focus else _why_no_head(attention, item)
+    view = _view(attention, item, layer, links, top, focus, lines=alone, why=why)
     if alone:
         return [view]
     behind = _view(attention, item, layer, links, top)
@@ -228,17 +229,25 @@ def head_worth_showing(item: AttentionMap, texts: tuple[str, str] = ("", "")) ->
     picture = item.key_side == "picture"
     if len(item.heads) == 1 or item.values == "signed" or item.is_pooled or picture:
         return None
-    words = PositionPrediction(MeasuredMap(item, texts))
-    if words.rows.sum() < LEAST_WORDS:
+    links = WordLinks(MeasuredMap(item, texts))
+    if links.count < LEAST_WORDS:
         return None
-    lift = words.means(words.item.weights) - words.means(words.uniform)
-    layer, head = map(int, np.unravel_index(np.nan_to_num(lift).argmax(), lift.shape))
+    lift = links.says(links.item.weights) - links.says(links.uniform)
+    layer, head = map(int, np.unravel_index(lift.argmax(), lift.shape))
     if not lift[layer, head] > 1e-6:  # but for rounding
         return None
-    query, key, weight = words.link(layer, head)
-    besides = "position" if within_one_text(item) else "other rows"
-    why = f"{query} → {key} {_short(weight)}, not explained by {besides}"
+    query, key, weight = links.link(layer, head)
+    why = f"says most: {query} → {key} {_short(weight)}"
     return Focus(item.layers[layer], item.heads[head], why)
+
+
+def _why_no_head(attention: Attention, item: AttentionMap) -> str:
+    """Why the mean over heads comes first, where a reader can change that."""
+    in_words = item.values == "share" and item.key_side != "picture" and not item.is_pooled
+    if attention.lens_name != "raw" or len(item.heads) == 1 or not in_words:
+        return ""
+    few = WordLinks(MeasuredMap(item, attention.texts_of(item))).count < LEAST_WORDS
+    return " (too few words to tell heads apart)" if few else ""
 
 
 def _short(share: float) -> str:
@@ -254,9 +263,11 @@ def _view(
     focus: Focus | None = None,
     *,
     lines: bool = True,
+    why: str = "",
 ) -> View:
     of_layer = item.part([layer])
     matrix, which = _matrix(of_layer, focus)
+    which += why
     settings = attention.provenance.settings
     # Files saved before November 2026 spell it "knock-out".
     agreements = settings.get(AGREEMENT, settings.get(AGREEMENT.replace("knockout", "knock-out")))

@@ -1,4 +1,7 @@
-"""Maps to measure, and the even look, each written as a slow loop."""
+"""Maps to measure, the even look and the gains of links, each written as a slow loop."""
+
+import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,3 +42,49 @@ def even_rows(visible: NDArray[np.bool_]) -> NDArray[np.float64]:
             if seen[key]:
                 found[row, key] = 1 / sum(bool(other) for other in seen)
     return found
+
+
+Apart = Callable[[int, int], object] | None
+"""What distance a row and a key have; None: there is none between two texts."""
+
+
+def says(
+    weights: NDArray[np.float64], visible: NDArray[np.bool_], words: list[str], apart: Apart
+) -> float:
+    """What a head says of a text, cell by cell: words in brackets are special.
+
+    Thirty times each distance, then each key is scaled to its sum, then each row to 1.
+    """
+    text = [place for place, word in enumerate(words) if not word.startswith("[")]
+    cells = [
+        (i, j)
+        for i in range(len(weights))
+        if i in text or apart is None
+        for j in text
+        if visible[i, j]
+    ]
+    mass = {i: sum(weights[i, j] for k, j in cells if k == i) for i, _ in cells}
+    share = {(i, j): weights[i, j] / mass[i] for i, j in cells if mass[i]}
+    table = dict.fromkeys(share, 1.0)
+    sides = ([] if apart is None else [lambda cell: apart(*cell)]) + [lambda cell: cell[1]]
+
+    def scale(side: Callable[[tuple[int, int]], object], more: float) -> None:
+        wanted, sums = dict[object, float](), dict[object, float]()
+        for cell in share:
+            wanted[side(cell)] = wanted.get(side(cell), more) + share[cell]
+            sums[side(cell)] = sums.get(side(cell), more) + table[cell]
+        for cell in share:
+            table[cell] *= wanted[side(cell)] / sums[side(cell)]
+
+    scale(lambda cell: cell[0], 0)
+    for _ in range(30):
+        for side in sides:
+            scale(side, 0.02)
+        scale(lambda cell: cell[0], 0)
+    named = [place for place in text if any(map(str.isalnum, words[place]))]
+    gains = [
+        mass[i] * share[i, j] * math.log((share[i, j] + 1e-6) / (table[i, j] + 1e-6))
+        for i, j in share
+        if j in named and (apart is None or (i in named and i != j))
+    ]
+    return sum(gain for gain in gains if gain > 0.02) / (len(named) if apart else len(weights))

@@ -15,9 +15,9 @@ from attnviz.analyses.measures.shares import WORDS as WORDS_TO_REPEAT
 from attnviz.analyses.measures.shares import repeated_words, repetition, sink_fractions
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
-from tests.analyses.heads import even_rows, map_of, random_map, tokens
+from tests.analyses.heads import even_rows, map_of, random_map, says, tokens
 
-WORDS = "[CLS] the cat , the dog . [SEP]"
+WORDS = "[CLS] the cat , the dog ran [SEP]"
 SCORED = (
     *("score-max", "score-mean", "score-std", "saturated", "log-sum-exp", "query-norm"),
     *("key-norm", "value-norm", "sink-value", "massive"),
@@ -79,25 +79,6 @@ def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray]
         ]
         return float(max(scores))
 
-    def informative(weights: np.ndarray, visible: np.ndarray) -> float:
-        rows = [row for row in range(length) if not special[row]]
-        total = 0.0
-        for i in rows:
-            held, predicted = weights[i].sum(), {}
-            for j in (key for key in range(length) if visible[i, key]):
-                cells = [(k, j if special[j] else k + j - i) for k in rows if k != i]
-                other = [
-                    weights[k, at]
-                    for k, at in cells
-                    if 0 <= at < length and visible[k, at] and special[at] == special[j]
-                ]
-                predicted[j] = (sum(other) + held / visible[i].sum()) / (len(other) + 1)
-            for j, share in predicted.items():
-                if weights[i, j] and not special[j]:
-                    expected = share * held / sum(predicted.values())
-                    total += weights[i, j] * math.log(weights[i, j] / expected)
-        return max(total, 0) / len(rows)
-
     def share(target: Callable[[int, int], bool]):
         return lambda weights, visible: loop_shares(weights, visible, target)
 
@@ -140,7 +121,7 @@ def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray]
         "special-token": share(lambda _, j: special[j]),
         "punctuation": share(lambda _, j: words[j] in ",."),
         "sink": sinks,
-        "informative": informative,
+        "informative": lambda weights, visible: says(weights, visible, words, lambda i, j: j - i),
         "mass": lambda weights, _: mean_over([sum(row) for row in weights.tolist()]),
         "empty": lambda weights, _: float(sum(not sum(row) for row in weights.tolist())),
     }
@@ -421,9 +402,9 @@ def test_each_measure_is_read_between_its_two_ends_in_its_unit():
         "confidence": ("share", "no key stands out", "one key a row", 1),
         "informative": (
             "nats",
-            "position predicts all",
-            "each word attends to keys that no other row predicts",
-            math.log(8 * 6),
+            "distance and popular keys explain all",
+            "neither of them explains any word's look",
+            math.log(8) + 1,
         ),
         "distance": ("tokens", "only itself", "only the far end", 7),
         "offset": ("tokens", "only the past", "only what follows", 7),

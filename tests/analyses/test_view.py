@@ -75,7 +75,7 @@ JUMPS[range(5), [3, 2, 4, 1, 0]] = 0.84
 
 def test_the_head_that_says_most_of_this_text_comes_first_with_its_link():
     item = layered(RESTING, UNIFORM, AFTER, BEFORE, JUMPS, UNIFORM)
-    chosen = Focus("2", "0", "b → c .84, not explained by position")
+    chosen = Focus("2", "0", "says most: b → c .84")
     assert head_worth_showing(item) == chosen
     first, mean = views(attention_of(item))
     assert first.caption.endswith(f"3 layers × 2 heads · layer 2 head 0 ({chosen.why})")
@@ -87,7 +87,7 @@ def test_the_head_that_says_most_of_this_text_comes_first_with_its_link():
 
 def test_of_equal_heads_the_first_comes_first():
     found = head_worth_showing(layered(UNIFORM, JUMPS, JUMPS, UNIFORM))
-    assert found == Focus("0", "1", "b → c .84, not explained by position")
+    assert found == Focus("0", "1", "says most: b → c .84")
 
 
 def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short():
@@ -96,23 +96,23 @@ def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short():
     links[[0, 3], [2, 1]] = 0.84
     found = head_worth_showing(layered(UNIFORM, links, words=words))
     assert found is not None
-    assert found.why == f"{'x' * 23}… → cat .84, not explained by position"
+    assert found.why == f"says most: {'x' * 23}… → cat .84"
     assert found != head_worth_showing(layered(UNIFORM, links))
-    text = "cats and dogs"
-    pieces = [(0, 3), (3, 4), (5, 8), (9, 13)]
+    text = "cats and dogs run far"
+    pieces = [(0, 3), (3, 4), (5, 8), (9, 13), (14, 17), (18, 21)]
     tokens = tuple(Token(text[start:end], start, end) for start, end in pieces)
-    weights = np.full((1, 2, 4, 4), 0.25, np.float32)
-    weights[0, 1, 3] = 0.4, 0.5, 0.05, 0.05
+    weights = np.full((1, 2, 6, 6), 1 / 6, np.float32)
+    weights[0, 1, 3] = 0.4, 0.5, 0.025, 0.025, 0.025, 0.025
     found = head_worth_showing(AttentionMap("self", tokens, tokens, weights), (text, text))
     assert found is not None
-    assert found.why == "dogs → cats .90, not explained by position"
+    assert found.why == "says most: dogs → cats .90"
 
 
 def test_between_two_texts_a_key_is_held_against_itself_in_other_rows():
     item = layered(RESTING, BEFORE)
     cross = item.with_weights(item.weights, query_side="target", key_side="source")
     found = head_worth_showing(cross)
-    assert found == Focus("0", "1", "b → a .84, not explained by other rows")
+    assert found == Focus("0", "1", "says most: b → a .84")
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_heads_seen_in_blocks_have_lines_without_an_entropy():
 def test_the_head_to_see_first_is_the_sources_or_else_the_one_worth_showing():
     item = layered(BEFORE, JUMPS)
     plain = attention_of(item)
-    assert first_focus(plain, item) == Focus("0", "1", "b → c .84, not explained by position")
+    assert first_focus(plain, item) == Focus("0", "1", "says most: b → c .84")
     assert first_focus(plain, item, as_chosen=True) is None
     given = attention_of(item, focus={"self": Focus("0", "0", "why"), "b": Focus("0", "1", "no")})
     assert first_focus(given, item, as_chosen=True) == Focus("0", "0", "why")

@@ -20,7 +20,9 @@ MEASURES: dict[str, Measure] = {
         "Rows that attend to nothing, told where there are any.", "spread:empty", "none"
     ),
     "informative": Measure(
-        "How far rows lie from what position predicts, in nats.", "distance:informative", "info"
+        "How much of where a head looks neither distance nor popular keys explain, in nats.",
+        "distance:informative",
+        "info",
     ),
     "distance": Measure(
         "Mean distance between a token and the tokens it attends to, in tokens.",

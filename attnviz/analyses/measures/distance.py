@@ -1,8 +1,8 @@
 """What position says of where heads attend: how far, and how much it leaves unexplained.
 
 Distances, in tokens or in patches, include special tokens: a sink is part of what a head does.
-A head that always attends to the token before is alike for every text: `informative` holds rows
-against the head's other rows (a divergence of Kullback and Leibler 1951, over the words).
+A head that always attends to the token before, or to one key, is alike for every text:
+`informative` measures what is left.
 """
 
 import re
@@ -14,15 +14,18 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import AttentionMap, Token, known_mean
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.tokens import text_places, word_cells
+from attnviz.core.tokens import text_places
 
 _PATCH = re.compile(r"(\d+),(\d+)")
 FAR = 64
 """Tokens beyond which attention is called distant."""
-LEAST_WORDS = 3
-"""Of two words no distance comes twice, so that nothing can be compared."""
-TINY = np.finfo(np.float32).tiny
-AT_ONCE = 2**16
+LEAST_WORDS = 5
+"""Of fewer words distances and keys explain nearly any map."""
+LEAST_GAIN = 0.02
+"""Nats of a link that count: many small ones are noise."""
+STEPS, PSEUDO_COUNT, NEAR_0 = 30, 0.02, 1e-6
+"""Of the fit: its steps, what each sum gets beside its own, and what every share gets."""
+AT_ONCE = 2**22
 """Cells computed at once: many heads of a short text, one of a long one."""
 
 
@@ -119,116 +122,149 @@ def patch_places(tokens: Sequence[Token]) -> NDArray[np.float64] | None:
 
 
 def informative(subject: MeasuredMap) -> HeadMeasure | None:
-    """How far rows lie from what position predicts, in nats.
+    """How much of where a head looks neither distance nor popular keys explain, in nats.
 
-    Mean over the words i of Σ_j a_ij ln(a_ij / p_ij) over the words j. p_ij is the mean weight of
-    the head's other rows at the distance j − i, and in the column of a special token or a sink
-    their mean weight in that column; it is made to sum to what the row sums to. At least 0.
+    The sum of the gains above 0.02 (see `WordLinks`) over the number of words.
     """
-    words = PositionPrediction(subject)
-    if words.rows.sum() < LEAST_WORDS:
+    links = WordLinks(subject)
+    if links.count < LEAST_WORDS:
         return None
-    ends = ("position predicts all", "each word attends to keys that no other row predicts")
-    # Uniform attention is one row among those with a cell at that distance: p is not below this.
-    most = float(np.log(words.visible.sum(axis=-1).max() * words.rows.sum()))
-    values = words.means(words.item.weights), words.means(words.uniform)
+    ends = ("distance and popular keys explain all", "neither of them explains any word's look")
+    # The table is no worse than an even look, and what a row loses is less than a nat.
+    most = float(np.log(links.visible.sum(axis=-1).max())) + 1
+    values = links.says(links.item.weights), links.says(links.uniform)
     return subject.compare("informative", "nats", ends, values, top=most)
 
 
-class PositionPrediction:
-    """What position alone predicts of a map over words.
+class WordLinks:
+    """Links between words, and how much more a head gives them than a table of two effects does.
+
+    Special tokens are left out, and what is left of each row is made to sum to 1: a. The table b,
+    proportional to exp(distance[j - i] + key[j]) over what row i may see, has the sums of a over
+    each row, distance and key (iterative proportional fitting, Deming and Stephan 1940). The gain
+    of a link is the share of its row that words hold, times a ln(a / b), in nats. In a picture a
+    distance has rows and columns; between two texts there is none.
 
     Attributes:
         item: the map over words; visible, uniform: as of a `MeasuredMap`.
-        rows, columns: True for words; special tokens and a sink are no columns.
+        count: words among the rows; a word has a letter or a digit.
     """
 
     def __init__(self, subject: MeasuredMap) -> None:
         words = subject.words
         self.item, self.visible, self.uniform = words.item, words.visible, words.uniform
-        cells = word_cells(self.item)
-        self.columns = np.asarray(cells.any(axis=0))
-        self.rows = np.asarray(cells.any(axis=1) & words.rows.any(axis=0))
-        classes = _classes(self.item, self.columns)
-        own, width = classes[self.rows], int(classes.max()) + 1
-        step = min(max(AT_ONCE // max(own.size, 1), 1), len(self.item.heads))
-        # The classes of each head that is computed at once.
-        self._places = own + width * np.arange(step)[:, None, None]
-        visible = self.visible[:, self.rows]
-        counts = [np.bincount(own[layer], minlength=width) for layer in visible]
-        # What makes sums over a class means; 0 where a cell is hidden.
-        means = visible / np.maximum(counts, 1)[:, own]
-        self._means = means.astype(np.float32)
-        self._keys = np.maximum(visible.sum(axis=-1, keepdims=True), 1).astype(np.float32)
+        sides = self.item.query_tokens, self.item.key_tokens
+        rows, keys = (np.array([not token.special for token in side]) for side in sides)
+        names = [np.array([any(map(str.isalnum, token.text)) for token in side]) for side in sides]
+        self._cells = rows[:, None] & keys
+        self._links = self._cells & names[0][:, None] & names[1]
+        self._places = _places(self.item) if within_one_text(self.item) else None
+        if self._places is not None:
+            np.fill_diagonal(self._links, val=False)
+        self.count = int((rows & names[0] & words.rows.any(axis=0)).sum())
 
-    def means(self, weights: NDArray[np.floating]) -> Numbers:
+    def says(self, weights: NDArray[np.floating]) -> Numbers:
         """The measure of weights (layers, heads, queries, keys), shape (layers, heads)."""
-        sums = np.empty(weights.shape[:2])
-        step = len(self._places)
+        sums = np.zeros(weights.shape[:2])
+        step = max(AT_ONCE // self._links.size, 1)
         for layer, heads in enumerate(weights):
             for first in range(0, len(heads), step):
                 part = slice(first, first + step)
-                sums[layer, part] = self.terms(heads[part], layer).sum(axis=(1, 2))
-        counts = self.visible[:, self.rows].any(axis=-1).sum(axis=-1, keepdims=True)
-        # Over some columns alone, a divergence can fall below 0 by a little.
-        return np.asarray(np.where(counts, np.maximum(sums, 0) / np.maximum(counts, 1), np.nan))
-
-    def terms(self, weights: NDArray[np.floating], layer: int) -> NDArray[np.float32]:
-        """The terms a ln(a / p) of some heads (heads, queries, keys) of a layer.
-
-        Shape (heads, rows, keys); 0 in columns that are no words.
-        """
-        own = weights[:, self.rows].astype(np.float32, copy=False)
-        at = min(layer, len(self.visible) - 1)
-        places = self._places[: len(own)]
-        # The sum over all rows except the cell's own.
-        prior = np.bincount(places.ravel(), own.ravel()).astype(np.float32).take(places)
-        prior -= own
-        row_sums = own.sum(axis=-1, keepdims=True)
-        # Uniform attention counts as one row more: without it, p were unknown at a distance that
-        # no other row has, and 0, so that one weight outweighs all, where one other row has 0.
-        prior += row_sums / self._keys[at]
-        prior *= self._means[at]
-        prior *= row_sums / np.maximum(prior.sum(axis=-1, keepdims=True), TINY)
-        # 0 ln 0 is 0.
-        terms: NDArray[np.float32] = np.maximum(own, TINY)
-        terms /= np.maximum(prior, TINY, out=prior)
-        np.log(terms, out=terms)
-        terms *= np.multiply(own, self.columns, out=own)
-        return terms
+                gains = self._gains(heads[part], layer)
+                gains *= gains > LEAST_GAIN
+                sums[layer, part] = gains.sum(axis=(1, 2), dtype=np.float64)
+        return sums / max(self.count, 1)
 
     def link(self, layer: int, head: int) -> tuple[str, str, float]:
-        """The query, the key and the weight of a head's largest term between different words.
+        """The query, the key and the weight of a head's link with the largest gain.
 
-        If there is none, those of the largest term of all.
+        Links between different words come first.
         """
         weights = self.item.weights[layer, head]
-        terms = np.zeros_like(weights)
-        terms[self.rows] = self.terms(weights[None], layer)[0]
+        gains = self._gains(weights[None], layer)[0]
         queries, keys = (
             np.array([token.text.lower() for token in tokens])
             for tokens in (self.item.query_tokens, self.item.key_tokens)
         )
-        differing = np.where(queries[:, None] == keys, 0, terms)
-        cells = differing if differing.max() > 0 else terms
+        differing = np.where(queries[:, None] == keys, 0, gains)
+        cells = differing if differing.max() > LEAST_GAIN else gains
         query, key = map(int, np.unravel_index(cells.argmax(), cells.shape))
         ends = self.item.query_tokens[query].text, self.item.key_tokens[key].text
         # An address can have hundreds of characters.
         first, last = (end if len(end) <= 24 else f"{end[:23]}…" for end in ends)
         return first, last, float(weights[query, key])
 
+    def _gains(self, weights: NDArray[np.floating], layer: int) -> NDArray[np.float32]:
+        """The gains of some heads (heads, queries, keys) of a layer; 0 where there is no link."""
+        visible = self.visible[min(layer, len(self.visible) - 1)] & self._cells
+        shares = np.multiply(weights, visible, dtype=np.float32)
+        mass = shares.sum(axis=-1, keepdims=True)
+        shares /= np.where(mass > 0, mass, 1)
+        if self._places is None:
+            table = (
+                shares.sum(axis=1, keepdims=True) / np.maximum((mass > 0).sum(axis=1), 1)[:, None]
+            )
+        else:
+            table = _fit(shares, visible, self._places)
+        gains: NDArray[np.float32] = shares + np.float32(NEAR_0)
+        gains /= np.add(table, NEAR_0, out=table)
+        np.log(gains, out=gains)
+        gains *= shares
+        gains *= mass
+        gains *= self._links
+        return gains
 
-def _classes(item: AttentionMap, words: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Cells that position cannot tell apart share a number: those at one distance.
 
-    A column that is no word is a class, and between two texts, which have no distance, every one.
+def _fit(
+    shares: NDArray[np.float32], visible: NDArray[np.bool_], places: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """The table of the effects of distance and key with the sums of shares (heads, queries, keys).
+
+    A cell is rows[i] · distances[j - i] · keys[j]: each sum is a correlation, which a Fourier
+    transform takes without a table at each step.
     """
-    keys = np.arange(len(item.key_tokens))
-    if not within_one_text(item):
-        return np.tile(keys, (len(item.query_tokens), 1))
-    places = np.stack([np.zeros_like(keys), keys], axis=1)
+    size = 1 << int(2 * places.max() + 1).bit_length()
+    apart = (places - places[:, None]) % size
+    own = apart + size * np.arange(len(shares))[:, None, None]
+    sums_apart = np.bincount(own.ravel(), shares.ravel(), len(shares) * size).reshape(-1, size)
+    sums_of_keys = shares.sum(axis=1, dtype=np.float64)
+    distances: Numbers = np.zeros(sums_apart.shape)
+    keys: Numbers = np.zeros(sums_of_keys.shape)
+    distances[:, apart[visible]] = keys[:, visible.any(axis=0)] = 1
+    attending = np.asarray(shares.sum(axis=-1) > 0, np.float64)
+
+    def spread(values: Numbers) -> NDArray[np.complex128]:
+        whole = np.zeros_like(sums_apart)
+        whole[:, places] = values
+        return np.fft.rfft(whole)
+
+    def back(spectrum: NDArray[np.complex128]) -> Numbers:
+        return np.maximum(np.fft.irfft(spectrum, size), 0)
+
+    of_keys, of_distances = spread(keys), np.fft.rfft(distances)
+    for step in range(STEPS + 1):
+        sums = back(of_distances.conj() * of_keys)[:, places]
+        rows = attending / np.where(sums > 0, sums, 1)
+        if step == STEPS:
+            break
+        of_rows = spread(rows)
+        sums = distances * back(of_rows.conj() * of_keys)
+        distances *= (sums_apart + PSEUDO_COUNT) / (sums + PSEUDO_COUNT)
+        of_distances = np.fft.rfft(distances)
+        sums = keys * back(of_rows * of_distances)[:, places]
+        keys *= (sums_of_keys + PSEUDO_COUNT) / (sums + PSEUDO_COUNT)
+        of_keys = spread(keys)
+    table = distances.astype(np.float32).take(apart, axis=1)
+    table *= rows[..., None].astype(np.float32)
+    table *= keys[:, None].astype(np.float32)
+    return table
+
+
+def _places(item: AttentionMap) -> NDArray[np.int64]:
+    """Each token's place, so that any two of one distance differ by one number."""
+    places = np.arange(len(item.key_tokens))
     patches = patch_places(item.key_tokens)
     if patches is not None:  # of a picture, the distance in rows and in columns
-        places[text_places(item.key_tokens)] = patches
-    steps = (places - places[:, None]) @ (2 * places[:, 1].max() + 1, 1)
-    return np.where(words, steps - steps.min() + len(keys), keys)
+        steps = patches.astype(int) @ (2 * int(patches[:, 1].max()) + 1, 1)
+        places[text_places(item.key_tokens)] = steps
+    return places

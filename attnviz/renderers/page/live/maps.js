@@ -170,10 +170,10 @@ function codesOf(heads, scale) {
   return codes;
 }
 
-/** How much each head says of the text. @param {StreamMaps} one @param {Side} rows @param {Side} columns @param {boolean} within @param {Unicode} unicode */
-function findInformative(one, rows, columns, within, unicode) {
+/** How much each head says of the text. @param {StreamMaps} one @param {Side} rows @param {Side} columns @param {Unicode} unicode */
+function findInformative(one, rows, columns, unicode) {
   const { streamMaps, queries, keys } = joinWords(unicode, one, rows, columns);
-  const informative = informativeOf(streamMaps, queries, keys, wordCells(queries, keys, within ? sinkOf(streamMaps, keys.length) : null));
+  const informative = informativeOf(streamMaps, queries, keys);
   if (informative?.focus) informative.focus[2] = printable(unicode, informative.focus[2]);
   return informative;
 }
@@ -213,7 +213,7 @@ export function pageDocument(pocket, pair, streams, lens, { notes, facts }) {
     const scale = one.kind === "signed" ? largest || 1 : largest > 1 + 1e-3 ? largest : 1;
     one.values.forEach((heads, layer) => codes.set(`m${number}-${layer}`, codesOf(heads, scale)));
     const cells = wordCells(rows, columns, sink);
-    const informative = one.kind === "share" ? findInformative(one, sides[queries], sides[keys], queries === keys, unicode) : null;
+    const informative = one.kind === "share" ? findInformative(one, sides[queries], sides[keys], unicode) : null;
     return {
       blob: `m${number}`,
       stream: one.stream,

@@ -20,7 +20,7 @@ const MEANINGS = {
   span: ["keys", "every query attends to one key", `${EVERY} as many keys`],
   confidence: ["share", "no key stands out", "one key a row"],
   mass: ["share", "all attention is elsewhere", "none is elsewhere"],
-  informative: ["nats", "position predicts all", "each word attends to keys that no other row predicts"],
+  informative: ["nats", "distance and popular keys explain all", "neither of them explains any word's look"],
   distance: ["tokens", "only itself", "only the far end"],
   offset: ["tokens", "only the past", "only what follows"],
   distant: ["share", "only near tokens and sinks", "only far text"],
@@ -172,72 +172,78 @@ export function massNote(measures) {
 }
 
 /**
- * How far rows lie from what position alone predicts, and the head to see first with the link that
- * says most (`analyses/measures/distance.py`); null of fewer than three words.
+ * Shares scaled to a table of two effects, distance and key (`analyses/measures/distance.py`).
+ * @param {Float64Array} shares rows that sum to 1 or 0
+ * @param {(row: number, key: number) => boolean} sees
+ * @param {[number, number, boolean]} shape rows, keys, and whether they have a distance
+ */
+function fitTable(shares, sees, [rows, columns, within]) {
+  const table = Float64Array.from(shares, (_, cell) => Number(sees(Math.floor(cell / columns), cell % columns)));
+  const sides = [(/** @type {number} */ cell) => cell % columns];
+  if (within) sides.unshift((cell) => (cell % columns) - Math.floor(cell / columns) + rows);
+  const ofRow = (/** @type {number} */ cell) => Math.floor(cell / columns);
+  const scale = (/** @type {(cell: number) => number} */ side, /** @type {number} */ more) => {
+    const [own, sums] = [new Float64Array(rows + columns).fill(more), new Float64Array(rows + columns).fill(more)];
+    table.forEach((value, cell) => {
+      own[side(cell)] += shares[cell];
+      sums[side(cell)] += value;
+    });
+    table.forEach((_, cell) => (table[cell] *= own[side(cell)] / (sums[side(cell)] || 1)));
+  };
+  scale(ofRow, 0);
+  for (let step = 0; step < 30; step++) {
+    for (const side of sides) scale(side, 0.02);
+    scale(ofRow, 0);
+  }
+  return table;
+}
+
+/**
+ * How much of where heads look neither distance nor popular keys explain, and the head to see first
+ * with its largest link (`analyses/measures/distance.py`); null of fewer than five words.
  * @param {StreamMaps} maps shares, over words
  * @param {Piece[]} queries words
  * @param {Piece[]} keys
- * @param {boolean[]} cells from a word to a word
  * @returns {{values: number[][], focus: [string, string, string] | null} | null}
  */
-export function informativeOf({ stream, values }, queries, keys, cells) {
-  const [within, columns] = [stream !== "cross", keys.length];
-  const isWord = keys.map((_, key) => queries.some((_, row) => cells[row * columns + key]));
-  const rows = [...queries.keys()].filter((row) => {
-    const attends = values.flat().some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0));
-    return attends && isWord.some((_, key) => cells[row * columns + key]);
-  });
-  if (rows.length < 3) return null;
-  // Cells that position cannot tell apart share a number: those at one distance.
-  const classOf = (/** @type {number} */ row, /** @type {number} */ key) => within && isWord[key] ? columns + queries.length + key - row : key;
-  const table = values.map((heads) => {
-    const visible = rows.map((row) => {
-      const attends = heads.some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0));
-      return [...keys.keys()].filter((key) => attends && (stream !== "decoder" || key <= row));
-    });
-    const counts = new Map();
-    const each = (/** @type {(row: number, key: number, place: number) => void} */ visit) => {
-      visible.forEach((visibleKeys, place) => visibleKeys.forEach((key) => visit(rows[place], key, place)));
-    };
-    each((row, key) => counts.set(classOf(row, key), (counts.get(classOf(row, key)) ?? 0) + 1));
-    const termsOf = (/** @type {Float64Array} */ weights) => {
-      const terms = new Float64Array(weights.length);
-      const sums = new Map();
-      each((row, key) => sums.set(classOf(row, key), (sums.get(classOf(row, key)) ?? 0) + weights[row * columns + key]));
-      visible.forEach((visibleKeys, place) => {
-        const own = visibleKeys.map((key) => weights[rows[place] * columns + key]);
-        const mass = own.reduce((sum, weight) => sum + weight, 0);
-        // Uniform attention counts as one row more.
-        const prediction = visibleKeys.map((key, at) => {
-          const kind = classOf(rows[place], key);
-          return (sums.get(kind) - own[at] + mass / visibleKeys.length) / counts.get(kind);
-        });
-        const total = prediction.reduce((sum, share) => sum + share, 0);
-        visibleKeys.forEach((key, at) => {
-          if (isWord[key] && own[at] > 0) terms[rows[place] * columns + key] = own[at] * Math.log((own[at] * total) / (prediction[at] * mass));
-        });
+export function informativeOf({ stream, values }, queries, keys) {
+  const [within, rows, columns] = [stream !== "cross", queries.length, keys.length];
+  const isNamed = (/** @type {Piece} */ { text, special }) => !special && /[\p{L}\p{N}]/u.test(text);
+  const [named, words] = [queries.map(isNamed), keys.map(isNamed)];
+  const attends = values.map((heads) =>
+    queries.map((_, row) => heads.some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0))),
+  );
+  const count = named.filter((isWord, row) => isWord && attends.some((layer) => layer[row])).length;
+  if (count < 5) return null;
+  const gains = values.map((heads, layer) =>
+    heads.map((weights) => {
+      const sees = (/** @type {number} */ row, /** @type {number} */ key) =>
+        attends[layer][row] && !queries[row].special && !keys[key].special && (stream !== "decoder" || key <= row);
+      const shares = weights.map((value, cell) => (sees(Math.floor(cell / columns), cell % columns) ? value : 0));
+      const mass = queries.map((_, row) => shares.subarray(row * columns, (row + 1) * columns).reduce((sum, value) => sum + value, 0));
+      shares.forEach((value, cell) => (shares[cell] = value / (mass[Math.floor(cell / columns)] || 1)));
+      const table = fitTable(shares, sees, [rows, columns, within]);
+      return shares.map((share, cell) => {
+        const [row, key] = [Math.floor(cell / columns), cell % columns];
+        const isLink = named[row] && words[key] && !(within && row === key);
+        return isLink ? mass[row] * share * Math.log((share + 1e-6) / (table[cell] + 1e-6)) : 0;
       });
-      return terms;
-    };
-    const uniform = new Float64Array(queries.length * columns);
-    each((row, key, place) => (uniform[row * columns + key] = 1 / visible[place].length));
-    const size = (/** @type {Float64Array} */ terms) => Math.max(terms.reduce((sum, term) => sum + term, 0), 0) / visible.filter((visibleKeys) => visibleKeys.length).length;
-    const terms = heads.map(termsOf);
-    return { terms, values: terms.map(size), uniform: size(termsOf(uniform)) };
-  });
-  const lifts = table.map(({ values, uniform }) => values.map((value) => value - uniform || 0));
-  const best = Math.max(...lifts.flat());
-  const layer = lifts.findIndex((heads) => heads.includes(best));
-  const head = lifts[layer].indexOf(best);
-  const [weights, terms] = [values[layer][head], table[layer].terms[head]];
+    }),
+  );
+  const says = gains.map((heads) => heads.map((head) => head.reduce((sum, gain) => sum + (gain > 0.02 ? gain : 0), 0) / count));
+  const best = Math.max(...says.flat());
+  const layer = says.findIndex((heads) => heads.includes(best));
+  const head = says[layer].indexOf(best);
   const foldCase = (/** @type {Piece} */ word) => word.text.toLowerCase();
-  const others = terms.map((term, cell) => foldCase(queries[Math.floor(cell / columns)]) === foldCase(keys[cell % columns]) ? 0 : term);
-  const cell = largest(others.some((term) => term > 0) ? others : terms);
+  const others = gains[layer][head].map((gain, cell) =>
+    foldCase(queries[Math.floor(cell / columns)]) === foldCase(keys[cell % columns]) ? 0 : gain,
+  );
+  const cell = largest(others.some((gain) => gain > 0.02) ? others : gains[layer][head]);
   const shorten = (/** @type {Piece} */ { text }) => pointsOf(text).length > 24 ? `${textOf(pointsOf(text).slice(0, 23))}…` : text;
-  const link = `${shorten(queries[Math.floor(cell / columns)])} → ${shorten(keys[cell % columns])} ${weights[cell].toFixed(2).replace(/^0/, "")}`;
-  const why = `${link}, not explained by ${within ? "position" : "other rows"}`;
+  const [query, key] = [queries[Math.floor(cell / columns)], keys[cell % columns]];
+  const why = `says most: ${shorten(query)} → ${shorten(key)} ${values[layer][head][cell].toFixed(2).replace(/^0/, "")}`;
   const hasFocus = values[0].length > 1 && best > 1e-6;
-  return { values: table.map((layer) => layer.values), focus: hasFocus ? [String(layer), String(head), why] : null };
+  return { values: says, focus: hasFocus ? [String(layer), String(head), why] : null };
 }
 
 /** @param {Float64Array} numbers */
