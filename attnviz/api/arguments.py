@@ -31,7 +31,7 @@ from attnviz.core.options import (
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
 from attnviz.core.values import Range, check_value
 from attnviz.runs.inputs import TextInput, given_texts, texts_of
-from attnviz.storage.texts import BadText, Text, check_text
+from attnviz.storage.texts import BadText, Text, check_text, read_messages
 
 Which = int | str | Sequence[int] | None  # layers or heads: 3, "0-2", "2.3", [0, 2]
 
@@ -223,6 +223,7 @@ Texts = Iterable[str | tuple[str, str | None] | Text]  # texts, or pairs of a so
 
 
 Sentence = Annotated[str, "checked by the function itself"]
+Conversation = Annotated[Sequence[Mapping[str, Any]], "checked by the function itself"]
 Positive = Annotated[int, Range(1)]
 NotNegative = Annotated[int, Range(0)]
 Nats = Annotated[float, Range(0)]
@@ -327,6 +328,18 @@ def name_parts(name: str, value: Any, joint: str) -> tuple[str, ...]:
     return tuple(one if isinstance(one, str) else joint.join(map(str, one)) for one in several)
 
 
+def is_conversation(value: Any) -> bool:
+    """Whether a list holds messages, not texts or pairs."""
+    return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
+
+
+def conversation_of(messages: Sequence[Any], number: int = 0) -> Text:
+    """A list of messages as a record."""
+    where = f"text {number}"
+    turns = read_messages(messages, where)
+    return Text(str(number), "\n".join(content for _, content in turns), messages=turns)
+
+
 def records_of(texts: Any) -> list[Text | BadText]:
     """Texts from Python as records; one that cannot be used keeps its place.
 
@@ -340,6 +353,9 @@ def records_of(texts: Any) -> list[Text | BadText]:
         where = f"text {number}"
         if isinstance(one, Text):
             records.append(one)
+            continue
+        if is_conversation(one):
+            records.append(conversation_of(one, number))
             continue
         source, target = one if isinstance(one, list | tuple) and len(one) == 2 else (one, None)
         if not isinstance(source, str) or not isinstance(target, str | None):

@@ -8,11 +8,14 @@ from typing import Literal, Unpack
 from attnviz.api.arguments import (
     AttendOptions,
     AudioOptions,
+    Conversation,
     ImageOptions,
     Positive,
     Sentence,
     Texts,
+    conversation_of,
     in_evaluation,
+    is_conversation,
     public,
     read_options,
     records_of,
@@ -42,7 +45,7 @@ from attnviz.storage.texts import Text, check_text, chunks
 
 @public
 def attend(
-    text: Sentence,
+    text: Sentence | Conversation,
     target: Sentence | None = None,
     *,
     pair: Sentence | None = None,
@@ -51,7 +54,8 @@ def attend(
     """The attention of a text over itself or, with a target, of the target over the text.
 
     Args:
-        text: the text; with a target, the source whose tokens are the keys.
+        text: the text; with a target, the source whose tokens are the keys; or a conversation, a
+            list of messages with `role` and `content`.
         target: the text whose tokens are the queries.
         pair: the second text of a sentence pair, which a model reads as one sequence.
         options: those of the shell, by name; `model` may be a model of transformers with its
@@ -65,6 +69,9 @@ def attend(
     Raises:
         AttnvizError: what the shell would say in one line.
     """
+    if is_conversation(text) and target is pair is None:
+        command, request = _read_request({"chat": True, **options}, "self")
+        return _attend_text(request.origin, command, conversation_of(text), request.choice)
     for what, value in (("text", text), ("target", target), ("pair", pair)):
         if not isinstance(value, str) and (value is not None or what == "text"):
             kind = type(value).__name__

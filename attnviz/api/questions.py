@@ -16,6 +16,8 @@ from attnviz.api.arguments import (
     Positive,
     StepsOptions,
     Texts,
+    conversation_of,
+    is_conversation,
     name_parts,
     public,
     read_options,
@@ -30,7 +32,7 @@ from attnviz.core.registry import LESSONS, Command
 from attnviz.models.open import check_origin
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
 from attnviz.runs.changes import check_changes, effect_changes, map_changes, saved_effects, sides_of
-from attnviz.runs.inputs import TextInput
+from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
 from attnviz.runs.questions.cache import CacheRequest, read_kinds, report_cache
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
@@ -71,8 +73,13 @@ def _read_question(
         record, options = text.again.text, {**own, **options}
         if is_pair(text):
             text, target = record.text, record.target
+        elif record.messages:
+            text = [{"role": role, "content": content} for role, content in record.messages]
         else:
             text, target = text.source or text.text, text.target
+    if is_conversation(text):
+        how = read_options({"chat": True, **options})
+        return how, given_texts(conversation_of(text)), "self"
     how = read_options(options)
     single = isinstance(text, str) and target is None and file is None
     command: Command = "self" if single else "cross"  # files and lists may hold pairs

@@ -469,7 +469,7 @@ class Many:
     columns: str | None = rare(
         "reading",
         "--columns ROLES",
-        "Columns of a .csv or .tsv, by name or number: text=sentence,id=key.",
+        "Columns of a .csv or .tsv, by name or number, or keys of a .jsonl: text=sentence,id=key.",
     )
     input_format: InputFormat | None = rare(
         "reading",

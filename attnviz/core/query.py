@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
+Messages = tuple[tuple[str, str], ...]  # the role and the content of each
 Kind = Literal["self", "pair", "cross", "co", "picture", "recording"]
 ALL_OUTPUTS = "all"  # explains every token that the model predicts from those before it
 
@@ -59,4 +60,5 @@ class Query:
     # of a query of that kind; `recording` with its spoken text, empty if the model writes it
     picture: Picture | None = None
     recording: Recording | None = None
+    messages: Messages = ()  # a conversation, which the chat template writes instead of the text
     rendered: bool = False  # whether the text is a conversation that the chat template has written

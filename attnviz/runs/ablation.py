@@ -29,7 +29,6 @@ from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Interv
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
-from attnviz.core.query import Kind, Query
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
@@ -38,6 +37,7 @@ from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text.ablation_table import ABLATION, LENSES, ablation_json, ablation_npz
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import Record, Value
+from attnviz.runs.pipeline import query_of
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import BadText, Text
 
@@ -85,7 +85,7 @@ def ablate_text(
     source: Source, text: Text, request: Ablation, banks: Sequence[HeadOutputs] = ()
 ) -> AblationReport:
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
-    experiment = open_experiment(source, query_for(source, text), request.output)
+    experiment = open_experiment(source, query_of(source, text), request.output)
     attention = replace(experiment.attention, id=text.id)
     if request.names is not None:
         attention = name_tokens(attention, request.names)
@@ -136,12 +136,6 @@ def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
                 f"'{part.label}' is {len(change.links)} links between tokens, cut together"
             )
     return notes
-
-
-def query_for(source: Source, text: Text) -> Query:
-    """What a model is asked about a text, or about both of a pair."""
-    kind: Kind = "pair" if getattr(source, "joins_pairs", False) else "cross"
-    return Query(text.text, text.target, "self" if text.target is None else kind)
 
 
 @dataclass(eq=False)
@@ -264,7 +258,7 @@ def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
     for text in texts.open():
         if isinstance(text, BadText):
             raise text.error
-        banks.append(open_experiment(source, query_for(source, text)).head_outputs())
+        banks.append(open_experiment(source, query_of(source, text)).head_outputs())
     return banks
 
 
@@ -290,7 +284,7 @@ def report_lenses(
     source = open_source(options.origin, command, with_head=True)
 
     def agreement_of(text: Text) -> TextFaithfulness:
-        query = query_for(source, text)
+        query = query_of(source, text)
         experiment = open_experiment(source, query, options.choice.explain)
         scores = scores_of(explained_by(experiment), partial(ask_source, source, query))
         return faithfulness(scores, seed)

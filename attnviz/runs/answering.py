@@ -270,7 +270,7 @@ class Answers:
         command = question.command or usual
         self._stage("reading")
         return QuestionResult(
-            source, query_of(text, command), attend_one(source, text, choice, command)
+            source, query_of(source, text, command), attend_one(source, text, choice, command)
         )
 
     def _read_picture(

@@ -120,7 +120,8 @@ class ShardTask:
     def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
         """How far each shown head moves if it cannot read an earlier head."""
         assert isinstance(record, Text)
-        trace = written_of(self.attend.open(), query_of(record, self.attend.command))
+        source = self.attend.open()
+        trace = written_of(source, query_of(source, record, self.attend.command))
         grids = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
         heads = {HeadAt(stream, layer, int(head)) for stream, of in grids for layer, head in of}
         return {pair: move for pair, move in wires_of(trace).items() if pair[0] in heads}

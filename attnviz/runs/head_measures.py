@@ -120,7 +120,8 @@ class EffectChunk(AttendChunk):
 
         The outputs are all tokens that the model predicts from earlier ones, else a single one.
         """
-        experiment = open_experiment(self.open(), query_of(text, self.command))
+        source = self.open()
+        experiment = open_experiment(source, query_of(source, text, self.command))
         output, outputs = experiment.outputs[0], "the likeliest output"
         if output.row == output.position:
             outputs = "its last word where it is masked"
@@ -292,7 +293,7 @@ def report_heads(
         outcomes = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
         for record, result in good_results(outcomes, report, texts.total):
             if writer is not None and isinstance(record, Text):
-                arguments.add(written_of(writer, query_of(record, request.command)))
+                arguments.add(written_of(writer, query_of(writer, record, request.command)))
             shares = without_implied(result)
             try:
                 study.add(shares, repeats=not repeat)

@@ -341,14 +341,14 @@ def attend_chunk(
         for text in chunk:
             yield result_of(text, lambda one: attend_one(source, one, choice, "picture"))
         return
-    queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
+    queries = [query_of(source, text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
     answers = source.attend(queries, batch_size=batch_size)
     contacts = contacts_of(source, choice)
 
     def view(one: Text) -> Result:
-        return _view_next(source, query_of(one, command), answers, choice, one, contacts)
+        return _view_next(source, query_of(source, one, command), answers, choice, one, contacts)
 
     for text in chunk:
         yield result_of(text, view)
@@ -369,7 +369,7 @@ def result_of(record: Text | BadText, make: Callable[[Text], Value]) -> Value | 
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
-    query = query_of(text, command)
+    query = query_of(source, text, command)
     contacts = contacts_of(source, choice)
     return _view_next(source, query, source.attend([query]), choice, text, contacts)
 
@@ -385,12 +385,23 @@ def contacts_of(source: Source, choice: Choice) -> ContactModel | None:
     return fit_contacts(choice.contacts, lambda text: attend_query(source, Query(text)))
 
 
-def query_of(text: Text, command: Command) -> Query:
-    """The query for a text, or for the picture whose file it names."""
+def query_of(source: Source, text: Text, command: Command | None = None) -> Query:
+    """The query for a text, a pair or the picture whose file is named; None: the source's usual.
+
+    Raises:
+        UsageError: the text is a conversation, and the source has no chat template for it.
+    """
     if command == "picture":
         return Query("", kind="picture", picture=Picture(read_picture(Path(text.text))))
-    kind: Kind = "pair" if command == "self" and text.target is not None else command
-    return Query(text.text, text.target, kind)
+    alone = command in (None, "self") and getattr(source, "chat_template", False)
+    if text.messages and not alone:
+        raise UsageError(
+            "messages are read by a chat template: add --chat and --model, to a command of one text"
+        )
+    kind: Kind = command or "self"
+    if text.target is not None and kind == "self":
+        kind = "pair" if command or getattr(source, "joins_pairs", False) else "cross"
+    return Query(text.text, text.target, kind, messages=text.messages)
 
 
 def _view_next(

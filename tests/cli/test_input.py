@@ -133,7 +133,7 @@ def test_pairs_come_tab_separated_and_a_line_without_a_target_is_named():
 
 def test_pairs_come_from_records_too(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text('{"source": "the cat", "target": "le chat", "id": "x"}\n{"text": "a"}\n')
+    path.write_text('{"source": "the cat", "target": "le chat", "id": "x"}\n{"words": "a"}\n')
     for command in (("cross", *OWN), ("co",)):
         done = attnviz(*command, "--input", path, "-f", "jsonl", "-q")
         assert ids(done) == ["x"]

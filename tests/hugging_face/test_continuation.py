@@ -1,14 +1,17 @@
 """Prompts with what models write after them, against generation step by step with a cache."""
 
+import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+import attnviz as attnviz_api
 from attnviz.analyses.view import describe_run, divisions
-from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
@@ -191,6 +194,61 @@ def test_a_chat_is_the_rendered_template_with_its_marks(writer):
     first = answered.provenance.settings["prompt tokens"]
     assert first == len(ids)
     assert divisions(answered, answered.main) == (first, first)
+
+
+TURNS = [{"role": "system", "content": "red"}, {"role": "user", "content": "The car"}]
+ANSWERED = [*TURNS, {"role": "assistant", "content": "is fast"}]
+IN_PARTS = [TURNS[0], {"role": "user", "content": [{"type": "text", "text": "The car"}]}]
+OPEN = "<s>system: red</s><s>user: The car</s><s>assistant:"
+CLOSED = "<s>system: red</s><s>user: The car</s><s>assistant: is fast</s>"
+
+
+@pytest.fixture
+def chat_folder(copy_of):
+    folder = copy_of("llama")
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+@pytest.mark.parametrize(("turns", "text"), [(TURNS, OPEN), (IN_PARTS, OPEN), (ANSWERED, CLOSED)])
+def test_a_conversation_is_the_template_of_its_messages(turns, text, chat_folder, tmp_path):
+    result = attnviz_api.attend(turns, model=chat_folder)
+    assert result.text == text
+    (same,) = attnviz_api.attend_many([turns], model=chat_folder, chat=True)
+    np.testing.assert_array_equal(same.weights, result.weights)
+    file = tmp_path / "chat.jsonl"
+    file.write_text(json.dumps({"messages": turns}))
+    asked = ("--chat", "--model", chat_folder, "-f", "json", "-q")
+    for words in (("--input", file), (file,)):
+        (found,) = attnviz("self", *words, *asked).json()
+        assert found["text"] == text
+    answer = attnviz_api.explain(result).to_json()["answer"]
+    assert answer == attnviz_api.explain(turns, model=chat_folder).to_json()["answer"]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, "needs a model that writes"),
+        ({"model": "llama"}, "has no chat template"),
+        ({"model": "llama", "chat": False}, "messages are read by a chat template"),
+        ({"model": "bart", "command": "cross"}, "messages are read by a chat template"),
+    ],
+)
+def test_messages_need_a_template(how, said, folder_of):
+    how = how | ({"model": folder_of(how["model"])} if "model" in how else {})
+    with pytest.raises(AttnvizError, match=said):
+        attnviz_api.attend(TURNS, **how)
+
+
+def test_messages_without_chat_end_the_run(tmp_path):
+    file = tmp_path / "chat.jsonl"
+    file.write_text(json.dumps(TURNS))
+    for command in ("self", "explain", "heads", "cross"):
+        done = attnviz(command, "--input", file)
+        assert done.status > 0
+        assert not done.out
+        assert "messages are read by a chat template: add --chat" in done.err
 
 
 def test_a_model_without_a_template_cannot_chat(loaded):

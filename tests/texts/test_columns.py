@@ -12,6 +12,7 @@ def test_each_role_gets_its_column():
         "id": "my key",
     }
     assert parse_columns("source=1,target=10", pairs=True) == {"source": "1", "target": "10"}
+    assert parse_columns("text=a,target=b", pairs=True) == {"source": "a", "target": "b"}
     assert parse_columns("id=key", pairs=False) == {"id": "key"}
 
 
@@ -22,7 +23,8 @@ def test_each_role_gets_its_column():
         ("sentence", True, "--columns 'sentence' is not like source=NAME,id=NAME"),
         ("text=", False, "--columns 'text=' is not like text=NAME,id=NAME"),
         ("txt=a", False, "unknown role in --columns 'txt': choose from text, id, labels."),
-        ("text=a", True, "unknown role in --columns 'text': choose from source, target, id,"),
+        ("txt=a", True, "unknown role in --columns 'txt': choose from source, target, id,"),
+        ("text=a,source=b", True, "--columns names a column for 'source' twice: give one"),
         ("text=a,text=b", False, "--columns names a column for 'text' twice: give one"),
         ("text=a,id=2", False, "--columns mixes names and numbers"),
         ("id=2", False, "--columns gives no number for 'text': add text=NUMBER"),

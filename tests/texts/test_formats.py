@@ -67,6 +67,56 @@ def test_objects_may_have_keys_of_their_own():
     assert str(bad.error) == "line 1 of 'a' has no \"sentence\""
 
 
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        ({}, {"text": "one two"}),
+        ({}, {"text": "no", "source": "one two"}),
+        ({"source": "prompt"}, {"prompt": "one two", "text": "no"}),
+    ],
+)
+def test_the_source_of_a_pair_may_be_a_text(columns, line):
+    for form, data in (
+        ("jsonl", json.dumps(line)),
+        ("csv", f"{','.join(line)}\n{','.join(line.values())}"),
+    ):
+        lines = data.encode().splitlines(keepends=True)
+        (found,) = read_texts(lines, "'a'", FileFormat(form, pairs=True, columns=columns))
+        assert isinstance(found, Text)
+        assert (found.text, found.target) == ("one two", None)
+
+
+TURNS = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Which?"}]
+IN_PARTS = [TURNS[0], {"role": "user", "content": [{"type": "text", "text": "Which?"}]}]
+
+
+@pytest.mark.parametrize("line", [TURNS, {"messages": TURNS}, {"talk": IN_PARTS, "id": 0}])
+@pytest.mark.parametrize("pairs", [True, False])
+def test_a_line_may_be_a_conversation(line, pairs):
+    columns = {"source" if pairs else "text": "talk"}
+    how = FileFormat("jsonl", pairs=pairs, columns=columns)
+    (found,) = read_texts([json.dumps(line).encode()], "'a'", how)
+    assert isinstance(found, Text)
+    assert found.messages == (("system", "Be short."), ("user", "Which?"))
+    assert (found.id, found.text) == ("0", "Be short.\nWhich?")
+
+
+@pytest.mark.parametrize(
+    ("turns", "said"),
+    [
+        ([{"role": "user"}], "line 1 of 'a': message 1 is no message such as"),
+        ([*TURNS, "Which?"], "line 1 of 'a': message 3 is no message such as"),
+        ([{"role": "user", "content": [{"type": "image"}]}], "message 1 is no message such as"),
+        ([{"role": "user", "content": " "}], "the conversation in line 1 of 'a' is empty"),
+        ([], "the conversation in line 1 of 'a' is empty"),
+    ],
+)
+def test_a_conversation_without_texts_is_refused(turns, said):
+    (bad,) = read_texts([json.dumps(turns).encode()], "'a'", FileFormat("jsonl"))
+    assert isinstance(bad, BadText)
+    assert said in str(bad.error)
+
+
 def test_an_object_whose_id_is_null_gets_its_number():
     (found,) = read_texts([b'{"text": "x", "id": null}'], "'a'", FileFormat("jsonl"))
     assert isinstance(found, Text)

@@ -1,5 +1,6 @@
 """attnviz self."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -39,7 +40,7 @@ def self_command(
     """
     from attnviz.cli.run import run_texts
     from attnviz.models.open import brings_tokens, check_pair
-    from attnviz.runs.inputs import given_texts, texts_of
+    from attnviz.runs.inputs import given_texts, is_file_of, texts_of
     from attnviz.storage.texts import Text, check_text
 
     if pair is not None:
@@ -50,6 +51,8 @@ def self_command(
         check_pair(options.origin)
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
         raise typer.Exit(run_texts("self", given_texts(both), options))
+    if options.origin.chat and input_file is None and text and is_file_of(text[0], ".jsonl"):
+        (input_file, *text), options = text, replace(options, given=())
     if brings_tokens(options.origin) and not text and input_file is None:
         # A file of weights can bring its own tokens.
         raise typer.Exit(run_texts("self", given_texts(Text("0", "")), options))

@@ -131,8 +131,7 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         return [outputs[number] for number in range(len(queries))]
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
-        turns = [{"role": role, "content": text} for role, text in messages]
-        return render_messages(self.tokenizer, turns, self.name)
+        return render_messages(self.tokenizer, messages, self.name)
 
     def values(self, query: Query) -> ValueVectors:
         with quiet():

@@ -30,7 +30,7 @@ from attnviz.runs.questions.why import (
     InputKind,
     kind_of_file,
     open_reader,
-    query_of,
+    query_for,
     read_texts_or_file,
 )
 from attnviz.runs.reporting import RunReport, good_results
@@ -99,9 +99,9 @@ class CacheStudy:
         request = self.request
         optional, prompt = None, request.prompt
         if self.reads == "picture-text":
-            query = replace(query_of(source, replace(text, target=None)), text=text.target or "")
+            query = replace(query_for(source, replace(text, target=None)), text=text.target or "")
         else:
-            query = query_of(source, text)
+            query = query_for(source, text)
         experiment = open_experiment(source, query)
         if self.reads == "picture-text":
             tokens = experiment.attention.main.key_tokens

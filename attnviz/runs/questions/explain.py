@@ -21,7 +21,7 @@ from attnviz.renderers.text.why_table import printable_texts
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import why_page
-from attnviz.runs.questions.why import PAGE_LINKS, InputKind, kind_of_file, open_reader, query_of
+from attnviz.runs.questions.why import PAGE_LINKS, InputKind, kind_of_file, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text
 
@@ -52,7 +52,7 @@ class Explainer:
 
     def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
         """What decided the answer to a text, and what the model's parts wrote there."""
-        answer, trace = self.explain_query(query_of(self.source, text))
+        answer, trace = self.explain_query(query_for(self.source, text))
         return replace(answer, id=text.id), trace
 
     def explain_query(self, query: Query) -> tuple[AnswerReport, WrittenText | None]:
@@ -84,7 +84,7 @@ class Explainer:
         second = replace(text, text=other)
         if not isinstance(self.source, Experimenting) or kind_of_file(text.text):
             raise UsageError("--contrast compares two texts before a model that predicts")
-        first, after = (self._open(query_of(self.source, one)) for one in (text, second))
+        first, after = (self._open(query_for(self.source, one)) for one in (text, second))
         return contrast_inputs(first, after, (text.text, other))
 
     def _open(self, query: Query) -> Experiment:

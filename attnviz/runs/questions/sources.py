@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from attnviz.renderers.text.answer_tables import SOURCES
 from attnviz.runs.questions.explain import by_decoder
 from attnviz.runs.reporting import RunReport
 from attnviz.storage.matrices import read_bytes
-from attnviz.storage.texts import check_text
+from attnviz.storage.texts import check_text, read_message
 
 Grouping = Literal["passages", "sentences", "messages"]
 Without = Literal["hide", "remove"]
@@ -137,17 +137,13 @@ def _read_messages(path: Path, text: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        message: Any = None
+        where, message = f"'{path}' line {number}", None
         with suppress(ValueError, RecursionError):
             message = json.loads(line)
-        pair = (
-            [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else []
-        )
-        parts = [one.strip() for one in pair if isinstance(one, str) and one.strip()]
-        if len(parts) < 2:
-            form = '{"role": "user", "content": "…"}'
-            raise InputError(f"'{path}' line {number} is no message such as {form}")
-        yield parts[0], parts[1]
+        messages = message.get("messages") if isinstance(message, dict) else message
+        for one in messages if isinstance(messages, list) else [message]:
+            role, content = (text.strip() for text in read_message(one, where))
+            yield role, check_text(content, f"content of {where}")
 
 
 def report_sources(request: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:

@@ -1,6 +1,5 @@
 """Why a head looks where it looks, in one text or many, and where an answer appears."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,9 +33,17 @@ from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text import why_table as tables
-from attnviz.runs.ablation import each_text, query_for
-from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
+from attnviz.runs.ablation import each_text
+from attnviz.runs.inputs import (
+    PICTURES,
+    RECORDINGS,
+    TextInput,
+    given_texts,
+    is_file_of,
+    texts_or_pairs,
+)
 from attnviz.runs.outputs import why_page
+from attnviz.runs.pipeline import query_of
 from attnviz.runs.recordings import open_speech_model
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text
@@ -80,8 +87,7 @@ def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
     suffixes: dict[Literal["picture", "recording"], tuple[str, ...]]
     suffixes = {"picture": PICTURES, "recording": RECORDINGS}
     for kind, ends in suffixes.items():
-        # os.path, since Path.is_file() raises where a text is longer than a name can be.
-        if name.lower().endswith(ends) and os.path.isfile(name):  # noqa: PTH113
+        if is_file_of(name, *ends):
             return kind
     return None
 
@@ -110,7 +116,7 @@ def open_reader(origin: Origin, kind: InputKind, *, with_head: WithHead = False)
     return open_source(origin, kind, with_head=with_head)
 
 
-def query_of(source: Source, text: Text) -> Query:
+def query_for(source: Source, text: Text) -> Query:
     """The query for a text, a pair, or the file that a text names."""
     kind = kind_of_file(text.text)
     if kind == "recording":
@@ -119,7 +125,7 @@ def query_of(source: Source, text: Text) -> Query:
         heard = read_recording(Path(text.text), 0.0, SECONDS)
         return Query(text.target or "", kind="recording", recording=heard)
     if text.target is not None or kind is None:
-        return query_for(source, text)
+        return query_of(source, text)
     from attnviz.storage.pictures import read_picture
 
     # Its lens is not "raw", since every patch has to attend to every other one.
@@ -207,7 +213,7 @@ def effect_of(
 
 def why_of_text(source: Source, text: Text, request: Why) -> tuple[LinkReport, WrittenText]:
     """Why a head looks where it looks in one text."""
-    query = query_of(source, text)
+    query = query_for(source, text)
     trace = written_of(source, query)
     attention = trace.attention
     at, notes = find_head(attention, request.head)
@@ -228,7 +234,7 @@ def why_of_text(source: Source, text: Text, request: Why) -> tuple[LinkReport, W
 
 def layers_of_text(source: Source, text: Text, request: Why) -> LayersReport:
     """Where along the layers a prediction appears."""
-    query = query_of(source, text)
+    query = query_for(source, text)
     trace = written_of(source, query)
     item = trace.attention.main
     words = text_places(item.query_tokens)
@@ -306,7 +312,7 @@ def report_wiring(
 ) -> None:
     """Report which heads read which heads, as the mean over texts."""
     source, study = open_reader(options.origin, command), WiringStudy()
-    results = each_text(texts.open(), lambda text: written_of(source, query_of(source, text)))
+    results = each_text(texts.open(), lambda text: written_of(source, query_for(source, text)))
     for _, trace in good_results(results, report, texts.total):
         study.add(trace)
     if study.texts:

@@ -3,10 +3,12 @@
 Only their number and lengths decide that, so that results are reproducible.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from attnviz.core.errors import InputError
+from attnviz.core.query import Messages
 
 CHUNK_SIZE = 1024
 """Records in a chunk; results depend on nothing else. Batched by length, 2,000 sentences have
@@ -27,7 +29,8 @@ class Text:
     text: str  # the text; of a pair, the source
     target: str | None = None  # of a pair, the target; None where the model writes it
     labels: tuple[str, ...] | None = None  # a label for each token, if given
-    where: str = ""  # its name in a message ("line 3 of 'a.jsonl'"); empty for an argument
+    messages: Messages = ()  # of a conversation; `text` is what they say
+    where: str = ""  # its name in an error ("line 3 of 'a.jsonl'"); empty for an argument
     line: int = 0  # where it begins in its file, from 1; 0 for an argument
     raw: str = ""  # what stands there, without the line's end, for rejects
 
@@ -52,6 +55,29 @@ def check_text(text: str, what: str = "text") -> str:
     if not is_utf8(text):
         raise InputError(f"the {what} is not valid UTF-8")
     return text
+
+
+def read_message(value: Any, where: str) -> tuple[str, str]:
+    """The role and the content of a message; the texts of content in parts are joined by lines.
+
+    Raises:
+        InputError: it is none, or has content that is no text.
+    """
+    message = value if isinstance(value, Mapping) else {}
+    role, content = message.get("role"), message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    if not isinstance(role, str) or not all(isinstance(one, str) for one in texts):
+        form = '{"role": "user", "content": "…"}'
+        raise InputError(f"{where} is no message such as {form}")
+    return role, "\n".join(texts)
+
+
+def read_messages(values: Sequence[Any], where: str) -> Messages:
+    """The messages of a conversation, at least one that says something."""
+    messages = tuple(read_message(one, f"{where}: message {n}") for n, one in enumerate(values, 1))
+    check_text("\n".join(content for _, content in messages), f"conversation in {where}")
+    return messages
 
 
 def is_utf8(text: str) -> bool:

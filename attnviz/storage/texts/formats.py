@@ -144,7 +144,7 @@ def _problem(error: csv.Error, lines: int) -> str:
 def parse_columns(text: str, *, pairs: bool) -> dict[str, str]:
     """The column of each role in `text=sentence,id=key`: a name, or a number from 1.
 
-    With `pairs` the roles are source, target, id and labels, else text, id and labels.
+    With `pairs` the roles are source (or text), target, id and labels, else text, id and labels.
 
     Raises:
         UsageError: it is not written like this.
@@ -155,7 +155,8 @@ def parse_columns(text: str, *, pairs: bool) -> dict[str, str]:
         role, equals, column = (piece.strip() for piece in part.partition("="))
         if not (equals and column):
             raise UsageError(f"--columns '{text}' is not like {roles[0]}=NAME,id=NAME")
-        choose(role, roles, "role in --columns")
+        choose(role, (*roles, "text") if pairs else roles, "role in --columns")
+        role = roles[0] if role == "text" else role
         if role in columns:
             raise UsageError(f"--columns names a column for '{role}' twice: give one")
         columns[role] = column
@@ -180,6 +181,8 @@ def read_table(rows: Iterable[Row], name: str, reading: FileFormat) -> Iterator[
         return
     most = 2 if pairs else 1
     role = "source" if pairs else "text"
+    if pairs and role not in (*first.fields, *columns) and "text" in first.fields:
+        columns = {**columns, role: "text"}
     bare = reading.input_format == "tsv" and not columns and role not in first.fields
     if bare and len(first.fields) <= most:
         make = partial(_bare_text, pairs=pairs, most=most)

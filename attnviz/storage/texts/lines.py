@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from attnviz.core.errors import InputError
-from attnviz.storage.texts import BadText, Text, check_text, is_utf8
+from attnviz.storage.texts import BadText, Text, check_text, is_utf8, read_messages
 
 MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
@@ -231,21 +231,32 @@ def plain_text(line: Line, *, pairs: bool) -> Text:
 
 
 def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
-    """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels"."""
+    """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels".
+
+    The source of a pair may also be its "text". A list of messages, alone, as "messages" or in the text's place, is a conversation.
+    """
     from attnviz.storage.documents import parse_json
 
     row = parse_json(line.raw, line.where)
+    row = {"messages": row} if isinstance(row, list) else row
     if not isinstance(row, dict):
         raise InputError(f"{line.where} is no JSON object")
-    main = names.get("source", "source") if pairs else names.get("text", "text")
+    identity = row.get(names.get("id", "id"))
+    identity = line.number if identity is None else identity
+    main = "source" if pairs and ("source" in row or "text" not in row) else "text"
+    main = names.get("source" if pairs else "text", main)
+    conversation = row.get(main, row.get("messages"))
+    if isinstance(conversation, list):
+        messages = read_messages(conversation, line.where)
+        text = "\n".join(content for _, content in messages)
+        return line.text(identity, text, messages=messages)
     text = _string(row, main, line.where)
     if text is None:
         raise InputError(f'{line.where} has no "{main}"')
     other = names.get("target", "target")
     target = _string(row, other, line.where) if pairs else None
-    identity = row.get(names.get("id", "id"))
     return line.text(
-        line.number if identity is None else identity,
+        identity,
         check_text(text, f"{main} in {line.where}"),
         target=None if target is None else check_text(target, f"{other} in {line.where}"),
         labels=_labels(row, names.get("labels", "labels"), line.where),

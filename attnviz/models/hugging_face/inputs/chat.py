@@ -1,4 +1,4 @@
-"""Render a text as a user's turn of a conversation, by the model's chat template.
+"""Render a text as a user's turn, or a conversation, by the model's chat template.
 
 A template is a program: it runs in its own process, with limits on time and memory.
 """
@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from threading import Lock
@@ -16,22 +17,21 @@ from attnviz.core.errors import ModelError, first_line
 from attnviz.models.hugging_face.load.devices import library_errors
 
 
-def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:
-    """A user's turn of a conversation, by the template of the processor (`owner`) or tokenizer."""
-    return render_messages(tokenizer, [{"role": "user", "content": content}], name, owner)
-
-
 def render_messages(
-    tokenizer: Any, messages: list[dict[str, Any]], name: str, owner: Any = None
+    tokenizer: Any, messages: Sequence[tuple[str, Any]], name: str, owner: Any = None
 ) -> str:
-    """A conversation up to where the model answers, by the processor's or tokenizer's template."""
+    """Roles and contents by the template of the processor (`owner`) or the tokenizer.
+
+    The text ends where the model is to answer, or with the answer that it holds.
+    """
     templates = (owner or tokenizer).chat_template
     if not templates:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
     with library_errors(f"the chat template of '{name}' fails"):
         template = templates["default"] if isinstance(templates, dict) else str(templates)
         marks = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
-    return _renderer(template, marks, name).render(messages)
+    turns = [{"role": role, "content": content} for role, content in messages]
+    return _renderer(template, marks, name).render(turns)
 
 
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 5, 1 << 30  # limits for one text; real ones take milliseconds
@@ -99,10 +99,11 @@ def serve_template(seconds: str, memory: str) -> None:
     for line in sys.stdin:
         _limit(int(seconds), most)
         try:
+            messages = json.loads(line)
             result: Any = render_jinja_template(
-                [json.loads(line)],
+                [messages],
                 chat_template=settings["template"],
-                add_generation_prompt=True,
+                add_generation_prompt=messages[-1]["role"] != "assistant",
                 **settings["marks"],
             )
             text = str(result[0][0])

@@ -17,7 +17,7 @@ from attnviz.models.hugging_face.capture.capture import (
     with_routes,
 )
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
-from attnviz.models.hugging_face.inputs.chat import apply_chat_template
+from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
     continue_prompt,
@@ -110,7 +110,8 @@ def encode(source: LoadedModel, query: Query) -> EncodedQuery:
 def _encode_self(source: LoadedModel, query: Query) -> EncodedQuery:
     text = query.text
     if source.chat_template and not query.rendered:
-        text = apply_chat_template(source.tokenizer, text, source.name)
+        messages = query.messages or (("user", text),)
+        text = render_messages(source.tokenizer, messages, source.name)
     read = tokenize(source.tokenizer, text, has_marks=source.chat_template)
     _check_ids(source, read.ids, read.tokens, "text")
     if source.max_new_tokens is None:

@@ -19,7 +19,7 @@ from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
-from attnviz.models.hugging_face.inputs.chat import apply_chat_template
+from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, pieces_of
@@ -179,7 +179,7 @@ class PictureTextModel(UnbatchedSource):
         what, count = ("video", 1) if picture.frames else ("image", len(picture.images))
         if getattr(self.processor, "chat_template", None):
             content = [*[{"type": what}] * count, {"type": "text", "text": text}]
-            return apply_chat_template(self.tokenizer, content, self.name, self.processor)
+            return render_messages(self.tokenizer, [("user", content)], self.name, self.processor)
         mark = str(getattr(self.processor, f"{what}_token", ""))
         form = PROMPTS.get(family_of_pictures(self.model.config), "{0}\n{1}")
         return form.format(("\n" if "\n" in form else "").join([mark] * count), text)
