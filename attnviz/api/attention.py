@@ -76,6 +76,7 @@ def attend(
         if not isinstance(value, str) and (value is not None or what == "text"):
             kind = type(value).__name__
             raise UsageError(f"the {what} is of type {kind}: attend_many takes several texts")
+    assert isinstance(text, str)
     command, request = _read_request(options, "self" if target is None else "cross")
     if pair is not None:
         if target is not None or command != "self":

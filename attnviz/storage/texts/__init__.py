@@ -67,10 +67,11 @@ def read_message(value: Any, where: str) -> tuple[str, str]:
     role, content = message.get("role"), message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
-    if not isinstance(role, str) or not all(isinstance(one, str) for one in texts):
+    words = [one for one in texts if isinstance(one, str)]
+    if not isinstance(role, str) or len(words) < len(texts):
         form = '{"role": "user", "content": "…"}'
         raise InputError(f"{where} is no message such as {form}")
-    return role, "\n".join(texts)
+    return role, "\n".join(words)
 
 
 def read_messages(values: Sequence[Any], where: str) -> Messages:

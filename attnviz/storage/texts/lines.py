@@ -233,7 +233,8 @@ def plain_text(line: Line, *, pairs: bool) -> Text:
 def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels".
 
-    The source of a pair may also be its "text". A list of messages, alone, as "messages" or in the text's place, is a conversation.
+    The source of a pair may also be its "text". A list of messages, alone, as "messages" or in the
+    text's place, is a conversation.
     """
     from attnviz.storage.documents import parse_json
 
@@ -248,8 +249,8 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     conversation = row.get(main, row.get("messages"))
     if isinstance(conversation, list):
         messages = read_messages(conversation, line.where)
-        text = "\n".join(content for _, content in messages)
-        return line.text(identity, text, messages=messages)
+        said = "\n".join(content for _, content in messages)
+        return line.text(identity, said, messages=messages)
     text = _string(row, main, line.where)
     if text is None:
         raise InputError(f'{line.where} has no "{main}"')
