@@ -17,7 +17,9 @@ from attnviz.core.options import (
     DeviceMap,
     Dtype,
     EngineName,
+    InMemory,
     InMemoryModel,
+    InMemoryTokenizer,
     InputFormat,
     Look,
     Many,
@@ -287,16 +289,19 @@ def _kinds_of(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, A
 
 def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, with a model from Python and the reader of its inputs as one value."""
-    model, *readers = (options.get(name) for name in OPENERS)
-    reader = next((one for one in readers if one is not None), None)
+    model, tokenizer, processor = (options.get(name) for name in OPENERS)
     others = {name: value for name, value in options.items() if name not in OPENERS}
-    if model is None or isinstance(model, str | Path | InMemoryModel):
-        if reader is not None:
-            raise UsageError("a tokenizer or processor is for a model from Python: model=…")
-        if model is None:
-            return others
-        return others | {"model": str(model) if isinstance(model, Path) else model}
-    return others | {"model": InMemoryModel(model, reader)}
+    if model is not None and not isinstance(model, str | Path | InMemoryModel):
+        return others | {
+            "model": InMemoryModel(model, processor if tokenizer is None else tokenizer)
+        }
+    if processor is not None:
+        raise UsageError("a processor is for a model from Python: model=…")
+    if tokenizer is not None and not isinstance(tokenizer, str | Path | InMemory):
+        tokenizer = InMemoryTokenizer(tokenizer)
+    values = {"model": model, "tokenizer": tokenizer}
+    paths = {name: str(one) if isinstance(one, Path) else one for name, one in values.items()}
+    return others | {name: one for name, one in paths.items() if one is not None}
 
 
 def read_options(options: Mapping[str, Any], *, top: int = 0) -> Options:

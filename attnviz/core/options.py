@@ -66,6 +66,19 @@ class InMemoryModel(InMemory):
 
 
 @dataclass(frozen=True, eq=False)
+class InMemoryTokenizer(InMemory):
+    """A tokenizer of transformers, for a model by name."""
+
+    reader: Any
+
+    def objects(self) -> tuple[Any, ...]:
+        return (self.reader,)
+
+    def __str__(self) -> str:
+        return type(self.reader).__name__
+
+
+@dataclass(frozen=True, eq=False)
 class InMemoryMaps(InMemory):
     """Attention that was computed before, a text each."""
 
@@ -125,6 +138,11 @@ class Origin:
         "model",
         "--model -m ID_OR_FOLDER",
         "A Hugging Face model, by id or folder, or one that 'attnviz models' lists.",
+    )
+    tokenizer: str | InMemoryTokenizer | None = rare(
+        "model",
+        "--tokenizer ID_OR_FOLDER",
+        "Tokenizer of texts for --model, by default the one in its folder.",
     )
     adapter: str | None = rare(
         "model",

@@ -49,8 +49,8 @@ def check_vision(origin: Origin) -> None:
             f"for '{VISION}', or name one by --model ID_OR_FOLDER"
         )
     usual = Origin()
-    texts = ("mechanism", "weights", "qk", "causal", "from_", "to", "max_size", "rows", "window")
-    for name in texts:
+    texts = ("mechanism", "weights", "qk", "causal", "from_", "to")
+    for name in (*texts, "max_size", "rows", "window"):
         if getattr(origin, name) != getattr(usual, name):
             raise UsageError(
                 f"--{name.strip('_').replace('_', '-')} is for texts, and these are pictures: "
@@ -116,6 +116,7 @@ def _check_loading(origin: Origin, origins: list[str]) -> None:
     uses = {
         "--from": (origin.from_, "is for translators with language codes"),
         "--to": (not translates and origin.to, "is for translators"),
+        "--tokenizer": (origin.tokenizer, "is for a Hugging Face model"),
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
         "--device-map": (origin.device_map, "is for large models"),
         "--arithmetic": (origin.arithmetic, "is for checkpoints of texts and pictures"),
@@ -166,8 +167,9 @@ def states_of(origin: Origin) -> dict[str, FileFingerprint]:
     revision, allow_code = origin.revision, origin.allow_code
     folder = locate(str(name_of(origin)), revision, allow_code=allow_code)
     states["--model"] = fingerprint_files(loaded_files(folder, allow_code=allow_code))
-    if origin.adapter is not None:
-        states["--adapter"] = fingerprint_files(loaded_files(locate(origin.adapter)))
+    for option, name in (("--adapter", origin.adapter), ("--tokenizer", origin.tokenizer)):
+        if isinstance(name, str):
+            states[option] = fingerprint_files(loaded_files(locate(name)))
     return states
 
 
@@ -220,6 +222,8 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
     """
     command: Command = "picture" if kind == "picture-text" else kind
     check_origin(origin, command)
+    if command == "picture":
+        refuse_tokenizer(origin)
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
     if origin.qk is not None:
@@ -288,9 +292,15 @@ def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool =
     from attnviz.models.hugging_face.text_model import load_model
 
     more: dict[str, Any] = {"chat": origin.chat, "with_head": with_head, **loading_of(origin)}
-    more["languages"] = origin.from_, origin.to
+    more |= {"languages": (origin.from_, origin.to), "tokenizer": origin.tokenizer}
     model = load_model(name_of(origin), generate=origin.generate, **more)
     return replace(model, region=region_of(origin))
+
+
+def refuse_tokenizer(origin: Origin) -> None:
+    """Refuse a tokenizer for what is no text."""
+    if origin.tokenizer is not None:
+        raise UsageError("--tokenizer is for texts alone: leave it out")
 
 
 def check_torch(origin: Origin, what: str) -> None:

@@ -5,13 +5,17 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
+import attnviz as attnviz_api
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
+from tests.invoke import attnviz
 
 
 def refuse(folder, what, kind=ModelError, **options):
@@ -67,6 +71,40 @@ def test_a_model_without_its_tokenizer_is_refused(kind, copy_of):
     for path in folder.glob("*token*"):
         path.unlink()
     refuse(folder, "has no tokenizer")
+
+
+TEXT = "The red car is fast"
+
+
+def test_a_tokenizer_may_lie_elsewhere(copy_of, folder_of):
+    """The answers of a checkpoint without a tokenizer are those of the whole folder."""
+    folder, whole = copy_of("gpt2"), folder_of("gpt2")
+    for file in folder.glob("*token*"):
+        file.unlink()
+    usual = attnviz_api.attend(TEXT, model=whole, arithmetic="torch")
+    own = AutoTokenizer.from_pretrained(whole)
+    for tokenizer in (whole, str(whole), own):
+        result = attnviz_api.attend(TEXT, model=folder, tokenizer=tokenizer)
+        np.testing.assert_array_equal(result.weights, usual.weights)
+        assert result.tokens == usual.tokens
+        assert "tokenizer" in result.provenance.settings
+    asked = ("explain", TEXT, "--model", folder, "--tokenizer", whole, "-f", "json", "-q")
+    answer = attnviz(*asked).json()["answer"]
+    assert answer == attnviz_api.explain(usual).to_json()["answer"]
+    assert attnviz_api.explain(result).to_json()["answer"] == answer
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("self", "a", "--tokenizer", "b"), "--tokenizer is for a Hugging Face model"),
+        (("image", "sample_inputs/shapes.png", "--tokenizer", "b"), "is for a Hugging Face model"),
+        (("explain", "sample_inputs/shapes.png", "-m", "c", "--tokenizer", "b"), "for texts alone"),
+        (("audio", "a.wav", "-m", "c", "--tokenizer", "b"), "--tokenizer is for texts alone"),
+    ],
+)
+def test_a_tokenizer_reads_texts(words, said):
+    assert said in attnviz(*words).mistake
 
 
 def test_half_a_tokenizer_and_a_broken_one_are_refused(copy_of):

@@ -75,6 +75,7 @@ def open_checkpoint(
         "--device-map asks for torch": origin.device_map is not None,
         "an adapter is to be merged": origin.adapter is not None,
         "--chat needs torch": origin.chat,
+        "another tokenizer needs torch": origin.tokenizer is not None,
         "--from and --to ask for torch": bool(origin.from_ or origin.to),
         **needs,
     }
