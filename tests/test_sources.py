@@ -186,6 +186,10 @@ def test_messages_of_a_chat_are_left_out_each(tmp_path):
         return sum(rows[n][experiment.outputs[n].number] for n in outputs)
 
     assert [part.file for part in found.parts] == [f"chat.jsonl, {role}" for role, _ in turns]
+    one_line = tmp_path / "messages.jsonl"
+    one_line.write_text(f'{{"messages": [{", ".join(lines)}]}}')
+    same = attnviz.sources("the", one_line, group="messages", **asked).value
+    assert [part.effect for part in same.parts] == [part.effect for part in found.parts]
     end = 0
     for part, (role, text) in zip(found.parts, turns, strict=True):
         first = marked.index(f"<s>{role}: {text}</s>", end) + len(f"<s>{role}: ")
