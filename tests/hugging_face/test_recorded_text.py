@@ -1,16 +1,20 @@
 """What each part writes, against sums, a slow loop over heads, and TransformerLens."""
 
+import math
+from importlib import import_module
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
 
 from attnviz.analyses.why import contrast_of, explain_link, score_of, weigh
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
-from attnviz.core.writers import SIDES
+from attnviz.core.writers import SIDES, Writer
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.load.imports import quiet
@@ -152,6 +156,70 @@ def test_grouped_heads_against_a_slow_loop():
                 ]
                 expected = float(turned[2] @ torch.as_tensor(sides.query[row]))
                 assert parts[first + number] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+EXPERTS = (
+    *("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "granitemoe", "phimoe", "gpt_oss"),
+    *("ernie4_5_moe", "deepseek_v2", "deepseek_v3"),
+)
+
+
+@pytest.fixture
+def nan_memory(monkeypatch):
+    """What torch and numpy do not write is NaN."""
+    for module, name in product((torch, np), ("empty", "empty_like")):
+        make_empty = getattr(module, name)
+
+        def fill(*args, _make=make_empty, **how):
+            cells = _make(*args, **how)
+            if isinstance(cells, torch.Tensor):
+                return cells.fill_(math.nan) if cells.is_floating_point() else cells
+            return np.full_like(cells, math.nan) if cells.dtype.kind == "f" else cells
+
+        monkeypatch.setattr(module, name, fill)
+
+
+@pytest.mark.parametrize(
+    "name", [n if n == "mixtral" else pytest.param(n, marks=pytest.mark.slow) for n in EXPERTS]
+)
+def test_experts_do_not_change_what_is_left_without_a_writer(name, nan_memory):
+    """The model's own second layer reads its input less one head's part; twice, bit for bit."""
+    seen, text, model = [], written(name), make(name)
+    at = HeadAt("causal", "1", 1)
+
+    def spy(module, query, key, value, mask, **how):
+        seen.append((module.layer_idx, query, key))
+        own = import_module(type(module).__module__)
+        return own.eager_attention_forward(module, query, key, value, mask, **how)
+
+    AttentionInterface.register("spy", spy)
+    AttentionMaskInterface.register("spy", eager_mask)
+    model.config._attn_implementation = "spy"
+    question = asked(name, model)
+    first, second = model.model.layers[:2]
+    inputs = []
+    first.self_attn.o_proj.register_forward_pre_hook(lambda _, one: inputs.append(one[0]))
+    heads = model.config.num_attention_heads
+    for head in range(heads):
+
+        def leave_out(_, args, head=head):
+            size = inputs[-1].shape[-1] // heads
+            own = torch.zeros_like(inputs[-1])
+            own[..., head * size : (head + 1) * size] = inputs[-1][..., head * size :][..., :size]
+            part = own @ first.self_attn.o_proj.weight.T
+            return (args[0] - part * getattr(model.config, "residual_multiplier", 1), *args[1:])
+
+        with torch.no_grad(), quiet():
+            hook = second.register_forward_pre_hook(leave_out)
+            model(**question.inputs)
+            hook.remove()
+        _, *sides = next(one for one in reversed(seen) if one[0] == 1)
+        writer = text.writers.index(Writer("head", "causal", "0", head))
+        for side, expected in zip(("query", "key"), sides, strict=True):
+            one, other = (text.without(at, side, writer) for _ in range(2))
+            assert np.array_equal(one, other)
+            own = at.head * expected.shape[1] // heads
+            np.testing.assert_allclose(one, expected[0, own], atol=2e-5)
 
 
 def test_two_routes_agree_on_the_model_inside():

@@ -330,8 +330,8 @@ class Replay(LinearPass):
 
     def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
         number = len(self.maps)
-        if self.idle[number]:
-            return torch.empty_like(self.first.maps[number]).requires_grad_()
+        if self.idle[number]:  # its values still choose experts, and so the leaves that follow
+            return self.first.maps[number].detach().requires_grad_() + 0
         return func(*args, **kwargs)
 
     def _continue_with(self, leaf: Tensor) -> Tensor:
