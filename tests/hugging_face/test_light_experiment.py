@@ -216,6 +216,26 @@ def test_many_links_of_a_causal_text_are_measured_by_torch(gpt2, monkeypatch):
             assert sum("links are many" in one for one in said) == count
 
 
+def check_without(text: Any, other: Any, at: HeadAt) -> None:
+    """A head's query and key without each writer but biases, every norm computed anew.
+
+    Torch has one writer for the embeddings of both texts: the encoder reads its own alone.
+    """
+    names = [(one.stream if one.layer else "", one.name) for one in other.writers]
+    sides, same = text.sides(at), other.sides(at)
+    for number, one in enumerate(text.writers):
+        if one.kind == "bias" or not (one.layer or one.stream == at.stream != "decoder"):
+            continue
+        writer = names.index((one.stream if one.layer else "", one.name))
+        for side in ("query", "key"):
+            scale = (sides.factor, same.factor) if side == "query" else (1, 1)
+            mine, its = (
+                route.without(at, side, n) for route, n in ((text, number), (other, writer))
+            )
+            near = 2e-4 * max(1.0, np.abs(its).max())
+            np.testing.assert_allclose(mine * scale[0], its * scale[1], atol=near)
+
+
 @pytest.mark.parametrize(("kind", "fields"), but_slow(CASES, LIGHT))
 def test_what_is_written_is_what_torch_takes_apart(kind, fields, folders):
     """Two routes: numpy carries each writer through the layers, torch takes gradients."""
@@ -255,6 +275,7 @@ def test_what_is_written_is_what_torch_takes_apart(kind, fields, folders):
                 # Biases of feed-forward parts are their own here and there.
                 near = 2e-4 * max(1.0, np.abs(parts).max())
                 assert by_name(text, parts) == pytest.approx(by_name(other, theirs), abs=near)
+        check_without(text, other, HeadAt(item.stream, item.layers[-1], 1))
     item = text.attention.main
     row = len(item.query_tokens) - 1
     if text.predicts(item.stream, row):

@@ -222,6 +222,27 @@ def test_experts_do_not_change_what_is_left_without_a_writer(name, nan_memory):
             np.testing.assert_allclose(one, expected[0, own], atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["t5", "bloom", "mpt", "gpt2"])
+def test_a_score_is_what_softmax_reads(name, monkeypatch):
+    text, model, read = written(name), eager_copy(make(name)), []
+    softmax = torch.nn.functional.softmax
+
+    def record(scores, *args, **how):
+        read.append(scores)
+        return softmax(scores, *args, **how)
+
+    monkeypatch.setattr(torch.nn.functional, "softmax", record)
+    with torch.no_grad(), quiet():
+        model(**asked(name, model).inputs)
+    scores = [one[0].numpy() for one in read if one.ndim == 4]
+    assert len(scores) >= len(text.attention.main.layers)
+    first = text.attention.maps[0] if name != "t5" else text.attention.map_of("encoder")
+    for layer, head in product(range(2), range(2)):
+        sides = text.sides(HeadAt(first.stream, str(layer), head))
+        own = np.where(sides.visible, scores[layer][head], 0)
+        np.testing.assert_allclose(np.where(sides.visible, score_of(sides), 0), own, atol=1e-4)
+
+
 def test_two_routes_agree_on_the_model_inside():
     """Numpy takes the layers apart one by one, torch by gradients through one linear pass."""
     query = Query("Tom likes dogs. Mary likes cats. Tom likes")

@@ -210,11 +210,13 @@ class LightModel(LoadedModel, Predicting, Network):
         from attnviz.models.light.stacked_text import Stack, StackedText
 
         attention, _ = self.run(encoding)
-        first, *others = self.embed_parts(encoding.inputs)
         name = "encoder" if self.below else attention.main.stream
-        stacks = [Stack(self.weights, self.shapes[0], name, first)]
-        for last in others:
-            stacks.append(Stack(self.weights, self.sizes, "decoder", last, stacks[0], "cross"))
+        stacks = list[Stack]()
+        for number, embeddings in enumerate(self.embed_parts(encoding.inputs)):
+            ends = ("decoder", embeddings, stacks[0], "cross") if number else (name, embeddings)
+            stack = Stack(self.weights, self.shapes[number], *ends)
+            stack.embed_without = partial(self._embed_without, encoding.inputs, number)
+            stacks.append(stack)
         reads = self.head is not None and len(stacks) == len(self.shapes)
         scores = partial(self.scores, self.weights) if reads else None
         return StackedText(attention, stacks, scores, self.spell)
@@ -313,16 +315,28 @@ class LightModel(LoadedModel, Predicting, Network):
         return tuple(np.asarray(sum(parts.values())) for parts in self.embed_parts(ids))
 
     def embed_parts(
-        self, inputs: Mapping[str, Sequence[int]]
+        self, inputs: Mapping[str, Sequence[int]], off: WriterKind | None = None
     ) -> Iterator[dict[WriterKind, NDArray[np.float32]]]:
-        """The inputs of each stack, split by where they come from; the parts sum to the inputs."""
+        """The inputs of each stack, split by where they come from; the parts sum to the inputs.
+
+        A kind that is off is taken away before the norm, which holds what it computes anew.
+        """
         first = self.architecture.encoder or self.architecture
-        yield self._embed(first, inputs["input_ids"], inputs.get("token_type_ids"))
+        yield self._embed(first, inputs["input_ids"], inputs.get("token_type_ids"), off)
         if "decoder_input_ids" in inputs:
-            yield self._embed(self.architecture, inputs["decoder_input_ids"])
+            yield self._embed(self.architecture, inputs["decoder_input_ids"], off=off)
+
+    def _embed_without(
+        self, inputs: Mapping[str, Sequence[int]], number: int, kind: WriterKind
+    ) -> NDArray[np.float32]:
+        return np.asarray(sum([*self.embed_parts(inputs, kind)][number].values()))
 
     def _embed(
-        self, about: Architecture, tokens: Sequence[int], types: Sequence[int] | None = None
+        self,
+        about: Architecture,
+        tokens: Sequence[int],
+        types: Sequence[int] | None = None,
+        off: WriterKind | None = None,
     ) -> dict[WriterKind, NDArray[np.float32]]:
         ids, size = np.asarray(tokens), self.sizes.size
         words = self.weights.rows(f"{about.words}.weight", ids)
@@ -343,6 +357,8 @@ class LightModel(LoadedModel, Predicting, Network):
                 parts.append(self.weights.rows(f"{about.positions}.weight", places))
             names.append("position")
         stack = np.stack(parts)
+        if off in names:
+            stack[names.index(off)] = 0
         if about.embedding_norm:
             whole = stack.sum(axis=0)
             stack = normalise(self.weights, self.sizes, about.embedding_norm, stack, whole, 0)

@@ -129,9 +129,8 @@ class RecordedText:
         limits = plain if cap is None else cap * np.tanh(plain / cap)
         offset = before[:, :keys] - limits
         visible = offset > HIDDEN
-        level = np.where(visible, offset, -np.inf).max(axis=-1, keepdims=True)
-        position = np.where(visible, offset - level, 0)
-        sink = before[:, keys:] - level if before.shape[1] > keys else None
+        position = np.where(visible, offset, 0)
+        sink = before[:, keys:] if before.shape[1] > keys else None
         close = 1e-5 * max(1.0, float(np.abs(plain).max()))
         bias = None if np.abs(position).max() <= close else position
         return HeadSides(query, key, value, factor, visible, position=bias, cap=cap, sink=sink)

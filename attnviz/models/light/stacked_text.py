@@ -59,7 +59,11 @@ class Stack:
     Attributes:
         stream: of its own attention.
         writers: biases first, then embeddings, then each layer's parts in order.
+        embed_without: what it reads without one kind of embedding, where a norm follows the
+            embeddings; None: the sum of the others.
     """
+
+    embed_without: Callable[[WriterKind], Numbers] | None = None
 
     def __init__(
         self,
@@ -160,9 +164,11 @@ class Stack:
 
     def without(self, until: int, writer: int) -> Numbers:
         """The stream before an update if nothing of a writer were in it, every norm anew."""
-        place = writer - 1
-        stream = sum(one for number, one in enumerate(self.embeddings) if number != place)
-        stream = np.zeros_like(self.embeddings[0]) + self.bias + stream
+        if self.embed_without and 0 < writer <= len(self.embeddings):
+            stream = self.embed_without(self.writers[writer].kind)
+        else:
+            others = (one for place, one in enumerate(self.embeddings, 1) if place != writer)
+            stream = np.zeros_like(self.embeddings[0]) + self.bias + sum(others)
         for update, first, fields in zip(
             self.run.updates[:until], self.first, self.writer_fields, strict=False
         ):
