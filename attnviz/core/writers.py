@@ -220,6 +220,13 @@ class LayerRow:
     likeliest: str  # the choice that would be predicted here
 
 
+LAYERS_READING = (
+    "log p and rank of it if the stream went through the last norm after each layer (the logit "
+    "lens, not reliable in early layers); attention and feed-forward: what a layer adds to its "
+    "logit above the mean of all choices, the last norm's statistics held"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class LayersReport:
     """Where along the layers an answer appears (nostalgebraist 2020)."""

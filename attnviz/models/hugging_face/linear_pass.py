@@ -326,7 +326,8 @@ class Replay(LinearPass):
         super().__init__(model)
         self.first, self.off, self.at = first, off, at
         with torch.enable_grad():
-            self.idle = [slope is None for slope in slopes_by(target.sum(), first.maps)]
+            slopes = slopes_by(target.sum(), first.maps) if first.maps else ()
+            self.idle = [slope is None for slope in slopes]
 
     def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
         number = len(self.maps)

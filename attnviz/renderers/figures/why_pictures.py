@@ -10,7 +10,7 @@ from matplotlib.path import Path
 
 from attnviz.core.answers import ContrastReport
 from attnviz.core.effects import HeadAt
-from attnviz.core.writers import LinkReport, Side, WiringReport
+from attnviz.core.writers import LAYERS_READING, LayersReport, LinkReport, Side, WiringReport
 from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS, Color, color_of, ink_on
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
@@ -72,6 +72,31 @@ def why_picture(report: LinkReport) -> Figure:
     else:
         text = "no logits: nothing is predicted here"
         canvas.text(right + 30, top + height / 2, text, sheet.NOTE_SIZE, FAINT)
+    return canvas.figure
+
+
+@sheet.own_settings()
+def layers_picture(report: LayersReport) -> Figure:
+    """Log p of a prediction after each layer, with what would be predicted there, and the parts."""
+    width, row = sheet.page_width(_WIDTH, EDGE), sheet.points(1.75 * sheet.TEXT_SIZE)
+    chances = [(f"{one.layer or 'embedding'}: {one.likeliest}", one.log_p) for one in report.rows]
+    kinds = ("attention", "feed_forward")
+    parts: list[Group] = [
+        (kind.replace("_", "-"), [(one.layer, getattr(one, kind)) for one in report.rows[1:]])
+        for kind in kinds
+    ]
+    lens: list[Group] = [("log p after each layer: what it would predict", chances)]
+    narrow, rows = width < _NARROW, len(chances) + 2.2
+    height = row * (rows + 2 * (rows - 1) if narrow else max(rows, 2 * (rows - 1)))
+    notes = [LAYERS_READING, *report.notes]
+    below = f"logit {with_sign(report.logit)} above the mean of all choices"
+    title = f"{report.caption}: {report.choice}"
+    names = [name for name, _ in chances]
+    canvas, top = page_with_room(title, below, names, notes, (width, height + EDGE))
+    for groups, left in ((lens, EDGE), (parts, EDGE if narrow else EDGE + 0.55 * width)):
+        end = None if narrow or left > EDGE else EDGE + 0.5 * width
+        bottom = _bars(canvas, groups, (left, top), row, end)
+        top = bottom if narrow else top
     return canvas.figure
 
 
@@ -150,14 +175,21 @@ def _link(
 
 
 def _bars(
-    canvas: Canvas, groups: Sequence[Group], corner: tuple[float, float], row: float
+    canvas: Canvas,
+    groups: Sequence[Group],
+    corner: tuple[float, float],
+    row: float,
+    end: float | None = None,
 ) -> float:
-    """Write groups of names with their values as bars on one scale; answers where they end."""
+    """Write groups of names with their values as bars on one scale; answers where they end.
+
+    `end` is their right edge, by default the page's.
+    """
     left, top = corner
     face, most = canvas.face, 18 if left > EDGE else 30
     names = [[shorten(printable(name), most) for name, _ in own] for _, own in groups]
     room = max((face.width(name, sheet.TEXT_SIZE) for own in names for name in own), default=0) + 16
-    width = canvas.axes.get_xlim()[1] - EDGE - left - 90 - room
+    width = (end or canvas.axes.get_xlim()[1] - EDGE) - left - 90 - room
     largest = max((abs(value) for _, own in groups for _, value in own), default=1.0) or 1.0
     for (title, own), words in zip(groups, names, strict=True):
         canvas.text(left, top + 0.5 * row, printable(title), sheet.TEXT_SIZE, INK, bold=True)

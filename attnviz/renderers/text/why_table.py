@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from attnviz.core.effects import HeadAt
-from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WriterPart
+from attnviz.core.writers import LAYERS_READING, LayersReport, LinkReport, WiringReport, WriterPart
 from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, npz_bytes, report_json, tsv
 from attnviz.renderers.printable import (
@@ -180,13 +180,6 @@ def why_npz(report: LinkReport) -> bytes:
     if report.logits is not None:
         members["logits"] = report.logits
     return npz_bytes(**members, attnviz=np.array(f"[{why_json(report).rstrip()}]"))
-
-
-LAYERS_READING = (
-    "log p and rank of it if the stream went through the last norm after each layer (the logit "
-    "lens, not reliable in early layers); attention and feed-forward: what a layer adds to its "
-    "logit above the mean of all choices, the last norm's statistics held"
-)
 
 
 def layers_table(report: LayersReport, show: Display) -> str:

@@ -201,13 +201,13 @@ def effect_of(
         if not isinstance(source, Experimenting):
             raise UsageError("no link of this model can be taken away alone")
         experiment = source.experiment(query, output)
+        own = experiment.attention.main.query_tokens
+        if own != text.attention.main.query_tokens:
+            raise UsageError("the model predicts masked words only")
+        change = Intervention(links=(link,))
+        (effect,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
     except AttnvizError as error:
         return None, [f"the effect of the link is not known: {first_line(error)}"]
-    own = experiment.attention.main.query_tokens
-    if own != text.attention.main.query_tokens:
-        return None, ["the effect of the link is not known: the model predicts masked words only"]
-    change = Intervention(links=(link,))
-    (effect,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
     return (effect.effect, label_of(experiment.outputs[0], own)), []
 
 
@@ -220,6 +220,13 @@ def why_of_text(source: Source, text: Text, request: Why) -> tuple[LinkReport, W
     if request.mean:
         return explain_head(trace, at, notes), trace
     link, more = find_link(attention, at, request.link)
+    if not trace.sides(at).visible[link]:
+        item = attention.map_of(at.stream)
+        query_token, key_token = item.query_tokens[link[0]].text, item.key_tokens[link[1]].text
+        raise UsageError(
+            f"'{query_token}' cannot look at '{key_token}' in head {at.layer}.{at.head}: the "
+            "model's mask hides it"
+        )
     against = None
     if request.against is not None:
         keys = attention.map_of(at.stream).key_tokens
@@ -257,7 +264,8 @@ def report_why(
     if request.layers:
         all_layers = each_text(texts.open(), lambda text: layers_of_text(source, text, request))
         for _, layers in good_results(all_layers, report, texts.total):
-            _add(report, layers.notes, data_of(layers, *tables.LAYERS))
+            plot = partial(draw_by, "why_pictures:layers_picture", layers)
+            _add(report, layers.notes, data_of(layers, *tables.LAYERS, figures={"plot": plot}))
         report.finish("text")
         return
     links: list[LinkReport] = []
