@@ -65,6 +65,7 @@ class AttentionScores:
     cap: tuple[Tensor, Tensor] | None = None  # what a cap's tanh reads, and what it gives
     value: Any = None
     stream: int | None = None  # the input of its layer, by number
+    layer: str = ""  # the path of its layer
 
 
 class Places:
@@ -243,7 +244,7 @@ class LinearPass(TorchFunctionMode):
         adds = func.__name__ == "baddbmm"
         first, second = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args[:2]
         if is_live(first) and is_live(second) and not self._in_head:
-            product = (first.detach() @ second.detach()).requires_grad_()
+            product = self._multiply(first.detach(), second.detach()).requires_grad_()
             self.begin(AttentionScores(self.places.path, first, second.mT, product))
             if adds:
                 return args[0] * kwargs.get("beta", 1) + product * kwargs.get("alpha", 1)
@@ -257,9 +258,13 @@ class LinearPass(TorchFunctionMode):
         call.value = second
         return self.cut(result, call=len(self.calls) - 1)
 
+    def _multiply(self, first: Tensor, second: Tensor) -> Tensor:
+        return first @ second
+
     def begin(self, call: AttentionScores) -> None:
         """An attention begins."""
         call.stream = len(self.streams) - 1 if self.streams else None
+        call.layer = self.places.layer
         self.calls.append(call)
 
     def soften(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -326,8 +331,9 @@ class Replay(LinearPass):
         super().__init__(model)
         self.first, self.off, self.at = first, off, at
         with torch.enable_grad():
-            slopes = slopes_by(target.sum(), first.maps) if first.maps else ()
-            self.idle = [slope is None for slope in slopes]
+            live = [one for one in first.maps if is_live(one)]  # an indexer's have no gradient
+            slopes = iter(slopes_by(target.sum(), live) if live else ())
+            self.idle = [is_live(one) and next(slopes) is None for one in first.maps]
 
     def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
         number = len(self.maps)
@@ -345,6 +351,13 @@ class Replay(LinearPass):
         else:
             flatten_heads(value)[self.at[1]] = 0
         return value.requires_grad_()
+
+    def _multiply(self, first: Tensor, second: Tensor) -> Tensor:
+        original = self.first.calls[len(self.calls)]
+        if original.before is not None:
+            return first @ second
+        is_off = any(original.product is one.value for one in self.off)
+        return torch.zeros_like(original.product) if is_off else original.product.detach() + 0
 
     def begin(self, call: AttentionScores) -> None:
         """The attention that is wanted ends the pass."""

@@ -31,6 +31,7 @@ from attnviz.models.hugging_face.interventions import upcast_half
 from attnviz.models.hugging_face.layer_states import layers_of, skip_module
 from attnviz.models.hugging_face.linear_pass import (
     AttentionScores,
+    Leaf,
     LinearPass,
     Replay,
     flatten_heads,
@@ -54,6 +55,12 @@ class RecordedText:
         self.recording = LinearPass(self.part)
         with self.recording.watch(self.part, eager.what):
             output, self.attention, _ = run_eager(self.eager)
+        # A product of two live matrices without a softmax, as of linear attention, is a leaf.
+        self.recording.leaves += [
+            Leaf(one.product, "feed-forward", one.layer)
+            for one in self.recording.calls
+            if one.before is None
+        ]
         logits = getattr(output, "logits", None) if spell else None
         self._output: Any = None if logits is None else logits.reshape(-1, logits.shape[-1])
         self._parts_at: tuple[int, dict[int, Tensor]] = -1, {}  # heads' parts of a layer's input
@@ -89,8 +96,9 @@ class RecordedText:
         of_call = {n: place for place, n in self._calls.items()}
         main = self.attention.main.stream
         writers, first = [Writer("bias", main)], list[int]()
-        numbers, layer, calls = dict[Writer, int](), "", self.recording.calls
-        one_for_all = len({one.path for one in calls}) < len(calls)  # ALBERT has one module for all
+        numbers, layer = dict[Writer, int](), ""
+        paths = [self.recording.calls[n].path for n in of_call]
+        one_for_all = len({*paths}) < len(paths)  # ALBERT has one module for all
         for leaf in self.recording.leaves:
             if leaf.call is not None and leaf.call in of_call:
                 stream, layer = of_call[leaf.call]
