@@ -399,6 +399,10 @@ def check_places(
     formats_used = {name, *([format_of(output.output, kind)] if output.output else [])}
     if output.fields is not None and formats_used.isdisjoint(CUT):
         raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")
+    if output.fields is not None and not formats_used.isdisjoint(("json", "jsonl")):
+        from attnviz.storage.layouts import check_fields
+
+        check_fields(parse_fields(output.fields), kind)
     check_digits(output.digits, formats_used, kind)
     return name
 

@@ -317,13 +317,14 @@ class CutReport(JsonReport):
             return value
         if isinstance(value, list) and value:
             return [self._pick(one, tree, at) for one in value]
-        if not isinstance(value, dict):
-            if value in (None, []):  # fields of an empty value are unknown
+        if not isinstance(value, dict) or not value:
+            if value in (None, [], {}):  # fields of an empty value are unknown
                 self.names |= dict.fromkeys(one for one in self.fields if one.startswith(at))
             return value
         self.names |= dict.fromkeys(f"{at}{name}" for name in value)
         return {
-            name: self._pick(value.get(name), below, f"{at}{name}.") for name, below in tree.items()
+            name: self._pick(value[name], below, f"{at}{name}.") if name in value else None
+            for name, below in tree.items()
         }
 
 

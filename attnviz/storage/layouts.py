@@ -5,7 +5,7 @@ A layout names fields and their types: "layer head:str" are two texts, [] is a l
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from inspect import cleandoc
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
@@ -25,6 +25,7 @@ from attnviz.core.effects import (
     LinkAt,
     Prediction,
 )
+from attnviz.core.errors import choose
 from attnviz.core.measures import Argument, HeadReport, HeadRow, Meaning, Role, TreebankReport
 from attnviz.core.registry import DataKind
 from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
@@ -284,6 +285,38 @@ def json_schema(name: str) -> dict[str, Any]:
     dialect = "https://json-schema.org/draft/2020-12/schema"
     schema: dict[str, Any] = _for_readers(schema_of(type_of(name)))
     return {"$schema": dialect, "title": name, "description": LAYOUTS[name].summary, **schema}
+
+
+ANY = "*"
+"""Stands for every name: in a document that is open, or in an object whose names are data."""
+
+
+def check_fields(names: Iterable[str], kind: DataKind) -> None:
+    """Refuse a field, such as heads.layer, that no document of these data has; a UsageError."""
+    paths = dict[str, None]()
+    for document in (name for name, layout in LAYOUTS.items() if layout.kind == kind):
+        schema = json_schema(document)
+        paths |= dict.fromkeys(_paths(schema, schema.get("$defs", {})))
+        paths |= {ANY: None} if LAYOUTS[document].open else {}
+    for name in names:
+        parts = name.split(".")
+        if not any(".".join([*parts[:depth], ANY]) in paths for depth in range(len(parts))):
+            above = {"", name.rpartition(".")[0]}
+            choose(name, [one for one in paths if {one.rpartition(".")[0]} & above], "field")
+
+
+def _paths(schema: Mapping[str, Any], types: Mapping[str, Any], at: str = "") -> Iterator[str]:
+    """Every field below a part of a schema, by its path."""
+    parts = [*schema.get("anyOf", ()), *schema.get("prefixItems", ())]
+    parts += [types[schema["$ref"].rpartition("/")[2]]] if "$ref" in schema else []
+    parts += [schema["items"]] if isinstance(schema.get("items"), Mapping) else []
+    for part in parts:
+        yield from _paths(part, types, at)
+    for name, part in schema.get("properties", {}).items():
+        yield f"{at}{name}"
+        yield from _paths(part, types, f"{at}{name}.")
+    if schema.get("type") == "object" and "properties" not in schema:
+        yield f"{at}{ANY}"
 
 
 def _for_readers(value: Any) -> Any:

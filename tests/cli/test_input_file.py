@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.app import run
+from attnviz.cli.app import COMMANDS, build_command, run
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Many
 from attnviz.runs.inputs import count_records, texts_of
 from attnviz.storage.texts import BadText, Text
 from tests.invoke import OWN, attnviz
 
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 CONTENTS = {
     "txt": "\ufeffone two\n\n \u3000\nthree\n",
     "jsonl": '{"text": "one two"}\n\n{"text": "three"}\n',
@@ -46,6 +47,47 @@ def test_every_format_gives_the_same_texts_and_their_count(suffix, packed, tmp_p
     done = attnviz("self", "--input", path, *OWN, "-f", "jsonl", "-q")
     assert (done.status, done.err) == (0, "")
     assert [json.loads(line)["text"] for line in done.lines] == ["one two", "three"]
+
+
+READERS = [
+    name
+    for name in COMMANDS
+    if any("--input" in item.opts for item in build_command(name).params) and name != "co"
+]
+"""The commands that read files of texts; co-attention is of pairs alone."""
+
+
+@pytest.mark.usefixtures("few_references")
+@pytest.mark.parametrize("command", READERS)
+def test_single_texts_may_stand_in_every_format_and_name_no_file(command, tmp_path):
+    picture = tmp_path / "shapes.png"
+    picture.write_bytes((SAMPLES / "shapes.png").read_bytes())
+    lines = [str(picture), "Tom likes dogs and Mary likes cats"]
+    contents = {
+        "txt": "\n".join(lines),
+        "jsonl": "\n".join(json.dumps({"text": line}) for line in lines),
+        "csv": "\n".join(["text", *lines]),
+    }
+    options = ["--model", "pocket" if command == "cross" else "pocket-lm", "-f", "json"]
+    options += ["--keep", "h2o:3"] * (command == "cache")
+    told = set()
+    for suffix, content in contents.items():
+        path = tmp_path / f"a.{suffix}"
+        path.write_text(content)
+        done = attnviz(command, "--input", path, *options)
+        assert done.status == 0, done.err
+        told.add(done.out)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("command", ["why", "explain", "wiring", "cache"])
+def test_a_model_of_pictures_opens_none_that_a_line_names(command, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(f"{SAMPLES / 'shapes.png'}\n")
+    rules = ["--keep", "h2o:3"] * (command == "cache")
+    done = attnviz(command, "--input", path, "--model", "pocket-vit", *rules)
+    assert done.status == 1
+    assert f"line 1 of '{path}': 'pocket-vit' reads pictures" in done.mistake
 
 
 def test_stdin_may_be_gzip_and_of_any_format(monkeypatch):

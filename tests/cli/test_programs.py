@@ -15,6 +15,7 @@ from attnviz import attend
 from attnviz.cli.app import COMMANDS, build_command
 from attnviz.renderers import Display
 from attnviz.renderers.reports import CUT, make_renderer
+from tests.cli.test_every_command import WORK
 from tests.invoke import OWN, attnviz, fresh
 from tests.patience import HUNG
 
@@ -80,6 +81,9 @@ def test_a_run_that_goes_on_writes_the_same_columns_and_no_second_header(form):
     [
         (("-f", "json", "--fields", "maps.weihgts"), "Did you mean 'maps.weights'?"),
         (("-f", "json", "--fields", "text.deeper"), "unknown field 'text.deeper'"),
+        (("-f", "json", "--fields", "map.weights"), "unknown field 'map.weights': choose from "),
+        (("-f", "json", "--fields", "nope.x"), "unknown field 'nope.x': choose from maps, "),
+        (("-f", "json", "--fields", "measured.nope"), "unknown field 'measured.nope'"),
         (("-f", "tsv", "--fields", "wieght"), "unknown column 'wieght': choose from id, stream"),
         (("-f", "json", "--fields", " , "), "--fields ' , ' names no field"),
         (("--fields", "id"), "--fields cuts json, jsonl, tsv, csv, not table: add -f json"),
@@ -93,8 +97,22 @@ def test_a_field_that_is_not_there_is_told(more, message):
 
 def test_a_field_of_an_empty_list_or_of_null_is_no_mistake():
     pair = ("ablate", "The red car.", "La voiture rouge.", "--head", "2.0", "-f", "json", "-q")
-    found = attnviz(*pair, "--fields", "effects.interval.low").json()
-    assert found == {"effects": [{"interval": None}]}
+    found = attnviz(*pair, "--fields", "together.place.layer").json()
+    assert found == {"together": {"place": {}}}
+    link = ("why", "The red car is fast.", "La voiture rouge est rapide.", "-f", "json", "-q")
+    assert attnviz(*link, "--fields", "against.nope").status == 2
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_a_field_that_no_document_of_a_command_has_is_refused(command, tmp_path):
+    params = {word for item in build_command(command).params for word in item.opts}
+    if "--fields" not in params:
+        assert command in ("skill", "live", "serve", "render", "watch"), command
+        return
+    for field in ("nope", "nope.x", "heads.layer.nope", "heads.nope"):
+        done = attnviz(command, *WORK[command][0](tmp_path), "-f", "json", "--fields", field)
+        assert done.status == 2, done.err
+        assert f"unknown field '{field}'" in done.err
 
 
 def test_formats_that_can_be_cut_are_text():

@@ -161,6 +161,20 @@ def test_a_tsv_without_a_header_holds_texts_or_pairs():
     assert str(bad.error) == "line 4 of 'a' has 3 columns, not 2"
 
 
+def test_texts_alone_are_pairs_without_a_target():
+    for data, kind in [
+        ("id,text\nk,one\n", "csv"),
+        ("id\ttext\nk\tone\n", "tsv"),
+        ('{"id": "k", "text": "one"}\n', "jsonl"),
+    ]:
+        (found,) = read(data, kind, pairs=True)
+        assert isinstance(found, Text)
+        assert (found.id, found.text, found.target) == ("k", "one", None)
+    (glossary, _) = read("text\ttexte\nred\trouge\n", "tsv", pairs=True)
+    assert isinstance(glossary, Text)
+    assert (glossary.text, glossary.target) == ("text", "texte")
+
+
 def test_a_table_may_have_no_target_and_a_row_no_last_column():
     (found,) = read("source,id\none\n", pairs=True)
     assert isinstance(found, Text)

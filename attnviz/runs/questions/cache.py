@@ -55,6 +55,8 @@ OWN = (
     "keys that goes to them; rules act on these"
 )
 
+NO_RULE = UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
+
 
 @dataclass(frozen=True, slots=True)
 class CacheRequest:
@@ -99,9 +101,9 @@ class CacheStudy:
         request = self.request
         optional, prompt = None, request.prompt
         if self.reads == "picture-text":
-            query = replace(query_for(source, replace(text, target=None)), text=text.target or "")
+            query = replace(query_for(source, text, PICTURE), text=text.target or "")
         else:
-            query = query_for(source, text)
+            query = query_for(source, text, self.reads)
         experiment = open_experiment(source, query)
         if self.reads == "picture-text":
             tokens = experiment.attention.main.key_tokens
@@ -116,8 +118,6 @@ class CacheStudy:
             seed=request.seed,
             optional=optional,
         )
-        if not costs.costs:
-            raise UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
         return costs, replace(experiment.attention, id=text.id)
 
     def add(self, kind: str, text: CachedText, attention: Attention) -> None:
@@ -213,11 +213,15 @@ def report_cache(
     def measure(text: Text) -> tuple[CachedText, Attention]:
         return study.measure(source_for(pair=text.target is not None), text)
 
+    if not request.keep and is_shipped(origin):
+        raise NO_RULE
     study = CacheStudy(request, kind)
     last: tuple[CachedText, Attention] | None = None
     for name, some in texts:
         results = each_text(some.open(), measure)
         for _, last in good_results(results, report, some.total):
+            if not last[0].costs:  # only a model that selects keys itself needs no rule
+                raise NO_RULE
             study.add(name, *last)
     if study.texts and last is not None:
         summary = study.report()

@@ -21,7 +21,7 @@ from attnviz.renderers.text.why_table import printable_texts
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import why_page
-from attnviz.runs.questions.why import PAGE_LINKS, InputKind, kind_of_file, open_reader, query_for
+from attnviz.runs.questions.why import PAGE_LINKS, InputKind, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text
 
@@ -48,11 +48,12 @@ class Explainer:
     source: Source
     request: AnswerRequest
     others: TextInput | None
+    kind: InputKind = "self"  # what the texts are: a file's name only where an argument is one
     _banks: dict[Kind, tuple[list[HeadOutputs], str]] = field(default_factory=dict)
 
     def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
         """What decided the answer to a text, and what the model's parts wrote there."""
-        answer, trace = self.explain_query(query_for(self.source, text))
+        answer, trace = self.explain_query(query_for(self.source, text, self.kind))
         return replace(answer, id=text.id), trace
 
     def explain_query(self, query: Query) -> tuple[AnswerReport, WrittenText | None]:
@@ -82,9 +83,11 @@ class Explainer:
         """Which heads and positions restore a text's answer in the run of another text."""
         check_text(other)
         second = replace(text, text=other)
-        if not isinstance(self.source, Experimenting) or kind_of_file(text.text):
+        if not isinstance(self.source, Experimenting) or self.kind in ("picture", "recording"):
             raise UsageError("--contrast compares two texts before a model that predicts")
-        first, after = (self._open(query_for(self.source, one)) for one in (text, second))
+        first, after = (
+            self._open(query_for(self.source, one, self.kind)) for one in (text, second)
+        )
         return contrast_inputs(first, after, (text.text, other))
 
     def _open(self, query: Query) -> Experiment:
@@ -149,7 +152,7 @@ def report_answers(
 ) -> None:
     """Report what decided the answer to one text, or which heads carry those to many."""
     origin = by_decoder(options.origin, report) if kind == "self" else options.origin
-    explainer = Explainer(open_reader(origin, kind, with_head="exact"), request, others)
+    explainer = Explainer(open_reader(origin, kind, with_head="exact"), request, others, kind)
     if request.contrast is not None:
         other = request.contrast
         results = each_text(texts.open(), lambda text: explainer.contrast(text, other))

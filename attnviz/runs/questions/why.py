@@ -116,15 +116,14 @@ def open_reader(origin: Origin, kind: InputKind, *, with_head: WithHead = False)
     return open_source(origin, kind, with_head=with_head)
 
 
-def query_for(source: Source, text: Text) -> Query:
-    """The query for a text, a pair, or the file that a text names."""
-    kind = kind_of_file(text.text)
+def query_for(source: Source, text: Text, kind: InputKind) -> Query:
+    """The query for a text, a pair, or the file that an argument names; a text is no path."""
     if kind == "recording":
         from attnviz.models.hugging_face.inputs.recordings import read_recording
 
         heard = read_recording(Path(text.text), 0.0, SECONDS)
         return Query(text.target or "", kind="recording", recording=heard)
-    if text.target is not None or kind is None:
+    if kind != "picture":
         return query_of(source, text)
     from attnviz.storage.pictures import read_picture
 
@@ -211,9 +210,8 @@ def effect_of(
     return (effect.effect, label_of(experiment.outputs[0], own)), []
 
 
-def why_of_text(source: Source, text: Text, request: Why) -> tuple[LinkReport, WrittenText]:
+def why_of_query(source: Source, query: Query, request: Why) -> tuple[LinkReport, WrittenText]:
     """Why a head looks where it looks in one text."""
-    query = query_for(source, text)
     trace = written_of(source, query)
     attention = trace.attention
     at, notes = find_head(attention, request.head)
@@ -239,9 +237,8 @@ def why_of_text(source: Source, text: Text, request: Why) -> tuple[LinkReport, W
     return explain_link(trace, at, link, against, effect, notes), trace
 
 
-def layers_of_text(source: Source, text: Text, request: Why) -> LayersReport:
+def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
     """Where along the layers a prediction appears."""
-    query = query_for(source, text)
     trace = written_of(source, query)
     item = trace.attention.main
     words = text_places(item.query_tokens)
@@ -262,7 +259,10 @@ def report_why(
     """Report on each text, or the mean over several."""
     source = open_reader(options.origin, command, with_head="exact")
     if request.layers:
-        all_layers = each_text(texts.open(), lambda text: layers_of_text(source, text, request))
+        all_layers = each_text(
+            texts.open(),
+            lambda text: layers_of_query(source, query_for(source, text, command), request),
+        )
         for _, layers in good_results(all_layers, report, texts.total):
             plot = partial(draw_by, "why_pictures:layers_picture", layers)
             _add(report, layers.notes, data_of(layers, *tables.LAYERS, figures={"plot": plot}))
@@ -270,7 +270,9 @@ def report_why(
         return
     links: list[LinkReport] = []
     last: WrittenText | None = None
-    results = each_text(texts.open(), lambda text: why_of_text(source, text, request))
+    results = each_text(
+        texts.open(), lambda text: why_of_query(source, query_for(source, text, command), request)
+    )
     for record, (one, trace) in good_results(results, report, texts.total):
         if request.mean:
             if links and (one.head != links[0].head):
@@ -320,7 +322,9 @@ def report_wiring(
 ) -> None:
     """Report which heads read which heads, as the mean over texts."""
     source, study = open_reader(options.origin, command), WiringStudy()
-    results = each_text(texts.open(), lambda text: written_of(source, query_for(source, text)))
+    results = each_text(
+        texts.open(), lambda text: written_of(source, query_for(source, text, command))
+    )
     for _, trace in good_results(results, report, texts.total):
         study.add(trace)
     if study.texts:

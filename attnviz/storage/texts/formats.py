@@ -181,9 +181,10 @@ def read_table(rows: Iterable[Row], name: str, reading: FileFormat) -> Iterator[
         return
     most = 2 if pairs else 1
     role = "source" if pairs else "text"
-    if pairs and role not in (*first.fields, *columns) and "text" in first.fields:
+    tabs = reading.input_format == "tsv"
+    if pairs and role not in columns and _is_single(first.fields, tabs=tabs):
         columns = {**columns, role: "text"}
-    bare = reading.input_format == "tsv" and not columns and role not in first.fields
+    bare = tabs and not columns and role not in first.fields
     if bare and len(first.fields) <= most:
         make = partial(_bare_text, pairs=pairs, most=most)
         yield from make_texts(chain([first], rows), make, keep_blank=reading.keep_blank)
@@ -197,6 +198,13 @@ def read_table(rows: Iterable[Row], name: str, reading: FileFormat) -> Iterator[
     main = columns.get(role, role) if header else role
     make = partial(_row_text, first=first, places=places, before=before, main=main)
     yield from make_texts(rows, make, keep_blank=reading.keep_blank)
+
+
+def _is_single(header: Sequence[str], *, tabs: bool) -> bool:
+    """Whether a header names single texts where pairs are read, which may have no target."""
+    names = [name.strip() for name in header]
+    pair = tabs and len(names) == 2 and not {"target", "id", "labels"}.intersection(names)
+    return "text" in names and "source" not in names and not pair
 
 
 def _bare_text(row: Row, *, pairs: bool, most: int) -> Text:
