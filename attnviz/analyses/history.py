@@ -128,15 +128,15 @@ def check_health(verdicts: Iterable[Verdict], names: Sequence[str]) -> None:
         raise HealthError("\n".join(bad))
 
 
-def chosen_verdicts(verdicts: str | Sequence[str]) -> tuple[str, ...]:
+def chosen_verdicts(verdicts: str | Sequence[str] | None) -> tuple[str, ...]:
     """The names of verdicts, also in one text: "collapsed,saturating".
 
     Raises:
         UsageError: there is no such verdict.
     """
-    names = verdicts.split(",") if isinstance(verdicts, str) else verdicts
+    names = verdicts.split(",") if isinstance(verdicts, str) else verdicts or ()
     names = [name.strip().replace("-", " ") for name in names]
-    return tuple(choose(name, RULES, "verdict") for name in names if name)
+    return tuple(choose(name, RULES, "verdict") for name in names)
 
 
 Head = tuple[str, str, str]  # stream, layer and head by name

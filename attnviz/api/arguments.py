@@ -31,7 +31,7 @@ from attnviz.core.options import (
     Special,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
-from attnviz.core.values import Range, check_value
+from attnviz.core.values import Range, check_option_text, check_value
 from attnviz.runs.inputs import TextInput, given_texts, texts_of
 from attnviz.storage.texts import BadText, Text, check_text, read_messages
 
@@ -254,8 +254,12 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
 
     @functools.wraps(function)
     def run(*arguments: P.args, **keywords: P.kwargs) -> Answer:
-        by_name = inspect.signature(function).bind(*arguments, **keywords).arguments
+        signature = inspect.signature(function)
+        by_name = signature.bind(*arguments, **keywords).arguments
         options = by_name.pop("options", {})
+        for name, value in (by_name | options).items():
+            if name in options or signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
+                check_option_text(name, value)
         kinds, kinds_of_options = _kinds_of(function)
         for name in options:
             if name in IN_PYTHON and name not in kinds_of_options:

@@ -240,7 +240,7 @@ def history(
     """
     how = read_options(options)
     check_choice(how.choice)
-    bad = chosen_verdicts(fail_on or "")
+    bad = chosen_verdicts(fail_on)
     with collect("history", "history", how) as report:
         item, histories = training_history(
             [folder] if other is None else [folder, other], how.choice

@@ -22,6 +22,7 @@ from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, UsageError, did_you_mean
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
 from attnviz.core.registry import FORMATS, CommandEntry
+from attnviz.core.values import check_option_text
 
 COMMANDS: dict[str, CommandEntry] = {
     "self": CommandEntry("Show how a text attends to itself.", "self:self_command"),
@@ -142,6 +143,16 @@ class Command(TyperCommand):
 
     rare: Collection[str] = ()
     """The names of the parameters that --help only lists."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; an option's text is neither empty nor bytes that are no text."""
+        if not ctx.resilient_parsing:  # as completion is
+            given, _, parameters = self.make_parser(ctx).parse_args(args=[*args])
+            for item in parameters:
+                values: Any = given[item.name or ""] if item.param_type_name == "option" else ()
+                for value in values if isinstance(values, list | tuple) else [values]:
+                    check_option_text(max(item.opts, key=len), value)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help, then the names of the options that it leaves to --help-all."""

@@ -30,6 +30,27 @@ FITS: dict[Any, Any] = {
 SEVERAL = (Sequence[str], tuple[int, int])  # types of several values, which msgspec checks
 
 
+def is_utf8(text: str) -> bool:
+    """Whether the text can be written as UTF-8: it holds no half of a surrogate pair."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_option_text(name: str, value: object) -> None:
+    """Refuse an option's text that is empty or, where it names no file, no UTF-8."""
+    if not isinstance(value, str):
+        return
+    if not value:
+        raise UsageError(f"{name} is empty: give a value, or leave it out")
+    if not is_utf8(value) and not os.path.lexists(value):
+        raise UsageError(f"{name} is not valid UTF-8")
+
+
 def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> Any:
     """A value from Python as an option takes it; `about` has its `min` and `max`.
 

@@ -11,8 +11,9 @@ from typing import Any
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Many, Options
 from attnviz.core.registry import Command
+from attnviz.core.values import is_utf8
 from attnviz.models.open import check_origin
-from attnviz.storage.texts import BadText, Text, check_text, is_utf8
+from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
     SUFFIXES,

@@ -95,8 +95,8 @@ def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:
 
 def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
     """One JSON line, as {"line":2,"reason":"the text is empty","text":" "}."""
+    from attnviz.core.values import is_utf8
     from attnviz.storage.documents import dump_json
-    from attnviz.storage.texts import is_utf8
 
     reason = reason.removeprefix(f"{where}: ")
     if where:

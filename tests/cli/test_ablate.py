@@ -188,7 +188,7 @@ def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too():
         (("--link", "rouge"), "--link 'rouge' is no link: write QUERY>KEY, such as \"rouge>red\""),
         (("--token", "rde"), "there is no token 'rde' in the source, but The, red, car, is, fast"),
         (("--token", "."), "is in the source and the target: write source:. or target:."),
-        (("--token", ""), "there is no token '' in the source"),
+        (("--token", ""), "--token is empty: give a value"),
         (("--token", "red[5]"), "there is no token 'red[5]' in the source"),
         (("--by", "resample"), "draws positions from other texts: add --reference FILE"),
     ],

@@ -365,6 +365,20 @@ def test_two_runs_stand_beside_each_other(samples, tmp_path):
     assert values[1] == pytest.approx([float(row[9]) for row in rows[16:]], rel=1e-4)
 
 
+def test_a_run_is_followed_until_a_head_drifts(tmp_path, monkeypatch):
+    folder, steps = folder_of(tmp_path / "samples", sample(0)), iter((50, 100))
+    monkeypatch.setattr("time.sleep", lambda _: folder_of(folder, sample(next(steps))))
+    done = attnviz("history", folder, "--follow", "--fail-above", "0", "-q")
+    assert done.status == 1
+    assert "4 of 4 heads differ by more than 0 nats" in done.err
+    assert [*steps] == [100]
+
+
+@pytest.mark.parametrize("names", ["", ",", "collapsed,"])
+def test_a_gate_without_a_name_is_no_gate(samples, names):
+    assert attnviz("history", samples, "--fail-on", names, "-q").status == 2
+
+
 def test_a_run_is_followed_until_it_fails(samples, monkeypatch):
     slept = []
 

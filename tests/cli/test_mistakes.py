@@ -21,7 +21,7 @@ from tests.invoke import OWN, attnviz
         ([*OWN, "--head", "x"], "--head 'x' names no head: write 0, 2,5 or 0-3, last or all"),
         ([*OWN, "--head", "3-1"], "--head '3-1' names no head"),
         ([*OWN, "--head", "-1"], "--head '-1' names no head"),
-        ([*OWN, "--layer", ""], "--layer '' names no layer"),
+        ([*OWN, "--layer", ""], "--layer is empty: give a value, or leave it out"),
         ([*OWN, "--stream", "sel"], "unknown stream 'sel': choose from self. Did you mean 'self'?"),
         ([*OWN, "--reduce", "men"], "Did you mean 'mean'?"),
         ([*OWN, "--device", "cpuu"], "Did you mean 'cpu'?"),

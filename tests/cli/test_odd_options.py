@@ -1,6 +1,26 @@
 import pytest
 
+from attnviz.cli.app import COMMANDS, build_command
 from tests.invoke import attnviz
+
+OPTIONS = [
+    (command, max(item.opts, key=len), item.type.name)
+    for command in COMMANDS
+    for item in build_command(command).params
+    if item.param_type_name == "option" and not item.is_flag
+]
+"""Every option that takes a value, with its command and the type of the value."""
+
+
+@pytest.mark.parametrize(("command", "option", "kind"), OPTIONS)
+def test_an_option_whose_value_is_empty_or_no_text_is_refused(command, option, kind):
+    said = f"{option} is empty: give a value, or leave it out"
+    assert attnviz(command, option, "").mistake == said
+    assert attnviz(command, f"{option}=").mistake == said
+    odd = attnviz(command, option, "a\udcff")  # as Python reads bytes that are no UTF-8
+    if kind != "path":  # a file may be called so
+        assert odd.mistake == f"{option} is not valid UTF-8"
+    assert odd.status == 2 or kind == "path"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from attnviz.cli.app import complain
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import HealthError, UsageError
-from attnviz.core.measures import RULES
+from attnviz.core.measures import RULES, History
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.changes import (
     check_changes,
@@ -148,32 +148,38 @@ def history(
     attnviz history samples --fail-on collapsed,saturating --fail-above 0.05
     """
     check_choice(options.choice)
-    bad = chosen_verdicts(fail_on or "")
+    bad = chosen_verdicts(fail_on)
     folders = [folder] if other is None else [folder, other]
     while True:
         before = _newest(folders)
         with Report(options, "history", pictures={"plot": plot, "gif": gif}) as report:
             item, histories = training_history(folders, options.choice)
-            if fail_above is not None and min(len(one.steps) for one in histories) < 2:
+            counts = [len(one.steps) for one in histories]
+            if fail_above is not None and not follow and min(counts) < 2:
                 raise UsageError("--fail-above compares two samples, and there is one")
             if follow and sys.stdout.isatty():
                 typer.echo("\033[H\033[J", nl=False)
             report.add(item)
-            counts = [len(one.steps) for one in histories]
             report.finish(" and ".join(f"{n} sample{'s' if n != 1 else ''}" for n in counts))
-        try:
-            for one in histories:
-                check_health(one.verdicts, bad)
-        except HealthError as error:
-            for line in str(error).splitlines():
-                complain(line)
-            raise typer.Exit(error.status) from error
+        _check(histories, bad, fail_above)
         if not follow:
             break
         while _newest(folders) == before:
             time.sleep(1)
+
+
+def _check(histories: Sequence[History], bad: Sequence[str], most: float | None) -> None:
+    """End with an error where a head has a bad verdict, or has drifted further than that."""
+    try:
+        for one in histories:
+            check_health(one.verdicts, bad)
+    except HealthError as error:
+        for line in str(error).splitlines():
+            complain(line)
+        raise typer.Exit(error.status) from error
     for one in histories:
-        check_changes(last_drifts(one), "heads", fail_above)
+        if len(one.steps) > 1:  # the first sample of a run that is followed has drifted from none
+            check_changes(last_drifts(one), "heads", most)
 
 
 def _newest(folders: Sequence[str]) -> list[tuple[str, float]]:

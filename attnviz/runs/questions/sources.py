@@ -129,6 +129,8 @@ def read_parts(request: SourcesRequest) -> tuple[list[tuple[str, str]], list[str
     for _, text in parts:
         check_text(text)
     check_text(request.question)
+    if request.answer is not None:
+        check_text(request.answer, "answer")
     return parts, roles
 
 

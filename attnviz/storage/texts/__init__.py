@@ -9,6 +9,7 @@ from typing import Any
 
 from attnviz.core.errors import InputError
 from attnviz.core.query import Messages
+from attnviz.core.values import is_utf8
 
 CHUNK_SIZE = 1024
 """Records in a chunk; results depend on nothing else. Batched by length, 2,000 sentences have
@@ -79,17 +80,6 @@ def read_messages(values: Sequence[Any], where: str) -> Messages:
     messages = tuple(read_message(one, f"{where}: message {n}") for n, one in enumerate(values, 1))
     check_text("\n".join(content for _, content in messages), f"conversation in {where}")
     return messages
-
-
-def is_utf8(text: str) -> bool:
-    """Whether the text can be written as UTF-8: it holds no half of a surrogate pair."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def chunks(

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from attnviz.core.errors import InputError
-from attnviz.storage.texts import BadText, Text, check_text, is_utf8, read_messages
+from attnviz.core.values import is_utf8
+from attnviz.storage.texts import BadText, Text, check_text, read_messages
 
 MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16

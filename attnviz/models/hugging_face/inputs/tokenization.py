@@ -11,9 +11,9 @@ from typing import Any
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import continues_word
+from attnviz.core.values import is_utf8
 from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.imports import quiet_native
-from attnviz.storage.texts import is_utf8
 
 Span = tuple[int, int]
 
