@@ -147,9 +147,9 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; an option's text is neither empty nor bytes that are no text."""
         if not ctx.resilient_parsing:  # as completion is
-            given, _, parameters = self.make_parser(ctx).parse_args(args=[*args])
+            by_name, _, parameters = self.make_parser(ctx).parse_args(args=[*args])
             for item in parameters:
-                values: Any = given[item.name or ""] if item.param_type_name == "option" else ()
+                values: Any = by_name[item.name or ""] if item.param_type_name == "option" else ()
                 for value in values if isinstance(values, list | tuple) else [values]:
                     check_option_text(max(item.opts, key=len), value)
         return super().parse_args(ctx, args)
