@@ -248,7 +248,7 @@ def test_notes_come_along_and_nothing_is_printed(capfd):
         (lambda: attnviz.ablate(*PAIRS[0], by="mean", reference=5), "a list of texts is needed"),
         (lambda: attend(TEXT).select(foo=1), "unknown option 'foo'"),
         (lambda: attend([TEXT]), "the text is of type list: attend_many takes several texts"),  # type: ignore[arg-type]
-        (lambda: attend(TEXT, processor=object()), "is for a model from Python: model=…"),
+        (lambda: attend(TEXT, processor=object()), "--tokenizer is for a Hugging Face model"),
         (lambda: attend(TEXT, model=object(), tokenizer=object()), "is no model of transformers"),
     ],
 )

@@ -19,7 +19,7 @@ from attnviz.core.options import (
     EngineName,
     InMemory,
     InMemoryModel,
-    InMemoryTokenizer,
+    InMemoryReader,
     InputFormat,
     Look,
     Many,
@@ -293,17 +293,14 @@ def _kinds_of(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, A
 
 def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, with a model from Python and the reader of its inputs as one value."""
-    model, tokenizer, processor = (options.get(name) for name in OPENERS)
+    model, *readers = (options.get(name) for name in OPENERS)
+    reader = next((one for one in readers if one is not None), None)
     others = {name: value for name, value in options.items() if name not in OPENERS}
     if model is not None and not isinstance(model, str | Path | InMemoryModel):
-        return others | {
-            "model": InMemoryModel(model, processor if tokenizer is None else tokenizer)
-        }
-    if processor is not None:
-        raise UsageError("a processor is for a model from Python: model=…")
-    if tokenizer is not None and not isinstance(tokenizer, str | Path | InMemory):
-        tokenizer = InMemoryTokenizer(tokenizer)
-    values = {"model": model, "tokenizer": tokenizer}
+        return others | {"model": InMemoryModel(model, reader)}
+    if reader is not None and not isinstance(reader, str | Path | InMemory):
+        reader = InMemoryReader(reader)
+    values = {"model": model, "tokenizer": reader}
     paths = {name: str(one) if isinstance(one, Path) else one for name, one in values.items()}
     return others | {name: one for name, one in paths.items() if one is not None}
 

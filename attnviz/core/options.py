@@ -35,7 +35,10 @@ class InMemory:
     """An object of this process as an option; two are equal if they hold the same objects."""
 
     def objects(self) -> tuple[Any, ...]:
-        raise NotImplementedError
+        return tuple(vars(self).values())
+
+    def __str__(self) -> str:
+        return type(self.objects()[0]).__name__
 
     def __eq__(self, other: object) -> bool:
         # By identity: models and arrays compare slowly, or element by element.
@@ -58,24 +61,12 @@ class InMemoryModel(InMemory):
     model: Any
     reader: Any = None
 
-    def objects(self) -> tuple[Any, ...]:
-        return self.model, self.reader
-
-    def __str__(self) -> str:
-        return type(self.model).__name__
-
 
 @dataclass(frozen=True, eq=False)
-class InMemoryTokenizer(InMemory):
-    """A tokenizer of transformers, for a model by name."""
+class InMemoryReader(InMemory):
+    """A tokenizer or processor of transformers, for a model by name."""
 
     reader: Any
-
-    def objects(self) -> tuple[Any, ...]:
-        return (self.reader,)
-
-    def __str__(self) -> str:
-        return type(self.reader).__name__
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +130,10 @@ class Origin:
         "--model -m ID_OR_FOLDER",
         "A Hugging Face model, by id or folder, or one that 'attnviz models' lists.",
     )
-    tokenizer: str | InMemoryTokenizer | None = rare(
+    tokenizer: str | InMemoryReader | None = rare(
         "model",
         "--tokenizer ID_OR_FOLDER",
-        "Tokenizer of texts for --model, by default the one in its folder.",
+        "Tokenizer or processor for --model, by default the one in its folder.",
     )
     adapter: str | None = rare(
         "model",

@@ -28,7 +28,10 @@ SHIPPED = {
 }
 """The loader of each shipped model, and the fields of an origin that it takes besides device and
 dtype. The first is the default for texts."""
-LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
+LOADING = (
+    *("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter"),
+    "tokenizer",
+)
 """The fields of an origin that say how to load a model."""
 NO_LIGHT = "--arithmetic light cannot do this"
 VISION = "pocket-vit"  # the default model of pictures
@@ -222,8 +225,6 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
     """
     command: Command = "picture" if kind == "picture-text" else kind
     check_origin(origin, command)
-    if command == "picture":
-        refuse_tokenizer(origin)
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
     if origin.qk is not None:
@@ -292,15 +293,9 @@ def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool =
     from attnviz.models.hugging_face.text_model import load_model
 
     more: dict[str, Any] = {"chat": origin.chat, "with_head": with_head, **loading_of(origin)}
-    more |= {"languages": (origin.from_, origin.to), "tokenizer": origin.tokenizer}
+    more["languages"] = origin.from_, origin.to
     model = load_model(name_of(origin), generate=origin.generate, **more)
     return replace(model, region=region_of(origin))
-
-
-def refuse_tokenizer(origin: Origin) -> None:
-    """Refuse a tokenizer for what is no text."""
-    if origin.tokenizer is not None:
-        raise UsageError("--tokenizer is for texts alone: leave it out")
 
 
 def check_torch(origin: Origin, what: str) -> None:

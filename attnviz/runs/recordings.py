@@ -18,14 +18,7 @@ from attnviz.core.options import Options, Origin, map_options
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
 from attnviz.models import attend_query
-from attnviz.models.open import (
-    check_torch,
-    is_shipped,
-    loading_of,
-    name_of,
-    refuse_tokenizer,
-    region_of,
-)
+from attnviz.models.open import check_torch, is_shipped, loading_of, name_of, region_of
 from attnviz.renderers.reports import Data, Item, listing
 from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.runs.pictures import as_jpeg
@@ -94,7 +87,6 @@ def check_speech(origin: Origin) -> None:
         raise UsageError(
             "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
         )
-    refuse_tokenizer(origin)
 
 
 def open_speech_model(origin: Origin) -> AudioModel:

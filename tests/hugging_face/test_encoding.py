@@ -158,7 +158,7 @@ def test_languages_are_named_by_their_codes(kind, monkeypatch):
     # A tokenizer from Python stays as it is, and languages that nobody named are said.
     assert (given.reader.src_lang, given.reader.tgt_lang) == (usual, None)
     (note,) = load_model(given).provenance.notes
-    assert note.startswith(f"it reads {usual} and writes {usual}: name another")
+    assert note.startswith(f"it reads {usual} (default: --from names another) and writes {usual} (")
     read, written = sides_of(load_model(given), query)
     assert {usual} <= {*read} & {*written}
 
@@ -167,14 +167,14 @@ def test_a_default_language_is_that_of_the_model():
     given = translator("MBart50Tokenizer")
     given.model.generation_config.forced_bos_token_id = given.reader.convert_tokens_to_ids("ro_RO")
     (note,) = load_model(given, languages=("fr_XX", None)).provenance.notes
-    assert note == "it reads fr_XX and writes ro_RO: name another language by --to CODE"
+    assert note == "it reads fr_XX and writes ro_RO (default: --to names another)"
 
 
 def test_a_language_that_is_none_is_refused(loaded, folder_of):
     given = translator("NllbTokenizer")
-    with pytest.raises(UsageError, match=r"--to 'fra_latn' is no language .* mean 'fra_Latn'"):
+    with pytest.raises(UsageError, match=r"--to 'fra_latn': .* knows .*mean 'fra_Latn'"):
         load_model(given, languages=(None, "fra_latn"))
-    with pytest.raises(UsageError, match=r"'.*' has no language codes: leave --from out"):
+    with pytest.raises(UsageError, match=r"--from 'en': the tokenizer of .* has no codes"):
         load_model(str(folder_of("t5")), languages=("en", None))
     for options in (("--from", "en"), ("--to", "fr", "--mechanism", "linear")):
         assert "is for translators" in attnviz("cross", "a", "b", *options).mistake

@@ -94,17 +94,21 @@ def test_a_tokenizer_may_lie_elsewhere(copy_of, folder_of):
     assert attnviz_api.explain(result).to_json()["answer"] == answer
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("self", "a", "--tokenizer", "b"), "--tokenizer is for a Hugging Face model"),
-        (("image", "sample_inputs/shapes.png", "--tokenizer", "b"), "is for a Hugging Face model"),
-        (("explain", "sample_inputs/shapes.png", "-m", "c", "--tokenizer", "b"), "for texts alone"),
-        (("audio", "a.wav", "-m", "c", "--tokenizer", "b"), "--tokenizer is for texts alone"),
-    ],
-)
-def test_a_tokenizer_reads_texts(words, said):
-    assert said in attnviz(*words).mistake
+def test_a_tokenizer_needs_a_model_of_its_kind(folder_of, tmp_path):
+    for words in (("self", "a"), ("image", "sample_inputs/shapes.png")):
+        done = attnviz(*words, "--tokenizer", "b")
+        assert "--tokenizer is for a Hugging Face model" in done.mistake
+    whole = folder_of("gpt2")
+    assert (
+        "'b' is neither a folder nor"
+        in attnviz("self", TEXT, "--model", whole, "--tokenizer", "b").mistake
+    )
+    assert (
+        "has no tokenizer"
+        in attnviz("self", TEXT, "--model", whole, "--tokenizer", tmp_path).mistake
+    )
+    with pytest.raises(UsageError, match="a text needs a tokenizer: a int reads none"):
+        attnviz_api.attend(TEXT, model=whole, tokenizer=3)
 
 
 def test_half_a_tokenizer_and_a_broken_one_are_refused(copy_of):

@@ -22,9 +22,7 @@ from attnviz.runs.inputs import texts_of, texts_or_pairs
 )
 def ablate(
     text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
-    target: Annotated[
-        str | None, typer.Argument(help="Target of a pair, or its second text.")
-    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
     input_file: str | None = INPUT,
     layer: str | None = opt(
         CHOICE,
@@ -119,9 +117,7 @@ def ablate(
 )
 def lenses(
     text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
-    target: Annotated[
-        str | None, typer.Argument(help="Target of a pair, or its second text.")
-    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
     input_file: str | None = INPUT,
     seed: int = opt(CHOICE, "--seed N", "Seed of the random scores.", default=0, min=0),
     *,

@@ -23,9 +23,7 @@ def explain(
     text: Annotated[
         str | None, typer.Argument(help="Text, the source text of a pair, or a picture.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Argument(help="Target of a pair, or its second text.")
-    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
     input_file: str | None = INPUT,
     against: str | None = opt(
         CHOICE, "--against TOKEN", "Explain by how much the answer is likelier than this one."

@@ -31,9 +31,7 @@ TextOrFile = Annotated[
 )
 def why(
     text: TextOrFile = None,
-    target: Annotated[
-        str | None, typer.Argument(help="Target of a pair, or its second text.")
-    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
     input_file: str | None = INPUT,
     head: str | None = opt(
         CHOICE, "--head L.H", "The head: 2.3 is head 3 of layer 2; encoder.2.3 of another stream."
@@ -85,9 +83,7 @@ def why(
 )
 def wiring(
     text: TextOrFile = None,
-    target: Annotated[
-        str | None, typer.Argument(help="Target of a pair, or its second text.")
-    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
     input_file: str | None = INPUT,
     weights_only: bool = opt(
         CHOICE, "--weights-only", "Compare the heads' weights alone, without a text."

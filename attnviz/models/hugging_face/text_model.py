@@ -1,19 +1,18 @@
 """A pretrained text model as a source of attention."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.effects import Experiment, HeadOutputs
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
-from attnviz.core.options import InMemoryModel, InMemoryTokenizer
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.core.writers import WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
@@ -52,7 +51,6 @@ from attnviz.models.hugging_face.load.loading import (
     load_tokenizer,
     model_class,
 )
-from attnviz.models.hugging_face.load.locate import locate
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.hugging_face.outputs import (
     ExperimentRequest,
@@ -218,7 +216,6 @@ def load_model(
     chat: bool = False,
     with_head: bool = False,
     languages: Languages = (None, None),
-    tokenizer: str | InMemoryTokenizer | None = None,
     **options: Any,
 ) -> HuggingFaceModel:
     terms = LoadOptions(**options)
@@ -228,7 +225,7 @@ def load_model(
             return writer_class(config, str(name))
         return model_class(config, with_head=with_head)
 
-    load_reader = partial(_load_reader, tokenizer=tokenizer, allow_code=terms.allow_code)
+    load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=terms.allow_code)
     parts = load_parts(name, terms, load_reader, kind_of)
     model, provenance = parts.model, parts.provenance
     if type(model).__name__.endswith(HEADLESS):
@@ -245,11 +242,8 @@ def load_model(
         raise UsageError(f"a text needs a tokenizer: a {type(parts.reader).__name__} reads none")
     if not mixers_of(model):
         check_family(model.config, 0)
-    is_given = isinstance(name, InMemoryModel) or isinstance(tokenizer, InMemoryTokenizer)
-    reader = parts.reader
-    if is_given and hasattr(reader, "src_lang"):
-        reader = deepcopy(reader)  # what is given stays as it is
-    more = {} if tokenizer is None else {"tokenizer": str(tokenizer)}
+    # A tokenizer from Python stays as it is.
+    reader = deepcopy(parts.reader) if hasattr(parts.reader, "src_lang") else parts.reader
     first_token, notes = set_languages(model, reader, languages, str(name))
     provenance = replace(provenance, notes=(*provenance.notes, *notes))
     family = family_of(model)
@@ -259,7 +253,7 @@ def load_model(
         tokenizer=reader,
         family=family,
         limit=reading_limit(model, parts.reader),
-        provenance=replace(provenance, settings={**provenance.settings, **more, "family": family}),
+        provenance=replace(provenance, settings={**provenance.settings, "family": family}),
         can_generate=model.can_generate()
         and not any("lm_head" in key for key in parts.report["missing_keys"]),
         max_new_tokens=generate,
@@ -267,14 +261,3 @@ def load_model(
         task=parts.task,
         first_token=first_token,
     )
-
-
-def _load_reader(
-    folder: Path, name: str, *, tokenizer: str | InMemoryTokenizer | None, allow_code: bool
-) -> Any:
-    """The tokenizer that was given, or else the one in the model's folder."""
-    if isinstance(tokenizer, InMemoryTokenizer):
-        return tokenizer.reader
-    if tokenizer is not None:
-        folder, name = locate(tokenizer), tokenizer
-    return load_tokenizer(folder, name, allow_code=allow_code)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Token
-from attnviz.core.errors import InputError, ModelError, UsageError, did_you_mean, in_words
+from attnviz.core.errors import InputError, ModelError, UsageError, did_you_mean
 from attnviz.models.hugging_face.inputs.tokenization import (
     TokenizedText,
     label_ids,
@@ -91,12 +91,10 @@ def set_languages(
     """
     codes, options = _language_codes(tokenizer), ("--from", "--to")
     for option, code in zip(options, languages, strict=True):
-        if code is not None and not codes:
-            raise UsageError(f"the tokenizer of '{name}' has no language codes: leave {option} out")
         if code is not None and code not in codes:
+            known = f"knows {', '.join(codes)[:200]}…" if codes else "has no codes of languages"
             raise UsageError(
-                f"{option} '{code}' is no language of '{name}': choose from "
-                f"{', '.join(codes)[:200]}, ….{did_you_mean(code, codes)}"
+                f"{option} '{code}': the tokenizer of '{name}' {known}.{did_you_mean(code, codes)}"
             )
     source = languages[0] or (tokenizer.src_lang if codes else None)
     if source is None:
@@ -111,11 +109,12 @@ def set_languages(
     # The code is what the decoder starts with (mBART), or stands behind that (mBART-50, NLLB).
     first = _shift(model, tokenizer(text_target=source)["input_ids"])[0] == codes[target]
     start = {"decoder_start_token_id" if first else "forced_bos_token_id": codes[target]}
-    defaults = [f"{one} CODE" for one, code in zip(options, languages, strict=True) if code is None]
-    if not defaults:
-        return start, ()
-    note = f"it reads {source} and writes {target}: name another language by"
-    return start, (f"{note} {in_words(defaults, 'and')}",)
+    sides = zip(("reads", "writes"), (source, target), options, languages, strict=True)
+    said = [
+        f"{verb} {code}" + ("" if own else f" (default: {option} names another)")
+        for verb, code, option, own in sides
+    ]
+    return start, () if all(languages) else (f"it {' and '.join(said)}",)
 
 
 def _language_codes(tokenizer: Any) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
-from attnviz.core.options import InMemoryModel
+from attnviz.core.options import InMemoryModel, InMemoryReader
 from attnviz.models.hugging_face.load.adapters import find_adapter, merge_adapter
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,
@@ -51,6 +51,7 @@ class LoadOptions:
     allow_pickle: bool = False  # whether weights may come from a pickle, which can hide code
     allow_code: bool = False  # whether the model's own Python code may run
     device_map: str | None = None  # how accelerate spreads a model over devices
+    tokenizer: str | InMemoryReader | None = None  # or processor; None: of the model's folder
     adapter: str | None = None  # folder or hub id of an adapter to merge into the weights
 
 
@@ -98,7 +99,11 @@ def load_parts(
     with quiet():
         with quick_imports():
             config = _load_config(checkpoint, name, allow_code=options.allow_code)
-            reader = load_reader(folder, name)
+            place = options.tokenizer
+            if isinstance(place, InMemoryReader):
+                reader = place.reader
+            else:
+                reader = load_reader(locate(place) if place else folder, place or name)
             kind = class_of(config)
         stored_as = describe_quantisation(config)
         # Quantised weights cannot be shared with an eager copy, so this model runs eagerly.
@@ -123,6 +128,7 @@ def load_parts(
     settings = {
         "folder": None if (shown_name := display_name(name, checkpoint.config)) == name else name,
         "revision": folder.name if folder.parent.name == "snapshots" else None,
+        "tokenizer": None if options.tokenizer is None else str(options.tokenizer),
         "stored_as": stored_as or ", ".join(checkpoint.dtypes) or None,
     }
     notes = list[str]()
