@@ -33,7 +33,7 @@ from attnviz.core.options import (
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
 from attnviz.core.values import Range, check_option_text, check_value
 from attnviz.runs.inputs import TextInput, given_texts, texts_of
-from attnviz.storage.texts import BadText, Text, check_text, read_messages
+from attnviz.storage.texts import BadText, Text, check_text, read_conversation
 
 Which = int | str | Sequence[int] | None  # layers or heads: 3, "0-2", "2.3", [0, 2]
 
@@ -107,7 +107,14 @@ class SharingOptions(TypedDict, total=False):
     ray_address: str | None
 
 
-class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=False):
+class TranslationOptions(ModelOptions, total=False):
+    """A model, and the languages of source and target."""
+
+    from_: str | None
+    to: str | None
+
+
+class AttendOptions(TranslationOptions, FileOptions, LensOptions, ViewOptions, total=False):
     """What `attend` and `attend_many` take."""
 
     contacts: str | Path | None
@@ -123,19 +130,17 @@ class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=F
     rows: str | None
     window: str | None
     top: int
-    from_: str | None
-    to: str | None
     labels: str | Sequence[str] | None
 
 
-class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptions, total=False):
+class CorpusOptions(
+    TranslationOptions, SelectionOptions, ReadingOptions, SharingOptions, total=False
+):
     """What `corpus` takes."""
 
     mechanism: str | None
     causal: bool
     generate: int | None
-    from_: str | None
-    to: str | None
     max_size: int | None
     special: Special
     scores: bool
@@ -153,33 +158,27 @@ class ChatOptions(ModelOptions, total=False):
     chat: bool
 
 
-class ExperimentOptions(ModelOptions, ReadingOptions, total=False):
+class ExperimentOptions(TranslationOptions, ReadingOptions, total=False):
     """What `ablate` and `lenses` take."""
 
     token_groups: str | Path | None
     causal: bool
-    from_: str | None
-    to: str | None
     chat: bool
     explain: str | None
 
 
-class CacheOptions(ModelOptions, ReadingOptions, total=False):
+class CacheOptions(TranslationOptions, ReadingOptions, total=False):
     """What `cache` takes."""
 
     generate: int | None
     causal: bool
-    from_: str | None
-    to: str | None
     chat: bool
     stream: str | None
 
 
-class AlignOptions(ModelOptions, ReadingOptions, SharingOptions, total=False):
+class AlignOptions(TranslationOptions, ReadingOptions, SharingOptions, total=False):
     """What `align` takes."""
 
-    from_: str | None
-    to: str | None
     max_size: int | None
     layer: Which
     head: Which
@@ -341,9 +340,7 @@ def is_conversation(value: Any) -> bool:
 
 def conversation_of(messages: Sequence[Any], number: int = 0) -> Text:
     """A list of messages as a record."""
-    where = f"text {number}"
-    turns = read_messages(messages, where)
-    return Text(str(number), "\n".join(content for _, content in turns), messages=turns)
+    return Text(str(number), **read_conversation(messages, f"text {number}"))
 
 
 def records_of(texts: Any) -> list[Text | BadText]:

@@ -39,10 +39,8 @@ ALL_LENSES = "all"  # the name for every lens side by side
 
 Ask: TypeAlias = "Callable[[Needs], LensInputs]"  # more than weights, or an error
 
-
 PREDICTED: tuple[Needs, ...] = ("gradients", "effects", "writers")
 """Needs of lenses that only a predicting model meets."""
-
 
 NAMES = {row.needs: name for name, row in LENSES.items() if not row.package}
 """The lens to name where a need is not met."""

@@ -28,10 +28,7 @@ SHIPPED = {
 }
 """The loader of each shipped model, and the fields of an origin that it takes besides device and
 dtype. The first is the default for texts."""
-LOADING = (
-    *("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter"),
-    "tokenizer",
-)
+LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
 """The fields of an origin that say how to load a model."""
 NO_LIGHT = "--arithmetic light cannot do this"
 VISION = "pocket-vit"  # the default model of pictures
@@ -55,10 +52,8 @@ def check_vision(origin: Origin) -> None:
     texts = ("mechanism", "weights", "qk", "causal", "from_", "to")
     for name in (*texts, "max_size", "rows", "window"):
         if getattr(origin, name) != getattr(usual, name):
-            raise UsageError(
-                f"--{name.strip('_').replace('_', '-')} is for texts, and these are pictures: "
-                "leave it out"
-            )
+            option = name.strip("_").replace("_", "-")
+            raise UsageError(f"--{option} is for texts, and these are pictures: leave it out")
 
 
 def load_shipped(origin: Origin, name: str | None = None) -> Any:
@@ -281,7 +276,7 @@ def _open_in_numpy(
 
 def loading_of(origin: Origin) -> dict[str, Any]:
     """The fields of an origin that `LoadOptions` needs."""
-    return {term: getattr(origin, term) for term in LOADING}
+    return {term: getattr(origin, term) for term in (*LOADING, "tokenizer")}
 
 
 def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool = False) -> Source:

@@ -122,12 +122,6 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 RECORDINGS = (".wav", ".flac", ".ogg", ".mp3", ".m4a", ".opus")
 
 
-def is_file_of(text: str, *suffixes: str) -> bool:
-    """Whether a text names a file that is there and ends so."""
-    # os.path, since Path.is_file() raises where a text is longer than a name can be.
-    return text.lower().endswith(suffixes) and os.path.isfile(text)  # noqa: PTH113
-
-
 def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
     """The pictures among files and in folders, and the count of other files in the folders."""
     from attnviz.storage.matrices import open_file

@@ -1,5 +1,6 @@
 """attnviz self."""
 
+import os
 from dataclasses import replace
 from typing import Annotated
 
@@ -40,7 +41,7 @@ def self_command(
     """
     from attnviz.cli.run import run_texts
     from attnviz.models.open import brings_tokens, check_pair
-    from attnviz.runs.inputs import given_texts, is_file_of, texts_of
+    from attnviz.runs.inputs import given_texts, texts_of
     from attnviz.storage.texts import Text, check_text
 
     if pair is not None:
@@ -51,7 +52,8 @@ def self_command(
         check_pair(options.origin)
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
         raise typer.Exit(run_texts("self", given_texts(both), options))
-    if options.origin.chat and input_file is None and text and is_file_of(text[0], ".jsonl"):
+    first = text[0] if text and options.origin.chat and input_file is None else ""
+    if text and first.endswith(".jsonl") and os.path.isfile(first):  # noqa: PTH113
         (input_file, *text), options = text, replace(options, given=())
     if brings_tokens(options.origin) and not text and input_file is None:
         # A file of weights can bring its own tokens.

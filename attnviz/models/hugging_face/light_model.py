@@ -109,7 +109,6 @@ class LightModel(LoadedModel, Predicting, Network):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """Each query's maps, or its error, in order."""
         encodings = [self._encode(query) for query in queries]
         reason = self._refuse([one for one in encodings if isinstance(one, EncodedQuery)])
         if reason:
@@ -166,7 +165,6 @@ class LightModel(LoadedModel, Predicting, Network):
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens the model has embeddings for."""
         return self.sizes.vocabulary
 
     @property
@@ -179,7 +177,6 @@ class LightModel(LoadedModel, Predicting, Network):
         return dict(inputs)
 
     def values(self, query: Query) -> ValueVectors:
-        """What each head adds for each token of a query."""
         encoding = encode(self, query)
         if reason := self._refuse([encoding]):
             return self.whole(reason).values(query)
@@ -188,7 +185,6 @@ class LightModel(LoadedModel, Predicting, Network):
         return value_vectors(self.weights, self._blocks(attention), attention, record)
 
     def experiment(self, query: Query, target: str | None = None) -> Experiment:
-        """The model and a query, to run with parts of the model switched off."""
         check_head(self, query.kind)
         encoding = encode(self, query)
         reason = self._refuse([encoding])
@@ -201,7 +197,6 @@ class LightModel(LoadedModel, Predicting, Network):
         return LightExperiment(self, query, encoding, target)
 
     def trace_writers(self, query: Query) -> WrittenText:
-        """A query with what each part of the model writes."""
         encoding = encode(self, query)
         if reason := self._refuse([encoding]):
             return self.whole(reason).trace_writers(query)
@@ -222,7 +217,6 @@ class LightModel(LoadedModel, Predicting, Network):
         return StackedText(attention, stacks, scores, self.spell)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """The maps of each head, without a text, and where they come from."""
         from attnviz.models.light.stacked_text import head_weights
 
         words, head = self.architecture.words, self.head
@@ -232,11 +226,9 @@ class LightModel(LoadedModel, Predicting, Network):
         return weights, self.provenance
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        """The numbers of one head, from its layer's input to what it adds to it."""
         return self.whole("each step of a head is torch's").head_arithmetic(query, which)
 
     def spell(self, number: int) -> str:
-        """The name of a class or of a piece of the vocabulary."""
         return spell_choice(self, number)
 
     def _encode(self, query: Query) -> EncodedQuery | InputError:
@@ -436,7 +428,6 @@ class LightExperiment(NetworkExperiment):
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> Iterator[NDArray[np.floating]]:
-        """Log-probabilities of each output's choices, (outputs, choices), for each change."""
         model, links = self.model, sum(bool(one.links) for one in changes)
         # On torch a causal text is run again from a link's query on, here from its start.
         slow = links * len(self.feed["input_ids"]) * model.numbers > MANY_LINKS
@@ -452,25 +443,20 @@ class LightExperiment(NetworkExperiment):
         return super().chances(logits)
 
     def spell(self, number: int) -> str:
-        """The name of a class or of a piece of the vocabulary."""
         return self.model.spell(number)
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """What the model writes greedily after the text; None: it writes nothing."""
         if not self.model.can_generate:
             return None
         return continue_text(replace(self.model, watch=self._edit([change], instead)), self.feed)
 
     def gradients(self) -> tuple[NDArray[np.floating[Any]], ...]:
-        """The gradients of the outputs' summed log p by each weight of each map."""
         return self._whole("gradients need torch").gradients()
 
     def output_gradients(self) -> HeadOutputs:
-        """The gradients of the outputs' summed log p by each head's output."""
         return self._whole("gradients need torch").output_gradients()
 
     def explain_first(self) -> AttentionGradients:
-        """The gradients of the first output's logit by each weight."""
         return self._whole("gradients need torch").explain_first()
 
     def _whole(self, reason: str) -> ModelExperiment:

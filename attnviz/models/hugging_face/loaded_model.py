@@ -31,9 +31,7 @@ class LoadedModel:
     @property
     def joins_pairs(self) -> bool:
         """Whether it reads two texts as one sequence."""
-        return self.family == "encoder-only" or (
-            self.family == "encoder–decoder" and self.task is not None
-        )
+        return self.family == "encoder-only" or self.task is not None
 
     @property
     def vocabulary(self) -> int:

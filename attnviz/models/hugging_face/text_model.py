@@ -31,19 +31,9 @@ from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, value_v
 from attnviz.models.hugging_face.experiment import KernelExperiment, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import (
-    Languages,
-    continue_text,
-    set_languages,
-    writer_class,
-)
+from attnviz.models.hugging_face.inputs.generation import continue_text, set_languages, writer_class
 from attnviz.models.hugging_face.layer_states import join_batch
-from attnviz.models.hugging_face.load.family import (
-    HEADLESS,
-    check_family,
-    family_of,
-    reading_limit,
-)
+from attnviz.models.hugging_face.load.family import HEADLESS, check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
     LoadOptions,
@@ -215,7 +205,7 @@ def load_model(
     generate: int | None = None,
     chat: bool = False,
     with_head: bool = False,
-    languages: Languages = (None, None),
+    languages: tuple[str | None, str | None] = (None, None),
     **options: Any,
 ) -> HuggingFaceModel:
     terms = LoadOptions(**options)

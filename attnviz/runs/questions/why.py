@@ -1,5 +1,6 @@
 """Why a head looks where it looks, in one text or many, and where an answer appears."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,14 +35,7 @@ from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text import why_table as tables
 from attnviz.runs.ablation import each_text
-from attnviz.runs.inputs import (
-    PICTURES,
-    RECORDINGS,
-    TextInput,
-    given_texts,
-    is_file_of,
-    texts_or_pairs,
-)
+from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.outputs import why_page
 from attnviz.runs.pipeline import query_of
 from attnviz.runs.recordings import open_speech_model
@@ -87,7 +81,8 @@ def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
     suffixes: dict[Literal["picture", "recording"], tuple[str, ...]]
     suffixes = {"picture": PICTURES, "recording": RECORDINGS}
     for kind, ends in suffixes.items():
-        if is_file_of(name, *ends):
+        # os.path, since Path.is_file() raises where a text is longer than a name can be.
+        if name.lower().endswith(ends) and os.path.isfile(name):  # noqa: PTH113
             return kind
     return None
 

@@ -75,11 +75,11 @@ def read_message(value: Any, where: str) -> tuple[str, str]:
     return role, "\n".join(words)
 
 
-def read_messages(values: Sequence[Any], where: str) -> Messages:
-    """The messages of a conversation, at least one that says something."""
+def read_conversation(values: Sequence[Any], where: str) -> dict[str, Any]:
+    """The fields of a `Text` that is a list of messages, at least one of which says something."""
     messages = tuple(read_message(one, f"{where}: message {n}") for n, one in enumerate(values, 1))
-    check_text("\n".join(content for _, content in messages), f"conversation in {where}")
-    return messages
+    said = "\n".join(content for _, content in messages)
+    return {"text": check_text(said, f"conversation in {where}"), "messages": messages}
 
 
 def chunks(

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 
 from attnviz.core.errors import InputError
 from attnviz.core.values import is_utf8
-from attnviz.storage.texts import BadText, Text, check_text, read_messages
+from attnviz.storage.texts import BadText, Text, check_text, read_conversation
 
 MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
@@ -249,9 +249,7 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     main = names.get("source" if pairs else "text", main)
     conversation = row.get(main, row.get("messages"))
     if isinstance(conversation, list):
-        messages = read_messages(conversation, line.where)
-        said = "\n".join(content for _, content in messages)
-        return line.text(identity, said, messages=messages)
+        return line.text(identity, **read_conversation(conversation, line.where))
     text = _string(row, main, line.where)
     if text is None:
         raise InputError(f'{line.where} has no "{main}"')

@@ -77,13 +77,10 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
     return [start, *ids[:-1]]
 
 
-Languages = tuple[str | None, str | None]  # codes of the source's and the target's; None: default
-
-
 def set_languages(
-    model: Any, tokenizer: Any, languages: Languages, name: str
+    model: Any, tokenizer: Any, languages: tuple[str | None, str | None], name: str
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Set a translator's tokenizer to languages by their codes.
+    """Set a translator's tokenizer to the languages of source and target by codes; None: default.
 
     Returns:
         How `generate` is told the target's language, and a note if one is a default; both empty for
@@ -99,16 +96,14 @@ def set_languages(
     source = languages[0] or (tokenizer.src_lang if codes else None)
     if source is None:
         return {}, ()
-    starts = (
-        getattr(getattr(model, "generation_config", None), "forced_bos_token_id", None),
-        getattr(model.config, "decoder_start_token_id", None),
-    )
+    rules, names = model.generation_config, ("forced_bos_token_id", "decoder_start_token_id")
+    starts = [getattr(rules, name, None) for name in names]
     usual = next((code for code, number in codes.items() if number in starts), source)
     target = languages[1] or tokenizer.tgt_lang or usual
     tokenizer.src_lang, tokenizer.tgt_lang = source, target
     # The code is what the decoder starts with (mBART), or stands behind that (mBART-50, NLLB).
     first = _shift(model, tokenizer(text_target=source)["input_ids"])[0] == codes[target]
-    start = {"decoder_start_token_id" if first else "forced_bos_token_id": codes[target]}
+    start = {names[first]: codes[target]}
     sides = zip(("reads", "writes"), (source, target), options, languages, strict=True)
     said = [
         f"{verb} {code}" + ("" if own else f" (default: {option} names another)")
