@@ -89,9 +89,9 @@ def set_languages(
     codes, options = _language_codes(tokenizer), ("--from", "--to")
     for option, code in zip(options, languages, strict=True):
         if code is not None and code not in codes:
-            known = f"knows {', '.join(codes)[:200]}…" if codes else "has no codes of languages"
+            has = f"knows {', '.join(codes)[:200]}…" if codes else "has no codes of languages"
             raise UsageError(
-                f"{option} '{code}': the tokenizer of '{name}' {known}.{did_you_mean(code, codes)}"
+                f"{option} '{code}': the tokenizer of '{name}' {has}.{did_you_mean(code, codes)}"
             )
     source = languages[0] or (tokenizer.src_lang if codes else None)
     if source is None:
@@ -105,11 +105,11 @@ def set_languages(
     first = _shift(model, tokenizer(text_target=source)["input_ids"])[0] == codes[target]
     start = {names[first]: codes[target]}
     sides = zip(("reads", "writes"), (source, target), options, languages, strict=True)
-    said = [
+    sentence = [
         f"{verb} {code}" + ("" if own else f" (default: {option} names another)")
         for verb, code, option, own in sides
     ]
-    return start, () if all(languages) else (f"it {' and '.join(said)}",)
+    return start, () if all(languages) else (f"it {' and '.join(sentence)}",)
 
 
 def _language_codes(tokenizer: Any) -> dict[str, int]:
