@@ -223,7 +223,8 @@ class HeadStudy:
         measure, tops = self._meanings[name], self._tops[name]
         top = sum(tops) / len(tops)
         if name in BY_LARGEST or name in LARGEST:
-            top = largest([row.values[name] for own in self._streams for row in own.rows()])
+            rows = (row for own in self._streams for row in own.rows())
+            top = largest([row.values.get(name, math.nan) for row in rows])
         return Meaning(name, SHORT[name], measure.unit, measure.low, measure.high, top)
 
     def _caption(self) -> str:

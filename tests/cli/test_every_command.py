@@ -1,11 +1,14 @@
 """Every command does its plainest work, in the fast tier too (`tests/test_tiers.py` says so)."""
 
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
+from attnviz.api.arguments import PICTURES
 from attnviz.cli.app import COMMANDS
+from attnviz.core.registry import LESSONS
 from tests.invoke import OWN, attnviz
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
@@ -87,3 +90,79 @@ def test_every_command_does_its_work(command, tmp_path):
     done = attnviz(command, *given(tmp_path))
     assert done.status == 0, done.err
     assert said in done.text.lower(), done.text
+
+
+def effects_of_heads(folder: Path) -> Path:
+    """Saved effects of each head."""
+    attnviz("ablate", "the cat", "le chat", "--each", "heads", "-o", folder / "e.json", "-q")
+    return folder / "e.json"
+
+
+def two_samples(folder: Path) -> list[object]:
+    """A folder that holds two samples of a training run."""
+    for step in (100, 200):
+        saved(folder).rename(folder / f"step-{step:08}.npz")
+    return [folder]
+
+
+MODES: dict[str, list[Callable[[Path], list[object]]]] = {
+    "self": [lambda _: ["the cat sat", "--lens", "all"], lambda _: ["a b", "--head", "0.1,1.2"]],
+    "cross": [lambda _: ["The red car", "La voiture", "--words", "--lens", "effect"]],
+    "heads": [lambda _: ["the cat saw the cat", "--similar"], lambda _: ["a b c", "--effect"]],
+    "corpus": [lambda _: [SAMPLES / "pairs.tsv", "--cross", "--effect"]],
+    "ablate": [
+        *(lambda _, each=each: ["the cat", "le chat", "--each", each] for each in
+          ("heads", "links", "tokens")),
+        lambda _: ["--input", SAMPLES / "pairs.tsv", "--each", "heads"],
+    ],
+    "compare": [
+        lambda _: ["The cat sat", "The dog sat"],
+        lambda folder: [effects_of_heads(folder), effects_of_heads(folder)],
+    ],
+    "history": [two_samples],
+    "why": [
+        lambda _: ["The cat sat down.", "--layers"],
+        lambda _: ["The cat sat down.", "--mean", "--head", "0.1"],
+        lambda _: ["The red car", "La voiture rouge"],
+        lambda _: ["--input", SAMPLES / "sentences.txt", "--mean", "--head", "0.1"],
+    ],
+    "explain": [
+        lambda _: ["Tom likes dogs. Tom likes", "--contrast", "Tom likes cats. Tom likes"],
+        lambda _: ["The red car", "La voiture rouge"],
+    ],
+    "cache": [
+        lambda _: ["the cat saw the cat", "--keep", "h2o:0.2,0.5"],
+        lambda _: ["--input", SAMPLES / "sentences.txt", "--keep", "recent:3"],
+    ],
+    "wiring": [lambda _: ["--weights-only"], lambda _: ["The red car", "La voiture rouge"]],
+    "steps": [lambda _: ["the cat sat"], lambda _: ["--example", "cross"]],
+    "lesson": [lambda _, name=name: [name] for name in LESSONS if name not in ("training",)],
+}  # fmt: skip
+"""Further ways to use a command, beside its plainest work."""
+
+
+def pictures_of(command: str) -> list[str]:
+    """The options of a command that name the file of a picture."""
+    known = {**signature(COMMANDS[command].load()).parameters}
+    return [name for name in PICTURES if name in known and "Path" in str(known[name].annotation)]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_references", "coarse")
+@pytest.mark.parametrize("command", [name for name in COMMANDS if pictures_of(name)])
+def test_every_picture_is_drawn_or_refused_in_every_mode(command, tmp_path):
+    failures = []
+    for number, mode in enumerate([WORK[command][0], *MODES.get(command, [])]):
+        for picture in pictures_of(command):
+            folder = tmp_path / f"{number}-{picture}"
+            folder.mkdir()
+            file = folder / f"drawn.{'gif' if picture == 'gif' else 'png'}"
+            option = f"--{picture.replace('_', '-')}"
+            words = [*mode(folder), option, file]
+            if "--" in words:  # a program's own options stand behind it
+                words = [*words[: words.index("--")], option, file, *mode(folder)[-2:]]
+            done = attnviz(command, *words)
+            drawn = file.is_file() or any(folder.glob("drawn-*"))
+            if done.status not in (0, 2) or (done.status == 0) != drawn or "Traceback" in done.err:
+                failures.append((words, done.status, done.err[-200:]))
+    assert failures == []

@@ -165,8 +165,8 @@ def _carrier(claim: HeadClaim, report: AnswerReport, main: str) -> str:
         first = why.key[0]
         kind = "head " if "." in first.writer else ""
         line += (
-            f" since {kind}{first.writer} wrote {with_sign(first.value)} of its score of "
-            f"{with_sign(why.contrast)} into {claim.ends[1]}"
+            f", since its score is {with_sign(why.contrast)} above the mean: {kind}{first.writer} "
+            f"wrote {with_sign(first.value)} of that into {claim.ends[1]}"
         )
     agrees = why.predicted is not None and why.predicted[0] == report.answer
     if agrees and why.argument is not None and why.argument > 0:

@@ -433,7 +433,7 @@ function sentencesOf(report) {
     const { weight, key, contrast, at_distance: usual, predicted, argument } = claim.why;
     let line = `head ${head(claim.at)} (effect ${nats(claim.effect)} nats) looks from ${from} to ${to} (weight ${twoDigits(claim.weight)}, effect ${nats(claim.linkEffect)})`;
     if (usual !== null && usual >= ALONE * weight && weight >= LEAST) line += " by position alone";
-    else if (key.length) line += ` since ${key[0].writer.includes(".") ? "head " : ""}${key[0].writer} wrote ${signed(key[0].value)} of its score of ${signed(contrast)} into ${to}`;
+    else if (key.length) line += `, since its score is ${signed(contrast)} above the mean: ${key[0].writer.includes(".") ? "head " : ""}${key[0].writer} wrote ${signed(key[0].value)} of that into ${to}`;
     if (predicted?.[0] === answer && argument > 0) line += `, and says ${answer} (${signed(argument)})`;
     say(number ? "and by" : "Carried by", line, [claim.at], [], claim);
   });
