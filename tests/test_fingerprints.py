@@ -271,7 +271,10 @@ def test_what_the_disk_says_of_files(tmp_path):
     path.write_text("2")
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
     assert fingerprint_files([path]) != state
-    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))  # written with its old time
+    assert path.stat().st_mtime_ns == facts.st_mtime_ns
+    assert fingerprint_files([path]) != state
+    state = fingerprint_files([path])
     assert fingerprint_files([path]) == state
     (tmp_path / "b").write_text("3")  # another file in its place, of the same size and time
     os.utime(tmp_path / "b", ns=(facts.st_atime_ns, facts.st_mtime_ns))

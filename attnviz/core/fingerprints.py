@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 from weakref import ref
 
-FileFingerprint = tuple[tuple[str, int, int, int], ...]
+FileFingerprint = tuple[tuple[str | int, ...], ...]
 
 
 def fingerprint_files(paths: Iterable[Path]) -> FileFingerprint:
-    """Name, size, time of the last change in ns, and inode of each file that exists."""
+    """Name, size, times of the last changes in ns, and inode of each file that exists.
+
+    A program can set the time of a file's content, but not that of its inode (ctime).
+    """
     fingerprints = []
     for path in paths:
         with suppress(OSError):  # the code that reads the file reports the error
             facts = path.stat()
-            fingerprints.append((str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino))
+            times = facts.st_mtime_ns, facts.st_ctime_ns
+            fingerprints.append((str(path), facts.st_size, *times, facts.st_ino))
     return tuple(fingerprints)
 
 

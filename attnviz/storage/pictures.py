@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from attnviz.core.errors import AttnvizError, InputError, first_line
 
@@ -61,7 +61,7 @@ def upright_picture(file: Path | IO[bytes], name: str, formats: tuple[str, ...] 
     from PIL import ImageOps
 
     with open_picture(file, name, formats) as picture:
-        return on_white(ImageOps.exif_transpose(picture))
+        return on_white(ImageOps.exif_transpose(picture), name, picture.format)
 
 
 def read_frames(paths: Sequence[Path]) -> list[Image]:
@@ -78,7 +78,7 @@ def read_frames(paths: Sequence[Path]) -> list[Image]:
                         f"'{path}' brings the video to more than {MOST_FRAMES} frames: give some "
                         "of them, as files of their own"
                     )
-                frames.append(on_white(frame))
+                frames.append(on_white(frame, f"'{path}'", picture.format))
                 if sum(one.width * one.height for one in frames) > 2 * MOST_PIXELS:
                     raise InputError(
                         f"'{path}' brings the video to more than {2 * MOST_PIXELS:,} pixels: make "
@@ -93,12 +93,38 @@ def read_frames(paths: Sequence[Path]) -> list[Image]:
     return frames
 
 
-def on_white(picture: Image) -> Image:
-    """A picture in RGB, with white where it is transparent."""
+def on_white(picture: Image, name: str, form: str | None = None) -> Image:
+    """A picture in RGB, with white where it is transparent; `form` is the format of its file."""
     from PIL import Image
 
+    if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
+        picture = to_bytes(picture, name, form)
     if not picture.has_transparency_data:
         return picture.convert("RGB")
     layers = picture.convert("RGBA")
     ground = Image.new("RGBA", layers.size, "white")
     return Image.alpha_composite(ground, layers).convert("RGB")
+
+
+def to_bytes(picture: Any, name: str, form: str | None = None) -> Image:
+    """A picture or an array of 16 bits, or of floats from 0 to 1, with 8 bits a pixel.
+
+    Raises:
+        InputError: its numbers have no range from black to white.
+    """
+    import numpy as np
+    from PIL import Image
+
+    values = np.asarray(picture)
+    whole = values.dtype.kind in "iu"
+    # Pillow reads PNG and PGM of 16 bits into 32.
+    if values.dtype.itemsize == 2 or (values.dtype == np.int32 and form in ("PNG", "PPM")):
+        most = 65535
+    else:
+        most = 255 if whole else 1
+    if values.dtype.kind not in "uif" or (whole and values.dtype.itemsize > 2 and most == 255):
+        raise InputError(f"{name} has {values.dtype} pixels: 8 or 16 bits, or floats from 0 to 1")
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    if not 0 <= low <= high <= most:
+        raise InputError(f"{name} has pixels from {low:g} to {high:g}: 0 to {most:,} can be read")
+    return Image.fromarray(np.rint(values * (255 / most)).astype(np.uint8))

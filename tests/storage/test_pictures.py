@@ -6,6 +6,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
 
@@ -89,3 +90,32 @@ def test_a_damaged_file_is_a_picture_or_one_line(name, tmp_path):
         for read in (read_picture, lambda one: read_frames([one])):
             with suppress(InputError):
                 read(path)
+
+
+@pytest.mark.parametrize("kind", ["sixteen.png", "sixteen.tif", "float.tif", "pgm"])
+def test_a_picture_of_more_than_8_bits_looks_like_the_same_of_8(kind, tmp_path):
+    grey = np.linspace(0, 1, 48).reshape(6, 8)
+    file = tmp_path / ("deep.pgm" if kind == "pgm" else kind)
+    if kind == "pgm":
+        file.write_bytes(b"P5 8 6 65535\n" + np.rint(grey * 65535).astype(">u2").tobytes())
+    elif kind == "float.tif":
+        Image.fromarray(grey.astype(np.float32)).save(file)
+    else:
+        Image.fromarray(np.rint(grey * 65535).astype(np.uint16)).save(file)
+    shades = np.asarray(read_picture(file))
+    np.testing.assert_allclose(shades[..., 0], grey * 255, atol=0.51)
+    assert (shades == shades[..., :1]).all()
+
+
+@pytest.mark.parametrize(
+    ("pixels", "says"),
+    [
+        (np.full((4, 4), 70000, np.int32), "has int32 pixels: 8 or 16 bits"),
+        (np.full((4, 4), np.nan, np.float32), "has pixels from nan to nan: 0 to 1"),
+        (np.full((4, 4), 200.0, np.float32), "has pixels from 200 to 200: 0 to 1"),
+    ],
+)
+def test_pixels_without_a_black_and_a_white_are_refused(pixels, says, tmp_path):
+    Image.fromarray(pixels).save(tmp_path / "deep.tif")
+    with pytest.raises(InputError, match=says):
+        read_picture(tmp_path / "deep.tif")
