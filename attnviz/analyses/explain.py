@@ -107,7 +107,8 @@ def explain_answer(
         return trials.keep(*some)
 
     several, first, before = len(outputs) > 1, outputs[0], trials.unchanged_choices
-    second = next(int(n) for n in np.argsort(-before[0], kind="stable") if n != first.number)
+    order = (int(n) for n in np.argsort(-before[0], kind="stable") if n != first.number)
+    second = None if several else next(order, None)
     every = f"all {len(outputs)} tokens of the {attention.main.query_side}"
     in_order = sorted(tokens, key=lambda one: -of_token[one])
     return AnswerReport(
@@ -116,7 +117,9 @@ def explain_answer(
         id=attention.id,
         answer=every if several else first.name,
         chance=trials.chance(before),
-        next_best=None if several else (experiment.spell(second), float(np.exp(before[0][second]))),
+        next_best=None
+        if second is None
+        else (experiment.spell(second), float(np.exp(before[0][second]))),
         against=None if against is None else experiment.spell(against),
         span=span,
         tokens=tuple(

@@ -109,7 +109,7 @@ def test_half_precision_measures_nearly_what_float32_does(model_of):
 
 
 def test_a_number_has_no_probability(tmp_path):
-    config = transformers.BertConfig(vocab_size=26, num_labels=1, **WIDE)
+    config = transformers.BertConfig(vocab_size=26, num_labels=1, problem_type="regression", **WIDE)
     made = save(tmp_path, "BertForSequenceClassification", word_pieces(), config)
     model = load_model(str(made), device="cpu", with_head=True)
     with pytest.raises(ModelError, match="predicts a number"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import processors
+from torch.nn.functional import logsigmoid
 from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
@@ -144,7 +145,7 @@ def classifier(tmp_path_factory):
     return make
 
 
-def own_log_p(model, kind, off=None):
+def own_logits(model, kind, off=None):
     """What transformers gives for the pair; one head of the first layer may put out zeros."""
     inputs = reader_of(kind)(FIRST, SECOND, return_tensors="pt")
     part = model.base_model.encoder
@@ -159,9 +160,9 @@ def own_log_p(model, kind, off=None):
 
     hook = layer.register_forward_pre_hook(without)
     with torch.no_grad():
-        scores = model(**inputs).logits[0].log_softmax(-1)
+        scores = model(**inputs).logits[0]
     hook.remove()
-    return scores.numpy()
+    return scores
 
 
 @pytest.mark.parametrize(
@@ -170,16 +171,37 @@ def own_log_p(model, kind, off=None):
 def test_what_decided_the_class_of_a_pair(kind, arithmetic, classifier):
     model, folder = classifier(kind)
     how = {"model": folder, "arithmetic": arithmetic}
-    before = own_log_p(model, kind)
+    before = own_logits(model, kind).log_softmax(-1).numpy()
     answer = attnviz_api.explain(FIRST, SECOND, **how).to_json()
     assert answer["answer"] == NAMES[int(before.argmax())]
     assert answer["chance"] == pytest.approx(np.exp(before.max()), abs=1e-5)
     result = attnviz_api.attend(FIRST, pair=SECOND, **how)
     assert attnviz_api.explain(result).to_json()["tokens"] == answer["tokens"]
     (effect,) = attnviz_api.ablate(result, heads="0.1").to_json()["effects"]
-    change = (before - own_log_p(model, kind, 1))[before.argmax()]
+    change = (before - own_logits(model, kind, 1).log_softmax(-1).numpy())[before.argmax()]
     assert abs(change) > 1e-3
     assert effect["effect"] == pytest.approx(change, abs=1e-4)
+
+
+def test_the_one_score_of_a_reranker(classifier, tmp_path):
+    model, _ = classifier("bert")
+    config = BertConfig(num_labels=1, **CLASSIFIERS["bert"][1])
+    own = AutoModelForSequenceClassification.from_config(config).eval()
+    weights = {
+        name: row[:1] if "classifier" in name else row for name, row in model.state_dict().items()
+    }
+    own.load_state_dict(weights)
+    own.save_pretrained(tmp_path)
+    pairing("bert").save_pretrained(tmp_path)
+    before, after = (logsigmoid(own_logits(own, "bert", off)).item() for off in (None, 1))
+    answer = attnviz_api.explain(FIRST, SECOND, model=tmp_path)
+    assert answer.to_json()["chance"] == pytest.approx(np.exp(before), abs=1e-5)
+    assert any("whose sigmoid is p" in note for note in answer.notes)
+    (effect,) = attnviz_api.ablate(FIRST, SECOND, model=tmp_path, heads="0.1").value.effects
+    assert effect.effect == pytest.approx(before - after, abs=1e-4)
+    own.config.problem_type = "regression"
+    with pytest.raises(ModelError, match="predicts a number"):
+        attnviz_api.explain(FIRST, SECOND, model=own, tokenizer=pairing("bert"))
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from attnviz.core.writers import HeadWeights
 
 Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
+ONE_SCORE = "the model gives one score, whose sigmoid is p here, as rerankers are trained"
 MASK, LABEL = "mask:", "label:"  # a word for a mask; a label that is also a word
 
 
@@ -252,7 +253,10 @@ class ExplainedOutputs:
         self.outputs = request.outputs(logits)
         self.kind = getattr(request.model.config, "problem_type", None)
         self.rows = self.rows_of(logits.detach())
-        self.is_choice = self.rows.shape[2] > 1 and self.kind != "regression"
+        self.is_choice = self.kind != "regression"
+        self.is_single = self.rows.shape[2] == 1
+        if self.is_single and self.is_choice:
+            self.attention = self.attention.with_maps(self.attention.maps, notes=(ONE_SCORE,))
 
     def rows_of(self, logits: Tensor, first: int = 0) -> Tensor:
         """The logits of each output, (batch, outputs, choices); a classifier has one row.
@@ -270,7 +274,7 @@ class ExplainedOutputs:
 
         if not self.is_choice:
             raise ModelError("the model predicts a number, which has no probability to explain")
-        tags = self.kind == "multi_label_classification"
+        tags = self.is_single or self.kind == "multi_label_classification"
         return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
