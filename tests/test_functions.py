@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
+import torch
 
 import attnviz
 from attnviz import attend, attend_many
@@ -319,6 +320,18 @@ def test_numbers_of_ones_own_become_a_result():
             attnviz.from_numpy(wrong)
     with pytest.raises(InputError, match="2 query"):
         attnviz.from_numpy(np.eye(3), "ab")
+
+
+def test_tensors_as_transformers_hands_them_over_become_a_result():
+    layers = tuple(torch.rand(1, 2, 3, 3).softmax(-1).requires_grad_() for _ in range(2))
+    result = attnviz.from_numpy(layers, "abc")
+    expected = np.stack([layer[0].detach().numpy() for layer in layers])
+    np.testing.assert_array_equal(result.weights, expected)
+    half = attnviz.from_numpy([layer.bfloat16() for layer in layers], "abc")
+    np.testing.assert_allclose(half.weights, expected, atol=4e-3)
+    row = attnviz.from_numpy([layer[:, :, -1:] for layer in layers], "abc")
+    assert [token.text for token in row.main.query_tokens] == ["c"]
+    np.testing.assert_array_equal(row.weights, expected[:, :, -1:])
 
 
 @pytest.fixture(scope="module")

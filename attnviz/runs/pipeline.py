@@ -47,7 +47,7 @@ from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from attnviz.analyses.contacts import ContactModel
     from attnviz.core.attention_map import Link
@@ -245,7 +245,7 @@ def from_dict(dataset: Mapping[str, Any]) -> Result:
 
 
 def from_numpy(
-    weights: ArrayLike,
+    weights: ArrayLike | Sequence[Any],
     tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
     *,
@@ -254,8 +254,11 @@ def from_numpy(
     """Weights of one's own as a result, to be drawn, measured, compared and saved.
 
     Args:
-        weights: (queries, keys), (heads, queries, keys) or (layers, heads, queries, keys).
-        tokens: names of the queries, and of the keys unless these have their own; else numbers.
+        weights: (queries, keys), (heads, queries, keys) or (layers, heads, queries, keys); a batch
+            of one may stand before heads. Also the tensors of each layer, as `outputs.attentions`
+            of transformers has them, on any device and of any precision.
+        tokens: names of the queries, and of the keys unless these have their own; else numbers. Of
+            fewer rows than keys, as with a cache, they name the keys, and the last ones the rows.
         key_tokens: names of the keys, where a target attends to a source.
         values: "share" of a row's attention, or "signed" numbers.
 
@@ -266,15 +269,20 @@ def from_numpy(
     if not isinstance(tokens, Iterable | None) or not isinstance(key_tokens, Iterable | None):
         raise UsageError("tokens= and key_tokens= are lists of names")
     try:
-        array = np.asarray(weights)
+        layers = weights if isinstance(weights, list | tuple) else None
+        array = _as_array(weights) if layers is None else np.stack([*map(_as_array, layers)])
     except (ValueError, TypeError, RuntimeError) as error:
         raise InputError(f"the weights are no array: {first_line(error)}") from error
+    if array.ndim == 5 and array.shape[1] == 1:  # (layers, a batch of one, heads, queries, keys)
+        array = array[:, 0]
     if array.dtype.kind not in "fiu" or not 2 <= array.ndim <= 4:
         raise InputError(f"weights are {array.dtype} of {array.ndim} axes, not numbers of 2 to 4")
     array = array.reshape((1,) * (4 - array.ndim) + array.shape)
     cross = key_tokens is not None
     sides = ("target", "source") if cross else ("text", "text")
     names = (tokens, key_tokens if cross else tokens)
+    if not cross and tokens is not None and len(tokens) == array.shape[3] > array.shape[2]:
+        names = ([*tokens][-array.shape[2] :], tokens)  # rows of the last tokens, as a cache has
     rows, columns = (
         tuple(Token(str(name)) for name in (range(count) if own is None else own))
         for own, count in zip(names, array.shape[2:], strict=True)
@@ -284,6 +292,13 @@ def from_numpy(
         stream, rows, columns, array, values=values, query_side=sides[0], key_side=sides[1]
     )
     return as_result(Attention((item,), Provenance("python", "your own weights")), Choice())
+
+
+def _as_array(one: Any) -> NDArray[Any]:
+    """An array, or a tensor of any device and precision, with or without a gradient."""
+    if hasattr(one, "detach"):
+        one = one.detach().float().cpu()
+    return np.asarray(one)
 
 
 def load(file: str | Path) -> list[Result]:

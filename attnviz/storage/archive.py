@@ -149,11 +149,21 @@ def shape_fits(shape: Sequence[int], pattern: Sequence[int | None]) -> bool:
 def member_shape(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
     """The shape of an array from its header; a ValueError where the member holds less than that."""
     with archive.open(name) as member:
-        shape, kind = _header(member)
-    least, size = math.prod(shape) * kind.itemsize, archive.getinfo(name).file_size
-    if least > size:
-        raise ValueError(f"member '{name}' says {least} bytes and has {size}")
+        return _checked_shape(member, archive.getinfo(name).file_size, f"member '{name}'")
+
+
+def _checked_shape(file: IO[bytes], size: int, what: str) -> tuple[int, ...]:
+    shape, kind = _header(file)
+    if (least := math.prod(shape) * kind.itemsize) > size:
+        raise ValueError(f"{what} says {least} bytes and has {size}")
     return shape
+
+
+def read_array(file: IO[bytes], size: int) -> NDArray[Any]:
+    """The array of an .npy file of that size; a ValueError where it says that it holds more."""
+    _checked_shape(file, size, "the file")
+    file.seek(0)
+    return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:

@@ -4,6 +4,7 @@ BertViz, transformers and notebooks save arrays (.npz, .safetensors or JSON of n
 for a stream or for each layer:
 
     attention, attentions, weights, attn            attention_0, attentions.1, layer_0, layer.1
+    arr_0, arr_1, … of numpy.savez: layers in order; the array of an .npy
     encoder_attention, decoder_attention, cross_attention, each with or without a final s
 
 An array of all layers has the axes ([layers, [batch of 1,]] [heads,] queries, keys), a layer's
@@ -12,15 +13,19 @@ key_tokens; left_text and right_text; target_tokens and source_tokens; decoder_t
 encoder_tokens. In BertViz's own JSON the streams stand in a list under attention:
 [{"name", "attn", "left_text", "right_text"}].
 
-Text is read as Pharaoh lines, one alignment on each:
+Text is read as a table (.csv, .tsv): one that attnviz wrote, a weight on each row, or one head's
+weights under the names of its keys, each row behind the name of its query. Else as Pharaoh lines,
+one alignment on each:
 
     0-0 1-2 2-1    source-target, counted from 0; i-j:0.9 carries a probability
 """
 
 from __future__ import annotations
 
+import csv
 import io
 import re
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +36,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
-from attnviz.storage.archive import DAMAGE, ZIP
+from attnviz.storage.archive import DAMAGE, ZIP, read_array
 from attnviz.storage.documents import check_words, parse_json, read_numbers
 from attnviz.storage.matrices import Archive, read_safetensors
 
@@ -39,6 +44,7 @@ _PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _LINK = rf"\d{{1,18}}-\d{{1,18}}(?::{_PROBABILITY})?"
 PHARAOH = re.compile(rf"\s*{_LINK}(?:\s+{_LINK})*\s*")
 END = "</s>"
+NPY = b"\x93NUMPY"
 LONGEST = 100_000  # tokens of a sentence at most: a larger number is no position
 
 
@@ -46,7 +52,15 @@ def read_dump(data: bytes, where: str) -> Iterator[Dump]:
     """Every text's attention in another program's file; an InputError where it is unknown."""
     name = where.strip("'")
     if data.startswith(ZIP):
+        if b"/data.pkl" in data:
+            raise InputError(
+                f"{where} was written by torch.save and could run code, so it is not read: save "
+                "np.savez('attention.npz', *[w.float() for w in torch.load(FILE, "
+                "weights_only=True)])"
+            )
         yield read_arrays(Archive(data, name), where)
+    elif data.startswith(NPY):
+        yield read_arrays({"attention": _read_npy(data, where)}, where)
     elif is_safetensors(data):
         yield read_arrays(read_safetensors(data, name), where)
     elif data.lstrip().startswith((b"{", b"[")) and _is_json(data):
@@ -70,7 +84,7 @@ def is_dump(data: bytes) -> bool:
         lines = data.decode("utf-8-sig").splitlines()
     except (InputError, *DAMAGE):
         return False
-    return _is_pharaoh(lines)
+    return _is_pharaoh(lines) or bool(_delimiter(lines))
 
 
 def is_foreign(data: bytes) -> bool:
@@ -83,6 +97,8 @@ def is_foreign(data: bytes) -> bool:
 
 
 def _names(data: bytes) -> list[str] | None:
+    if data.startswith(NPY):
+        return ["attention"]
     if data.startswith(ZIP):
         return [n.removesuffix(".npy") for n in zipfile.ZipFile(io.BytesIO(data)).namelist()]
     if is_safetensors(data):
@@ -125,6 +141,9 @@ def _from_text(data: bytes, where: str) -> Iterator[Dump]:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{where} is neither text in UTF-8 nor arrays") from error
+    if delimiter := _delimiter(lines):
+        yield from _from_table(list(csv.reader(lines, delimiter=delimiter)), where)
+        return
     if not _is_pharaoh(lines):
         raise InputError(f"{where} holds neither arrays of attention nor lines of alignments")
     for number, line in enumerate(lines):
@@ -134,6 +153,91 @@ def _from_text(data: bytes, where: str) -> Iterator[Dump]:
         if not PHARAOH.fullmatch(line):
             raise InputError(f"{place} holds no alignment, as other lines do: '{line[:60]}'")
         yield _read_alignment(line, str(number), place, where)
+
+
+def _read_npy(data: bytes, where: str) -> NDArray[Any]:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return read_array(io.BytesIO(data), len(data))
+    except DAMAGE as error:
+        raise InputError(f"{where} cannot be read as .npy: {error}") from error
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """What separates the cells of a table; empty: the lines are none."""
+    for delimiter in ("\t", ","):
+        rows = [line.split(delimiter) for line in lines[:2]]
+        head = rows[0][1:] if rows else []
+        if len(rows) == 2 and head and (rows[0][-1] == "weight" or _are_numbers(rows[1][1:])):
+            return delimiter
+    return ""
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return bool(cells) and all(_NUMBER.fullmatch(cell.strip()) for cell in cells)
+
+
+def _from_table(rows: Sequence[list[str]], where: str) -> Iterator[Dump]:
+    """The texts of a table: one weight a row as attnviz writes it, or one head as a matrix."""
+    head, *body = rows
+    if tuple(head) == COLUMNS:
+        texts: dict[str, list[list[str]]] = {}
+        for number, row in enumerate(body, 2):
+            if len(row) != len(COLUMNS):
+                raise InputError(f"line {number} of {where} has {len(row)} cells, not 9")
+            texts.setdefault(row[0], []).append(row)
+        for identity, own in texts.items():
+            streams = dict.fromkeys(row[1] for row in own)
+            maps = tuple(_from_rows([r for r in own if r[1] == one], where) for one in streams)
+            yield Dump(maps, file_provenance(where, ()), id=identity)
+        return
+    names, cells = [row[0] for row in body], [row[1:] for row in body]
+    if any(len(row) != len(head) - 1 or not _are_numbers(row) for row in cells):
+        raise InputError(f"{where} is no table with a name and {len(head) - 1} weights on each row")
+    weights = [list(map(float, row)) for row in cells]
+    arrays = {"query_tokens": names, "key_tokens": head[1:], "attention": weights}
+    yield read_arrays(arrays, where)
+
+
+def _from_rows(rows: Sequence[Sequence[str]], where: str) -> AttentionMap:
+    """The map of one stream's rows."""
+    layers, heads = (list(dict.fromkeys(row[at] for row in rows)) for at in (2, 3))
+    try:
+        sides = [{int(row[at]): _unescape(row[at + 1]) for row in rows} for at in (4, 6)]
+        places = [[layers.index(row[2]), heads.index(row[3])] for row in rows]
+        cells = [int(row[4]) for row in rows], [int(row[6]) for row in rows]
+        numbers = [float(row[8] or "nan") for row in rows]
+    except ValueError as error:
+        raise InputError(f"{where} is a table with a cell that is no number: {error}") from error
+    shape = tuple(max(side) + 1 for side in sides)
+    if any(len(side) != count for side, count in zip(sides, shape, strict=True)):
+        raise InputError(f"{where} lacks rows: positions are missing")
+    weights = np.zeros((len(layers), len(heads), *shape), np.float32)
+    weights[*np.transpose(places), *cells] = numbers
+    same = sides[0] == sides[1]
+    ends = ("text", "text") if same else ("target", "source")
+    queries, keys = (
+        tuple(Token(side[place], special=side[place] in MARKS) for place in sorted(side))
+        for side in sides
+    )
+    signed = bool((weights < 0).any() or np.isnan(weights).any())
+    return AttentionMap(
+        rows[0][1],
+        queries,
+        keys,
+        weights,
+        layers=tuple(layers),
+        heads=tuple(heads),
+        values="signed" if signed else "share",
+        query_side=ends[0],
+        key_side=ends[1],
+    )
+
+
+def _unescape(token: str) -> str:
+    """A token as it was before a table escaped it."""
+    known = {"t": "\t", "n": "\n", "\\": "\\"}
+    return _ESCAPE.sub(lambda m: known.get(m[1]) or chr(int(m[1][1:], 16)), token)
 
 
 def _is_pharaoh(lines: Sequence[str]) -> bool:
@@ -169,7 +273,14 @@ def _read_alignment(line: str, identity: str, at: str, where: str) -> Dump:
     return Dump((item,), provenance, id=identity, token_notes=notes, ends_early=True)
 
 
-PLAIN = ("attention", "attentions", "weights", "attn", "layer")
+PLAIN = ("attention", "attentions", "weights", "attn", "layer", "arr")
+COLUMNS = (
+    *("id", "stream", "layer", "head", "query_position", "query_token", "key_position"),
+    *("key_token", "weight"),
+)
+"""Of a table of weights that attnviz wrote."""
+_NUMBER = re.compile(_PROBABILITY)
+_ESCAPE = re.compile(r"\\([tn\\]|u[0-9a-f]{4})")
 STREAMS = ("encoder", "decoder", "cross")
 QUERY_TOKENS = ("query_tokens", "left_text", "target_tokens", "decoder_tokens", "tokens")
 KEY_TOKENS = ("key_tokens", "right_text", "source_tokens", "encoder_tokens", "tokens")
@@ -195,6 +306,9 @@ class Dump(Attention):
 def read_arrays(entries: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
     """The attention in arrays by name."""
     streams: dict[str, dict[str | None, Any]] = {}
+    if [name for name in entries if _NAME.fullmatch(name)] == ["arr_0"]:  # numpy.savez(FILE, array)
+        others = {name: entries[name] for name in entries if name != "arr_0"}
+        entries = {"attention": entries["arr_0"], **others}
     for name in entries:
         match = _NAME.fullmatch(name)
         if match:  # an archive knows the shapes of its arrays before it reads them

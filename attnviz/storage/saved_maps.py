@@ -153,7 +153,7 @@ def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
 
 def read_any(data: bytes, where: str) -> Iterator[Attention]:
     """Every text's attention in a file of this or another program; an InputError if unknown."""
-    if not holds_attention(data) and is_dump(data):
+    if not holds_attention(data) and (data.startswith(ZIP) or is_dump(data)):
         return read_dump(data, where)
     return read_attention(data, where)
 
@@ -199,8 +199,8 @@ def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
     """Every document in JSON text with its place: a single one, a list, or one on each line."""
     if not data.lstrip().startswith((b"{", b"[")):
         raise InputError(
-            f"{where} holds no saved maps: it is neither .npz nor JSON, and "
-            "neither .safetensors nor lines of alignments"
+            f"{where} holds no saved maps: it is neither .npz nor JSON, and neither .npy, "
+            ".safetensors, a table of weights nor lines of alignments"
         )
     lines = data.splitlines()
     if len(lines) > 1 and all(line.strip().startswith(b"{") for line in lines if line.strip()):

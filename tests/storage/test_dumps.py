@@ -3,13 +3,17 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from attnviz.core.errors import InputError
+from attnviz.renderers import Display
+from attnviz.renderers.data import CsvRenderer, TsvRenderer
+from attnviz.renderers.reports import render_all
 from attnviz.storage.archive import dump_archive
-from attnviz.storage.dumps import is_dump
+from attnviz.storage.dumps import COLUMNS, is_dump
 from attnviz.storage.saved_maps import read_any
 from tests.samples import attention_of, checked, self_map, weights_of
 
@@ -28,9 +32,23 @@ def npz(**arrays):
     return file.getvalue()
 
 
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def torch_file(array):
+    file = io.BytesIO()
+    torch.save(torch.as_tensor(array), file)
+    return file.getvalue()
+
+
 def texts(tokens):
     return [token.text for token in tokens]
 
+
+HEAD = ",".join(COLUMNS)
 
 WEIGHTS = weights_of((2, 4, 3, 3))
 
@@ -113,6 +131,32 @@ def test_any_pharaoh_line_comes_back(links):
     assert {(int(s), int(t)) for t, s in np.argwhere(weights)} == links
 
 
+def test_arrays_without_names_are_layers_in_order():
+    layers = [f"arr_{number}" for number in range(2)]
+    for data in (npy(WEIGHTS), npz(arr_0=WEIGHTS), npz(**dict(zip(layers, WEIGHTS, strict=True)))):
+        np.testing.assert_array_equal(one(data).weights, WEIGHTS)
+
+
+@pytest.mark.parametrize("renderer", [CsvRenderer, TsvRenderer])
+def test_a_table_that_attnviz_wrote_is_the_same_maps(renderer):
+    tokens = ["a\tb", 'say "x", y', "\\n"]
+    own = attention_of(self_map(tokens, 2, 3))
+    saved = one(render_all(renderer(Display()), [(own, None)]))
+    assert [item.stream for item in saved.maps] == [item.stream for item in own.maps]
+    for item, other in zip(saved.maps, own.maps, strict=True):
+        assert texts(item.key_tokens) == texts(other.key_tokens)
+        assert (item.layers, item.heads) == (other.layers, other.heads)
+        np.testing.assert_allclose(item.weights, other.weights, atol=1e-7)
+
+
+@pytest.mark.parametrize("mark", [",", "\t"])
+def test_a_frame_of_pandas_is_one_head(mark):
+    rows = [["", *"abc"], ["x", "0.5", "0.5", "0"], ["y", "1e-3", ".2", "0.799"]]
+    item = one("\n".join(mark.join(row) for row in rows)).main
+    assert (texts(item.query_tokens), texts(item.key_tokens)) == (["x", "y"], ["a", "b", "c"])
+    assert item.weights[0, 0, 1].tolist() == pytest.approx([1e-3, 0.2, 0.799])
+
+
 def test_attnvizs_own_files_are_no_dumps():
     own = dump_archive([attention_of(self_map(WORDS))])
     assert not is_dump(own)
@@ -130,7 +174,14 @@ def test_attnvizs_own_files_are_no_dumps():
         (npz(attention=WEIGHTS, layer_0=WEIGHTS[0]), "both at once and by layer"),
         (npz(attention=3 * WEIGHTS), "outside 0 to 1"),
         (npz(attention=np.full((2, 2), np.nan)), "NaN or infinite"),
-        (npz(scores=WEIGHTS), "no member 'attnviz'"),
+        (npz(scores=WEIGHTS), "it holds scores; call it attention, layer_0"),
+        (npz(arr_0=WEIGHTS, arr_1=WEIGHTS), "a layer in 'dump' is of a batch of 2"),
+        (npy(WEIGHTS)[:-9], "cannot be read as .npy"),
+        (npy(np.array([{}])), "cannot be read as .npy"),
+        (torch_file(WEIGHTS), "written by torch.save and could run code"),
+        (b",a,b\nx,.5,.5\ny,1", "no table with a name and 2 weights on each row"),
+        (f"{HEAD}\n0,self,0,0,0,a,0,a,x".encode(), "a cell that is no number"),
+        (f"{HEAD}\n0,self,0,0,0,a,0,a,1\n0,self,0,0,2,c,0,a,1".encode(), "lacks rows"),
         (b'{"attention": [[1, 0], [1]]}', "rows of different lengths"),
         (b'{"attention": [[1]], "tokens": [3]}', "not a list of words"),
         (b'{"attention": [{"left_text": ["a"]}]}', "has no 'attn'"),
