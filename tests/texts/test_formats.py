@@ -98,6 +98,7 @@ def test_a_line_may_be_a_conversation(line, pairs):
     (found,) = read_texts([json.dumps(line).encode()], "'a'", how)
     assert isinstance(found, Text)
     assert found.messages == (("system", "Be short."), ("user", "Which?"))
+    assert found.labels is None
     assert (found.id, found.text) == ("0", "Be short.\nWhich?")
 
 

@@ -248,8 +248,9 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     main = "source" if pairs and ("source" in row or "text" not in row) else "text"
     main = names.get("source" if pairs else "text", main)
     conversation = row.get(main, row.get("messages"))
+    labels = _labels(row, names.get("labels", "labels"), line.where)
     if isinstance(conversation, list):
-        return line.text(identity, **read_conversation(conversation, line.where))
+        return line.text(identity, labels=labels, **read_conversation(conversation, line.where))
     text = _string(row, main, line.where)
     if text is None:
         raise InputError(f'{line.where} has no "{main}"')
@@ -259,7 +260,7 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
         identity,
         check_text(text, f"{main} in {line.where}"),
         target=None if target is None else check_text(target, f"{other} in {line.where}"),
-        labels=_labels(row, names.get("labels", "labels"), line.where),
+        labels=labels,
     )
 
 
