@@ -95,7 +95,7 @@ def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
 
     path, name = Path(file), f"'{file}'"
     if not path.is_fifo():  # opening and closing a pipe would lose what is in it
-        open_file(path).close()
+        open_file(path, pipe=True).close()
     if path.is_file():
         next(read_texts(_lines(path, reading), name, reading), None)
     return _at_least_one(read_texts(_lines(path, reading), name, reading), name)
@@ -105,7 +105,7 @@ def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
     """The lines of a file, opened at the first; unbuffered, so that a pipe does not wait."""
     from attnviz.storage.matrices import open_file
 
-    file = open_file(path, buffering=0)
+    file = open_file(path, buffering=0, pipe=True)
     yield from read_file(file, f"'{path}'", is_gzip=is_packed(path), longest=reading.longest)
 
 

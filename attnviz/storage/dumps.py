@@ -38,7 +38,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.errors import InputError
 from attnviz.storage.archive import DAMAGE, ZIP, read_array
 from attnviz.storage.documents import check_words, parse_json, read_numbers
-from attnviz.storage.matrices import Archive, read_safetensors
+from attnviz.storage.matrices import Archive, parse_header, read_safetensors
 
 _PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _LINK = rf"\d{{1,18}}-\d{{1,18}}(?::{_PROBABILITY})?"
@@ -102,8 +102,7 @@ def _names(data: bytes) -> list[str] | None:
     if data.startswith(ZIP):
         return [n.removesuffix(".npy") for n in zipfile.ZipFile(io.BytesIO(data)).namelist()]
     if is_safetensors(data):
-        length = int.from_bytes(data[:8], "little")
-        return list(parse_json(data[8 : 8 + length], "header"))
+        return list(parse_header(data, "the file"))
     if data.lstrip().startswith((b"{", b"[")) and _is_json(data):
         return _json_names(parse_json(data, ""))
     return None

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 import orjson
@@ -28,9 +28,17 @@ TEXTS = ("tokens", "query_tokens", "key_tokens")
 """Names that hold lists of words; every other name holds numbers."""
 
 
-def open_file(path: Path, buffering: int = -1) -> BinaryIO:
-    """A file, open for reading; an InputError where that fails."""
+LONGEST_HEADER = 100_000_000  # bytes of a safetensors header, as that library itself allows
+STREAMS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+"""How paths of what the shell has opened begin, such as <(zcat maps.gz): somebody writes there."""
+
+
+def open_file(path: Path, buffering: int = -1, *, pipe: bool = False) -> BinaryIO:
+    """A file, open for reading; an InputError where that fails, or where it may never end."""
     try:
+        pipe = pipe or str(path).startswith(STREAMS)
+        if not pipe and path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"'{path}' is a pipe or a device, not a file")
         return path.open("rb", buffering=buffering)
     except IsADirectoryError as error:
         raise InputError(f"'{path}' is a folder, not a file") from error
@@ -45,10 +53,39 @@ def read_bytes(path: Path) -> bytes:
     """A file's content; an InputError where it cannot be read to its end."""
     with open_file(path) as file:
         try:
-            check_room(os.fstat(file.fileno()).st_size, f"'{path}'")
-            return file.read()
+            return read_whole(file, f"'{path}'")
         except OSError as error:
             raise InputError(f"cannot read '{path}': {error.strerror}") from error
+
+
+def read_whole(file: IO[bytes], where: str) -> bytes:
+    """All of a file, a pipe or a device, as far as it fits into memory."""
+    parts = [file.read(SMALL)]
+    size = len(parts[0])
+    if parts[0][8:9] == b"{":
+        _header_length(parts[0], where)
+    if size == SMALL and file.seekable() and (end := file.seek(0, os.SEEK_END)):
+        check_room(end, where)
+        file.seek(0)
+        return file.read()
+    while part := file.read(SMALL):
+        parts.append(part)
+        size += len(part)
+        check_room(size, where)
+    return b"".join(parts)
+
+
+def _header_length(data: Any, where: str) -> int:
+    """How long the JSON at the beginning of .safetensors is, as its first 8 bytes say."""
+    length = int.from_bytes(bytes(data[:8]), "little")
+    if LONGEST_HEADER < length < 1 << 48:  # eight letters of a text are a larger number
+        raise InputError(f"the header of {where} would have {length:,} bytes: it is damaged")
+    return length
+
+
+def parse_header(data: Any, where: str) -> Any:
+    """The JSON at the beginning of .safetensors."""
+    return parse_json(bytes(data[8 : 8 + _header_length(data, where)]), f"header of {where}")
 
 
 class NamedArrays(Mapping[str, Any]):
@@ -166,11 +203,9 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
     try:
         items: Any = deserialize(data)  # type: ignore[no-untyped-call]
         tensors = {name: read_tensor(item) for name, item in items}
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise InputError(f"'{path}' cannot be read as .safetensors: {error}") from error
-    # The format keeps text in its header only: its first 8 bytes give the header's length.
-    header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")], f"header of '{path}'")
-    words = header.get("__metadata__", {})
+    words = parse_header(data, f"'{path}'").get("__metadata__", {})  # text stands in headers only
     return tensors | {
         name: parse_json(words[name], f"'{name}' in '{path}'") for name in TEXTS if name in words
     }
@@ -234,8 +269,9 @@ class LayeredArray:
 
     def __getitem__(self, layer: int) -> NDArray[np.float64]:
         """One layer, (heads, tokens, size)."""
-        parts = [_queries_and_keys(shard, layer)[self.side == "k"] for shard in self.shards]
-        rows = np.concatenate([p.reshape(len(p), -1, self.size) for p in parts], axis=1)
+        with _dump_errors(self.shards[0].path):
+            parts = [_queries_and_keys(shard, layer)[self.side == "k"] for shard in self.shards]
+            rows = np.concatenate([p.reshape(len(p), -1, self.size) for p in parts], axis=1)
         if rows.swapaxes(0, 1).shape != self.shape[1:]:
             raise InputError(
                 f"'{self.shards[0].path}': layer {layer} has another shape than others"
@@ -245,8 +281,20 @@ class LayeredArray:
 
 def is_engine_dump(path: Path) -> bool:
     """Whether this is a folder, or a file with the JSON of a dump beside it."""
-    beside = path.with_suffix(".json")
-    return path.is_dir() or (path.suffix == ".safetensors" and beside.is_file())
+    if path.is_dir():
+        return True
+    return path.suffix == ".safetensors" and path.with_suffix(".json").is_file()
+
+
+@contextmanager
+def _dump_errors(path: Path) -> Iterator[None]:
+    """Whatever a damaged dump leads to, as an InputError."""
+    try:
+        yield
+    except KeyError as error:
+        raise InputError(f"'{path}' is no dump of queries and keys: it lacks {error}") from error
+    except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+        raise InputError(f"'{path}' is no dump of queries and keys: it is damaged") from error
 
 
 def read_engine_dump(path: Path) -> dict[str, Any]:
@@ -258,7 +306,7 @@ def read_engine_dump(path: Path) -> dict[str, Any]:
     files = sorted(path.rglob(NAME)) if path.is_dir() else [path]
     if not files:
         raise InputError(f"folder '{path}' holds no {NAME}, which vLLM-Hook writes for a request")
-    try:
+    with _dump_errors(path):
         shards = [_open(file) for file in files]
         config, order = shards[0].about["config"], shards[0].about["layer_order"]
         size, groups = int(config["head_dim"]), int(config["num_key_value_heads"])
@@ -279,18 +327,13 @@ def read_engine_dump(path: Path) -> dict[str, Any]:
         }
         about = shards[0].about
         return arrays | {name: about[name] for name in ("tokens", "rope_theta") if name in about}
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise InputError(f"'{path}' is no dump of queries and keys: {error!r}") from error
 
 
 def _open(path: Path) -> Shard:
     about = parse_json(read_bytes(path.with_suffix(".json")), f"'{path.with_suffix('.json')}'")
-    try:
-        data = np.memmap(path, np.uint8, "r")
-    except OSError as error:
-        raise InputError(f"cannot read '{path}': {error.strerror}") from error
-    end = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    header = parse_json(data[8:end].tobytes(), f"header of '{path}'")
+    with open_file(path) as file:
+        data = np.memmap(file, np.uint8, "r")
+    header, end = parse_header(data, f"'{path}'"), 8 + _header_length(data, f"'{path}'")
     sizes = [item["data_offsets"][1] for name, item in header.items() if name != "__metadata__"]
     if end + max(sizes, default=0) != len(data):
         raise InputError(f"'{path}' is no dump of queries and keys: it is cut short")

@@ -22,7 +22,7 @@ from attnviz.core.errors import InputError, is_number
 from attnviz.storage.archive import DAMAGE, INDEX, ZIP, ArchiveReader
 from attnviz.storage.documents import from_document, identity_of, parse_json
 from attnviz.storage.dumps import is_dump, read_dump
-from attnviz.storage.matrices import open_file
+from attnviz.storage.matrices import open_file, read_whole
 from attnviz.storage.parquet import MAGIC, ParquetReader
 
 LISTED = 200  # characters of ids that a message lists
@@ -95,14 +95,15 @@ def open_saved(file: IO[bytes], where: str) -> SavedFile:
         if file.read(1) and holds_attention(first):
             return SavedLines(file, where)
         file.seek(0)
-    return LoadedMaps(list(read_any(file.read(), where)))
+    return LoadedMaps(list(read_any(read_whole(file, where), where)))
 
 
 @contextmanager
 def read_from(path: Path) -> Iterator[SavedFile]:
     """The texts of a file, which is open meanwhile."""
     with open_file(path) as file:
-        yield open_saved(file if file.seekable() else io.BytesIO(file.read()), f"'{path}'")
+        whole = file if file.seekable() else io.BytesIO(read_whole(file, f"'{path}'"))
+        yield open_saved(whole, f"'{path}'")
 
 
 def openers(path: Path) -> list[Opener]:

@@ -158,6 +158,19 @@ def test_a_file_of_something_else_is_one_line(file, text, broken, photo):
     refused(ask("bert", folder, photo), "cannot be loaded|not valid JSON|model_type|deeper")
 
 
+@pytest.mark.parametrize("file", [CONFIG, TOKENIZER, WORDS, "vocab.txt", "generation_config.json"])
+def test_a_file_without_end_is_refused(file, broken, photo):
+    folder = broken("bert", CONFIG, {})
+    (folder / file).unlink(missing_ok=True)
+    (folder / file).symlink_to("/dev/zero")
+    refused(ask("bert", folder, photo), "a pipe or a device, not a file")
+    (folder / file).unlink()
+    if file.endswith(".json"):
+        with (folder / file).open("wb") as whole:
+            whole.truncate(1 << 29)
+        refused(ask("bert", folder, photo), "has 536,870,912 bytes")
+
+
 def test_a_greedy_output_heeds_no_other_way_of_writing(broken, photo):
     wild = {"num_return_sequences": 10**6, "return_dict_in_generate": True, "num_beams": 10**6}
     wild |= {"do_sample": True, "temperature": float("nan"), "max_length": HUGE}

@@ -13,7 +13,7 @@ import transformers
 import attnviz
 from attnviz.core.errors import InputError, UsageError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
-from attnviz.storage.matrices import LayeredArray
+from attnviz.storage.matrices import LONGEST_HEADER, LayeredArray
 from tests.invoke import attnviz as shell
 
 BASE: dict[str, Any] = {
@@ -263,7 +263,11 @@ def test_a_dump_that_cannot_be_used_is_one_line(tmp_path):
     whole = about.read_text()
     changes = {
         "more than one request": json.dumps(json.loads(whole) | {"k_seq_lens": [9, 9, 11, 12]}),
-        "KeyError('config')": "{}",
+        "it lacks 'config'": "{}",
+        "is no dump of queries and keys: it is damaged": whole.replace(
+            '"head_dim": 8', '"head_dim": 0'
+        ),
+        "it lacks 'nothing'": whole.replace('"model__layers__1__self_attn__attn__q"', '"nothing"'),
         "holds 2 heads of keys, and its config says 4": whole.replace(
             '"num_key_value_heads": 2', '"num_key_value_heads": 4'
         ),
@@ -274,8 +278,17 @@ def test_a_dump_that_cannot_be_used_is_one_line(tmp_path):
     about.write_text(whole)
     data.write_bytes(data.read_bytes()[:-400])
     assert "is no dump of queries and keys" in shell("self", "--qk", folder).mistake
+    data.write_bytes((LONGEST_HEADER + 1).to_bytes(8, "little") + b"{")
+    assert "would have 100,000,001 bytes" in shell("self", "--qk", folder).mistake
     data.unlink()
     assert "holds no qk.safetensors" in shell("self", "--qk", folder).mistake
+
+
+def test_the_working_folder_may_be_the_dump(tmp_path, monkeypatch):
+    kept, weights = dumped("llama")
+    monkeypatch.chdir(hook_dump(tmp_path / "run", kept))
+    for folder in (".", "./"):
+        np.testing.assert_allclose(attnviz.attend("", qk=folder).weights, weights, atol=0.02)
 
 
 def test_one_layer_of_a_dump_is_in_memory_at_a_time(tmp_path, monkeypatch):

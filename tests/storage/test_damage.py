@@ -3,7 +3,9 @@
 import contextlib
 import io
 import json
+import os
 import random
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -45,6 +47,63 @@ def changed_map(**fields: Any) -> bytes:
     document = json.loads(DOCUMENT)
     document["maps"][0] |= fields
     return json.dumps(document).encode()
+
+
+READ = [
+    ("self", "--weights"),
+    ("self", "--qk"),
+    ("self", "a b", "--group"),
+    ("self", "a b", "--token-groups"),
+    ("self", "a b", "--contacts"),
+    ("self", "a b", "--html", "a.html", "--atlas"),
+    ("sources", "a b", "--context"),
+    ("heads", "--treebank"),
+    ("corpus", "a.txt", "--frequencies"),
+    ("lesson", "cache", "--model"),
+    ("steps", "--mask"),
+    ("steps",),
+    ("render",),
+    ("compare", "b.npz"),
+    ("corpus",),
+]
+"""What takes a file that is read whole, the file's name behind."""
+
+
+@pytest.mark.parametrize("given", READ, ids=" ".join)
+def test_a_pipe_that_nobody_writes_to_and_a_device_are_no_files(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a b\n")
+    (tmp_path / "b.npz").write_bytes(ARCHIVE)
+    name = "a.png" if given == ("corpus",) else "a.npz"
+    os.mkfifo(name)
+    (tmp_path / f"zero-{name}").symlink_to("/dev/zero")
+    for path in (name, f"zero-{name}"):
+        done = attnviz(*given, path)
+        assert (done.status, done.mistake) == (1, f"'{path}' is a pipe or a device, not a file")
+
+
+@pytest.mark.parametrize("given", [("self", "--weights"), ("self", "--qk"), ("render",)])
+def test_a_header_larger_than_any_is_refused_and_not_read(given, tmp_path):
+    path = tmp_path / "a.safetensors"
+    with path.open("wb") as file:
+        file.write((3 << 30).to_bytes(8, "little") + b"{")
+        file.truncate((3 << 30) + 16)  # which take no place on the disk
+    tracemalloc.start()
+    try:
+        mistake = attnviz(*given, path).mistake
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert mistake == f"the header of '{path}' would have 3,221,225,472 bytes: it is damaged"
+    assert most < 1 << 28
+
+
+def test_what_the_shell_pipes_into_a_descriptor_is_read(tmp_path):
+    reader, writer = os.pipe()
+    os.write(writer, ARCHIVE)
+    os.close(writer)
+    assert attnviz("render", f"/dev/fd/{reader}").status == 0
+    os.close(reader)
 
 
 @pytest.mark.parametrize(

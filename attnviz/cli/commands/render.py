@@ -15,6 +15,7 @@ from attnviz.cli.run import report_all
 from attnviz.core.errors import InputError
 from attnviz.core.options import Options, opt
 from attnviz.runs.pipeline import apply_choice, check_choice
+from attnviz.storage.matrices import read_whole
 from attnviz.storage.saved_maps import Opener, open_saved, openers, pick, read_all
 
 
@@ -35,7 +36,7 @@ def replay(file: str, record: str | None, options: Options) -> int:
 
 
 def _from_stdin() -> Opener:
-    archive = open_saved(io.BytesIO(sys.stdin.buffer.read()), "stdin")
+    archive = open_saved(io.BytesIO(read_whole(sys.stdin.buffer, "stdin")), "stdin")
     return lambda: nullcontext(archive)
 
 

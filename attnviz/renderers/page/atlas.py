@@ -23,6 +23,7 @@ from attnviz.renderers.colors import ROLE_COLORS, hex_of
 from attnviz.renderers.data import group_by_head
 from attnviz.renderers.page.document import assemble, facts
 from attnviz.renderers.printable import printable
+from attnviz.storage.matrices import read_bytes
 
 WORDS, PAIRS = 8, 5
 """How many of the most frequent ends of its links, and of its strongest pairs, a head names."""
@@ -71,15 +72,13 @@ def read_atlas(file: Path) -> tuple[str, dict[str, list[str]]]:
         InputError: the file is no page of an atlas.
     """
     try:
-        text = file.read_text("utf-8")
+        text = read_bytes(file).decode()
         document = json.loads(text.partition(_START)[2].partition("</script>")[0])
         heads = {
             str(one["stream"]): [f"{head['layer']}.{head['head']}" for head in one["heads"]]
             for one in document["streams"]
         }
         return str(dict(document["provenance"])["model"]), heads
-    except OSError as error:
-        raise InputError(f"--atlas '{file}' cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         line = f"--atlas '{file}' is no atlas: attnviz corpus FILE --atlas PAGE makes one"
         raise InputError(line) from error

@@ -19,7 +19,7 @@ from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models.own import check_mechanism
-from attnviz.storage.matrices import read_matrices
+from attnviz.storage.matrices import read_matrices, read_whole
 from attnviz.storage.texts import check_text
 from attnviz.teach.steps.arithmetic import (
     Matrix,
@@ -185,7 +185,7 @@ class StepsRequest:
             raise InputError(f"there is no file '{file}'; to attend over a sentence, use --text")
         if file != "-" and Path(file).is_dir():
             raise InputError(f"'{file}' is a folder, not a file of matrices")
-        data = sys.stdin.buffer.read() if file == "-" else None
+        data = read_whole(sys.stdin.buffer, "stdin") if file == "-" else None
         path = Path("stdin" if file == "-" else file)
         examples = CalculationInputs.examples(path, data)
         if example is None:

@@ -59,6 +59,7 @@ class StoredSize:
 
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     """A folder's contents; a ModelError unless all files for loading are there and complete."""
+    check_entries(folder)
     config = read_config(folder)
     name = next((name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
     if name is None:
@@ -172,9 +173,24 @@ def list_contents(folder: Path) -> str:
     return listing if names else "it is empty"
 
 
+NO_FILE = "'{}' is a pipe or a device, not a file"
+LONGEST_FILE = 1 << 28  # bytes of a vocabulary or another file of JSON; the largest real one: 2**25
+
+
+def check_entries(folder: Path) -> None:
+    """Refuse a folder with a pipe, a device or a huge file of JSON, which fill the memory."""
+    for path in folder.iterdir():
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ModelError(NO_FILE.format(path))
+        if path.suffix == ".json" and (size := path.stat().st_size) > LONGEST_FILE:
+            raise ModelError(f"'{path}' has {size:,} bytes: at most {LONGEST_FILE:,} are read")
+
+
 def read_json(path: Path) -> Any:
     deep = f"'{path}' is nested deeper than {DEEPEST_JSON} levels: it is no model's"
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ModelError(NO_FILE.format(path))
         if (size := path.stat().st_size) > LONGEST_JSON:
             raise ModelError(
                 f"'{path}' has {size:,} bytes, and at most {LONGEST_JSON:,} are read of such a file"
@@ -209,6 +225,7 @@ class _TokenizerFile(Struct):
 
 def check_growth(folder: Path) -> None:
     """Refuse a tokenizer whose repeated replacements could fill the memory."""
+    check_entries(folder)
     for path in sorted(folder.glob("tokenizer*.json")):
         try:
             file = decode(path.read_bytes(), type=_TokenizerFile)
