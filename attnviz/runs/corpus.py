@@ -45,6 +45,7 @@ from attnviz.runs.head_measures import (
     curve_of,
     keep_for_curve,
     keep_scores,
+    refuse_long,
 )
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.journal import (
@@ -285,6 +286,7 @@ def report_corpus(
     """Report what each head does over a corpus; a journal keeps the state meanwhile."""
     if inputs.others:
         report.say(f"{inputs.others} files that are no pictures are left out")
+    inputs = refuse_long(inputs, options.origin)
     vocabulary, texts, total = _read(request, inputs)
     origin = keep_scores(options).origin
     what = origin, options.choice, request.command(inputs), options.many.batch_size

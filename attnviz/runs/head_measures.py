@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -35,12 +35,12 @@ from attnviz.core.effects import (
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import COPYING, EFFECT, PROBES, RETRIEVAL, TASK, about_effects
 from attnviz.core.notices import notify
-from attnviz.core.options import Options
+from attnviz.core.options import Options, Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import Command
 from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment, written_of
-from attnviz.models.open import brings_tokens, check_origin, open_source
+from attnviz.models.open import brings_tokens, check_origin, is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text import head_tables as tables
 from attnviz.runs.engines.shards import Engine
@@ -59,7 +59,7 @@ from attnviz.runs.pipeline import Result, attend_one, check_choice, query_of, re
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.conllu import Sentence, read_sentences
 from attnviz.storage.matrices import read_bytes
-from attnviz.storage.texts import Text, chunks
+from attnviz.storage.texts import BadText, Text, chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -278,10 +278,44 @@ def check_heads(options: Options, command: Command) -> None:
     check_origin(options.origin, command)
 
 
+def refuse_long(texts: TextInput, origin: Origin) -> TextInput:
+    """The texts, those that would be shown in blocks as errors, before a model is opened."""
+    if texts.pictures or not isinstance(origin.model, str) or is_shipped(origin):
+        return texts
+    from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
+    from attnviz.models.hugging_face.inputs.light_tokenizer import read_counter
+    from attnviz.models.hugging_face.load.locate import locate
+
+    # transformers may split texts a little differently: the model itself tells near the limit.
+    most = (origin.max_size or DEFAULT_SIZE) * 5 // 4
+
+    @cache
+    def counter() -> Callable[[str], int] | None:
+        own = origin.tokenizer is None
+        name = str(origin.model if own else origin.tokenizer)
+        return read_counter(locate(name, origin.revision if own else None))
+
+    def check(record: Record) -> Record:
+        if not isinstance(record, Text):
+            return record
+        text = max(record.text, record.target or "", key=len)
+        if len(text.encode()) <= most or (count := counter()) is None or count(text) <= most:
+            return record  # no token has less than a byte
+        where, most_needed = record.where or "the text", (count(text) // 256 + 1) * 256
+        error = InputError(
+            f"{where} has {count(text):,} tokens and would be shown in blocks, but heads are "
+            f"measured on single tokens: --max-size {most_needed} would do, or give a shorter text"
+        )
+        return BadText(record.where, error, record.line, record.raw)
+
+    return replace(texts, open=lambda: map(check, texts.open()))
+
+
 def report_heads(
     request: HeadsRequest, texts: TextInput, options: Options, report: RunReport
 ) -> None:
     study, similarity, options = HeadStudy(), SimilarityStudy(), keep_scores(options)
+    texts = refuse_long(texts, options.origin)
     what = options.origin, options.choice, request.command, options.many.batch_size
     arguments = ArgumentStudy()
     writer = None

@@ -104,6 +104,8 @@ class AttendChunk(SourceWork):
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""
+        if all(isinstance(record, BadText) for record in chunk):  # no model is opened for these
+            return iter([record.error for record in chunk if isinstance(record, BadText)])
         return attend_chunk(self.open(), chunk, self.choice, self.command, self.batch_size)
 
 

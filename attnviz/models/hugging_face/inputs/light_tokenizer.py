@@ -8,12 +8,14 @@ anything else is left to transformers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.checkpoint import check_growth, read_json
+from attnviz.models.hugging_face.load.devices import library_errors
+from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.light.network import UnknownArchitecture
 
 if TYPE_CHECKING:
@@ -233,6 +235,27 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
     except Exception as error:  # the library raises plain exceptions; transformers reports it
         raise UnknownArchitecture("its tokenizer cannot be read") from error
     return tokenizer
+
+
+def read_counter(folder: Path) -> Callable[[str], int] | None:
+    """What counts a text's tokens by tokenizer.json, without a model; None: it cannot be read."""
+    if not (folder / "tokenizer.json").is_file():
+        return None
+    check_growth(folder)
+    from tokenizers import Tokenizer
+
+    try:
+        with library_errors("the tokenizer cannot be read"), quiet_native():
+            backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            backend.no_truncation()
+    except ModelError:  # loading the model reports it
+        return None
+
+    def count(text: str) -> int:
+        with library_errors("the text cannot be split into tokens"), quiet_native():
+            return len(backend.encode(text, add_special_tokens=False))
+
+    return count
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
