@@ -239,6 +239,8 @@ def test_layers_sum_to_the_logit():
         ),
         (("a b c", *LM, "--layers", "--head", "2.3"), "--layers and --head contradict"),
         (("The red car.", "--layers", "--target", "x"), "--target 'x' is no token"),
+        (("The red car.", "--target", "x"), "--target 'x' is no token"),
+        (("a b c", *LM, "--head", "2.3", "--mean", "--target", "a"), "--mean and --target"),
     ],
 )
 def test_mistakes_get_one_line(arguments, says):

@@ -99,6 +99,7 @@ def option_of(
         "metavar": option.metavar,
         "min": option.min,
         "max": option.max,
+        "readable": False,  # reading says so, in the words that are said of arguments
     }
     if option.suggestions:
         settings["autocompletion"] = complete_from(option.suggestions)

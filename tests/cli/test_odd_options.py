@@ -23,6 +23,12 @@ def test_an_option_whose_value_is_empty_or_no_text_is_refused(command, option, k
     assert odd.status == 2 or kind == "path"
 
 
+def test_a_file_that_may_not_be_read_is_told_by_reading_it():
+    for command in COMMANDS:
+        for item in build_command(command).params:
+            assert not getattr(item.type, "readable", False), (command, item.name)
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -61,8 +61,9 @@ class Why:
     def __post_init__(self) -> None:
         options = {"--head": self.head, "--link": self.link, "--against": self.against}
         for flag, on in (("--layers", self.layers), ("--mean", self.mean)):
-            others = ("--link", "--against") if flag == "--mean" else (*options, "--mean")
-            values = {**options, "--mean": self.mean or None}
+            of_one_link = "--link", "--against", "--target"
+            others = of_one_link if flag == "--mean" else (*options, "--mean")
+            values = {**options, "--mean": self.mean or None, "--target": self.output}
             clash = next((name for name in others if on and values[name] is not None), None)
             if clash is not None:
                 raise UsageError(f"{flag} and {clash} contradict each other: give one of them")
@@ -187,7 +188,7 @@ def effect_of(
 ) -> tuple[tuple[float, str] | None, list[str]]:
     """The exact effect of a link on the prediction of its row, or a note why it is unknown."""
     item = text.attention.map_of(link.stream)
-    after = link.query + 1
+    asked, experiment, after = output is not None, None, link.query + 1
     if output is None and text.predicts(link.stream, link.query):
         ahead = item.stream in ("causal", "decoder", "cross")  # a row predicts the token after it
         output = str(after) if ahead and after < len(item.query_tokens) else None
@@ -201,6 +202,8 @@ def effect_of(
         change = Intervention(links=(link,))
         (effect,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
     except AttnvizError as error:
+        if asked and experiment is None:  # the output that is asked for does not exist
+            raise
         return None, [f"the effect of the link is not known: {first_line(error)}"]
     return (effect.effect, label_of(experiment.outputs[0], own)), []
 
