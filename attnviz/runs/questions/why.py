@@ -188,7 +188,7 @@ def effect_of(
 ) -> tuple[tuple[float, str] | None, list[str]]:
     """The exact effect of a link on the prediction of its row, or a note why it is unknown."""
     item = text.attention.map_of(link.stream)
-    asked, experiment, after = output is not None, None, link.query + 1
+    wants_output, experiment, after = output is not None, None, link.query + 1
     if output is None and text.predicts(link.stream, link.query):
         ahead = item.stream in ("causal", "decoder", "cross")  # a row predicts the token after it
         output = str(after) if ahead and after < len(item.query_tokens) else None
@@ -202,7 +202,7 @@ def effect_of(
         change = Intervention(links=(link,))
         (effect,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
     except AttnvizError as error:
-        if asked and experiment is None:  # the output that is asked for does not exist
+        if wants_output and experiment is None:  # the output that is asked for does not exist
             raise
         return None, [f"the effect of the link is not known: {first_line(error)}"]
     return (effect.effect, label_of(experiment.outputs[0], own)), []
