@@ -25,6 +25,7 @@ from attnviz.runs.pictures import as_jpeg
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.runs.reporting import RunReport, hold_notes
 from attnviz.storage.documents import escape_hidden
+from attnviz.storage.matrices import open_file
 from attnviz.storage.texts import check_text
 from attnviz.storage.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
 
@@ -101,6 +102,8 @@ def open_speech_model(origin: Origin) -> AudioModel:
 
 def report_recording(request: RecordingRequest, options: Options, report: RunReport) -> None:
     """Report maps, times of words, or how far heads err from true times."""
+    if request.times is not None:
+        open_file(request.times).close()  # a pipe would wait
     true = [] if request.times is None else read_timed_words(request.times)
     from attnviz.models.hugging_face.inputs.recordings import read_recording
 

@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from attnviz.core.errors import InputError, in_words
-from attnviz.storage.matrices import read_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,9 @@ def read_timed_words(path: Path) -> list[TimedWord]:
     if reader is None:
         raise InputError(f"'{path}' holds no times of words: end it in {in_words([*READERS])}")
     try:
-        words = list(reader(read_bytes(path).decode("utf-8-sig")))
+        words = list(reader(path.read_text("utf-8-sig")))
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be read: {error.strerror}") from error
     except (ValueError, IndexError) as error:
         raise InputError(f"'{path}' is no complete {path.suffix} of words and times") from error
     if not words:
