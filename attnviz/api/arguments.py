@@ -152,7 +152,7 @@ class HeadsOptions(CorpusOptions, FileOptions, total=False):
     token_groups: str | Path | None
 
 
-class ChatOptions(ModelOptions, total=False):
+class ChatOptions(TranslationOptions, total=False):
     """What `sources` takes."""
 
     chat: bool
@@ -187,6 +187,7 @@ class AlignOptions(TranslationOptions, ReadingOptions, SharingOptions, total=Fal
 class CompareOptions(ModelOptions, LensOptions, ViewOptions, total=False):
     """What `compare` takes."""
 
+    from_: str | None
     mechanism: str | None
     causal: bool
     generate: int | None

@@ -64,23 +64,20 @@ def _read_question(
     function: str, text: Any, target: str | None, file: str | None, options: Mapping[str, Any]
 ) -> tuple[Options, TextInput, Command]:
     """The options, the texts, and the command that reads them; a result brings its own model."""
+    record = None
     if isinstance(text, Attention):
         if not isinstance(text, Result) or text.again is None:
             raise UsageError("only what attend() gave can be run again: give its text and model")
         # What the caller gives wins over what the result was made with.
         names, origin = ExperimentOptions.__optional_keys__, text.again.origin
         own = {name: getattr(origin, name) for name in names if hasattr(origin, name)}
-        record, options = text.again.text, {**own, **options}
-        if is_pair(text):
-            text, target = record.text, record.target
-        elif record.messages:
-            text = [{"role": role, "content": content} for role, content in record.messages]
-        else:
-            text, target = text.source or text.text, text.target
-    if is_conversation(text):
-        how = read_options({"chat": True, **options})
-        return how, given_texts(conversation_of(text)), "self"
+        record = text.again.text if is_pair(text) or text.again.text.messages else None
+        text, target, options = text.source or text.text, text.target, {**own, **options}
+    elif is_conversation(text) and target is file is None:
+        record, options = conversation_of(text), {"chat": True, **options}
     how = read_options(options)
+    if record is not None:
+        return how, given_texts(record), "self"
     single = isinstance(text, str) and target is None and file is None
     command: Command = "self" if single else "cross"  # files and lists may hold pairs
     texts = read_texts(function, text, file, how.many, target=target, pairs=not single)

@@ -110,10 +110,9 @@ def check_pair(origin: Origin) -> None:
 
 def _check_loading(origin: Origin, origins: list[str]) -> None:
     """Refuse Hugging Face options if no such model is opened."""
-    translates = origin.model == POCKET or not origins
     uses = {
         "--from": (origin.from_, "is for translators with language codes"),
-        "--to": (not translates and origin.to, "is for translators"),
+        "--to": (origins and origin.model != POCKET and origin.to, "is for translators"),
         "--tokenizer": (origin.tokenizer, "is for a Hugging Face model"),
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
         "--device-map": (origin.device_map, "is for large models"),

@@ -241,6 +241,12 @@ def test_messages_need_a_template(how, said, folder_of):
         attnviz_api.attend(TURNS, **how)
 
 
+def test_messages_have_no_target():
+    for more in ({"target": "a"}, {"input": "a.txt"}):
+        with pytest.raises(UsageError, match="both a list of texts and"):
+            attnviz_api.explain(TURNS, **more)
+
+
 def test_messages_without_chat_end_the_run(tmp_path):
     file = tmp_path / "chat.jsonl"
     file.write_text(json.dumps(TURNS))

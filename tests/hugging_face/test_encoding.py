@@ -163,6 +163,16 @@ def test_languages_are_named_by_their_codes(kind, monkeypatch):
     assert {usual} <= {*read} & {*written}
 
 
+def test_one_text_has_a_language_too(tmp_path):
+    given = translator("MBart50Tokenizer")
+    for part in (given.model, given.reader):
+        part.save_pretrained(tmp_path)
+    asked = ("self", "a", "--model", tmp_path, "-f", "json", "-q")
+    (item, *_) = attnviz(*asked, "--from", "fr_XX").json()["maps"]
+    assert item["key_tokens"][0]["text"] == "fr_XX"
+    assert attnviz("compare", "a", "b", "--model", tmp_path, "--from", "fr_XX", "-q").status == 0
+
+
 def test_a_default_language_is_that_of_the_model():
     given = translator("MBart50Tokenizer")
     given.model.generation_config.forced_bos_token_id = given.reader.convert_tokens_to_ids("ro_RO")

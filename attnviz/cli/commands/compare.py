@@ -41,6 +41,7 @@ from attnviz.runs.pipeline import check_choice
         "show",
         "look",
     ),
+    also=["from_"],
     writes="comparison",
 )
 def compare(

@@ -14,6 +14,7 @@ from attnviz.core.options import Options, rare
 @with_options(
     *(*MODELS, "contacts", *VIEW, *PLACES, "atlas", "causal", "chat", "range", "explain"),
     *MANY_TEXTS,
+    also=["from_"],
 )
 def self_command(
     text: Annotated[

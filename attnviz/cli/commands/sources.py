@@ -18,7 +18,7 @@ from attnviz.runs.questions.sources import (
 )
 
 
-@with_options("model", "compute", "chat", "page", writes="sources")
+@with_options("model", "compute", "to", "chat", "page", writes="sources")
 def sources(
     question: Annotated[str, typer.Argument(help="What stands behind the context.")],
     context: list[Path] | None = opt(

@@ -111,10 +111,8 @@ class Explainer:
         banks, source = [], self.source
         assert isinstance(source, Experimenting)
         try:
-            queries = [Query(text, kind=kind) for text in REFERENCE]
-            if kind == "pair":
-                pairs = zip(REFERENCE[::2], REFERENCE[1::2], strict=True)
-                queries = [Query(*pair, kind=kind) for pair in pairs]
+            after = (*REFERENCE[1:], REFERENCE[0]) if kind == "pair" else [None] * len(REFERENCE)
+            queries = [Query(*one, kind) for one in zip(REFERENCE, after, strict=True)]
             if isinstance(source, SupportsHeadOutputs):
                 banks = source.head_outputs(queries, like)
             else:
@@ -122,7 +120,7 @@ class Explainer:
         except AttnvizError:  # it reads pairs, or masked words alone
             return [], ""
         what = "pairs of English sentences" if kind == "pair" else "English sentences"
-        return banks, f"their mean over {len(queries)} {what} (--reference: others)"
+        return banks, f"their mean over {len(REFERENCE)} {what} (--reference: others)"
 
 
 def find_choice(experiment: Experiment, name: str) -> int:

@@ -20,10 +20,7 @@ from attnviz.models.hugging_face.load.devices import library_errors
 def render_messages(
     tokenizer: Any, messages: Sequence[tuple[str, Any]], name: str, owner: Any = None
 ) -> str:
-    """Roles and contents by the template of the processor (`owner`) or the tokenizer.
-
-    The text ends where the model is to answer, or with the answer that it holds.
-    """
+    """Roles and contents as one text, by the template of the processor (`owner`) or tokenizer."""
     templates = (owner or tokenizer).chat_template
     if not templates:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
