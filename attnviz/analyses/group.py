@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from attnviz.analyses.words import (
     Partition,
+    cut_at_special,
     first_character,
     merge,
     partition_of,
@@ -65,7 +66,7 @@ def group_attention(attention: Attention, how: str) -> Attention:
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
         if lists is None:
             spans = split_sentences(text) if how == "sentences" else split_marks(text)
-            return word_numbers(tokens, text, spans)
+            return word_numbers(tokens, text, cut_at_special(spans, tokens))
         if len(lists) == 2 and side == "text":
             raise InputError(f"'{how}' groups a source and a target, but this is one text")
         if side == "target" and len(lists) == 1:

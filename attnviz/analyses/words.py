@@ -110,18 +110,45 @@ def word_numbers(
     """For each token the number of the word it belongs to; None for a special token.
 
     A piece that is only a space, or covers nothing, belongs to the word after it (after the last
-    word: to that one); a piece that runs over several words belongs to the first. Words are the
+    word, or before a special token: to the word before); a piece that runs over several words
+    belongs to the first. A piece without a word between two special tokens has none. Words are the
     runs between spaces unless others are given, in the order of the text.
     """
-    ends = np.array([word.end for word in (split_words(text) if words is None else words)])
+    words = split_words(text) if words is None else words
+    starts, ends = (np.array([getattr(word, end) for word in words]) for end in ("start", "end"))
+    next_special = [len(text) + 1] * len(tokens)
+    for place in reversed(range(len(tokens) - 1)):
+        after = tokens[place + 1]
+        is_mark = after.special and after.end > after.start
+        next_special[place] = after.start if is_mark else next_special[place + 1]
     numbers: list[int | None] = []
-    for token in tokens:
+    begin = 0  # where the last special token in the text ends
+    for token, stop in zip(tokens, next_special, strict=True):
         if token.special or not len(ends):
+            begin = max(begin, token.end if token.special else 0)
             numbers.append(None)
             continue
         number = int(np.searchsorted(ends, first_character(token, text), side="right"))
-        numbers.append(min(number, len(ends) - 1))
+        number = min(number, int(np.searchsorted(starts, stop)) - 1, len(ends) - 1)
+        numbers.append(number if number >= 0 and ends[number] > begin else None)
     return numbers
+
+
+def cut_at_special(words: Sequence[Token], tokens: Sequence[Token]) -> tuple[Token, ...]:
+    """Words or sentences, cut where special tokens stand in the text, which are part of none."""
+    marks = sorted({(one.start, one.end) for one in tokens if one.special and one.end > one.start})
+    if not marks:
+        return tuple(words)
+    parts: list[Token] = []
+    for word in words:
+        inside = [(first, last) for first, last in marks if first < word.end and last > word.start]
+        edges = [word.start, *(edge for mark in inside for edge in mark), word.end]
+        for first, last in zip(edges[::2], edges[1::2], strict=True):
+            piece = word.text[max(first - word.start, 0) : max(last - word.start, 0)]
+            if piece.strip():
+                start = first + len(piece) - len(piece.lstrip())
+                parts.append(Token(piece.strip(), start, start + len(piece.strip())))
+    return tuple(parts)
 
 
 def first_character(token: Token, text: str) -> int:
@@ -161,7 +188,7 @@ def merge_attention(attention: Attention) -> Attention:
 
 
 def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:
-    words = split_marks(text) if words is None else words
+    words = cut_at_special(split_marks(text) if words is None else words, tokens)
     has_places = any(token.end for token in tokens)  # else each token is a word
     numbers = word_numbers(tokens, text, words) if has_places else [None] * len(tokens)
     runs = partition_of(tokens, numbers, text)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from attnviz.analyses.group import WAYS, group_attention
 from attnviz.analyses.tokens import label_tokens
 from attnviz.analyses.words import (
     merge_attention,
@@ -15,6 +16,7 @@ from attnviz.analyses.words import (
 )
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
+from tests.samples import checked
 
 TEXT = "unhappy cats !"
 PIECES = (
@@ -121,3 +123,45 @@ def test_punctuation_at_the_end_of_a_word_is_a_word(text, words):
     found = split_marks(text)
     assert [word.text for word in found] == words
     assert [text[word.start : word.end] for word in found] == words
+
+
+MARKS = ["<|im_start|>", "<end_of_turn>", "[INST]", "</s>"]
+TURNS = st.lists(
+    st.one_of(
+        st.sampled_from(MARKS),
+        st.sampled_from(
+            ["user", "\n\n", "\n", " ", "Which river? It is big.", "hi!", "护士", "a_b"]
+        ),
+        st.text("ab .?\n", max_size=8),
+    ),
+    min_size=1,
+    max_size=9,
+)
+
+
+@checked
+@given(TURNS, st.lists(st.integers(1, 5), min_size=1, max_size=6), st.sampled_from(WAYS))
+def test_no_group_holds_a_special_token(turns, sizes, way):
+    """Templates of any shape, cut into pieces of any length."""
+    text, tokens, step = "", [], 0
+    for turn in turns:
+        start, text = len(text), text + turn
+        if turn in MARKS:
+            tokens.append(Token(turn, start, len(text), special=True))
+            continue
+        while start < len(text):
+            end = min(start + sizes[step % len(sizes)], len(text))
+            tokens.append(Token(text[start:end], start, end))
+            start, step = end, step + 1
+    assume(tokens)
+    row = tuple(tokens)
+    item = AttentionMap("self", row, row, np.full((1, 1, len(row), len(row)), 1 / len(row)))
+    groups = group_attention(Attention((item,), Provenance("file", "a"), text), way).main.key_tokens
+    special = [token for token in tokens if token.special]
+    assert [one for one in groups if one.special] == special
+    for group in groups:
+        if not group.special:
+            inside = [one for one in special if one.start < group.end and one.end > group.start]
+            assert inside == []
+    letters = "".join(group.text for group in groups)
+    assert sorted("".join(letters.split())) == sorted("".join(text.split()))

@@ -6,6 +6,7 @@ from transformers import ByT5Tokenizer
 from attnviz.core.errors import InputError
 from attnviz.models.hugging_face.inputs.tokenization import (
     label_tokens,
+    locate_pieces,
     tokenize,
     tokenize_generated,
 )
@@ -45,14 +46,21 @@ def test_an_unknown_word_says_so_and_keeps_its_place(tokenizers):
     assert (tokens[2].text, tokens[2].start, tokens[2].special) == ("[UNK]", 4, False)
 
 
-def test_only_marks_that_were_added_are_special(tokenizers):
-    tokens = tokenize(tokenizers["WordPiece"], "the [SEP]").tokens
+def test_marks_in_the_text_are_special_and_a_mask_stands_for_text(tokenizers):
+    tokens = tokenize(tokenizers["WordPiece"], "the [SEP] [MASK]").tokens
     assert [(token.text, token.special) for token in tokens] == [
         ("[CLS]", True),
         ("the", False),
-        ("[SEP]", False),
+        ("[SEP]", True),
+        ("[MASK]", False),
         ("[SEP]", True),
     ]
+
+
+def test_a_text_with_its_own_begin_token_gets_no_second_one(tokenizers):
+    tokens = tokenize(tokenizers["WordPiece"], "[CLS] the [SEP]").tokens
+    assert [token.text for token in tokens] == ["[CLS]", "the", "[SEP]"]
+    assert [token.special for token in tokens] == [True, False, True]
 
 
 def test_byte_pieces_read_as_the_text_and_not_as_their_spelling(tokenizers):
@@ -116,6 +124,35 @@ def test_generated_tokens_are_placed_in_the_text_they_make(tokenizers):
     assert text == "The car"
     assert (tokens[0].text, tokens[0].special) == ("<pad>", True)
     assert "".join(text[token.start : token.end] for token in tokens) == "Thecar"
+
+
+def test_bytes_that_are_no_character_rename_no_neighbour():
+    class Bytes:
+        """Pieces of bytes in Latin-1."""
+
+        name_or_path = "made up"
+
+        def convert_tokens_to_string(self, pieces):
+            return "".join(pieces).encode("latin-1").decode("utf-8", "replace")
+
+    pieces = ["y", "\xe2", "yr", "\xc3", "\xa9", "\x80", "\x80", "\x80", "\x80", "\x80", "ve"]
+    text = Bytes().convert_tokens_to_string(pieces)
+    spans = locate_pieces(Bytes(), pieces, [0] * len(pieces), text)
+    names = [text[start:end] for start, end in spans]
+    assert names[:5] == ["y", "�", "yr", "é", "é"]
+    assert (names[-1], names[5:9], names[9]) == ("ve", ["����"] * 4, "�")
+
+
+def test_pieces_in_the_spelling_of_subword_nmt_have_places_of_their_own():
+    class Joined:
+        name_or_path = "made up"
+
+        def convert_tokens_to_string(self, pieces):
+            return " ".join(pieces).replace("@@ ", "")
+
+    pieces, text = ["un@@", "be@@", "liev@@", "able", "news"], "unbelievable news"
+    spans = locate_pieces(Joined(), pieces, [0] * 5, text)
+    assert [text[start:end] for start, end in spans] == ["un", "be", "liev", "able", "news"]
 
 
 @pytest.mark.parametrize(

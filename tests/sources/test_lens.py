@@ -134,8 +134,8 @@ def test_a_file_of_weights_knows_neither(tmp_path):
             ask_source(source, Query(""), needs)  # type: ignore[arg-type]
 
 
-def test_a_sentence_pair_is_told_its_lenses():
-    with pytest.raises(UsageError, match="raw, rollout or flow only"):
+def test_a_sentence_pair_needs_a_model_that_reads_it():
+    with pytest.raises(UsageError, match="--pair needs a model that reads sentence pairs"):
         ask_source(own(), Query("a", "b", "pair"), "values")
 
 

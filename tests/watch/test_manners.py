@@ -242,7 +242,7 @@ def test_of_each_module_s_calls_some_are_kept():
     with watch(model, every=3, first=2) as seen:
         model(tokens(9))
     assert [item.layers for item in seen.attention().maps] == [("Cached",)] * 2
-    assert [item.stream for item in seen.attention().maps] == ["call 1 · self", "call 4 · cross"]
+    assert [item.stream for item in seen.attention().maps] == ["call 1 · self", "call 4 · causal"]
 
 
 def test_calls_are_spread_from_the_first_to_the_last_and_say_so():

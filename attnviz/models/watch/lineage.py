@@ -258,8 +258,8 @@ class Lineage:
         return mark
 
     def is_same_input(self, query: torch.Tensor, key: torch.Tensor) -> bool:
-        """Whether queries and keys were projected from the same."""
-        return self.of(query).inputs == self.of(key).inputs
+        """Whether queries and keys were projected from the same, keys perhaps behind others."""
+        return self.of(query).inputs <= self.of(key).inputs
 
     def softmax(self, tensor: Any) -> Softmax | None:
         """What is known of a tensor as a softmax, if it is one."""
@@ -322,7 +322,7 @@ def _origin(name: str, tensors: list[torch.Tensor], marks: list[Mark]) -> Mark:
         if any(mark.is_parameter or mark.constant for mark in marks) and scores.product is not None:
             mark = replace(mark, product=scores.product)  # a constant matrix mixes heads of scores
         elif len(activations) == len(marks):
-            mark = replace(mark, product=marks[-2].inputs == marks[-1].inputs)
+            mark = replace(mark, product=marks[-2].inputs <= marks[-1].inputs)
         else:  # a projection, written as a product
             return replace(mark, inputs=frozenset(one.source for one in activations or marks))
     elif name in CELLWISE | SCORING | set(PICKS):

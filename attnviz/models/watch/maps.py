@@ -86,7 +86,7 @@ def _select_calls(
     log: WatchLog, item: int, request: WatchRequest, names: Names
 ) -> list[CapturedCall]:
     """The captured calls of one item, joint sequences in their quarters."""
-    own = [call for call in log.captures if call.item == item]
+    own = [_place_rows(call) for call in log.captures if call.item == item]
     if not own:
         raise AttentionError(next(_reasons_for_none(log, request)))
     if names.split is None:
@@ -99,6 +99,17 @@ def _select_calls(
             f"of {lengths} tokens"
         )
     return parts
+
+
+def _place_rows(call: CapturedCall) -> CapturedCall:
+    """A call whose keys are a cache and those of its queries: its rows are the last of the text."""
+    (queries, keys), rows = call.sides, call.grid.queries
+    before = keys - queries
+    if before <= 0 or not call.same_input:
+        return call
+    grid = replace(call.grid, queries=TokenBlocks(before + rows.start, keys, rows.length))
+    placed = replace(call, sides=(keys, keys), grid=grid)
+    return placed if _stream(placed) == "causal" else call
 
 
 def _quarters(call: CapturedCall, split: int) -> list[CapturedCall]:
@@ -208,7 +219,7 @@ def _stream(call: CapturedCall) -> str:
         return "cross"
     rows, columns = call.grid.queries, call.grid.keys
     first = (rows.start - columns.start) // columns.length
-    if queries > 1 and not np.triu(call.weights, 1 + first).any():
+    if keys > 1 and not np.triu(call.weights, 1 + first).any():
         return "causal"
     return "self" if call.same_input else "cross"
 

@@ -156,6 +156,7 @@ class LightTokenizer:
         self.unk_token_id, self.mask_token_id, self.eos_token_id = (
             name and self.backend.token_to_id(name) for name in marks
         )
+        self.added_tokens_decoder = self.backend.get_added_tokens_decoder()
         special = {str(content_of(one)) for key, one in config.items() if key.endswith("_token")}
         numbers = map(self.backend.token_to_id, special)
         self.all_special_ids = [number for number in numbers if number is not None]

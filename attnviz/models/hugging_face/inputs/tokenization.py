@@ -81,6 +81,7 @@ def fold_text(text: str) -> tuple[str, list[int]]:
 
 BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 PIECE_MARKS = ("Ġ", "▁")
+BROKEN, MOST_BYTES = "\ufffd", 4  # what stands for bytes that are no character, and their number
 Row = tuple[str, Span, int]  # a piece, the characters that it covers, 1 if it is special
 
 
@@ -104,7 +105,10 @@ def tokenizer_errors(tokenizer: Any) -> AbstractContextManager[None]:
 def tokenize(
     tokenizer: Any, text: str, *, as_target: bool = False, has_marks: bool = False
 ) -> TokenizedText:
-    """A text's tokens with special tokens; `has_marks`: the text contains these already."""
+    """A text's tokens with special tokens; `has_marks`: the text contains these already.
+
+    So it does where it begins with the token that the tokenizer would put before it.
+    """
     check_text(text)
     arguments: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
@@ -115,15 +119,17 @@ def tokenize(
     offsets = encoding.pop("offset_mapping", None)
     specials = encoding.pop("special_tokens_mask", None)
     ids = encoding["input_ids"]
-    if has_marks:
-        marks = {n for n, token in tokenizer.added_tokens_decoder.items() if token.special}
-        specials = [int(number in marks) for number in ids]
-    elif specials is None:
-        specials = [int(number in tokenizer.all_special_ids) for number in ids]
-        specials = [
-            mark and number != tokenizer.unk_token_id
-            for mark, number in zip(specials, ids, strict=True)
-        ]
+    marks = {number for number, one in tokenizer.added_tokens_decoder.items() if one.special}
+    if not tokenizer.is_fast:
+        marks |= {*tokenizer.all_special_ids}
+    # A mask and an unknown word stand for text.
+    marks -= {tokenizer.unk_token_id, tokenizer.mask_token_id}
+    if not has_marks and ids[:1] == ids[1:2] and ids[0] in marks:
+        return tokenize(tokenizer, text, as_target=as_target, has_marks=True)
+    specials = [
+        int(number in marks) | mark
+        for number, mark in zip(ids, specials or [0] * len(ids), strict=True)
+    ]
     if offsets is None:
         offsets = locate_pieces(tokenizer, pieces, specials, text)
     if all(specials):
@@ -190,18 +196,28 @@ def locate_pieces(
     """The characters that each piece covers, found by the pieces' text.
 
     Pieces that are bytes of one character have no text alone: they are searched together and share
-    its place.
+    its place. A character has at most four bytes, and none of them is a text alone.
     """
     surfaces, sizes, waiting = list[str | None](), list[int](), list[str]()
-    for position, (piece, special) in enumerate(zip(pieces, specials, strict=True), 1):
-        waiting.append(piece)
+
+    def spell(some: list[str]) -> str:
         with tokenizer_errors(tokenizer):
-            surface = None if special else tokenizer.convert_tokens_to_string(waiting)
-        ends = position == len(pieces) or specials[position] or piece in PIECE_MARKS
-        if ends or surface is None or (surface and "\ufffd" not in surface):
-            surfaces.append(surface and surface.removeprefix("##"))
-            sizes.append(len(waiting))
-            waiting.clear()
+            return str(tokenizer.convert_tokens_to_string(some))
+
+    def end(surface: str | None) -> None:
+        surfaces.append(surface and surface.removeprefix("##").removesuffix("@@"))
+        sizes.append(len(waiting))
+        waiting.clear()
+
+    for position, (piece, special) in enumerate(zip(pieces, specials, strict=True), 1):
+        alone = None if special else spell([piece])
+        if waiting and (alone is None or (alone and BROKEN not in alone)):
+            end(spell(waiting))  # bytes that are no character
+        waiting.append(piece)
+        surface = alone if len(waiting) == 1 else spell(waiting)
+        ends = position == len(pieces) or len(waiting) == MOST_BYTES or piece in PIECE_MARKS
+        if ends or surface is None or (surface and BROKEN not in surface):
+            end(surface)
     spans = align_surfaces(surfaces, text)
     return [span for span, size in zip(spans, sizes, strict=True) for _ in range(size)]
 
