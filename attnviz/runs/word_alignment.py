@@ -219,10 +219,9 @@ class AlignChunk(SourceWork):
         """The alignment of each record, or why it has none."""
         source = self.source_for("cross")
         own, backward = self.origin, source
-        if own.from_ is not None:
-            backward = source_for(replace(own, from_=own.to, to=own.from_), "cross")
-        elif own.to is not None:
-            backward = source_for(replace(own, to=_OTHER_LANGUAGE[own.to]), "cross")
+        if own.to is not None:
+            other = own.from_ or _OTHER_LANGUAGE[own.to]
+            backward = source_for(replace(own, from_=own.from_ and own.to, to=other), "cross")
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
         pairs = [record for record in chunk if isinstance(record, Text)]
         results = aligner.align(pairs, self.batch_size)

@@ -11,6 +11,8 @@ from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.text_model import load_model
+from attnviz.runs import word_alignment
+from attnviz.runs.many_texts import source_for
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import SEQ2SEQ
 from tests.invoke import attnviz
@@ -171,6 +173,25 @@ def test_one_text_has_a_language_too(tmp_path):
     (item, *_) = attnviz(*asked, "--from", "fr_XX").json()["maps"]
     assert item["key_tokens"][0]["text"] == "fr_XX"
     assert attnviz("compare", "a", "b", "--model", tmp_path, "--from", "fr_XX", "-q").status == 0
+
+
+def test_pairs_are_aligned_both_ways_in_their_languages(tmp_path, monkeypatch):
+    given = translator("MBart50Tokenizer")
+    for part in (given.model, given.reader):
+        part.save_pretrained(tmp_path)
+    pairs, read = tmp_path / "pairs.tsv", []
+    pairs.write_text("a b\tc d\n")
+    monkeypatch.setattr(
+        word_alignment,
+        "source_for",
+        lambda origin, command: (
+            read.append((origin.from_, origin.to)) or source_for(origin, command)
+        ),
+    )
+    asked = ("align", pairs, "--model", tmp_path, "-q", "--to", "fr_XX")
+    assert "give both --from CODE and --to CODE" in attnviz(*asked).mistake
+    assert attnviz(*asked, "--from", "de_DE").status == 0
+    assert read == [("fr_XX", "de_DE")]
 
 
 def test_a_default_language_is_that_of_the_model():

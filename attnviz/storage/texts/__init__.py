@@ -70,8 +70,7 @@ def read_message(value: Any, where: str) -> tuple[str, str]:
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
     words = [one for one in texts if isinstance(one, str)]
     if not isinstance(role, str) or len(words) < len(texts):
-        form = '{"role": "user", "content": "…"}'
-        raise InputError(f"{where} is no message such as {form}")
+        raise InputError(f'{where} is no message such as {{"role": "user", "content": "…"}}')
     return role, "\n".join(words)
 
 
