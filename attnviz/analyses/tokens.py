@@ -78,6 +78,10 @@ def treat_special(attention: Attention, how: str) -> Attention:
     """
     if how == "keep":
         return attention
+    rows = (side for item in attention.maps for side in (item.query_tokens, item.key_tokens))
+    if not any(token.special for row in rows for token in row):
+        nothing = "no token is known to be special: none was left out"
+        return attention.with_maps(attention.maps, notes=(nothing,))
     for item in attention.maps:
         check_single_tokens(item, f"--special {how}")
     maps = tuple(

@@ -29,6 +29,58 @@ def continues_word(text: str, start: int) -> bool:
     return before.isalnum() and first.isalnum() and has_spaces
 
 
+MARK = re.compile(
+    r"<\|[^|]+\|>|</?(s|pad|bos|eos|cls|sep|start_of_turn|end_of_turn|im_start|im_end)>"
+    r"|\[(CLS|SEP|PAD|BOS|EOS|/?INST)\]"
+)
+"""Tokens that stand for no text, as common tokenizers spell them."""
+_SAFE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+_BYTES = {chr(one): one for one in _SAFE} | {
+    chr(0x100 + number): one for number, one in enumerate(sorted({*range(256)} - _SAFE))
+}
+"""Byte-level tokenizers (GPT-2) write each byte as a letter; invisible ones begin at U+0100."""
+
+
+def tokens_of_pieces(
+    pieces: Sequence[str], special: Sequence[str] = ()
+) -> tuple[tuple[Token, ...], str]:
+    """Tokens named as those of a model, and their text, from a tokenizer's own pieces.
+
+    These are bytes with Ġ for a space, ▁ before a word, or ## before or @@ behind a part of one;
+    other pieces keep their names and have no text.
+    """
+    marks = [piece in special or bool(MARK.fullmatch(piece)) for piece in pieces]
+    plain = [piece for piece, mark in zip(pieces, marks, strict=True) if not mark]
+    is_bytes = any("Ġ" in one for one in plain) and all(map(_BYTES.__contains__, "".join(plain)))
+    joins = any(one.startswith("##") or one.endswith("@@") for one in plain)
+    if not (is_bytes or joins or any(one.startswith("▁") for one in plain)):
+        rows = zip(pieces, marks, strict=True)
+        return tuple(Token(piece, special=mark) for piece, mark in rows), ""
+    tokens, text, waiting, is_open = list[Token](), "", b"", False
+    for piece, mark in zip(pieces, marks, strict=True):
+        if mark:
+            tokens.append(Token(piece, len(text), len(text), special=True))
+            waiting = b""
+            continue
+        if is_bytes:
+            waiting += bytes(map(_BYTES.__getitem__, piece))
+            letters = waiting.decode("utf-8", "ignore" if len(waiting) < 4 else "replace")
+            waiting = b"" if letters else waiting
+        elif joins:
+            letters = piece.removeprefix("##").removesuffix("@@")
+            letters = letters if is_open or letters != piece.removesuffix("@@") else f" {letters}"
+            is_open = piece.endswith("@@")
+        else:
+            letters = piece.replace("▁", " ")
+        letters = letters if text else letters.lstrip(" ")
+        text += letters
+        end, name = len(text), letters.strip()
+        start = end - len(letters.lstrip()) if name else end - len(letters)
+        name = f"##{name}" if name and continues_word(text, start) else name
+        tokens.append(Token(name or "␣", start, end))
+    return tuple(tokens), text
+
+
 def text_places(tokens: Sequence[Token]) -> list[int]:
     """The positions of the tokens that are not special."""
     return [place for place, token in enumerate(tokens) if not token.special]

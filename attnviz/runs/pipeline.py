@@ -21,7 +21,6 @@ from attnviz.core.attention_map import (
     Attention,
     AttentionMap,
     Provenance,
-    Token,
     Values,
     stream_of_call,
 )
@@ -29,6 +28,7 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, fi
 from attnviz.core.options import Choice, LookOptions, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
 from attnviz.core.registry import LENSES, PICTURES, Command, DataKind, Needs
+from attnviz.core.tokens import tokens_of_pieces
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import (
     ALL_LENSES,
@@ -259,7 +259,8 @@ def from_numpy(
             of transformers has them, on any device and of any precision.
         tokens: names of the queries, and of the keys unless these have their own; else numbers. Of
             fewer rows than keys, as with a cache, they name the keys, and the last ones the rows.
-        key_tokens: names of the keys, where a target attends to a source.
+        key_tokens: names of the keys, where a target attends to a source. Pieces of a tokenizer
+            ("Ġthe", "▁the", "##s") are read as its text, and marks ("<s>") are special.
         values: "share" of a row's attention, or "signed" numbers.
 
     Raises:
@@ -283,15 +284,19 @@ def from_numpy(
     names = (tokens, key_tokens if cross else tokens)
     if not cross and tokens is not None and len(tokens) == array.shape[3] > array.shape[2]:
         names = ([*tokens][-array.shape[2] :], tokens)  # rows of the last tokens, as a cache has
-    rows, columns = (
-        tuple(Token(str(name)) for name in (range(count) if own is None else own))
+    (rows, first), (columns, second) = (
+        tokens_of_pieces([str(name) for name in (range(count) if own is None else own)])
         for own, count in zip(names, array.shape[2:], strict=True)
     )
     stream = "cross" if cross else "self"
     item = AttentionMap(
         stream, rows, columns, array, values=values, query_side=sides[0], key_side=sides[1]
     )
-    return as_result(Attention((item,), Provenance("python", "your own weights")), Choice())
+    provenance = Provenance("python", "your own weights")
+    attention = Attention((item,), provenance, None if cross else second or None)
+    if cross:
+        attention = replace(attention, source=second or None, target=first or None)
+    return as_result(attention, Choice())
 
 
 def _as_array(one: Any) -> NDArray[Any]:

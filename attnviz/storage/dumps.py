@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
+from attnviz.core.tokens import MARK, tokens_of_pieces
 from attnviz.storage.archive import DAMAGE, ZIP, read_array
 from attnviz.storage.documents import check_words, parse_json, read_numbers
 from attnviz.storage.matrices import Archive, parse_header, read_safetensors
@@ -216,7 +217,9 @@ def _from_rows(rows: Sequence[Sequence[str]], where: str) -> AttentionMap:
     same = sides[0] == sides[1]
     ends = ("text", "text") if same else ("target", "source")
     queries, keys = (
-        tuple(Token(side[place], special=side[place] in MARKS) for place in sorted(side))
+        tuple(
+            Token(side[place], special=bool(MARK.fullmatch(side[place]))) for place in sorted(side)
+        )
         for side in sides
     )
     signed = bool((weights < 0).any() or np.isnan(weights).any())
@@ -235,8 +238,8 @@ def _from_rows(rows: Sequence[Sequence[str]], where: str) -> AttentionMap:
 
 def _unescape(token: str) -> str:
     """A token as it was before a table escaped it."""
-    known = {"t": "\t", "n": "\n", "\\": "\\"}
-    return _ESCAPE.sub(lambda m: known.get(m[1]) or chr(int(m[1][1:], 16)), token)
+    letters = {"t": "\t", "n": "\n", "\\": "\\"}
+    return _ESCAPE.sub(lambda m: letters.get(m[1]) or chr(int(m[1][1:], 16)), token)
 
 
 def _is_pharaoh(lines: Sequence[str]) -> bool:
@@ -284,11 +287,7 @@ STREAMS = ("encoder", "decoder", "cross")
 QUERY_TOKENS = ("query_tokens", "left_text", "target_tokens", "decoder_tokens", "tokens")
 KEY_TOKENS = ("key_tokens", "right_text", "source_tokens", "encoder_tokens", "tokens")
 NUMBERED = "they are numbered"
-MARKS = frozenset(
-    ("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<bos>", "<eos>", "<|endoftext|>")
-)
-"""Tokens that stand for no text, as common tokenizers spell them."""
-
+OFF = 0.02  # what half precision takes off or adds
 _NAME = re.compile(
     rf"(?:(?P<stream>{'|'.join(STREAMS)})_attentions?|{'|'.join(PLAIN)})(?:[_.]?(?P<layer>\d{{1,18}}))?"
 )
@@ -338,10 +337,35 @@ def number_tokens(count: int) -> tuple[Token, ...]:
     return tuple(Token(str(position)) for position in range(count))
 
 
-def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Dump:
-    notes = () if all(own for _, own in views) else (f"the file names no tokens: {NUMBERED}",)
-    maps = tuple(item for item, _ in views)
-    return Dump(maps, file_provenance(where, notes), id=identity, token_notes=notes)
+View = tuple[AttentionMap, bool, dict[str, str]]
+"""A map, whether the file names its tokens, and the text of each side."""
+
+
+def _attention(views: Sequence[View], where: str, identity: str) -> Dump:
+    notes = () if all(own for _, own, _ in views) else (f"the file names no tokens: {NUMBERED}",)
+    maps = tuple(item for item, _, _ in views)
+    texts = {side: text for _, _, own in views for side, text in own.items() if text}
+    return Dump(
+        maps,
+        file_provenance(where, (*notes, *_sum_notes(maps))),
+        id=identity,
+        token_notes=notes,
+        text=texts.get("text"),
+        source=texts.get("source"),
+        target=texts.get("target"),
+    )
+
+
+def _sum_notes(maps: Sequence[AttentionMap]) -> Iterator[str]:
+    """A note on each stream whose rows do not sum to 1."""
+    for item in maps:
+        sums = item.weights.sum(axis=-1, dtype=np.float64)
+        sums = sums[sums > 0]
+        if sums.size and max(sums.max() - 1, 1 - sums.min()) > OFF:
+            yield (
+                f"rows of stream {item.stream} sum to {sums.min():.2f} to {sums.max():.2f}, not to "
+                "1: were the weights saved in training mode (dropout), or in part?"
+            )
 
 
 def file_provenance(where: str, notes: tuple[str, ...]) -> Provenance:
@@ -353,7 +377,7 @@ def _is_views(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) for v in value)
 
 
-def _from_view(view: Mapping[str, Any], where: str) -> tuple[AttentionMap, bool]:
+def _from_view(view: Mapping[str, Any], where: str) -> View:
     if "attn" not in view:
         raise InputError(f"an entry of 'attention' in {where} has no 'attn'")
     stream = str(view.get("name") or "self").lower()
@@ -362,8 +386,7 @@ def _from_view(view: Mapping[str, Any], where: str) -> tuple[AttentionMap, bool]
 
 def _from_arrays(
     stream: str, arrays: Mapping[str | None, Any], entries: Mapping[str, Any], where: str
-) -> tuple[AttentionMap, bool]:
-    """The map of one stream, and whether the file names its tokens."""
+) -> View:
     if None in arrays and len(arrays) > 1:
         raise InputError(f"{where} holds attention both at once and by layer: keep one")
     if None in arrays:
@@ -380,23 +403,26 @@ def _from_arrays(
             raise InputError(f"layers in {where} have different shapes: {shapes}")
         weights = np.stack(each)
         layers = tuple(str(int(name or 0)) for name in numbers)
-    queries = _tokens(entries, _names_for(stream, "query"), weights.shape[2], "query", where)
-    keys = _tokens(entries, _names_for(stream, "key"), weights.shape[3], "key", where)
+    sides = zip(("query", "key"), weights.shape[2:], strict=True)
+    (queries, query_text), (keys, key_text) = (
+        _tokens(entries, _names_for(stream, what), count, what, where) for what, count in sides
+    )
     _refuse_transposed(weights, where)
     same = queries is None or queries == keys
     if stream == "self" and not (same and weights.shape[2] == weights.shape[3]):
         stream = "cross"
-    sides = ("target", "source") if stream == "cross" else ("text", "text")
+    ends = ("target", "source") if stream == "cross" else ("text", "text")
     item = AttentionMap(
         stream,
         queries or number_tokens(weights.shape[2]),
         keys or number_tokens(weights.shape[3]),
         weights,
         layers=layers,
-        query_side=sides[0],
-        key_side=sides[1],
+        query_side=ends[0],
+        key_side=ends[1],
     )
-    return item, queries is not None and keys is not None
+    texts = dict(zip(ends, (query_text, key_text), strict=True))
+    return item, queries is not None and keys is not None, texts
 
 
 def _names_for(stream: str, what: str) -> tuple[str, ...]:
@@ -419,11 +445,11 @@ def _axes(array: NDArray[np.float32], axes: int, what: str, where: str) -> NDArr
 
 def _tokens(
     entries: Mapping[str, Any], names: Sequence[str], count: int, what: str, where: str
-) -> tuple[Token, ...] | None:
-    """The tokens of an axis, None where the file names none."""
+) -> tuple[tuple[Token, ...] | None, str]:
+    """The tokens of an axis and their text; None where the file names none."""
     name = next((name for name in names if name in entries), None)
     if name is None:
-        return None
+        return None, ""
     words = entries[name]
     words = words.tolist() if isinstance(words, np.ndarray) else words
     if isinstance(words, list) and len(words) == 1 and isinstance(words[0], list):
@@ -433,7 +459,11 @@ def _tokens(
         raise InputError(
             f"{where} has attention for {count} {what} tokens, but '{name}' lists {len(words)}"
         )
-    return tuple(Token(word, special=word in MARKS) for word in words)
+    special = entries.get("special_tokens", ())
+    special = special.tolist() if isinstance(special, np.ndarray) else special
+    if len(special):
+        check_words(special, "special_tokens", where)
+    return tokens_of_pieces(words, special)
 
 
 def _refuse_transposed(weights: NDArray[np.float32], where: str) -> None:

@@ -4,6 +4,7 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from attnviz.core.errors import InputError
+from attnviz.core.tokens import tokens_of_pieces
 from attnviz.models.hugging_face.inputs.tokenization import (
     label_tokens,
     locate_pieces,
@@ -124,6 +125,18 @@ def test_generated_tokens_are_placed_in_the_text_they_make(tokenizers):
     assert text == "The car"
     assert (tokens[0].text, tokens[0].special) == ("<pad>", True)
     assert "".join(text[token.start : token.end] for token in tokens) == "Thecar"
+
+
+@pytest.mark.parametrize("name", sorted({*MAKERS} - {"bytes"}))
+def test_pieces_alone_are_named_as_those_of_a_model(name, tokenizers):
+    """What one's own code saves of `convert_ids_to_tokens`; a piece may have lost its case."""
+    read = tokenize(tokenizers[name], "the car and the cat sat on it")
+    pieces = tokenizers[name].convert_ids_to_tokens(read.ids)
+    tokens, text = tokens_of_pieces(pieces)
+    assert [(one.text.casefold(), one.special) for one in tokens] == [
+        (one.text.casefold(), one.special) for one in read.tokens
+    ]
+    assert "".join(text.split()) == "thecarandthecatsatonit"
 
 
 def test_bytes_that_are_no_character_rename_no_neighbour():

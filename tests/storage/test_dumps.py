@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from attnviz.analyses.tokens import treat_special
+from attnviz.analyses.words import merge_words
 from attnviz.core.errors import InputError
 from attnviz.renderers import Display
 from attnviz.renderers.data import CsvRenderer, TsvRenderer
@@ -155,6 +157,39 @@ def test_a_frame_of_pandas_is_one_head(mark):
     item = one("\n".join(mark.join(row) for row in rows)).main
     assert (texts(item.query_tokens), texts(item.key_tokens)) == (["x", "y"], ["a", "b", "c"])
     assert item.weights[0, 0, 1].tolist() == pytest.approx([1e-3, 0.2, 0.799])
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (["The", "Ġnur", "se", "Ġcaf", "Ã©"], ["The", "nurse", "café"]),
+        (["The", "Ġnur", "se", "Ã", "©"], ["The", "nurseé"]),
+        (["<s>", "▁The", "▁nur", "se"], ["<s>", "The", "nurse"]),
+        (["[CLS]", "nur", "##se", "[SEP]"], ["[CLS]", "nurse", "[SEP]"]),
+        (["The", "nu@@", "r@@", "se"], ["The", "nurse"]),
+        (
+            ["<|begin_of_text|>", "<|eot_id|>", "#", "a"],
+            ["<|begin_of_text|>", "<|eot_id|>", "#", "a"],
+        ),
+    ],
+)
+def test_pieces_of_a_tokenizer_are_words_again(pieces, words):
+    dump = one(npz(attention=np.eye(len(pieces)), tokens=np.array(pieces)))
+    item = dump.main
+    assert texts(merge_words(item, *dump.texts_of(item)).key_tokens) == words
+    assert [token.special for token in item.key_tokens] == [p[0] in "<[" for p in pieces]
+
+
+def test_a_file_can_list_its_special_tokens_and_odd_sums_are_told():
+    odd = np.array([[0.6, 0.1], [0.6, 0.9]])
+    dump = one(npz(attention=odd, tokens=np.array(["¤", "a"]), special_tokens=np.array(["¤"])))
+    assert [token.special for token in dump.main.key_tokens] == [True, False]
+    assert dump.provenance.notes == (
+        "rows of stream self sum to 0.70 to 1.50, not to 1: were the weights saved in training "
+        "mode (dropout), or in part?",
+    )
+    (note,) = treat_special(one(npz(attention=np.eye(2))), "drop").provenance.notes[1:]
+    assert note == "no token is known to be special: none was left out"
 
 
 def test_attnvizs_own_files_are_no_dumps():

@@ -108,8 +108,8 @@ def _place_rows(call: CapturedCall) -> CapturedCall:
     if before <= 0 or not call.same_input:
         return call
     grid = replace(call.grid, queries=TokenBlocks(before + rows.start, keys, rows.length))
-    placed = replace(call, sides=(keys, keys), grid=grid)
-    return placed if _stream(placed) == "causal" else call
+    own = replace(call, sides=(keys, keys), grid=grid)
+    return own if _stream(own) == "causal" else call
 
 
 def _quarters(call: CapturedCall, split: int) -> list[CapturedCall]:
