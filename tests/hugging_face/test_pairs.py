@@ -176,6 +176,7 @@ def test_what_decided_the_class_of_a_pair(kind, arithmetic, classifier):
     assert answer["answer"] == NAMES[int(before.argmax())]
     assert answer["chance"] == pytest.approx(np.exp(before.max()), abs=1e-5)
     result = attnviz_api.attend(FIRST, pair=SECOND, **how)
+    assert any("its decoder reads" in note for note in result.notes) == (kind == "bart")
     assert attnviz_api.explain(result).to_json()["tokens"] == answer["tokens"]
     (effect,) = attnviz_api.ablate(result, heads="0.1").to_json()["effects"]
     change = (before - own_logits(model, kind, 1).log_softmax(-1).numpy())[before.argmax()]

@@ -173,7 +173,6 @@ class LightModel(LoadedModel, Predicting, Network):
         return (self.below, self.sizes) if self.below else (self.sizes,)
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
-        """The inputs as they are."""
         return dict(inputs)
 
     def values(self, query: Query) -> ValueVectors:

@@ -140,6 +140,9 @@ def _one_sequence(
     part = source.model
     if encoder and source.task is None:
         part = source.model.get_encoder()
+    elif encoder:
+        note = "its decoder reads the text, too: those heads are neither shown nor switched off"
+        provenance = replace(provenance, notes=(*provenance.notes, note))
     elif source.max_new_tokens is not None and not encoder:
         # Nothing reads the logits of a continuation: leave the language-model head out.
         part = source.model.base_model

@@ -119,8 +119,7 @@ SUFFIXES = {
 }
 """Endings of architectures of classifiers, and the auto classes that load them."""
 HEADLESS = ("ForMultipleChoice", "ElectraForPreTraining")
-"""Endings of architectures whose outputs are neither classes nor tokens: choices between texts,
-and whether each token was replaced."""
+"""Endings of architectures whose outputs are neither classes nor tokens."""
 # Weights of such heads; no attention depends on them.
 HEAD = re.compile(r"^(\w*classifier|classification_head|score|sequence_summary|logits_proj)\.")
 OUTSIDE = "O"  # the label of a token outside of all entities
