@@ -260,17 +260,21 @@ def _status_of(run: Any) -> int:
     except MemoryError as error:
         complain(f"not enough memory ({error}): choose less text or a smaller layer", "MemoryError")
         return 1
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         if (line := _system_message(error)) is None:
             raise
         complain(line, "OutputError")
-        if error.errno == errno.ENOSPC:
+        if getattr(error, "errno", None) == errno.ENOSPC:
             _forget_stdout()
         return 1
 
 
-def _system_message(error: OSError) -> str | None:
+def _system_message(error: OSError | RuntimeError) -> str | None:
     """One line about an error of the system; None if a user cannot mend it."""
+    if "can't start new thread" in str(error) or getattr(error, "errno", None) == errno.EAGAIN:
+        return "the system lets this user start no more threads and processes: see ulimit -u"
+    if isinstance(error, RuntimeError):
+        return None
     if error.filename is not None:  # the name is too long, a loop of links, or gone by now
         name = str(error.filename)
         short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

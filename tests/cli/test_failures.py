@@ -12,7 +12,7 @@ from attnviz.cli.report import Report
 from attnviz.core.errors import InputError, WorkerError
 from attnviz.core.options import Many, Options
 from attnviz.storage.texts import Text
-from tests.invoke import attnviz
+from tests.invoke import OWN, attnviz
 
 PAIRS = "The cat sleeps .\tLe chat dort .\nno target here\nThe dog eats .\tLe chien mange .\n"
 TEXTS = '{"text": "the cat sat"}\n{"words": 3}\n{"text": "the dog ran"}\n'
@@ -126,3 +126,20 @@ def test_rejects_under_another_formats_name_are_refused(suffix, tmp_path):
     assert done.status == 2
     assert "are written as JSON lines: end it in .jsonl" in done.mistake
     assert not list(tmp_path.iterdir())
+
+
+def test_without_another_thread_a_page_is_written_and_workers_are_one_line(tmp_path, monkeypatch):
+    pages = [tmp_path / "a.html", tmp_path / "b.html"]
+    given = ("self", "a b", *OWN, "-q", "-f", "none", "--html")
+    assert attnviz(*given, pages[0]).status == 0
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    assert attnviz(*given, pages[1]).status == 0
+    first, second = (page.read_text().replace(page.name, "") for page in pages)
+    assert first == second
+    (tmp_path / "a.txt").write_text("a b\nc d\n")
+    done = attnviz("corpus", tmp_path / "a.txt", *OWN, "--workers", 2)
+    assert (done.status, "start no more threads" in done.mistake) == (1, True)

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import pickle
 import signal
@@ -11,7 +12,7 @@ import pytest
 from attnviz.core import errors
 from attnviz.core.errors import AttnvizError, InputError, WorkerError
 from attnviz.core.notices import notices_to
-from attnviz.runs.engines.processes import Processes, WorkerPool
+from attnviz.runs.engines.processes import Processes, WorkerPool, serve, to_bytes
 from attnviz.runs.engines.shards import AHEAD
 from tests.engines.works import (
     Deadly,
@@ -24,6 +25,7 @@ from tests.engines.works import (
     opened,
     square,
 )
+from tests.invoke import forked
 from tests.patience import HUNG, wait_until
 
 
@@ -177,6 +179,7 @@ import sys
 from pathlib import Path
 from attnviz.runs.engines.processes import Processes
 from tests.engines.works import Endless
+from tests.invoke import forked
 from tests.patience import HUNG, wait_until
 if __name__ == "__main__":
     try:
@@ -213,6 +216,15 @@ def test_workers_end_with_the_program_however_it_ends(tmp_path, ending):
     wait_until(lambda: not any(map(alive, workers)))
     assert said == ""
     assert program.returncode == (130 if ending == signal.SIGINT else -ending)
+
+
+@pytest.mark.parametrize("sent", [0, 4, 10, 10_000])
+def test_a_worker_ends_without_a_word_wherever_its_parent_ends(sent):
+    mine, theirs = multiprocessing.Pipe()
+    work = to_bytes(square)
+    os.write(mine.fileno(), (len(work).to_bytes(4, "big") + work)[:sent])
+    mine.close()
+    assert forked(lambda: serve(theirs)).err == ""
 
 
 def two_workers(folder: Path) -> list[int]:

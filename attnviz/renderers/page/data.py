@@ -61,10 +61,15 @@ def encode_weights(weights: NDArray[np.float32], signed: bool, fine: bool) -> Co
     scale = code_scale(weights, signed=signed)
     levels = FINE_LEVELS if fine else SIGNED_LEVELS if signed else SHARE_LEVELS
     pack = _pack_fine if fine else _pack_signed if signed else _pack_shares
-    # zlib lets other threads run.
-    with ThreadPoolExecutor() as threads:
-        layers = threads.map(lambda layer: deflate(pack(_compand(layer, scale, levels))), weights)
-        return Codes(scale, levels, tuple(layers))
+
+    def encode(layer: NDArray[np.float32]) -> str:
+        return deflate(pack(_compand(layer, scale, levels)))
+
+    try:  # zlib lets other threads run
+        with ThreadPoolExecutor() as threads:
+            return Codes(scale, levels, tuple(threads.map(encode, weights)))
+    except RuntimeError:  # the system allows no more threads
+        return Codes(scale, levels, tuple(map(encode, weights)))
 
 
 def deflate(data: bytes) -> str:

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -149,7 +149,10 @@ class Worker:
     def __init__(self, work: bytes, threads: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, work), daemon=True)
+        # The work goes through the pipe, as shards do: Python's own would break off within it, and
+        # the worker print a traceback, if this process were killed.
+        self.work: bytes | None = work
+        self.process = context.Process(target=serve, args=(theirs,), daemon=True)
         block_interrupts()
         with limit_threads(threads):
             self.process.start()
@@ -157,6 +160,9 @@ class Worker:
 
     def ask(self, shard: Any) -> bytes:
         """The pickled answer to a shard."""
+        if self.work is not None:
+            self.pipe.send_bytes(self.work)
+            self.work = None
         self.pipe.send_bytes(to_bytes(shard))
         return self.pipe.recv_bytes()
 
@@ -214,7 +220,7 @@ def thread_limits(threads: int) -> dict[str, str]:
     return limits
 
 
-def serve(pipe: Connection, work: bytes) -> None:
+def serve(pipe: Connection) -> None:
     """Answer shards until the other end closes."""
     if sys.platform != "win32":  # SIGTERM may end a single worker: another one replaces it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -222,17 +228,16 @@ def serve(pipe: Connection, work: bytes) -> None:
     # stdout is for the parent's data: send what libraries print to stderr.
     os.dup2(2, 1)
     task: Callable[[Any], Any] | None = None
-    while True:
-        try:
+    with suppress(EOFError, OSError):  # the parent has ended
+        work = pipe.recv_bytes()
+        while True:
             shard = pipe.recv_bytes()
-        except EOFError:
-            return
-        try:
-            task = task or pickle.loads(work)
-            reply = to_bytes(answer(task, pickle.loads(shard)))
-        except Exception as error:  # a failure to pickle or unpickle is an answer too
-            reply = to_bytes(Answer((), error=to_portable(error)))
-        pipe.send_bytes(reply)
+            try:
+                task = task or pickle.loads(work)
+                reply = to_bytes(answer(task, pickle.loads(shard)))
+            except Exception as error:  # a failure to pickle or unpickle is an answer too
+                reply = to_bytes(Answer((), error=to_portable(error)))
+            pipe.send_bytes(reply)
 
 
 def exit_with_parent() -> None:
