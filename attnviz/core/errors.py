@@ -58,8 +58,19 @@ class WorkerError(AttnvizError):
 LONGEST_CAUSE = 300  # most characters of another library's error, which may quote a file
 
 
+IN_WORDS: dict[type[Exception], str] = {
+    KeyError: "an entry is missing or unknown",
+    ZeroDivisionError: "a number in it is zero",
+    UnicodeError: "it holds bytes that are no text",
+}
+"""What is said of errors of Python whose own message tells a user nothing."""
+
+
 def first_line(error: BaseException) -> str:
     """The message of another library's error, cut to one line; its class if it has none."""
+    for kind, words in IN_WORDS.items():
+        if isinstance(error, kind):
+            return words
     try:
         lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
     except Exception:  # str() of the error may raise

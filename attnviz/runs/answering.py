@@ -284,7 +284,7 @@ class Answers:
         try:
             file = BytesIO(base64.b64decode(picture, validate=True))
         except ValueError as error:
-            raise InputError(f"the picture is no base64: {error}") from error
+            raise InputError("the picture is no base64") from error
         image = upright_picture(file, "the picture", PICTURES)
         if is_shipped(origin):
             source = source_for(origin, "self")

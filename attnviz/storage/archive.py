@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, first_line
 from attnviz.storage.documents import (
     Shape,
     check_room,
@@ -44,6 +44,7 @@ DAMAGE = (
     *(ValueError, LookupError, TypeError, AttributeError),
     # For a header, which is a dictionary in Python's spelling.
     *(Warning, SyntaxError, tokenize.TokenError),
+    ArithmeticError,
     *(RuntimeError, lzma.LZMAError),  # encrypted, or packed as zipfile or this package cannot
 )
 """What reading a damaged archive may raise; no single error of zipfile and numpy covers it."""
@@ -131,13 +132,13 @@ class ArchiveReader:
                     raise ValueError(f"member '{name}' has the shape {shape}, not ({sizes})")
                 return read_numbers(read_member(self.archive, f"{name}.npy"), f"member '{name}'")
             except DAMAGE as error:
-                raise InputError(f"damaged: {error}") from error
+                raise InputError(f"damaged: {first_line(error)}") from error
 
         place = f"text {number} of {self.where}"
         return from_document(parse_json(line, f"member '{INDEX}'"), place, weights)
 
     def _damage_error(self, error: Exception) -> InputError:
-        return InputError(f"{self.where} is damaged: {error}")
+        return InputError(f"{self.where} is damaged: {first_line(error)}")
 
 
 def shape_fits(shape: Sequence[int], pattern: Sequence[int | None]) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, first_line
 from attnviz.storage.archive import DAMAGE, member_shape, read_member
 from attnviz.storage.documents import SMALL, check_room, check_words, parse_json, read_numbers
 
@@ -153,7 +153,7 @@ def _npz_errors(path: Path | str) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        raise InputError(f"'{path}' cannot be read as .npz: {error}") from error
+        raise InputError(f"'{path}' cannot be read as .npz: {first_line(error)}") from error
 
 
 def read_matrices(path: Path, data: bytes | None = None) -> Matrices:
@@ -204,7 +204,7 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
         items: Any = deserialize(data)  # type: ignore[no-untyped-call]
         tensors = {name: read_tensor(item) for name, item in items}
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise InputError(f"'{path}' cannot be read as .safetensors: {error}") from error
+        raise InputError(f"'{path}' cannot be read as .safetensors: {first_line(error)}") from error
     words = parse_header(data, f"'{path}'").get("__metadata__", {})  # text stands in headers only
     return tensors | {
         name: parse_json(words[name], f"'{name}' in '{path}'") for name in TEXTS if name in words

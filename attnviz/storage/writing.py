@@ -43,8 +43,10 @@ def output_errors(path: Path) -> Iterator[None]:
 
 def place_of(path: Path) -> Path:
     """Where a file lies: a link stays a link, and what it points to is written."""
-    with output_errors(path):  # the working folder may be gone
+    try:
         return Path(os.path.realpath(path))
+    except OSError as error:  # of os.getcwd()
+        raise OutputError("the working folder does not exist any more: cd into another") from error
 
 
 def beside(path: Path, kind: str) -> Path:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import re
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, first_line
 from attnviz.storage import documents, matrices
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.documents import dump_json, parse_json, to_document
@@ -96,6 +97,32 @@ def test_a_header_larger_than_any_is_refused_and_not_read(given, tmp_path):
         tracemalloc.stop()
     assert mistake == f"the header of '{path}' would have 3,221,225,472 bytes: it is damaged"
     assert most < 1 << 28
+
+
+def test_damage_is_told_in_no_words_of_python(tmp_path):
+    whole = zipfile.ZipFile(io.BytesIO(ARCHIVE))
+    index = whole.read("attnviz.npy")
+    wrong = {"text": index[:-4] + b"\xff" * 4, "size": index.replace(b"'<U", b"'<V")}
+    for data in wrong.values():
+        path = tmp_path / "a.npz"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in whole.namelist():
+                archive.writestr(name, data if name == "attnviz.npy" else whole.read(name))
+        mistake = attnviz("render", path).mistake
+        assert mistake.startswith(f"'{path}' is damaged: ")
+        assert not re.search("codec|modulo|Error|\\bargument", mistake), mistake
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("\0"), "an entry is missing or unknown"),
+        (ZeroDivisionError("integer modulo by zero"), "a number in it is zero"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"), "it holds bytes that are no text"),
+    ],
+)
+def test_errors_of_python_are_said_in_plain_words(error, words):
+    assert first_line(error) == words
 
 
 def test_what_the_shell_pipes_into_a_descriptor_is_read(tmp_path):
