@@ -59,7 +59,7 @@ LONGEST_CAUSE = 300  # most characters of another library's error, which may quo
 
 
 IN_WORDS: dict[type[Exception], str] = {
-    KeyError: "an entry is missing or unknown",
+    KeyError: "{} is missing or unknown",
     ZeroDivisionError: "a number in it is zero",
     UnicodeError: "it holds bytes that are no text",
 }
@@ -68,11 +68,9 @@ IN_WORDS: dict[type[Exception], str] = {
 
 def first_line(error: BaseException) -> str:
     """The message of another library's error, cut to one line; its class if it has none."""
-    for kind, words in IN_WORDS.items():
-        if isinstance(error, kind):
-            return words
+    words = next((said for kind, said in IN_WORDS.items() if isinstance(error, kind)), "{}")
     try:
-        lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
+        lines = [line.strip() for line in words.format(error)[:10_000].splitlines() if line.strip()]
     except Exception:  # str() of the error may raise
         lines = []
     if not lines:

@@ -116,7 +116,7 @@ def test_damage_is_told_in_no_words_of_python(tmp_path):
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (KeyError("\0"), "an entry is missing or unknown"),
+        (KeyError("\0"), "'\\x00' is missing or unknown"),
         (ZeroDivisionError("integer modulo by zero"), "a number in it is zero"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"), "it holds bytes that are no text"),
     ],
