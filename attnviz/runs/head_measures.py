@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -283,28 +283,23 @@ def refuse_long(texts: TextInput, origin: Origin) -> TextInput:
     if texts.pictures or not isinstance(origin.model, str) or is_shipped(origin):
         return texts
     from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
-    from attnviz.models.hugging_face.inputs.light_tokenizer import read_counter
+    from attnviz.models.hugging_face.inputs.light_tokenizer import count_tokens
     from attnviz.models.hugging_face.load.locate import locate
 
     # transformers may split texts a little differently: the model itself tells near the limit.
     most = (origin.max_size or DEFAULT_SIZE) * 5 // 4
 
-    @cache
-    def counter() -> Callable[[str], int] | None:
-        own = origin.tokenizer is None
-        name = str(origin.model if own else origin.tokenizer)
-        return read_counter(locate(name, origin.revision if own else None))
-
     def check(record: Record) -> Record:
-        if not isinstance(record, Text):
+        text = max(record.text, record.target or "", key=len) if isinstance(record, Text) else ""
+        if len(text.encode()) <= most:  # no token has less than a byte
             return record
-        text = max(record.text, record.target or "", key=len)
-        if len(text.encode()) <= most or (count := counter()) is None or count(text) <= most:
-            return record  # no token has less than a byte
-        where, most_needed = record.where or "the text", (count(text) // 256 + 1) * 256
+        folder = locate(str(origin.tokenizer or origin.model), origin.revision)
+        if (count := count_tokens(folder, text)) <= most:
+            return record
         error = InputError(
-            f"{where} has {count(text):,} tokens and would be shown in blocks, but heads are "
-            f"measured on single tokens: --max-size {most_needed} would do, or give a shorter text"
+            f"{record.where or 'the text'} has {count:,} tokens and would be shown in blocks, but "
+            f"heads are measured on single tokens: --max-size {(count // 256 + 1) * 256} would "
+            "do, or give a shorter text"
         )
         return BadText(record.where, error, record.line, record.raw)
 

@@ -8,7 +8,8 @@ anything else is left to transformers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -238,25 +239,17 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
     return tokenizer
 
 
-def read_counter(folder: Path) -> Callable[[str], int] | None:
-    """What counts a text's tokens by tokenizer.json, without a model; None: it cannot be read."""
-    if not (folder / "tokenizer.json").is_file():
-        return None
-    check_growth(folder)
+def count_tokens(folder: Path, text: str) -> int:
+    """How many tokens a text has by tokenizer.json, without a model; 0: it cannot be read."""
     from tokenizers import Tokenizer
 
-    try:
-        with library_errors("the tokenizer cannot be read"), quiet_native():
-            backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            backend.no_truncation()
-    except ModelError:  # loading the model reports it
-        return None
-
-    def count(text: str) -> int:
-        with library_errors("the text cannot be split into tokens"), quiet_native():
-            return len(backend.encode(text, add_special_tokens=False))
-
-    return count
+    check_growth(folder)
+    # The model's own loading reports an error.
+    with suppress(ModelError), library_errors("the tokenizer cannot be read"), quiet_native():
+        backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        backend.no_truncation()
+        return len(backend.encode(text, add_special_tokens=False))
+    return 0
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
