@@ -222,6 +222,23 @@ def leaves_nothing_behind(ran: Ran) -> str | None:
 
 
 @invariant
+def ignores_no_empty_value(ran: Ran) -> str | None:
+    """An option whose value is empty is a mistake in the command line."""
+    empty = [name for name, *value in ran.case.groups[1:] if value == [""] and name[:1] == "-"]
+    if ran.error or ran.status == 2 or not empty or "--" in ran.case.argv:
+        return None
+    return f"{empty[0]} '' is heeded with status {ran.status}"
+
+
+@invariant
+def picks_fields_that_exist(ran: Ran) -> str | None:
+    """A field of --fields is one that documents have."""
+    argv = ran.case.argv
+    wrong = ("--fields", "head.layer") in pairwise(argv) or ("--fields", "no.x") in pairwise(argv)
+    return f"status {ran.status}, {ran.out[:99]!r}" if wrong and ran.status == 0 else None
+
+
+@invariant
 def stays_small(ran: Ran) -> str | None:
     """Memory stays below a limit."""
     return f"{ran.resident >> 20} MiB" if ran.resident > MOST_RESIDENT else None

@@ -205,15 +205,25 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911, PLR091
         case "RULE":
             return str(made.pick((*KEPT, "h2o", "h2o:0", "x:2", "sinks:+", *HOSTILE[:3])))
         case "NAMES":
-            return str(made.pick(("id", "schema,maps.weights", "weight,id", ",", *HOSTILE[:3])))
+            return str(
+                made.pick(
+                    (
+                        "id",
+                        "schema,maps.weights",
+                        "weight,id",
+                        "head.layer",
+                        "no.x",
+                        ",",
+                        *HOSTILE[:3],
+                    )
+                )
+            )
         case "ROLES":
             return str(made.pick((*ROLES, *HOSTILE[:3])))
         case "ADDRESS":
             return "127.0.0.1:1"
         case "ID_OR_NUMBER" | "WHAT":
-            return str(
-                made.pick(("0", "1", "2", "the", "words", "sentences", "cat", "99", *NUMBERS[-6:]))
-            )
+            return str(made.pick(("0", "1", "2", *PARTS, *NUMBERS[-6:])))
         case _:
             return made.draw(words | st.sampled_from(NUMBERS))
 
@@ -222,6 +232,8 @@ SLOW_LESSONS = ("linear", "training")
 """One measures time, one trains: seconds of it."""
 ROLES = ("text=1", "text=text", "source=1,target=2", "id=2", "=", ",", "text=9")
 KEPT = ("h2o:0.5", "sinks:1+recent:2", "tova:1", "snapkv:2,0.5", "random:3", "best:2", "window:2")
+PARTS = ("the", "words", "sentences", "cat", "99", "next:cat", "a\udcff", "next:\udcff")
+FIELDS = ("id", "schema,maps.weights", "weight,id", "head.layer", "no.x")
 STREAMS = ("self", "encoder", "decoder", "cross", "causal", "a-to-b", "b-to-a")
 
 
@@ -251,6 +263,7 @@ NO_FILES = (
     "a" * 300,
     "\udcff.txt",
     "/dev/null",
+    "/dev/zero",
     "loop.json",
 )
 

@@ -76,6 +76,8 @@ BREAKING: dict[str, tuple[Ran, ...]] = {
     ),
     "asks_no_network": (ran(acts=("socket.connect",)),),
     "runs_nothing_foreign": (ran(acts=("exec",)), ran(acts=("pickle.find_class", "exec"))),
+    "ignores_no_empty_value": (ran(Case((("self", "a b"), ("--labels", "")))),),
+    "picks_fields_that_exist": (ran(Case((("self", "a b"), ("--fields", "head.layer")))),),
     "stays_small": (ran(resident=1 << 40),),
 }
 
