@@ -69,7 +69,7 @@ def serve(
 
     with closing(serving.open_listener(host, port)) as listener:
         number = listener.getsockname()[1]
-        name = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         place = f"[{name}]" if ":" in name else name
         policy = serving.AccessPolicy(
             frozenset({*LOOPBACK, place.lower()}), number, wide=allow_network
