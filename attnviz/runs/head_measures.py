@@ -280,7 +280,8 @@ def check_heads(options: Options, command: Command) -> None:
 
 def refuse_long(texts: TextInput, origin: Origin) -> TextInput:
     """The texts, those that would be shown in blocks as errors, before a model is opened."""
-    if texts.pictures or not isinstance(origin.model, str) or is_shipped(origin):
+    is_named = isinstance(origin.model, str) and isinstance(origin.tokenizer, str | None)
+    if texts.pictures or not is_named or is_shipped(origin):
         return texts
     from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
     from attnviz.models.hugging_face.inputs.light_tokenizer import count_tokens
@@ -293,7 +294,9 @@ def refuse_long(texts: TextInput, origin: Origin) -> TextInput:
         text = max(record.text, record.target or "", key=len) if isinstance(record, Text) else ""
         if len(text.encode()) <= most:  # no token has less than a byte
             return record
-        folder = locate(str(origin.tokenizer or origin.model), origin.revision)
+        own = origin.tokenizer is None
+        name = str(origin.model if own else origin.tokenizer)
+        folder = locate(name, origin.revision if own else None)
         if (count := count_tokens(folder, text)) <= most:
             return record
         error = InputError(
