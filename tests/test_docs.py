@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.printed import alike
 from tests.test_readme import ROOT, documents_checked, furnish, printed
 
 __all__ = ["documents_checked"]  # a fixture
@@ -28,8 +29,6 @@ BLOCK = re.compile(
     r"|^```python\n(?P<code>.*?)^```$(?:\n\n^```text\n(?P<text>.*?)^```$)?",
     re.DOTALL | re.MULTILINE,
 )
-NUMBER = re.compile(r"[+−-]?\d*\.?\d+")
-BARS = re.compile(r" *[▏▎▍▌▋▊▉█]+")
 
 
 def steps(page: Path) -> list[tuple[str, str, bool]]:
@@ -55,31 +54,6 @@ def run(step: str, folder: Path, *, command: bool) -> str:
         warnings.simplefilter("ignore", ResourceWarning)  # a script leaves its files to its end
         exec(compile(step, "<script>", "exec"), {"__name__": "__main__"})
     return out.getvalue()
-
-
-def alike(expected: str, found: str) -> bool:
-    """Whether two outputs say the same, numbers within one in their last digit."""
-    expected, found = (BARS.sub("", text.strip("\n")) for text in (expected, found))
-    words = [NUMBER.sub("#", text).split() for text in (expected, found)]
-    numbers = [NUMBER.findall(text) for text in (expected, found)]
-    return words[0] == words[1] and all(map(close, *numbers))
-
-
-def close(one: str, other: str) -> bool:
-    """Whether two numbers differ by one in the last digit at most."""
-    digits = [len(number.partition(".")[2]) for number in (one, other)]
-    values = [float(number.replace("−", "-")) for number in (one, other)]
-    return digits[0] == digits[1] and abs(values[0] - values[1]) < 1.5 * 10.0 ** -digits[0]
-
-
-def test_numbers_may_differ_by_one_in_the_last_digit_and_nothing_else_may():
-    assert alike("a +0.74  ██\n", "a +0.75  ██▎\n")
-    assert alike("a  −0.00\n", "a +0.01")
-    assert not alike("a +0.74", "a +0.76")
-    assert not alike("a +0.74", "b +0.74")
-    assert not alike("a +0.74", "a +0.7")
-    assert not alike("a 1 b 2", "a 1 b 4")
-    assert not alike("a 1", "a 1 2")
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ import pytest
 
 from tests.documents import every_document_checked
 from tests.invoke import attnviz
+from tests.printed import matches
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -101,21 +102,6 @@ def save_checkpoints(place: Path) -> None:
         }
         shutil.copytree(first, place / f"step-{step}")
         save_file(moved, place / f"step-{step}" / "model.safetensors", {"format": "pt"})
-
-
-def matches(expected: str, printed: str) -> bool:
-    """Whether the output is the expected one, a line `…` standing for any lines."""
-    pattern = "(?:.*\n)*?".join(
-        re.escape(part) for part in re.split(r"^…\n", expected + "\n", flags=re.MULTILINE)
-    )
-    return re.fullmatch(pattern, printed.strip("\n") + "\n") is not None
-
-
-def test_a_wildcard_line_stands_for_any_lines_and_nothing_else_does():
-    assert matches("a\n…\nc", "a\nb\nb\nc")
-    assert matches("a\nc", "a\nc\n")
-    assert not matches("a\n…\nc", "a\nb\nd")
-    assert not matches("a", "a\nb")
 
 
 def test_there_are_blocks_to_run():
