@@ -50,6 +50,13 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """A page whose links to the root's files lead to the pages made of these."""
+    doors = "../CONTRIBUTING.md#doors-one-new-file-and-one-row"
+    markdown = markdown.replace(f"]({doors})", "](extending.md)")
+    return re.sub(r"\]\(\.\./(\w+)\.md", lambda match: f"]({match[1].lower()}.md", markdown)
+
+
 def on_post_build(config: Any) -> None:
     """Check that no page loads anything from another host, since the site is read from disk.
 

@@ -8,12 +8,14 @@ tests.test_docs` writes the present output into the pages.
 import contextlib
 import io
 import re
+import shlex
 import tempfile
 import warnings
 from pathlib import Path
 
 import pytest
 
+from tests.invoke import attnviz
 from tests.printed import alike
 from tests.test_readme import ROOT, documents_checked, furnish, printed
 
@@ -94,6 +96,57 @@ def update() -> None:
                     above = f"{step}```\n\n```text\n"
                     text = text.replace(above + expected, above + found, 1)
             page.write_text(text, encoding="utf-8")
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of a page ends in."""
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", one) for one in HEADING.findall(prose(page)))
+    return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in plain}
+
+
+def test_no_link_of_the_checkout_is_dead():
+    """Pages that only the site has are no files here."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]
+    dead = []
+    for page in pages:
+        for link in LINK.findall(prose(page)):
+            path, _, heading = link.partition("#")
+            target = page.parent / path if path else page
+            if re.match(r"[a-z]+:", link):
+                continue
+            if not target.exists() or (
+                heading and target.suffix == ".md" and heading not in anchors(target)
+            ):
+                dead.append((page.name, link))
+    assert dead == []
+
+
+def test_files_that_the_pages_scripts_name_exist():
+    own = ROOT / "attnviz"
+    missing = [
+        (script.name, name)
+        for script in (own / "renderers" / "page").rglob("*.js")
+        for name in re.findall(r"`((?:\w+/)+\w+\.(?:py|js))`", script.read_text("utf-8"))
+        if not any((place / name).is_file() for place in (ROOT, own, script.parent))
+    ]
+    assert missing == []
+
+
+def test_the_options_that_skill_names_for_a_pair_work():
+    row = next(
+        line for line in PAGES[-1].read_text("utf-8").split("\n") if "`attnviz ablate" in line
+    )
+    for option in re.findall(r"`[^`]*?(--\w+ [^`]+)`", row):
+        words = shlex.split(option)
+        assert attnviz("ablate", "The red car", "La voiture rouge", *words).status == 0, option
 
 
 if __name__ == "__main__":

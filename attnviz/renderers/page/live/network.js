@@ -1,5 +1,5 @@
 /**
- * The pocket model's forward pass, as `attnviz/models/pocket/transformer.py`, over typed arrays.
+ * The pocket model's forward pass, as `attnviz/models/pocket/model.py`, over typed arrays.
  *
  * Weights are float32, everything else double: so the processor converts the fewest numbers. A
  * matrix of positions lies row by row. What is switched off follows `core/effects.py`.
