@@ -121,6 +121,7 @@ def test_links_between_pages_lead_somewhere():
     known = {str(file.relative_to(DOCS)) for file in DOCS.rglob("*") if file.is_file()} | set(MADE)
     texts = {str(file.relative_to(DOCS)): file.read_text("utf-8") for file in DOCS.glob("*.md")}
     for page, text in {**texts, **MADE}.items():
+        text = pages.on_page_markdown(text)
         for link in re.findall(r"\]\(([^)#:\s]+)(?:#[\w-]*)?\)", text):
             assert str(Path(page).parent / link) in known, (page, link)
     readme = (ROOT / "README.md").read_text("utf-8")
