@@ -231,3 +231,19 @@ def two_workers(folder: Path) -> list[int]:
     """The numbers of two processes that are at work, once they are."""
     wait_until(lambda: len(list(folder.glob("*.pid"))) == 2)
     return [int(path.stem) for path in folder.glob("*.pid")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernels", ["Haswell", "Prescott"])
+def test_the_number_of_workers_changes_no_byte_on_other_processors(kernels, tmp_path):
+    """OpenBLAS' sums for these processors depend on its threads."""
+    line = "The nurse thanked the doctor because she had helped an old man who sold red cars."
+    (tmp_path / "texts.txt").write_text(f"{line}\n" * 30)
+    files = [tmp_path / f"{workers}.npz" for workers in (1, 2)]
+    free = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    for workers, file in enumerate(files, 1):
+        words = ["self", "-i", "texts.txt", "--workers", workers, "-o", file, "-f", "none", "-q"]
+        command = [sys.executable, "-m", "attnviz", *map(str, words)]
+        environment = {**free, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "2"}
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    assert files[0].read_bytes() == files[1].read_bytes()

@@ -212,12 +212,12 @@ def limit_threads(threads: int) -> Iterator[None]:
 
 
 def thread_limits(threads: int) -> dict[str, str]:
-    """A worker's environment variables; a lower limit of the user stays."""
+    """A worker's environment variables; a lower limit of the user stays, OpenBLAS has one."""
     limits = {}
     for name in _THREAD_LIMITS:
         limit = os.environ.get(name, "")
         limits[name] = str(min(threads, int(limit)) if limit.isdecimal() else threads)
-    return limits
+    return limits | {"OPENBLAS_NUM_THREADS": "1"}  # see one_thread_of_openblas
 
 
 def serve(pipe: Connection) -> None:

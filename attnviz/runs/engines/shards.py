@@ -6,7 +6,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from attnviz.core.errors import AttnvizError, WorkerError
 from attnviz.core.notices import notices_to, notify
@@ -39,7 +39,9 @@ class Engine(Protocol):
         work, with all that its first shard loaded; the work must pickle before that. Errors of the
         work or of the iterable are raised after the outcomes of all earlier shards.
         """
-        return map(work, shards)  # in this process, each when its outcome is asked for
+        # In this process, each when its outcome is asked for.
+        with one_thread_of_openblas():
+            yield from map(work, shards)
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +126,18 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def one_thread_of_openblas() -> Any:
+    """A block in which OpenBLAS, numpy's linear algebra, has one thread.
+
+    On some processors its sums depend on the number of threads, and so on that of workers. What
+    numpy runs is small: more threads gain little.
+    """
+    import numpy as np  # noqa: F401 - a library is limited once it is loaded
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(internal_api="openblas").limit(limits=1)
 
 
 def fix_sums() -> None:
