@@ -27,6 +27,7 @@ from attnviz.core.options import Choice
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.renderers import Display
 from attnviz.renderers.reports import as_bytes, make_renderer
+from attnviz.runs.outputs import views_of
 from attnviz.runs.pipeline import attend_chunk
 from attnviz.storage.texts import Text, chunks
 
@@ -86,7 +87,7 @@ def ours(
         renderer = make_renderer(output, Display(many=True, digits=digits))
         with Path("/dev/null").open("wb") as sink:
             for result in found:
-                sink.write(as_bytes(renderer.add(result, list)))
+                sink.write(as_bytes(renderer.add(result, views_of(result))))
             sink.write(as_bytes(renderer.finish()))
 
     return work
@@ -110,6 +111,7 @@ def main() -> None:
         "attnviz, maps": ours(folder, None, asked.batch_size),
         "attnviz, npz": ours(folder, "npz", asked.batch_size),
         "attnviz, jsonl": ours(folder, "jsonl", asked.batch_size),
+        "attnviz, links": ours(folder, "links", asked.batch_size),
         "jsonl, 4 digits": ours(folder, "jsonl", asked.batch_size, 4),
     }
     for work in kinds.values():

@@ -8,15 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attnviz.core.registry import DataKind, Entry, Form, Format
 
 if TYPE_CHECKING:  # they import numpy, and `attnviz models` must start without it
     from attnviz.core.attention_map import Attention
-    from attnviz.core.measures import View
+    from attnviz.core.measures import Link, View
 
-Views = Callable[[], "Sequence[View]"]  # the views of a text, computed only if a renderer calls it
+
+class Views:
+    """The views of a text, and its strongest links, each worked out once and only if asked for."""
+
+    def __init__(
+        self,
+        make: Callable[[], Sequence[View]],
+        find_links: Callable[[], Sequence[Link]] | None = None,
+    ) -> None:
+        self._make, self._find_links = make, find_links
+
+    def __call__(self) -> Sequence[View]:
+        return self._views
+
+    @cached_property
+    def _views(self) -> Sequence[View]:
+        return self._make()
+
+    @cached_property
+    def links(self) -> Sequence[Link]:
+        """The links that the first view lists, without the view where these are known alone."""
+        return self._views[0].links if self._find_links is None else self._find_links()
+
+
+NO_VIEWS = Views(tuple)
+"""Of data that are no maps."""
 
 
 @dataclass(frozen=True, slots=True)

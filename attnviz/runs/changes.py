@@ -21,6 +21,7 @@ from attnviz.core.measures import DRIFT, Comparison, History
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
 from attnviz.models.open import check_origin, open_source
+from attnviz.renderers import NO_VIEWS
 from attnviz.renderers.page import assemble
 from attnviz.renderers.reports import Data, Item, data_of, draw_by
 from attnviz.renderers.text import comparison as tables
@@ -325,7 +326,7 @@ def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Ite
         figures=figures,
     )
     page = partial(_page, dict(zip(names, by_run.items(), strict=True)))
-    return Item(data, tuple, figures, page), histories
+    return Item(data, NO_VIEWS, figures, page), histories
 
 
 def last_drifts(history: History) -> list[Change]:

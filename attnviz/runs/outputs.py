@@ -6,12 +6,13 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from attnviz.analyses.select import strongest_links
 from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
@@ -136,9 +137,8 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
     own = choice or Choice()
     every_layer = own.layer is not None
     as_chosen = every_layer or own.head is not None or own.reduce != "none"
-    return cache(
-        partial(every_view, attention, every_layer=every_layer, as_chosen=as_chosen, top=top)
-    )
+    make = partial(every_view, attention, every_layer=every_layer, as_chosen=as_chosen, top=top)
+    return Views(make, lambda: strongest_links(attention.main, top))
 
 
 def draw_item(item: Item, picture: str, look: Look) -> Figure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from io import BytesIO
 from math import isqrt, sqrt
 from pathlib import Path
@@ -40,6 +40,7 @@ from attnviz.core.writers import LensInputs
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import apply_lens, ask_source
 from attnviz.models.open import VISION, check_vision, open_source
+from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
 from attnviz.runs.outputs import page_html
 from attnviz.runs.pipeline import apply_choice, check_choice
@@ -225,7 +226,7 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
         files = {name: as_jpeg(part) for name, part in parts.items()}
         return page_html(maps, command, picture=files)
 
-    views = cache(partial(picture_views, result, every_layer=choice.layer is not None))
+    views = Views(partial(picture_views, result, every_layer=choice.layer is not None))
     return Item(result, views, figures, page)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.options import Options
+from attnviz.renderers import NO_VIEWS
 from attnviz.renderers.reports import Data, Item
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def item_of(result: Attention | Data | Item, options: Options) -> Item:
     if isinstance(result, Item):
         return result
     if isinstance(result, Data):  # which may be a mere list of names, and waits for no numpy
-        return Item(result, tuple, result.figures, result.page)
+        return Item(result, NO_VIEWS, result.figures, result.page)
     from attnviz.runs.outputs import views_of
 
     return Item(result, views_of(result, options.choice, options.origin.top))

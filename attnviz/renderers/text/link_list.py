@@ -20,7 +20,7 @@ class LinksRenderer(TextRenderer):
         before = f"{printable(attention.id)}: " if self.display.many else ""
         signed = item.values == "signed"
         lines = []
-        for link, query, key in name_links(item, views()[0].links):
+        for link, query, key in name_links(item, views.links):
             if link.weight:
                 weight = format_weight(link.weight, signed=signed)
                 lines.append(f"{before}{query} → {key} {weight} {place_of(link)}\n")
