@@ -2,7 +2,7 @@ import numpy as np
 
 from attnviz.analyses.view import views
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.renderers import Display
+from attnviz.renderers import Display, Views
 from attnviz.renderers.text.link_list import LinksRenderer, format_weight
 
 
@@ -14,7 +14,7 @@ def attention(weights, words, **fields):
 
 def lines(found, top=20, many=False):
     renderer = LinksRenderer(Display(many=many))
-    return renderer.add(found, lambda: views(found, top=top)).splitlines() + (
+    return renderer.add(found, Views(lambda: views(found, top=top))).splitlines() + (
         renderer.finish().splitlines()
     )
 
