@@ -29,8 +29,13 @@ from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.models import attend_query
 from attnviz.models.hugging_face import light_model, light_vision
+from attnviz.models.hugging_face.inputs import light_tokenizer
 from attnviz.models.hugging_face.inputs.encoding import tokenize_pair
-from attnviz.models.hugging_face.inputs.light_tokenizer import TOKENS, load_light_tokenizer
+from attnviz.models.hugging_face.inputs.light_tokenizer import (
+    GENERIC,
+    TOKENS,
+    load_light_tokenizer,
+)
 from attnviz.models.hugging_face.inputs.tokenization import tokenize
 from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.hugging_face.light_vision import LightVisionModel, load_light_processor
@@ -48,6 +53,14 @@ from tests.invoke import attnviz, imported
 pytestmark = pytest.mark.models
 
 TEXT = "The cat sat on the mat, and the dog didn't."
+
+
+@pytest.fixture(autouse=True)
+def any_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These networks have a tokenizer of the tests, whatever their type."""
+    monkeypatch.setattr(light_tokenizer, "DISBELIEVING", ())
+
+
 SIZE = {"vocab_size": 340, "max_position_embeddings": 120, "pad_token_id": 1}
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")
 
@@ -321,6 +334,28 @@ def test_every_key_of_its_configuration_is_known_or_falls_back(kind, row):
             assert changed or key in {*FREE.split(), *LISTS, *row.others.split()} - heeded
     with pytest.raises(UnknownArchitecture, match="a key of tomorrow"):
         row.shape_of({**told, "a key of tomorrow": 1})
+
+
+PART = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("kind", "odd"),
+    [
+        *((kind, {"rope_parameters": PART}) for kind in ("llama", "mistral", "qwen2", "qwen3")),
+        ("gemma2", {"rope_parameters": PART}),
+        ("mistral", {"sliding_window": 0}),
+        ("gemma2", {"attn_logit_softcapping": 0.0}),
+        ("gemma3_text", {"_sliding_window_pattern": 2, "layer_types": None}),
+    ],
+    ids=str,
+)
+def test_values_that_transformers_reads_otherwise_are_left_to_it(kind, odd):
+    told = CONFIG_MAPPING[kind](**first_of(KINDS[kind])).to_dict()
+    told.pop("_sliding_window_pattern", None)
+    ARCHITECTURES[kind].shape_of(told)
+    with pytest.raises(UnknownArchitecture):
+        ARCHITECTURES[kind].shape_of({**told, **odd})
 
 
 @pytest.mark.parametrize("kind", but_slow(KINDS, LIGHT))
@@ -599,6 +634,24 @@ def test_its_tokens_are_those_of_transformers(name, options, tmp_path):
     path.write_text(json.dumps({**file, "pre_tokenizer": {"type": "Whitespace"}}))
     with pytest.raises(UnknownArchitecture, match="the pre_tokenizer of its tokenizer is not that"):
         load_light_tokenizer(tmp_path, "")
+
+
+@pytest.mark.parametrize("name", GENERIC)
+def test_a_class_that_transformers_does_not_believe_is_not_believed(name, tmp_path, monkeypatch):
+    """Its own class builds other steps than the file has: numpy does not answer."""
+    monkeypatch.undo()
+    byte_pieces().save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    file = json.loads(path.read_text())
+    path.write_text(json.dumps({**file, "normalizer": {"type": "Lowercase"}}))
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "tokenizer_class": name}))
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert type(theirs).__name__.startswith("Qwen2Tokenizer")
+    load_light_tokenizer(tmp_path, "", "llama")
+    with pytest.raises(UnknownArchitecture):
+        load_light_tokenizer(tmp_path, "Qwen2Tokenizer", "qwen2")
 
 
 @pytest.mark.minilm

@@ -34,9 +34,19 @@ from attnviz.models.lens import open_experiment
 from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.experiment import HEADS, OF_TEXTS
 from attnviz.models.open import open_source
-from tests.hugging_face.test_light import KINDS, LIGHT, Fields, first_of, query_of, read_alike
+from tests.hugging_face.test_light import (
+    KINDS,
+    LIGHT,
+    Fields,
+    any_tokenizer,
+    first_of,
+    query_of,
+    read_alike,
+)
 from tests.hugging_face.tiny_models import but_slow, byte_pieces
 from tests.invoke import attnviz, imported
+
+__all__ = ["any_tokenizer"]  # a fixture
 
 pytestmark = pytest.mark.models
 

@@ -131,7 +131,7 @@ def open_light(
     writes = head is not None and not head.labels and shape.causal
     if origin.generate is not None and not writes:
         raise UnknownArchitecture("it has no head to write with")
-    tokenizer = load_light_tokenizer(light.folder, about.tokenizer)
+    tokenizer = load_light_tokenizer(light.folder, about.tokenizer, config["model_type"])
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
     padding = config.get("pad_token_id", 1)

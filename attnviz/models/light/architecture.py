@@ -179,6 +179,8 @@ class Architecture:
 def rope_of(config: Config) -> dict[str, Any]:
     """The parameters of turned positions that a configuration names in either way."""
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if rope.get("partial_rotary_factor", 1.0) != 1:  # which transformers reads in some kinds alone
+        raise UnknownArchitecture("its positions turn a part of each head")
     return {"rope_theta": config.get("rope_theta", 10000.0), **rope}
 
 

@@ -29,6 +29,8 @@ def _with_turns(shape: Shape, rope: Mapping[str, Any]) -> Shape:
 
 def _complete_mistral(shape: Shape, config: Config) -> Shape:
     window = config.get("sliding_window", 4096)
+    if window == 0:  # no window here, and one without keys in transformers
+        raise UnknownArchitecture("its window has no token")
     windows = (window,) * shape.layers if window else ()
     return replace(_pair_turns(shape, config), windows=windows)
 
@@ -54,6 +56,8 @@ def _complete_gemma(shape: Shape, config: Config, pattern: int = 2) -> Shape:
 
 def _complete_gemma2(shape: Shape, config: Config) -> Shape:
     cap = config.get("attn_logit_softcapping", 50.0)
+    if cap == 0:  # by which transformers divides
+        raise UnknownArchitecture("its cap of scores is 0")
     return _complete_gemma(replace(_pair_turns(shape, config), cap=cap), config)
 
 
@@ -65,8 +69,9 @@ def _complete_gemma3(shape: Shape, config: Config) -> Shape:
     whole |= config.get("rope_scaling") or {}
     whole.setdefault("rope_theta", config.get("rope_theta", 1e6))
     local.setdefault("rope_theta", config.get("rope_local_base_freq", 1e4))
-    keys = ("sliding_window_pattern", "_sliding_window_pattern")
-    pattern = next((config[key] for key in keys if key in config), 6)
+    if "_sliding_window_pattern" in config and not config.get("layer_types"):
+        raise UnknownArchitecture("its pattern of windows is transformers' own")
+    pattern = config.get("sliding_window_pattern", 6)
     if _stretch_of(whole) != 1 or _stretch_of(local) != 1:
         raise UnknownArchitecture("its positions of one kind are stretched")
     turns, others = (turns_of(one, shape.head_size) for one in (whole, local))

@@ -46,6 +46,8 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
 """Keys of tokenizer_config.json that change nothing with these values."""
 GENERIC = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that take a tokenizer.json as it is."""
+DISBELIEVING = ("qwen2",)
+"""Models whose own class transformers takes though their files name a generic one."""
 TOKENS = {
     "BertTokenizer": "unk [UNK] sep [SEP] pad [PAD] cls [CLS] mask [MASK]",
     "DistilBertTokenizer": "unk [UNK] sep [SEP] pad [PAD] cls [CLS] mask [MASK]",
@@ -199,8 +201,8 @@ def content_of(token: Any) -> Any:
     return token.get("content") if isinstance(token, Mapping) else token
 
 
-def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
-    """The tokenizer of a folder, for a model whose class of tokenizers is usually this.
+def load_light_tokenizer(folder: Path, usual: str, model_type: str = "") -> LightTokenizer:
+    """The tokenizer of a folder, for a model of a type whose class of tokenizers is usually this.
 
     Raises:
         UnknownArchitecture: transformers may read it in another way.
@@ -213,6 +215,8 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
     config = _read_config(folder)
     kind = usual if config.get("tokenizer_class") is None else config["tokenizer_class"]
     kind = kind.removesuffix("Fast") if kind not in GENERIC and isinstance(kind, str) else kind
+    if kind in GENERIC and model_type in DISBELIEVING:
+        kind = usual
     if kind not in (*GENERIC, *TOKENS):
         raise UnknownArchitecture(f"its tokenizer is a {kind}")
     own_keys = HEEDED.split() if kind in TOKENS else ["added_tokens_decoder"]
