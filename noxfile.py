@@ -7,6 +7,7 @@ and `--force-python 3.13` makes it with another Python.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -29,6 +30,11 @@ LONGEST = 600
 """Seconds that one step of an installation may take in `pythons`."""
 DISK = 12 * 10**9
 """Bytes that an environment needs during installation, with torch's build for CUDA."""
+PROCESSORS = {
+    "without vectors": {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Prescott"},
+    "with AVX2": {"ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell"},
+}
+"""Other processors, whose sums end in other digits: variables that torch and OpenBLAS read."""
 
 
 @nox.session
@@ -50,7 +56,9 @@ def pythons(session: nox.Session) -> None:
     """Run the fast tier on the lowest versions and on every further Python that is found here.
 
     Each has its own environment, which is kept; one that cannot be installed is skipped, with the
-    reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing.
+    reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing. They take
+    turns at the arithmetic of `processors`, which then needs no run of its own; without choice
+    every processor has its turn, at last in the active environment.
     """
     chosen, failed = set(session.posargs) - {"install"}, list[str]()
     ready: dict[str, Path] = {}
@@ -69,18 +77,19 @@ def pythons(session: nox.Session) -> None:
                 failed.append(name)
             continue
         ready[name] = place
-    # They run beside each other: on two cores a second worker of each would collect and import
-    # everything once more.
-    workers = min(4, max(1, (os.cpu_count() or 1) // max(1, len(ready))))
-    running = {name: _start_fast_tier(place, name, workers) for name, place in ready.items()}
-    for name, process in running.items():
-        session.log(f"python {name}")
-        shown, _ = process.communicate()
-        print(shown.decode(errors="replace"), flush=True)
-        if process.returncode:
-            failed.append(name)
-    if failed:
-        session.error(f"failed: {', '.join(failed)}")
+    if "install" in session.posargs:
+        return
+    runs = list(ready.items())
+    if not chosen:
+        runs += [_active(session)] * (len(PROCESSORS) - len(runs))
+    _run_fast_tiers(session, runs, failed)
+
+
+@nox.session
+def processors(session: nox.Session) -> None:
+    """Run the fast tier with the arithmetic of other processors, in the active environment."""
+    _install(session)
+    _run_fast_tiers(session, [_active(session)] * len(PROCESSORS), [])
 
 
 @nox.session
@@ -220,7 +229,34 @@ def _install_into(place: Path, name: str, program: str) -> str:
     return ""
 
 
-def _start_fast_tier(place: Path, name: str, workers: int) -> subprocess.Popen[bytes]:
+def _active(session: nox.Session) -> tuple[str, Path]:
+    """The name and the place of the environment that a session runs in."""
+    folders = session.bin_paths or [str(Path(shutil.which("python") or sys.executable).parent)]
+    return "of this environment", Path(folders[0]).parent
+
+
+def _run_fast_tiers(session: nox.Session, runs: list[tuple[str, Path]], failed: list[str]) -> None:
+    """Run the fast tier in each environment, on one processor after the other; say what fails."""
+    # They run beside each other: on two cores a second worker of each would collect and import
+    # everything once more.
+    workers = min(4, max(1, (os.cpu_count() or 1) // max(1, len(runs))))
+    running = {}
+    for (name, place), processor in zip(runs, itertools.cycle(PROCESSORS)):
+        process = _start_fast_tier(place, name, workers, PROCESSORS[processor])
+        running[f"python {name}, as on a processor {processor}"] = process
+    for title, process in running.items():
+        session.log(title)
+        shown, _ = process.communicate()
+        print(shown.decode(errors="replace"), flush=True)
+        if process.returncode:
+            failed.append(title)
+    if failed:
+        session.error(f"failed: {'; '.join(failed)}")
+
+
+def _start_fast_tier(
+    place: Path, name: str, workers: int, variables: dict[str, str]
+) -> subprocess.Popen[bytes]:
     """The fast tier in an environment, as a process whose output is read at its end."""
     words = ["-m", "pytest", "-n", str(workers), "-m", "not slow", "-p", "no:cacheprovider"]
     if name == LOWEST:
@@ -231,7 +267,7 @@ def _start_fast_tier(place: Path, name: str, workers: int) -> subprocess.Popen[b
         ):
             words += ["--deselect", test]
     scripts = _scripts(place)
-    env = {**os.environ, "PATH": os.pathsep.join((str(scripts), os.environ["PATH"]))}
+    env = {**os.environ, "PATH": os.pathsep.join((str(scripts), os.environ["PATH"])), **variables}
     # pip compiled nothing. With .pyc files, hundreds of test programs need not compile again.
     for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH"):
         env.pop(variable, None)
