@@ -244,10 +244,12 @@ def test_running_out_of_memory_names_what_would_fit(device, dtype, says):
 
 def lines(attention, format_name):
     from attnviz.analyses.view import views
-    from attnviz.renderers import Display
+    from attnviz.renderers import Display, Views
     from attnviz.renderers.reports import make_renderer
 
-    return make_renderer(format_name, Display()).add(attention, lambda: views(attention, top=3))
+    return make_renderer(format_name, Display()).add(
+        attention, Views(lambda: views(attention, top=3))
+    )
 
 
 def test_data_of_a_part_counts_tokens_from_the_start_of_the_text(loaded):

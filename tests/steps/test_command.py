@@ -35,7 +35,7 @@ def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(capfd):
         (["."], 1, "'.' is a folder"),
         ([" "], 1, "the sentence is empty"),
         ([""], 1, "the sentence is empty"),
-        (["--text", ""], 1, "the sentence is empty"),
+        (["--text", ""], 2, "--text is empty"),
         (["a b", "--text", "c"], 2, "give either --text or an argument"),
         (["-f", "jsn"], 2, "Did you mean 'json'?"),
         (["--mechanism", "scaled:size=4"], 2, "size=4 is for a sentence"),
