@@ -39,4 +39,5 @@ for _ in range(80):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-print(f"{(guess.argmax(-1) == wanted).float().mean():.0%} of the digits are right")
+right = (guess.argmax(-1) == wanted).float().mean()
+print("it has learned to swap" if right > 0.9 else "it has learned nothing")

@@ -143,8 +143,8 @@ def one_thread_of_openblas() -> Any:
 def fix_sums() -> None:
     """Make sums equal to the last bit on any number of threads, with Intel's MKL.
 
-    torch uses MKL on most machines. MKL splits a sum by its threads, so one process with all cores
-    would differ from two with half of them. It reads the setting at its first sum; processes that
-    start later inherit it.
+    torch uses MKL on most machines. MKL splits a sum by its threads, on processors that are not
+    Intel's whatever this says, so one process with all cores would differ from two with half of
+    them. It reads the setting at its first sum; processes that start later inherit it.
     """
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
