@@ -8,7 +8,14 @@ import pytest
 
 import attnviz
 from attnviz.analyses.lenses.logits import logits
-from attnviz.analyses.why import explain_head, explain_link, score_of, weigh
+from attnviz.analyses.why import (
+    explain_head,
+    explain_link,
+    largest_first,
+    score_of,
+    weigh,
+    without_noise,
+)
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.effects import HeadAt
 from attnviz.core.query import Picture, Query
@@ -299,3 +306,10 @@ def test_a_page_explains_its_link_and_those_of_the_writers(tmp_path):
     for flag in ("--mean", "--layers"):
         asked = ("--head", "2.3") if flag == "--mean" else ()
         assert "--html shows one link" in run("why", TEXT, *asked, flag, "--html", page).mistake
+
+
+def test_rounding_neither_orders_parts_nor_is_one():
+    assert largest_first(np.array([0.1, 2.0, 3.0, 2.000001])) == [2, 1, 3, 0]
+    assert largest_first(np.array([0.1, 2.0, 3.0, 2.001])) == [2, 3, 1, 0]
+    assert largest_first(np.array([])) == []
+    assert without_noise(np.array([-2.0, 1e-7, 0.1])).tolist() == [-2.0, 0.0, 0.1]

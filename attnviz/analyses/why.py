@@ -38,6 +38,8 @@ from attnviz.core.writers import (
 Numbers = NDArray[np.float64]
 
 NEAR = 1e-4  # parts that miss their sum by more of its size are not shown
+TIE = 1e-5  # two sizes that differ by less of their size may change places elsewhere
+NOISE = 1e-6  # parts below this share of the largest are rounding
 PAIRED = 3  # writers of the key whose parts are split by the query's
 CHECKED = 2
 ROWS = 3
@@ -101,7 +103,20 @@ def split_score(
     total = float((contrast * score_of(sides)).sum())
     for side, parts in (("query", by_query), ("key", by_key)):
         check_sum(f"the {side}'s parts of a score", parts, total - (position or 0.0), text)
-    return total, by_query, by_key, position
+    return total, without_noise(by_query), without_noise(by_key), position
+
+
+def without_noise(parts: Numbers) -> Numbers:
+    """Parts of a sum, with 0 where rounding alone made one: its sign would differ elsewhere."""
+    return np.where(np.abs(parts) < NOISE * np.abs(parts).max(), 0, parts)
+
+
+def largest_first(sizes: Numbers) -> list[int]:
+    """Places by size, the largest first; what rounding alone tells apart stays in its order."""
+    order = np.argsort(-sizes, kind="stable")
+    falls = -np.diff(sizes[order], prepend=sizes[order][:1])
+    groups = np.cumsum(falls > TIE * sizes[order])
+    return [int(n) for n in order[np.lexsort((order, groups))]]
 
 
 def adds_up(parts: Numbers, total: float) -> bool:
@@ -150,9 +165,8 @@ def rank_parts(
     text: WrittenText, parts: Numbers, main: str, roles: Mapping[tuple[str, str, int], str]
 ) -> tuple[WriterPart, ...]:
     """Every writer that has a part, the largest by size first."""
-    order = [n for n in np.argsort(-np.abs(parts), kind="stable") if parts[n]]
     ranking = []
-    for number in order:
+    for number in (n for n in largest_first(np.abs(parts)) if parts[n]):
         writer = text.writers[number]
         place = (writer.stream, writer.layer, -1 if writer.head is None else writer.head)
         role = roles.get(place, "")
@@ -164,16 +178,17 @@ def pair_parts(
     text: WrittenText, at: HeadAt, sides: HeadSides, contrast: Numbers, by_key: Numbers
 ) -> tuple[tuple[str, str, float], ...]:
     """The largest parts that a writer of the query and a writer of the key make together."""
-    pairs = []
-    numbers = [int(n) for n in np.argsort(-np.abs(by_key), kind="stable")[:PAIRED] if by_key[n]]
+    pairs = list[tuple[str, str, float]]()
+    numbers = [n for n in largest_first(np.abs(by_key))[:PAIRED] if by_key[n]]
     keys = text.parts(at.stream, at.layer, "key", numbers)
     for number, part in zip(numbers, keys, strict=True):
         direction = sides.factor * contrast @ part[at.head].astype(np.float64)
-        by_query = text.read(at, "query", direction)
-        for other in np.argsort(-np.abs(by_query), kind="stable")[:PAIRED]:
-            names = (name_writer(text.writers[n], at.stream) for n in (other, number))
-            pairs.append((*names, float(by_query[other])))
-    return tuple(sorted(pairs, key=lambda one: -abs(one[2])))  # type: ignore[arg-type]
+        by_query = without_noise(text.read(at, "query", direction))
+        for other in largest_first(np.abs(by_query))[:PAIRED]:
+            names = [name_writer(text.writers[n], at.stream) for n in (other, number)]
+            pairs.append((names[0], names[1], float(by_query[other])))
+    order = largest_first(np.abs([value for *_, value in pairs]))
+    return tuple(pairs[n] for n in order)
 
 
 def knock_out(
@@ -228,14 +243,15 @@ def explain_link(
     total, by_query, by_key, position = split_score(text, at, sides, contrast)
     roles = role_names(attention) if roles is None else roles
     largest = [
-        (abs(parts[n]), side, int(n))
-        for side, parts in (("query", by_query), ("key", by_key))
-        for n in np.argsort(-np.abs(parts), kind="stable")[: CHECKED + 1]
+        (abs(parts[n]), side, n)
+        for side, parts in (("key", by_key), ("query", by_query))
+        for n in largest_first(np.abs(parts))[: CHECKED + 1]
         if parts[n] and text.writers[n].kind != "bias"
     ]
+    order = largest_first(np.array([size for size, *_ in largest]))[:CHECKED]
     checks = [
         knock_out(text, at, sides, link, side, n)  # type: ignore[arg-type]
-        for _, side, n in sorted(largest, reverse=True)[:CHECKED]
+        for _, side, n in (largest[place] for place in order)
     ]
     weights = weigh(sides, score_of(sides))
     arguments = arguments_of(text, at, sides, [(query, key, float(weights[link]))])
