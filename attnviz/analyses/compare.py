@@ -173,9 +173,9 @@ def _changes(
     difference: AttentionMap, before: Weights, after: Weights, top: int
 ) -> tuple[HeadChange, ...]:
     changes = []
+    places = {difference.place(*at): at for at in np.ndindex(difference.weights.shape[:2])}
     for link in strongest_links(difference, top, between_words=False):
-        layer, head = difference.layers.index(link.layer), difference.heads.index(link.head)
-        cell = (layer, head, link.query_position, link.key_position)
+        cell = (*places[link.layer, link.head], link.query_position, link.key_position)
         if link.weight:
             changes.append(HeadChange(link, float(before[cell]), float(after[cell])))
     return tuple(changes)

@@ -2,26 +2,35 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Link, MeasuredLink, known_mean
+from attnviz.core.attention_map import (
+    SEVERAL,
+    Attention,
+    AttentionMap,
+    Link,
+    MeasuredLink,
+    known_mean,
+)
 from attnviz.core.errors import UsageError, choose, is_number
 from attnviz.core.options import Over, Reduce, names_in
 from attnviz.core.registry import is_reduced
 from attnviz.core.tokens import word_cells
 
 _HEADS = re.compile(r"\s*\d{1,9}\.\d{1,9}\s*(?:,\s*\d{1,9}\.\d{1,9}\s*)*")
-"""Heads with their layers: "2.3" or "2.3,2.4"."""
+"""Heads with their layers: "2.3" or "2.3,1.4"."""
 
 
-def check_selection(layer: str | None, head: str | None) -> None:
+def check_selection(layer: str | None, head: str | None, *, rows: bool = False) -> None:
     """Refuse layers and heads that could not be right for any model.
 
     Both are "0", "2,5", "0-3", "last", "all", or these joined by commas. A head is also "2.3",
-    head 3 of layer 2, or such names joined by commas.
+    head 3 of layer 2, or such names joined by commas; of those that get `rows` each layer has the
+    same heads.
     """
     if layer is not None:
         if _HEADS.fullmatch(layer):
@@ -32,8 +41,13 @@ def check_selection(layer: str | None, head: str | None) -> None:
             _check_names(head, "head")
     elif layer is not None:
         raise UsageError(f"--head {head} names its layer: leave --layer {layer} out")
-    else:
-        _split_heads(head)
+    if rows and _differ(named_heads(head)):
+        sides = zip(*named_heads(head), strict=True)
+        layers, every = (",".join(sorted({*side}, key=int)) for side in sides)
+        raise UsageError(
+            f"--head {head} chooses different heads of layers {layers}, and a table has the same "
+            f"of each: give --layer {layers} --head {every}"
+        )
 
 
 def _check_names(selection: str, what: str) -> None:
@@ -83,42 +97,83 @@ def _parts(selection: str) -> list[tuple[str, str]]:
 def select(
     attention: Attention, stream: str | None, layer: str | None, head: str | None
 ) -> Attention:
-    """The chosen layers and heads in streams that have them; a UsageError if none has."""
-    if head is not None and _HEADS.fullmatch(head):
-        layer, head = _split_heads(head)
-    maps = attention.maps
+    """The chosen layers and heads in streams that have them; a UsageError if none has.
+
+    Different heads of several layers stand side by side in a layer SEVERAL, by their whole names.
+    """
+    heads, spelt, maps = named_heads(head), f"head {head}", attention.maps
     if stream is not None:
         choose(stream, dict.fromkeys(item.stream for item in maps), "stream")
         maps = tuple(item for item in maps if item.stream == stream)
     steps = [] if stream is None else [f"stream {stream}"]
+    if heads and any(item.layers == (SEVERAL,) for item in maps):
+        layer, head = None, None  # they were chosen before: a choice of these
+    elif heads:
+        layer, head = (",".join(dict.fromkeys(side)) for side in zip(*heads, strict=True))
     for what, selection in (("layer", layer), ("head", head)):
         if selection is not None:
             _refuse_missing(maps, what, selection, attention.provenance.model)
             parts = (_narrow(item, what, selection) for item in maps)
             maps = tuple(item for item in parts if item is not None)
             steps.append(f"{what} {selection}")
-    by_stream = {item.stream: item for item in maps}
+    if heads:
+        own = [[one for one in heads if one in _places(item)] for item in maps]
+        if absent := [one for one in heads if not any(one in some for some in own)]:
+            raise UsageError(f"head {'.'.join(absent[0])} does not exist in any stream")
+        pairs = zip(maps, own, strict=True)
+        maps = tuple(_side_by_side(item, some) for item, some in pairs if some)
+        if head is None or _differ(heads):
+            steps = [step for step in steps if step.startswith("stream ")] + [spelt]
+    names = {(item.stream, *item.place(*at)) for item in maps for at in _places(item).values()}
 
     def there(one: MeasuredLink) -> MeasuredLink | None:
-        item, link = by_stream.get(one.stream), one.link
-        return one if item and link.layer in item.layers and link.head in item.heads else None
+        return one if (one.stream, one.link.layer, one.link.head) in names else None
 
     return attention.with_maps(maps, *steps).with_links(there)
 
 
-def _split_heads(selection: str) -> tuple[str, str]:
-    """The layers and the heads of "2.3,2.4"; a UsageError where layers differ in their heads."""
-    heads_of: dict[str, set[str]] = {}
-    for layer, head in (name.strip().split(".") for name in selection.split(",")):
-        heads_of.setdefault(layer, set()).add(head)
-    first, *others = heads_of.values()
-    if any(heads != first for heads in others):
-        layers, every = ",".join(heads_of), ",".join(sorted(set.union(first, *others), key=int))
-        raise UsageError(
-            f"--head {selection} chooses different heads of layers {layers}, and a map holds the "
-            f"same of each: give --layer {layers} --head {every}, or ask for one after the other"
-        )
-    return ",".join(heads_of), ",".join(first)
+def named_heads(selection: str | None) -> list[tuple[str, str]]:
+    """The layer and the head of each of "2.3,1.4"; none where heads are chosen otherwise."""
+    if selection is None or not _HEADS.fullmatch(selection):
+        return []
+    names = (name.strip().split(".") for name in selection.split(","))
+    return list(dict.fromkeys((str(int(layer)), str(int(head))) for layer, head in names))
+
+
+def _differ(heads: Sequence[tuple[str, str]]) -> bool:
+    """Whether layers have different heads of these."""
+    layers, numbers = ({one[at] for one in heads} for at in (0, 1))
+    return len(heads) < len(layers) * len(numbers)
+
+
+def _places(item: AttentionMap) -> dict[tuple[str, str], tuple[int, int]]:
+    """The layer and head of each matrix of a map, by the numbers by which they are chosen."""
+    layers, heads = _numbers(item.layers), _numbers(item.heads)
+    if item.layers == (SEVERAL,):
+        return {item.place(0, head): (0, head) for head in range(len(heads))}
+    cells = np.ndindex(len(layers), len(heads))
+    return {(layers[layer], heads[head]): (layer, head) for layer, head in cells}
+
+
+def _side_by_side(item: AttentionMap, heads: Sequence[tuple[str, str]]) -> AttentionMap:
+    """Some heads of a map: its part where they fill one, else one layer of them."""
+    places = _places(item)
+    rows, columns = map(list, zip(*(places[one] for one in heads), strict=True))
+    if len({*rows}) * len({*columns}) == len(heads):
+        own = [item.layers[row] for row in sorted({*rows})]
+        return item.part(own, [item.heads[column] for column in sorted({*columns})])
+    names = {one: ".".join(one) for one in map(item.place, rows, columns)}
+    links = tuple(
+        replace(link, layer=SEVERAL, head=names[link.layer, link.head])
+        for link in item.links
+        if (link.layer, link.head) in names
+    )
+    return item.with_weights(
+        item.weights[rows, columns][None],
+        layers=(SEVERAL,),
+        heads=tuple(names.values()),
+        links=links,
+    )
 
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:
@@ -171,6 +226,8 @@ def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:
     if how == "none":
         return item
     axes = {"heads": (1,), "layers": (0,), "both": (0, 1)}[over]
+    if item.layers == (SEVERAL,):  # whose heads differ in their layers
+        axes = (0, 1)
     if how == "max":  # leaves out what has no value
         weights = np.fmax.reduce(item.weights, axis=axes, keepdims=True)
     elif item.values == "signed":
@@ -241,4 +298,4 @@ def link_at(item: AttentionMap, cell: Sequence[Any], weight: float | None = None
     layer, head, query, key = map(int, cell)
     ends = item.query_tokens[query].text, item.key_tokens[key].text
     weight = float(item.weights[layer, head, query, key]) if weight is None else weight
-    return Link(*ends, weight, item.layers[layer], item.heads[head], query, key)
+    return Link(*ends, weight, *item.place(layer, head), query, key)

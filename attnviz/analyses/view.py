@@ -19,6 +19,7 @@ from attnviz.core.attention_map import (
     IMPLIED,
     PARTS,
     SECOND_PART,
+    SEVERAL,
     Attention,
     AttentionMap,
     Focus,
@@ -159,7 +160,12 @@ def _patterns(weights: NDArray[np.float32], item: AttentionMap) -> list[tuple[st
 
 
 def views(
-    attention: Attention, *, every_layer: bool = False, as_chosen: bool = False, top: int = 1
+    attention: Attention,
+    *,
+    every_layer: bool = False,
+    every_head: bool = False,
+    as_chosen: bool = False,
+    top: int = 1,
 ) -> list[View]:
     """The matrices to show for one text, the one to see first at the beginning.
 
@@ -167,12 +173,16 @@ def views(
     `head_worth_showing`), and behind it the mean over the heads of its layer; where no head stands
     out, that mean of the last layer alone. A line for each head of the layer comes with the last.
     Through every lens at once, a view for each lens. No head comes before the mean where the
-    reader chose heads or reduced them (`as_chosen`). The stream's `top` strongest links come along.
+    reader chose heads or reduced them (`as_chosen`). Where the reader named heads of several layers
+    (`every_head`), each has a view. The stream's `top` strongest links come along.
     """
     if attention.lens_name == "all":
         return [_of_lens(attention, item, top) for item in attention.maps]
     item = attention.main
     links = tuple(strongest_links(item, max(top, 1)))
+    if every_head and (len(item.layers) > 1 or item.layers == (SEVERAL,)):
+        ones = [item.part([layer], [head]) for layer in item.layers for head in item.heads]
+        return [_view(attention, one, one.layers[0], links, top) for one in ones]
     focus = first_focus(attention, item, as_chosen=as_chosen or every_layer)
     if every_layer:
         return [_view(attention, item, layer, links, top, focus) for layer in item.layers]
@@ -297,7 +307,8 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
     if len(item.heads) == 1:
         in_focus = focus and (focus.layer, focus.head) == (layer, item.heads[0])
         why = f" ({focus.why})" if focus and in_focus else ""
-        return item, f"{axis_name('layer', layer)} {axis_name('head', item.heads[0])}{why}"
+        names = zip(("layer", "head"), item.place(0, 0), strict=True)
+        return item, " ".join(axis_name(*name) for name in names) + why
     if focus and focus.layer == layer:
         return item.part(heads=[focus.head]), f"layer {layer} head {focus.head} ({focus.why})"
     why = " (blocks hide which head says most)" if item.is_pooled else ""
@@ -321,7 +332,9 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     names = {name.rpartition("call ")[0] for name in item.layers if " call " in f" {name}"}
     layers, heads = len(names or item.layers), len(item.heads)
     calls = len(item.layers) // len(names) if names else len(attention.calls_of(item))
-    if layers * heads * calls > 1:
+    if item.layers == (SEVERAL,) and heads > 1:
+        parts.append(f"{heads} heads")
+    elif layers * heads * calls > 1:
         many = f" × {calls} calls" if calls > 1 else ""
         ends = ["s" if count > 1 else "" for count in (layers, heads)]
         parts.append(f"{layers} layer{ends[0]}{many} × {heads} head{ends[1]}")

@@ -225,6 +225,7 @@ Texts = Iterable[str | tuple[str, str | None] | Text]  # texts, or pairs of a so
 
 
 Sentence = Annotated[str, "checked by the function itself"]
+InMemoryInput = Annotated[Any, "a file, or what it would hold: a picture, an array"]
 Conversation = Annotated[Sequence[Mapping[str, Any]], "checked by the function itself"]
 Positive = Annotated[int, Range(1)]
 NotNegative = Annotated[int, Range(0)]

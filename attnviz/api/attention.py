@@ -10,6 +10,7 @@ from attnviz.api.arguments import (
     AudioOptions,
     Conversation,
     ImageOptions,
+    InMemoryInput,
     Positive,
     Sentence,
     Texts,
@@ -152,8 +153,8 @@ def _read_request(options: AttendOptions, usual: Command) -> tuple[Command, Opti
 
 @public
 def image(
-    file: str,
-    more: Sequence[str | Path] = (),
+    file: InMemoryInput,
+    more: Sequence[InMemoryInput] = (),
     *,
     patch: str | None = None,
     image_size: str | None = None,
@@ -167,7 +168,8 @@ def image(
     """Where in a picture a vision model looks, patch by patch.
 
     Args:
-        file: the picture: .png, .jpg, .webp, ….
+        file: the picture: .png, .jpg, .webp, …; or one in memory, of Pillow, or an array (height,
+            width) or (height, width, channels) of 8 or 16 bits, or of floats from 0 to 1.
         more: further pictures, with a text.
         patch: the patch that looks, "row,column" from "0,0" at the upper left, or "all"; None: the
             class token, else the mean over patches.
@@ -183,10 +185,10 @@ def image(
         The attention; `.picture("overlay")` and `.picture("grid")` lie over the picture.
     """
     choose(lens, [name for name in LENS_NAMES if name != ALL], "lens")
-    if not isinstance(more, list | tuple) or not all(isinstance(one, str | Path) for one in more):
+    if not isinstance(more, list | tuple):
         raise UsageError(f"more={in_short(more)} is no list of pictures")
     request = PictureRequest(
-        files=tuple(map(Path, (file, *more))),
+        files=tuple(Path(one) if isinstance(one, str) else one for one in (file, *more)),
         patch=patch,
         image_size=image_size,
         text=text,
@@ -206,8 +208,9 @@ def image(
 
 @public
 def audio(
-    file: str,
+    file: InMemoryInput,
     *,
+    sampling_rate: Positive | None = None,
     text: str | None = None,
     language: str | None = None,
     task: Literal["transcribe", "translate"] | None = None,
@@ -222,7 +225,9 @@ def audio(
     """When a speech model listens, and when each word is spoken.
 
     Args:
-        file: the recording: .wav, .flac, .ogg, .mp3, ….
+        file: the recording: .wav, .flac, .ogg, .mp3, …; or samples in memory, an array of floats
+            from -1 to 1 or of integers, (samples,) or with channels on its shorter axis.
+        sampling_rate: how many samples of an array are a second.
         text: what is spoken; None: a model like Whisper writes it.
         language: the language that is spoken, for models that know several.
         task: what such a model is to do: "transcribe", or "translate" into English.
@@ -241,8 +246,12 @@ def audio(
         raise UsageError(f"start={start} is no second of a recording")
     if seconds > 3600:
         raise UsageError(f"seconds={seconds} is out of range: 1 to 3600")
+    in_memory = not isinstance(file, str | Path)
+    if in_memory is not (sampling_rate is not None):
+        raise UsageError("sampling_rate= is for an array of samples: give both, or a file")
     request = RecordingRequest(
-        file=Path(file),
+        file=Path("recording" if in_memory else file),
+        sound=(file, sampling_rate) if sampling_rate is not None else None,
         text=text,
         language=language,
         task=task,

@@ -468,9 +468,13 @@ def _side(name: str, value: Any) -> str | InMemoryMaps | SavedEffects:
     return value
 
 
+Numbers = str | Path | Mapping[str, Any]
+"""A file of matrices, a sentence, or arrays by name."""
+
+
 @public
 def steps(
-    file: str | None = None,
+    file: Numbers | None = None,
     target: str | None = None,
     *,
     text: str | None = None,
@@ -486,7 +490,8 @@ def steps(
 
     Args:
         file: a file of matrices (.json, .npz, .safetensors), or a sentence: what has a space in
-            it, is no file and does not end like one. None: a worked example.
+            it, is no file and does not end like one; or arrays by name, as a file has them:
+            {"query": Q, "key": K, "value": V}. None: a worked example.
         target: a second sentence, whose words are the queries.
         text: a sentence, also of one word.
         example: a worked example: "self", "cross" or "naive"; of a file with several, one of them.
@@ -501,8 +506,10 @@ def steps(
         Every matrix; the picture "scatter"; a page.
     """
     how = read_options(options)
+    if not isinstance(file, str | Path | Mapping | None):
+        raise UsageError(f"file={in_short(file)} is no file, sentence or dictionary of arrays")
     request = StepsRequest(
-        file=file,
+        file=str(file) if isinstance(file, Path) else file,
         target=target,
         text=text,
         example=example,

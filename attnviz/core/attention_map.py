@@ -109,6 +109,10 @@ def _alike(one: Any, other: Any, kind: Any) -> bool:
     )
 
 
+SEVERAL = "several"
+"""The layer of heads that stand side by side though their layers differ: "5.4", "1.3"."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionMap:
     """The attention of one stream.
@@ -150,6 +154,13 @@ class AttentionMap:
         return isinstance(other, AttentionMap) and _alike(self, other, AttentionMap)
 
     __hash__ = object.__hash__
+
+    def place(self, layer: int, head: int) -> tuple[str, str]:
+        """The names of a layer and of its head; of heads of several layers, those of its own."""
+        names = self.layers[layer], self.heads[head]
+        if names[0] == SEVERAL and "." in names[1]:
+            return names[1].rpartition(".")[0], names[1].rpartition(".")[2]
+        return names
 
     def position(self, axis: int, place: int) -> int:
         """The number in the text of the first token of a row (axis 0) or column (axis 1)."""

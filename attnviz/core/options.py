@@ -278,7 +278,7 @@ class Choice:
     head: str | None = opt(
         "heads",
         "--head WHICH",
-        "Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in "
+        "Heads: 2.3 is head 3 of layer 2, 2.3,1.4 are two; or 3, 0,2, 0-3, last or all, in "
         "each layer chosen.",
     )
     reduce: Reduce = rare(

@@ -263,4 +263,6 @@ def axis_name(what: str, name: str) -> str:
     """Such as "layer 3", "layer decoder.2.attention" or, of a reduced axis, "mean over layers"."""
     if " over " in name:
         return name  # "mean over channels"
+    if name == "several":
+        return f"{name} {what}s"
     return f"{name} over {what}s" if is_reduced(name) else f"{what} {name}"

@@ -1,14 +1,19 @@
 """Values from Python, checked as the shell would check what is typed."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from attnviz.core.errors import UsageError, choose, in_short, in_words
+from attnviz.core.errors import InputError, UsageError, choose, first_line, in_short, in_words
 from attnviz.core.options import InMemory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,23 @@ def _names_file(value: str | Path) -> bool:
         return b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
         return False
+
+
+def as_array(one: Any) -> NDArray[Any]:
+    """An array, or a tensor of any device and precision, with or without a gradient.
+
+    Raises:
+        InputError: it is no array, as rows of different lengths.
+    """
+    import numpy as np
+
+    if hasattr(one, "detach"):
+        one = one.detach().cpu()
+        one = one.float() if one.is_floating_point() and one.element_size() < 4 else one
+    try:
+        return np.asarray(one)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InputError(f"{in_short(one)} is no array: {first_line(error)}") from error
 
 
 def check_range(name: str, value: float, about: Any) -> float:

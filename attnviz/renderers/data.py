@@ -22,11 +22,10 @@ from attnviz.renderers.printable import six_digits
 from attnviz.renderers.reports import JsonReport, csv_text
 from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.documents import HIDDEN, dump_json, dump_line, round_weights, to_document
+from attnviz.storage.dumps import COLUMNS
 from attnviz.storage.parquet import ParquetWriter
 
 SCHEMA = 1  # the version of the JSON documents of reports
-_CELL = ("query_position", "query_token", "key_position", "key_token", "weight")
-COLUMNS = ("id", "stream", "layer", "head", *_CELL)
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
 _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 Example = TypeVar("Example", Pair, TopExample)
@@ -61,7 +60,7 @@ def weight_rows(attention: Attention, digits: int | None = None) -> Iterator[tup
             for axis, tokens in enumerate((item.query_tokens, item.key_tokens))
         )
         for layer, head in np.ndindex(item.weights.shape[:2]):
-            names = (attention.id, item.stream, item.layers[layer], item.heads[head])
+            names = (attention.id, item.stream, *item.place(layer, head))
             place, weights = tuple(map(escape, names)), item.weights[layer, head]
             # astype(str) gives the shortest text from which each float32 can be read back.
             texts = round_weights(weights, digits).astype(str)

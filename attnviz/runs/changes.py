@@ -83,7 +83,7 @@ def sides_of(
             "or --head-a and --head-b"
         )
     for side in (first, second):
-        check_choice(side.choice)
+        check_choice(side.choice, rows=True)
         if side.is_text:
             check_origin(side.origin, "self")
     return first, second

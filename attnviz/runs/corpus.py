@@ -239,7 +239,7 @@ class CorpusRequest:
 
     def check(self, inputs: TextInput, options: Options) -> None:
         """Before a model loads, refuse what cannot be done."""
-        check_choice(options.choice)
+        check_choice(options.choice, rows=True)
         if inputs.pictures:
             check_vision(options.origin)
             many = options.many

@@ -274,7 +274,7 @@ def check_treebank(others: Mapping[str, object]) -> None:
 
 
 def check_heads(options: Options, command: Command) -> None:
-    check_choice(options.choice)
+    check_choice(options.choice, rows=True)
     check_origin(options.origin, command)
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from attnviz.analyses.select import strongest_links
+from attnviz.analyses.select import named_heads, strongest_links
 from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose, in_words
 from attnviz.core.notices import notices_to
 from attnviz.core.options import DECLARED, Choice, Look, LookOptions
-from attnviz.core.registry import PICTURES, DataKind
+from attnviz.core.registry import PICTURES, DataKind, is_reduced
 from attnviz.core.values import check_value
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import (
@@ -137,7 +137,15 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
     own = choice or Choice()
     every_layer = own.layer is not None
     as_chosen = every_layer or own.head is not None or own.reduce != "none"
-    make = partial(every_view, attention, every_layer=every_layer, as_chosen=as_chosen, top=top)
+    every_head = bool(named_heads(own.head)) and own.reduce == "none"
+    make = partial(
+        every_view,
+        attention,
+        every_layer=every_layer,
+        every_head=every_head,
+        as_chosen=as_chosen,
+        top=top,
+    )
     return Views(make, lambda: strongest_links(attention.main, top))
 
 
@@ -168,7 +176,8 @@ def draw(
     views, function = views or views_of(attention), PICTURES[picture].load()
     if picture == "heatmap":
         first_views = [view for view in views() if not view.second]
-        if attention.lens_name == "all" and len(first_views) > 1:
+        heads = [view.map.heads[0] for view in first_views]
+        if len(heads) > 1 and (attention.lens_name == "all" or not any(map(is_reduced, heads))):
             return draw_side_by_side(attention, first_views)
         view, main = first_views[0], attention.main
         words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
@@ -185,7 +194,7 @@ def draw(
 
 
 def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
-    """A text through every lens, one panel each."""
+    """A text through every lens, or by heads of several layers, one panel each."""
     from attnviz.analyses.view import orientation
     from attnviz.renderers.figures.figure import fit_width
     from attnviz.renderers.figures.grid import panels
@@ -193,7 +202,8 @@ def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
     correlation = "\nrank correlation with hiding tokens"
     whiches = (view.which.replace(f", {AGREEMENT}", correlation) for view in views)
     headings = [f"{which}\n{view.map.unit}" for which, view in zip(whiches, views, strict=True)]
-    title = f"{attention.provenance.title} · every lens side by side"
+    what = "every lens" if attention.lens_name == "all" else f"{len(views)} heads"
+    title = f"{attention.provenance.title} · {what} side by side"
     words = {"title": title, "subtitle": orientation(attention.main)}
     return fit_width(panels, [view.map for view in views], **words, headings=headings)
 

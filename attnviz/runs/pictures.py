@@ -137,7 +137,7 @@ def thumbnails(report: CorpusReport) -> dict[str, bytes]:
 class PictureRequest:
     """Which pictures are read, and how they are drawn; `attnviz.image` explains each field."""
 
-    files: tuple[Path, ...]
+    files: tuple[Any, ...]  # paths, or pictures and arrays in memory
     patch: str | None = None
     image_size: str | None = None
     text: str | None = None
@@ -180,6 +180,12 @@ class PictureRequest:
             raise UsageError(f"{flags[0]} is for a picture without --text: leave one of them out")
         check_text(self.text)
 
+    @property
+    def names(self) -> list[str]:
+        """A name for each: its file's, or its number."""
+        files = enumerate(self.files)
+        return [one.name if isinstance(one, Path) else f"picture {place}" for place, one in files]
+
     def read(self) -> list[Any]:
         return [*(read_frames(self.files) if self.video else map(read_picture, self.files))]
 
@@ -194,10 +200,9 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
     source = open_source(options.origin, "picture" if request.text is None else "picture-text")
     query = Query(request.text or "", kind="picture", picture=picture)
     attention = look_through(source, query, choice, patch)
-    names = ", ".join(path.name for path in request.files)
-    settings = {**attention.provenance.settings, "picture": names}
+    settings = {**attention.provenance.settings, "picture": ", ".join(request.names)}
     provenance = replace(attention.provenance, settings=settings)
-    attention = replace(attention, id=request.files[0].stem, provenance=provenance)
+    attention = replace(attention, id=Path(request.names[0]).stem, provenance=provenance)
     if request.lens == "raw":  # of other values, a large sum may be what the patch shows
         attention = with_sinks(attention)
     looks, wrote = attention, attention.main.query_side != "text"

@@ -29,6 +29,7 @@ from attnviz.core.options import Choice, LookOptions, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
 from attnviz.core.registry import LENSES, PICTURES, Command, DataKind, Needs
 from attnviz.core.tokens import tokens_of_pieces
+from attnviz.core.values import as_array
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import (
     ALL_LENSES,
@@ -47,7 +48,7 @@ from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from attnviz.analyses.contacts import ContactModel
     from attnviz.core.attention_map import Link
@@ -271,7 +272,7 @@ def from_numpy(
         raise UsageError("tokens= and key_tokens= are lists of names")
     try:
         layers = weights if isinstance(weights, list | tuple) else None
-        array = _as_array(weights) if layers is None else np.stack([*map(_as_array, layers)])
+        array = as_array(weights) if layers is None else np.stack([*map(as_array, layers)])
     except (ValueError, TypeError, RuntimeError) as error:
         raise InputError(f"the weights are no array: {first_line(error)}") from error
     if array.ndim == 5 and array.shape[1] == 1:  # (layers, a batch of one, heads, queries, keys)
@@ -299,13 +300,6 @@ def from_numpy(
     return as_result(attention, Choice())
 
 
-def _as_array(one: Any) -> NDArray[Any]:
-    """An array, or a tensor of any device and precision, with or without a gradient."""
-    if hasattr(one, "detach"):
-        one = one.detach().float().cpu()
-    return np.asarray(one)
-
-
 def load(file: str | Path) -> list[Result]:
     """Every text's attention in a file that attnviz or another program saved.
 
@@ -321,9 +315,12 @@ def load(file: str | Path) -> list[Result]:
     return [as_result(item, Choice()) for item in read_any(read_bytes(path), f"'{path}'")]
 
 
-def check_choice(choice: Choice) -> None:
-    """Refuse a choice that could be right for no model, before one is loaded."""
-    check_selection(choice.layer, choice.head)
+def check_choice(choice: Choice, *, rows: bool = False) -> None:
+    """Refuse a choice that could be right for no model, before one is loaded.
+
+    Where each head gets a row (`rows`), the layers have the same heads.
+    """
+    check_selection(choice.layer, choice.head, rows=rows)
     check_reduction(choice.reduce, choice.over)
     choose(choice.lens, ("raw", *LENSES, ALL_LENSES), "lens")
     if choice.explain is not None and not needs_head(choice.lens):

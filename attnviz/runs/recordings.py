@@ -44,6 +44,7 @@ class RecordingRequest:
     """What of a recording is read, and what is asked; `attnviz.audio` explains each field."""
 
     file: Path
+    sound: tuple[Any, int] | None = None  # the samples of one in memory, and how many are a second
     text: str | None = None
     language: str | None = None
     task: str | None = None
@@ -108,7 +109,7 @@ def report_recording(request: RecordingRequest, options: Options, report: RunRep
     from attnviz.models.hugging_face.inputs.recordings import read_recording
 
     heard = replace(
-        read_recording(request.file, request.start, request.seconds),
+        read_recording(request.sound or request.file, request.start, request.seconds),
         language=request.language,
         task=request.task,
         encoder=options.choice.stream == "encoder",

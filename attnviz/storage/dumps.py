@@ -29,12 +29,13 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import SEVERAL, Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import MARK, tokens_of_pieces
 from attnviz.storage.archive import DAMAGE, ZIP, read_array
@@ -56,7 +57,7 @@ def read_dump(data: bytes, where: str) -> Iterator[Dump]:
         if b"/data.pkl" in data:
             raise InputError(
                 f"{where} was written by torch.save and could run code, so it is not read: save "
-                "np.savez('attention.npz', *[w.float() for w in torch.load(FILE, "
+                "np.savez('attention.npz', *[w.detach().float() for w in torch.load(FILE, 'cpu', "
                 "weights_only=True)])"
             )
         yield read_arrays(Archive(data, name), where)
@@ -201,17 +202,23 @@ def _from_table(rows: Sequence[list[str]], where: str) -> Iterator[Dump]:
 
 def _from_rows(rows: Sequence[Sequence[str]], where: str) -> AttentionMap:
     """The map of one stream's rows."""
-    layers, heads = (list(dict.fromkeys(row[at] for row in rows)) for at in (2, 3))
+    pairs = list(dict.fromkeys((row[2], row[3]) for row in rows))
+    layers, heads = (list(dict.fromkeys(side)) for side in zip(*pairs, strict=True))
+    matrix_of = {pair: (layers.index(pair[0]), heads.index(pair[1])) for pair in pairs}
+    if len(pairs) < len(layers) * len(heads):  # different heads of several layers
+        matrix_of = {pair: (0, place) for place, pair in enumerate(pairs)}
+        layers, heads = [SEVERAL], [".".join(pair) for pair in pairs]
     try:
         sides = [{int(row[at]): _unescape(row[at + 1]) for row in rows} for at in (4, 6)]
-        places = [[layers.index(row[2]), heads.index(row[3])] for row in rows]
+        places = [matrix_of[row[2], row[3]] for row in rows]
         cells = [int(row[4]) for row in rows], [int(row[6]) for row in rows]
         numbers = [float(row[8] or "nan") for row in rows]
     except ValueError as error:
         raise InputError(f"{where} is a table with a cell that is no number: {error}") from error
     shape = tuple(max(side) + 1 for side in sides)
-    if any(len(side) != count for side, count in zip(sides, shape, strict=True)):
-        raise InputError(f"{where} lacks rows: positions are missing")
+    different = {(*place, *cell) for place, *cell in zip(places, *cells, strict=True)}
+    if not len(different) == len(rows) == len(pairs) * prod(shape):
+        raise InputError(f"{where} lacks rows, or has some twice: each head needs every weight")
     weights = np.zeros((len(layers), len(heads), *shape), np.float32)
     weights[*np.transpose(places), *cells] = numbers
     same = sides[0] == sides[1]
@@ -238,7 +245,7 @@ def _from_rows(rows: Sequence[Sequence[str]], where: str) -> AttentionMap:
 
 def _unescape(token: str) -> str:
     """A token as it was before a table escaped it."""
-    letters = {"t": "\t", "n": "\n", "\\": "\\"}
+    letters = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
     return _ESCAPE.sub(lambda m: letters.get(m[1]) or chr(int(m[1][1:], 16)), token)
 
 
@@ -282,7 +289,7 @@ COLUMNS = (
 )
 """Of a table of weights that attnviz wrote."""
 _NUMBER = re.compile(_PROBABILITY)
-_ESCAPE = re.compile(r"\\([tn\\]|u[0-9a-f]{4})")
+_ESCAPE = re.compile(r"\\([tnr\\]|u[0-9a-f]{4})")
 STREAMS = ("encoder", "decoder", "cross")
 QUERY_TOKENS = ("query_tokens", "left_text", "target_tokens", "decoder_tokens", "tokens")
 KEY_TOKENS = ("key_tokens", "right_text", "source_tokens", "encoder_tokens", "tokens")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from attnviz.core.errors import AttnvizError, InputError, first_line
+from attnviz.core.values import as_array
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,9 +22,9 @@ MOST_FRAMES = 64  # frames of a video at most: each has hundreds of patches
 
 @contextmanager
 def open_picture(
-    file: Path | IO[bytes], name: str, formats: tuple[str, ...] = FORMATS
+    file: Path | IO[bytes] | Image, name: str, formats: tuple[str, ...] = FORMATS
 ) -> Iterator[Image]:
-    """A picture whose pixels are not read yet.
+    """A picture whose pixels are not read yet; one of Pillow's own stays open.
 
     Raises:
         InputError: it is damaged, too large or of another format, whatever Pillow raised for it.
@@ -33,7 +34,10 @@ def open_picture(
     Image.init()
     readable = [one for one in formats if one in Image.OPEN]  # AVIF is newer than the lowest Pillow
     try:
-        with Image.open(file, formats=readable) as picture:
+        handle: Any = nullcontext(file)
+        if not isinstance(file, Image.Image):
+            handle = Image.open(file, formats=readable)
+        with handle as picture:
             if (count := picture.width * picture.height) > MOST_PIXELS:
                 raise InputError(
                     f"{name} has {count:,} pixels: {MOST_PIXELS:,} at most, make it smaller"
@@ -48,15 +52,19 @@ def open_picture(
         raise InputError(f"{name} cannot be read as a picture: {first_line(error)}") from error
 
 
-def read_picture(path: Path) -> Image:
-    """A picture from a file, upright, in RGB, with white where it is transparent."""
+def read_picture(path: Path | Any) -> Image:
+    """A picture from a file or in memory, upright, in RGB, white where it is transparent."""
+    if not isinstance(path, Path):
+        return upright_picture(picture_of(path), name_of(path))
     if not path.is_file():
         what = "is a folder, not a picture" if path.is_dir() else "does not exist"
         raise InputError(f"'{path}' {what}")
     return upright_picture(path, f"'{path}'")
 
 
-def upright_picture(file: Path | IO[bytes], name: str, formats: tuple[str, ...] = FORMATS) -> Image:
+def upright_picture(
+    file: Path | IO[bytes] | Image, name: str, formats: tuple[str, ...] = FORMATS
+) -> Image:
     """The same for an open file; errors begin with `name`, and formats are Pillow's names."""
     from PIL import ImageOps
 
@@ -64,24 +72,25 @@ def upright_picture(file: Path | IO[bytes], name: str, formats: tuple[str, ...] 
         return on_white(ImageOps.exif_transpose(picture), name, picture.format)
 
 
-def read_frames(paths: Sequence[Path]) -> list[Image]:
-    """Every frame of the animated pictures in files, one after the other."""
+def read_frames(paths: Sequence[Path | Any]) -> list[Image]:
+    """Every frame of animated pictures, one after the other."""
     from PIL import ImageSequence
 
     frames: list[Image] = []
     for path in paths:
         read_picture(path)  # says in one line what is no picture
-        with open_picture(path, f"'{path}'") as picture:
+        name, path = name_of(path), path if isinstance(path, Path) else picture_of(path)
+        with open_picture(path, name) as picture:
             for frame in ImageSequence.Iterator(picture):
                 if len(frames) == MOST_FRAMES:
                     raise InputError(
-                        f"'{path}' brings the video to more than {MOST_FRAMES} frames: give some "
+                        f"{name} brings the video to more than {MOST_FRAMES} frames: give some "
                         "of them, as files of their own"
                     )
-                frames.append(on_white(frame, f"'{path}'", picture.format))
+                frames.append(on_white(frame, name, picture.format))
                 if sum(one.width * one.height for one in frames) > 2 * MOST_PIXELS:
                     raise InputError(
-                        f"'{path}' brings the video to more than {2 * MOST_PIXELS:,} pixels: make "
+                        f"{name} brings the video to more than {2 * MOST_PIXELS:,} pixels: make "
                         "the frames smaller, or give fewer"
                     )
     sizes = sorted({frame.size for frame in frames})
@@ -89,8 +98,33 @@ def read_frames(paths: Sequence[Path]) -> list[Image]:
         two = " and ".join(f"{width} × {height}" for width, height in sizes[:2])
         raise InputError(f"frames of a video are of one size, and these have {two} pixels")
     if len(frames) < 2:
-        raise InputError(f"'{paths[0]}' is a single picture: --video needs two frames or more")
+        one = f"{name_of(paths[0])} is a single picture"
+        raise InputError(f"{one}: --video needs two frames or more")
     return frames
+
+
+def name_of(picture: Path | Any) -> str:
+    """The words for a picture in messages."""
+    return f"'{picture}'" if isinstance(picture, Path) else "the picture"
+
+
+def picture_of(source: Any) -> Image:
+    """A picture of Pillow's, or an array (height, width) of grey, or with 3 or 4 channels last.
+
+    Raises:
+        InputError: it is none, or its numbers have no range from black to white.
+    """
+    from PIL import Image
+
+    if isinstance(source, Image.Image):
+        return source
+    array = as_array(source)
+    if array.ndim != 2 and array.shape[2:] not in ((3,), (4,)):
+        raise InputError(
+            f"the picture is a {type(source).__name__} of the shape {array.shape}: give a file, a "
+            "picture of Pillow, or an array (height, width) or (height, width, 3 or 4 channels)"
+        )
+    return to_bytes(array, "the picture")
 
 
 def on_white(picture: Image, name: str, form: str | None = None) -> Image:

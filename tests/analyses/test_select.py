@@ -1,10 +1,19 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.select import check_selection, missing, positions, select
-from attnviz.core.attention_map import Attention, Link
+from attnviz.analyses.select import (
+    check_selection,
+    link_at,
+    missing,
+    positions,
+    reduce_map,
+    select,
+)
+from attnviz.core.attention_map import SEVERAL, Attention, Link
 from attnviz.core.errors import UsageError
 from tests.samples import attention_of, checked, self_map
 
@@ -41,12 +50,18 @@ def test_what_is_no_selection_is_refused(selection):
         ("2.3", None, "names a head: write --head 2.3"),
         ("1", "2.3", "leave --layer 1 out"),
         (None, "2.3,4", "names no head"),
-        (None, "1.0,2.3", "give --layer 1,2 --head 0,3"),
     ],
 )
 def test_a_head_names_its_layer_or_none(layer, head, message):
     with pytest.raises(UsageError, match=message):
         check_selection(layer, head)
+
+
+def test_a_table_of_heads_has_the_same_of_each_layer():
+    for head in (None, "2.3", "2.3,1.3", "3"):
+        check_selection(None, head, rows=True)
+    with pytest.raises(UsageError, match="give --layer 1,2 --head 0,3"):
+        check_selection(None, "1.0,2.3", rows=True)
 
 
 def test_a_head_with_its_layer_is_that_head_alone():
@@ -62,6 +77,45 @@ def test_a_head_with_its_layer_is_that_head_alone():
         assert chosen.main.heads == tuple(map(str, heads))
     with pytest.raises(UsageError, match="layer 3 does not exist"):
         select(attention, None, None, "3.0")
+
+
+@checked
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, unique=True))
+def test_heads_of_several_layers_keep_their_numbers_and_places(heads):
+    item = self_map(["a", "b"], 3, 4)
+    places = [(str(layer), str(head)) for layer, head in np.ndindex(3, 4)]
+    links = tuple(Link("a", "b", 0.5, *place, 0, 1) for place in places)
+    found = attention_of(item.with_weights(item.weights, links=links))
+    chosen = select(found, None, None, ",".join(f"{layer}.{head}" for layer, head in heads)).main
+    cells = [*np.ndindex(chosen.weights.shape[:2])]
+    matrices = {chosen.place(*at): chosen.weights[at] for at in cells}
+    assert matrices.keys() == {(str(layer), str(head)) for layer, head in heads}
+    for (layer, head), matrix in matrices.items():
+        assert np.array_equal(matrix, item.weights[int(layer), int(head)])
+    assert len(chosen.links) == len(heads)
+    assert {link_at(chosen, (*at, 0, 1)).layer for at in cells} == {str(at) for at, _ in heads}
+
+
+def test_the_mean_over_heads_of_several_layers_is_that_of_these_heads():
+    item = self_map(["a", "b"], 3, 4)
+    chosen = select(attention_of(item), None, None, "2.3,0.1").main
+    assert (chosen.layers, chosen.heads) == ((SEVERAL,), ("2.3", "0.1"))
+    mean = (item.weights[2, 3] + item.weights[0, 1]) / 2
+    again = select(attention_of(chosen), None, None, "0.1").main
+    np.testing.assert_array_equal(again.weights, item.weights[:1, 1:2])
+    assert again.place(0, 0) == ("0", "1")
+    for over in ("heads", "layers", "both"):
+        np.testing.assert_allclose(reduce_map(chosen, "mean", over).weights[0, 0], mean, atol=1e-7)
+
+
+def test_no_head_of_several_layers_is_left_out_without_a_word():
+    two = self_map(["a", "b"], 1, 4)
+    other = replace(self_map(["a", "b"], 1, 2), stream="cross", layers=("7",))
+    found = attention_of(two, other)
+    assert [item.layers for item in select(found, None, None, "0.3,7.1").maps] == [("0",), ("7",)]
+    with pytest.raises(UsageError, match=r"head 7\.3 does not exist"):
+        select(found, None, None, "0.1,7.3,7.1")
+    assert select(found, None, None, "0.3,0.2,7.1").provenance.steps == ("head 0.3,0.2,7.1",)
 
 
 def named() -> Attention:

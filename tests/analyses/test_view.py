@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.entropy import row_entropy
-from attnviz.analyses.select import strongest_links
+from attnviz.analyses.select import select, strongest_links
 from attnviz.analyses.view import (
     describe_run,
     few_heads,
@@ -16,6 +16,8 @@ from attnviz.analyses.view import (
     views,
 )
 from attnviz.core.attention_map import AttentionMap, Focus, Link, TextParts, Token, known_mean
+from attnviz.core.options import Choice
+from attnviz.runs.outputs import draw, views_of
 from tests.samples import attention_of, self_map
 
 WORDS = ["a", "b", "c"]
@@ -213,6 +215,25 @@ def test_both_layers_are_named_where_their_heads_stand_side_by_side():
     item, title = few_heads(found, views(found)[0])
     assert item is found.main
     assert title == "layers 0, 1 · head 0"
+
+
+@pytest.mark.parametrize("heads", ["2.0,1.0", "2.1,0.0", "2.1,0.0,1.1"])
+def test_each_of_the_heads_of_several_layers_has_a_view_and_a_panel(heads):
+    item = self_map(WORDS, 3, 2)
+    found = select(attention_of(item), None, None, heads)
+    many = views_of(found, Choice(head=heads))
+    shown = {view.which: view.map.weights[0, 0] for view in many()}
+    assert len(shown) == heads.count(",") + 1
+    for layer, head in (name.split(".") for name in heads.split(",")):
+        np.testing.assert_array_equal(
+            shown[f"layer {layer} head {head}"], item.weights[int(layer), int(head)]
+        )
+    figure = draw(found, "heatmap", many)
+    panels = [axes for axes in figure.axes if axes.get_label() == "self"]
+    assert len(panels) == len(shown)
+    assert len({axes.images[0].get_clim() for axes in panels}) == 1
+    (mean,) = views_of(found, Choice(head=heads, reduce="mean"))()
+    assert "mean" in mean.which or len(mean.map.heads) == 1
 
 
 def test_a_run_is_said_with_all_that_sets_it_apart():

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
+from attnviz import AttnvizError, audio
 from attnviz.models.hugging_face.inputs.recordings import read_recording
 from attnviz.runs.recordings import spectrogram
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
@@ -124,6 +126,36 @@ def test_channels_and_what_is_not_heard_are_told(whisper, tmp_path):
     assert attnviz("audio", path, "--model", whisper, "--start", 4).mistake.endswith(
         "ends at 4.00 s"
     )
+
+
+def test_samples_in_memory_are_those_of_their_file(whisper):
+    samples, rate = soundfile.read(VOWELS, dtype="float32")
+    how = {"model": str(whisper), "text": "ah ee oh eh oo", "language": "en", "start": 0.5}
+    from_file = audio(str(VOWELS), **how)
+    whole = soundfile.read(VOWELS, dtype="int16")[0]
+    for one in (samples, whole, torch.tensor(samples), np.stack([samples, samples])):
+        found = audio(one, sampling_rate=rate, **how)
+        np.testing.assert_allclose(found.weights, from_file.weights, atol=1e-5)
+        assert found.id == "recording"
+    assert "2 channels were mixed to one" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("given", "rate", "says"),
+    [
+        (np.zeros(9, np.float32), None, "sampling_rate= is for an array of samples: give both"),
+        ("a.wav", 16000, "sampling_rate= is for an array of samples: give both"),
+        (np.zeros(9, np.float32), 3, "3 samples a second"),
+        (np.zeros((1, 2, 3)), 16000, "is a ndarray of float64 with 3 axes"),
+        (np.zeros(9, np.uint8), 16000, "of uint8 with 1 axes: give a file, or floats or signed"),
+        (np.full(9000, np.nan), 16000, "NaN or infinite"),
+        (np.zeros(0), 16000, "holds no sound"),
+        (5, 16000, "with 0 axes"),
+    ],
+)
+def test_what_is_no_recording_in_memory_is_refused(given, rate, says):
+    with pytest.raises(AttnvizError, match=says):
+        audio(given, sampling_rate=rate, model="x")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from attnviz.analyses.select import select
 from attnviz.analyses.tokens import treat_special
 from attnviz.analyses.words import merge_words
 from attnviz.core.errors import InputError
@@ -18,6 +20,7 @@ from attnviz.storage.archive import dump_archive
 from attnviz.storage.dumps import COLUMNS, is_dump
 from attnviz.storage.saved_maps import read_any
 from tests.samples import attention_of, checked, self_map, weights_of
+from tests.test_readme import ROOT
 
 WORDS = ["a", "b", "c"]
 
@@ -141,14 +144,30 @@ def test_arrays_without_names_are_layers_in_order():
 
 @pytest.mark.parametrize("renderer", [CsvRenderer, TsvRenderer])
 def test_a_table_that_attnviz_wrote_is_the_same_maps(renderer):
-    tokens = ["a\tb", 'say "x", y', "\\n"]
-    own = attention_of(self_map(tokens, 2, 3))
+    tokens = ["a\tb", 'say "x", y', "\\n", "a\rb"]
+    some = select(attention_of(self_map(tokens, 2, 3)), None, None, "1.0,0.2").main
+    own = attention_of(self_map(tokens, 2, 3), replace(some, stream="several"))
     saved = one(render_all(renderer(Display()), [(own, None)]))
     assert [item.stream for item in saved.maps] == [item.stream for item in own.maps]
     for item, other in zip(saved.maps, own.maps, strict=True):
         assert texts(item.key_tokens) == texts(other.key_tokens)
         assert (item.layers, item.heads) == (other.layers, other.heads)
         np.testing.assert_allclose(item.weights, other.weights, atol=1e-7)
+
+
+def test_what_is_said_of_files_of_torch_works(tmp_path, monkeypatch):
+    """The advice is run as it stands, for what a model gives in half precision with gradients."""
+    monkeypatch.chdir(tmp_path)
+    layers = [torch.tensor(one[None]).bfloat16().requires_grad_() for one in WEIGHTS]
+    torch.save(tuple(layers), "layers.pt")
+    with pytest.raises(InputError) as raised:
+        one((tmp_path / "layers.pt").read_bytes())
+    code = str(raised.value).rpartition("save ")[2].replace("FILE", "'layers.pt'")
+    files = (ROOT / "docs" / "files.md").read_text("utf-8").replace('"', "'")
+    assert code.replace("'layers.pt'", "FILE") in files
+    exec(code, {"np": np, "torch": torch})
+    saved = one((tmp_path / "attention.npz").read_bytes())
+    np.testing.assert_allclose(saved.weights, WEIGHTS, atol=4e-3)
 
 
 @pytest.mark.parametrize("mark", [",", "\t"])
@@ -217,6 +236,8 @@ def test_attnvizs_own_files_are_no_dumps():
         (b",a,b\nx,.5,.5\ny,1", "no table with a name and 2 weights on each row"),
         (f"{HEAD}\n0,self,0,0,0,a,0,a,x".encode(), "a cell that is no number"),
         (f"{HEAD}\n0,self,0,0,0,a,0,a,1\n0,self,0,0,2,c,0,a,1".encode(), "lacks rows"),
+        (f"{HEAD}\n0,self,0,0,0,a,0,a,1\n0,self,0,1,1,b,0,a,1".encode(), "lacks rows"),
+        (f"{HEAD}\n0,self,0,0,0,a,0,a,1\n0,self,0,0,0,a,0,a,0".encode(), "some twice"),
         (b'{"attention": [[1, 0], [1]]}', "rows of different lengths"),
         (b'{"attention": [[1]], "tokens": [3]}', "not a list of words"),
         (b'{"attention": [{"left_text": ["a"]}]}', "has no 'attn'"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import EpsImagePlugin, Image
 
 from attnviz.core.errors import InputError
@@ -105,6 +106,29 @@ def test_a_picture_of_more_than_8_bits_looks_like_the_same_of_8(kind, tmp_path):
     shades = np.asarray(read_picture(file))
     np.testing.assert_allclose(shades[..., 0], grey * 255, atol=0.51)
     assert (shades == shades[..., :1]).all()
+
+
+def test_pictures_in_memory_are_those_of_their_files(tmp_path):
+    shades = np.random.default_rng(0).integers(0, 256, (6, 8, 4), np.uint8)
+    for count, form in ((3, "png"), (4, "png"), (3, "ppm")):
+        own = shades[..., :count]
+        Image.fromarray(own).save(tmp_path / f"a.{form}")
+        from_file = np.asarray(read_picture(tmp_path / f"a.{form}"))
+        half = own.astype(np.float64) / 255
+        wide = own.astype(np.uint16) * 257
+        for one in (own, Image.fromarray(own), half, wide, torch.tensor(own), torch.tensor(half)):
+            np.testing.assert_allclose(np.asarray(read_picture(one)), from_file, atol=1)
+    grey = np.asarray(read_picture(shades[..., 0]))
+    np.testing.assert_array_equal(grey, np.repeat(shades[..., :1], 3, axis=-1))
+    frames = read_frames([shades, Image.fromarray(shades)])
+    assert len(frames) == 2
+    np.testing.assert_array_equal(*map(np.asarray, frames))
+
+
+@pytest.mark.parametrize("given", [5, np.zeros((3, 6, 8)), np.zeros(4), np.zeros((4, 4, 2))])
+def test_what_is_no_picture_in_memory_is_refused(given):
+    with pytest.raises(InputError, match=r"give a file, a picture of Pillow, or an array \(height"):
+        read_picture(given)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def measure_links(
     largest = sorted(largest, key=lambda one: -one[0])[:count]
     cells, changes = [], []
     for _, item, (layer, head, query, key) in largest:
-        names = item.layers[layer], item.heads[head]
+        names = item.place(layer, head)
         own = raw[item.stream, names[0]]
         weight = own.weights[own.layers.index(names[0]), int(names[1]), query, key]
         link = link_at(item, (layer, head, query, key), float(weight))
@@ -98,9 +98,8 @@ def with_contrasts(estimates: Attention, raw: Attention) -> Attention:
     }
     idle, decisive, heavy, without = [], [], 0, 0
     for item in estimates.maps:
-        weights = np.array(
-            [[plain[item.stream, layer][head] for head in item.heads] for layer in item.layers]
-        )
+        places = [item.place(*at) for at in np.ndindex(item.weights.shape[:2])]
+        weights = np.reshape([plain[item.stream, at][n] for at, n in places], item.weights.shape)
         between = cells_between_words(item)
         there = ~np.isnan(item.weights) & (True if between is None else between)
         sizes = np.abs(np.nan_to_num(item.weights))

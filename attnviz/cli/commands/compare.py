@@ -148,7 +148,7 @@ def history(
 
     attnviz history samples --fail-on collapsed,saturating --fail-above 0.05
     """
-    check_choice(options.choice)
+    check_choice(options.choice, rows=True)
     bad = chosen_verdicts(fail_on)
     folders = [folder] if other is None else [folder, other]
     while True:

@@ -63,8 +63,8 @@ def steps(
     """Show the arithmetic of attention, matrix by matrix.
 
     A file names its matrices: inputs, or query_input and key_value_input;
-    w_query, w_key and w_value, or none of them (naive attention); of co-attention
-    first and second; optionally
+    w_query, w_key and w_value, or none of them (naive attention); or query, key
+    and value, used as they are; of co-attention first and second; optionally
     mask (1: a query may look), tokens, query_tokens, key_tokens. Results in it
     are compared with the computed ones. A sentence gets random vectors; with
     --model they are those of one head.

@@ -291,11 +291,13 @@ def panels(
 
 
 def _scale_of(item: AttentionMap, maps: Sequence[AttentionMap]) -> colors.Limits:
-    """The scale of a panel: its own, unless --scale is a range or shared by those of one unit.
+    """The scale of a panel: its own, unless --scale is a range, or shared by those of one unit.
+
+    Heads of one stream share it.
 
     A scale begins at 0 unless all values lie in its upper half, where 0 would make all alike.
     """
-    if look_option("scale") == "shared":
+    if look_option("scale") == "shared" or len({item.stream for item in maps}) < len(maps):
         alike = [colors.picture_scale(one) for one in maps if one.values == item.values]
         return max(alike, key=lambda one: one[1])
     if look_option("scale") or item.values == "signed":

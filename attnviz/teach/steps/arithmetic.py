@@ -92,20 +92,24 @@ def arithmetic(
     """A mechanism matrix by matrix, from the inputs to the output.
 
     The default is scaled attention of one or several heads; without projections it is naive
-    attention, whose queries, keys and values are the inputs, unscaled. Missing parameters are
-    drawn at random, and a note says so.
+    attention, whose queries, keys and values are the inputs, unscaled. Given queries, keys and
+    values are used as they are. Missing parameters are drawn at random, and a note says so.
 
     Raises:
         UsageError: the mechanism does not have that many heads, or no such mask.
         InputError: matrices that do not fit together, or numbers that overflow.
     """
-    name = mechanism or ("multi-head" if heads > 1 else "scaled" if setup.projections else "naive")
+    usual = "naive" if not setup.projections and setup.value is None else "scaled"
+    name = mechanism or ("multi-head" if heads > 1 else usual)
     choose(name, MECHANISMS, "mechanism")
     if causal:
         name = MECHANISMS[name].causal or name
     row = MECHANISMS[name]
     if "co" in row.commands and setup.key_value_input is None:
         raise UsageError(f"'{name}' needs two sequences: two sentences, or first and second")
+    own = "co" in row.commands or row.groups != "all" or (row.learned and not row.projected)
+    if setup.value is not None and own:
+        raise UsageError(f"'{name}' makes queries and keys: give inputs, not query, key and value")
     if "co" in row.commands and causal:
         raise UsageError(f"'{name}' has no causal form: leave --causal out")
     calculation = _Calculation(setup, name, heads)
@@ -193,6 +197,8 @@ class _Calculation:
         self.side_names = (
             {} if self.both else {"query": query_side, "key": key_side, "value": key_side}
         )
+        if setup.value is not None:
+            self.side_names["value"] = self.add("value", setup.value, axes="kf")
         size = self[query_side].shape[1]
         for name, axes in row.learned.items():
             if axes.endswith("hidden") and name in setup.learned:

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 PROJECTIONS = ("w_query", "w_key", "w_value")
 INPUTS = ("inputs", "query_input", "key_value_input")
+GIVEN = ("query", "key", "value")
+"""What attention weighs, where it is given as it is."""
 TOKENS = ("tokens", "query_tokens", "key_tokens")
 LEARNED = dict.fromkeys(
     f"w_{name}" if axes.startswith(SIDES) else name
@@ -64,9 +66,12 @@ class CalculationInputs:
     seed: int = 0
     padding: int = 0
     about: str = ""
+    # Given values, of queries and keys in the places of the inputs; None: they are to be made.
+    value: Floats | None = None
 
     def __post_init__(self) -> None:
-        for name, matrix in {**self.inputs, **self.projections}.items():
+        values = {} if self.value is None else {"value": self.value}
+        for name, matrix in {**self.inputs, **values, **self.projections}.items():
             check_matrix(name, matrix)
         if missing := [name for name in PROJECTIONS if name not in self.projections]:
             if self.projections:
@@ -108,14 +113,15 @@ class CalculationInputs:
     def inputs(self) -> dict[str, Floats]:
         if self.key_value_input is None:
             return {"inputs": self.query_input}
-        return {"query_input": self.query_input, "key_value_input": self.key_value_input}
+        names = INPUTS[1:] if self.value is None else ("query", "key")
+        return dict(zip(names, (self.query_input, self.key_value_input), strict=True))
 
     @classmethod
     def from_matrices(cls, matrices: Mapping[str, Any], title: str) -> Self:
         """Take matrices and lists of words by name.
 
-        They are inputs, or query_input and key_value_input; and any of w_query, w_key, w_value,
-        mask, tokens, query_tokens, key_tokens and results to compare with.
+        They are inputs, or query_input and key_value_input, or query, key and value; and any of
+        w_query, w_key, w_value, mask, tokens, query_tokens, key_tokens and results to compare with.
         """
         names = (*INPUTS, *PROJECTIONS, "mask", *TOKENS, *LEARNED, *ALSO_CALLED)
         for name in matrices:
@@ -125,10 +131,21 @@ class CalculationInputs:
                     "compare with"
                 )
         matrices = {ALSO_CALLED.get(name, name): matrices[name] for name in matrices}
+        value = None
+        if set(GIVEN) <= matrices.keys() and not matrices.keys() & {*INPUTS, *PROJECTIONS}:
+            query, key, value = (matrices.pop(name) for name in GIVEN)
+            if len(rows := dict.fromkeys(str(*one.shape[:1]) for one in (key, value))) > 1:
+                raise InputError(
+                    f"key and value have {' and '.join(rows)} rows: one each is needed"
+                )
+            matrices |= {"query_input": query, "key_value_input": key}
         both = [name for name in INPUTS[1:] if name in matrices]
         if "inputs" in matrices if both else "inputs" not in matrices:
             got = ", ".join(matrices) or "nothing"
-            raise InputError(f"give either inputs or query_input and key_value_input; got {got}")
+            raise InputError(
+                "give either inputs, query_input and key_value_input, or query, key and value; got "
+                + got
+            )
         if len(both) == 1:
             lacking = next(name for name in INPUTS[1:] if name not in both)
             raise InputError(
@@ -139,6 +156,7 @@ class CalculationInputs:
             title=title,
             query_input=matrices[both[0] if both else "inputs"],
             key_value_input=matrices[both[1]] if both else None,
+            value=value,
             projections={
                 name: matrices[name] for name in PROJECTIONS if name in matrices and not latent
             },

@@ -17,9 +17,10 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
+from attnviz.core.values import as_array
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models.own import check_mechanism
-from attnviz.storage.matrices import read_matrices, read_whole
+from attnviz.storage.matrices import TEXTS, Matrices, read_matrices, read_whole
 from attnviz.storage.texts import check_text
 from attnviz.teach.steps.arithmetic import (
     Matrix,
@@ -87,7 +88,7 @@ _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 class StepsRequest:
     """The subject of the steps and their options; `attnviz.steps` explains each field."""
 
-    file: str | None = None
+    file: str | Mapping[str, Any] | None = None  # also arrays by name
     target: str | None = None
     text: str | None = None
     example: str | None = None
@@ -179,6 +180,12 @@ class StepsRequest:
     def _numbers(self) -> dict[str, CalculationInputs]:
         """A built-in example, or what a file holds, by name."""
         file, example = self.file, self.example
+        if isinstance(file, Mapping):
+            if example is not None:
+                raise UsageError("example= is one of a file: leave it out beside arrays")
+            arrays = {name: one if name in TEXTS else as_array(one) for name, one in file.items()}
+            setup = CalculationInputs.from_matrices(Matrices(arrays, Path("arrays")), "arrays")
+            return {"": setup}
         if file is None:
             return {"": worked_example(choose(example or "self", EXAMPLES, "example"))}
         if file != "-" and not _exists(file):
@@ -244,10 +251,12 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     return head_steps(attention, which, source.head_arithmetic(query, which))
 
 
-def _sentence(file: str | None, text: str | None) -> str | None:
-    """The sentence of the request; None if it names a file or nothing."""
+def _sentence(file: str | Mapping[str, Any] | None, text: str | None) -> str | None:
+    """The sentence of the request; None if it names a file or nothing, or holds arrays."""
     if text is not None and file is not None:
         raise UsageError("give either --text or an argument, not both")
+    if isinstance(file, Mapping):
+        return None
     if text is None:
         if file is None or file == "-" or (file and (_exists(file) or _SUFFIX.search(file))):
             return None

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, ModelError, UsageError, first_line
 from attnviz.core.query import Recording
+from attnviz.core.values import as_array
 from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.imports import quiet_native
@@ -17,8 +18,10 @@ MISSING = "a recording needs the packages soundfile and soxr: pip install 'attnv
 RATES = (1_000, 400_000)  # samples a second that a file or a model may have
 
 
-def read_recording(path: Path, start: float, seconds: float) -> Recording:
+def read_recording(path: Path | tuple[Any, int], start: float, seconds: float) -> Recording:
     """A part of a file (.wav, .flac, .ogg, .mp3, …), its channels mixed to one.
+
+    Instead of a file: samples in memory, and how many are a second.
 
     Raises:
         InputError: it is no recording, or holds NaN or infinity.
@@ -29,25 +32,57 @@ def read_recording(path: Path, start: float, seconds: float) -> Recording:
         import soxr  # noqa: F401 - resampling needs it; fail before the model loads
     except ImportError as error:
         raise InputError(MISSING) from error
+    if not isinstance(path, Path):
+        every, rate = _by_channel(path[0]), path[1]
+        total = _length_of("the recording", rate, len(every), start)
+        samples = every[round(start * rate) :][: round(seconds * rate)]
+        return _in_one_channel("the recording", samples, rate, start, total)
     if not path.is_file():
         what = "is a folder, not a recording" if path.is_dir() else "does not exist"
         raise InputError(f"'{path}' {what}")
     try:
         # The decoder of a damaged .mp3 prints a line for each frame.
         with quiet_native(notes=False), soundfile.SoundFile(path) as file:
-            rate, total = file.samplerate, file.frames / max(file.samplerate, 1)
-            if not RATES[0] <= rate <= RATES[1]:
-                raise InputError(f"'{path}' has {rate:,} samples a second: it is no recording")
-            if 0 < total <= start:
-                raise UsageError(f"--start {start:g}: '{path}' ends at {total:.2f} s")
+            rate = file.samplerate
+            total = _length_of(f"'{path}'", rate, file.frames, start)
             file.seek(round(start * rate))
             samples = file.read(round(seconds * rate), dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError, ValueError) as error:
         raise InputError(f"'{path}' cannot be read as a recording: {first_line(error)}") from error
+    return _in_one_channel(f"'{path}'", samples, rate, start, total)
+
+
+def _length_of(name: str, rate: int, count: int, start: float) -> float:
+    """The seconds of a recording, which go beyond `start`."""
+    if not RATES[0] <= rate <= RATES[1]:
+        raise InputError(f"{name} has {rate:,} samples a second: it is no recording")
+    if 0 < (total := count / rate) <= start:
+        raise UsageError(f"--start {start:g}: {name} ends at {total:.2f} s")
+    return total
+
+
+def _by_channel(sound: Any) -> NDArray[np.float32]:
+    """An array or tensor as floats (samples, channels); integers by the range of their type."""
+    samples = as_array(sound)
+    if samples.dtype.kind not in "fi" or samples.ndim not in (1, 2):
+        raise InputError(
+            f"the recording is a {type(sound).__name__} of {samples.dtype} with {samples.ndim} "
+            "axes: give a file, or floats or signed integers, (samples,) or with channels"
+        )
+    most = 1.0 if samples.dtype.kind == "f" else -float(np.iinfo(samples.dtype).min)
+    samples = samples[:, None] if samples.ndim == 1 else samples
+    if len(samples) < samples.shape[1]:
+        samples = samples.T
+    return (samples / most).astype(np.float32)
+
+
+def _in_one_channel(
+    name: str, samples: NDArray[np.float32], rate: int, start: float, total: float
+) -> Recording:
     if not samples.size:
-        raise InputError(f"'{path}' holds no sound")
+        raise InputError(f"{name} holds no sound")
     if not np.isfinite(samples).all():
-        raise InputError(f"'{path}' holds samples that are NaN or infinite")
+        raise InputError(f"{name} holds samples that are NaN or infinite")
     channels = samples.shape[1]
     notes = (f"{channels} channels were mixed to one",) if channels > 1 else ()
     return Recording(samples.mean(axis=1), rate, start, total, notes=notes)

@@ -49,19 +49,21 @@ export function which({ map, heads, state, separate }) {
   if (separate.length) return `${lens}${countNoun(heads.length, "head")}, each in a colour`;
   const mix = state.mix === "max" ? "maximum" : "mean";
   if (heads.length === map.layers.length * map.heads.length && layers.length > 1) return `${lens}${mix} over all heads`;
-  if (layers.length === 1 && heads.length === map.heads.length) return `${lens}${mix} over the heads of layer ${map.layers[layers[0]]}`;
+  if (layers.length === 1 && heads.length === map.heads.length) return `${lens}${mix} over the heads of ${spellName("layer", map.layers[layers[0]])}`;
   return `${lens}${mix} over ${heads.length} chosen heads`;
 }
 
 /** Such as "layer 3", or of a reduced axis "mean over layers". @param {string} what @param {string} name */
 export const spellName = (what, name) => {
   if (name.includes(" over ")) return name;
+  if (name === "several") return `${name} ${what}s`; // of heads by whole names, as "2.3"
   return isReduced(name) ? `${name} over ${what}s` : `${what} ${name}`;
 };
 
 /** How many layers and heads there are, unless it is one. @param {PageMap} map */
 function size({ layers, heads }) {
   if (layers.length * heads.length === 1) return [];
+  if (layers[0] === "several") return [countNoun(heads.length, "head")];
   return [`${countNoun(layers.length, "layer")} × ${countNoun(heads.length, "head")}`];
 }
 

@@ -174,7 +174,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
 const matricesOf = ({ separate, matrix }) => (separate.length ? separate : [matrix]);
 
 /** The heads that are shown side by side. @param {Scene} scene */
-const namesOf = ({ map, heads, separate }) => separate.map((_, number) => `layer ${map.layers[heads[number][0]]} ${spellName("head", map.heads[heads[number][1]])}`);
+const namesOf = ({ map, heads, separate }) => separate.map((_, number) => `${spellName("layer", map.layers[heads[number][0]])} ${spellName("head", map.heads[heads[number][1]])}`);
 
 /** Which head has which colour. @param {Scene} scene */
 const headNames = (scene) => namesOf(scene).map((words, number) => {

@@ -256,7 +256,7 @@ export function createOverview(element, store, off) {
     const strong = best.filter(({ code }) => code).slice(0, LINKS);
     const items = strong.map(({ head: [layer, head], at, code }) => {
       const [row, column] = [Math.floor(at / columns), at % columns];
-      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `layer ${map.layers[layer]} ${spellName("head", map.heads[head])}`, [layer, head, row, column]);
+      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `${spellName("layer", map.layers[layer])} ${spellName("head", map.heads[head])}`, [layer, head, row, column]);
     });
     const heading = make("h2", {}, ["strongest links, one per head"]);
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
