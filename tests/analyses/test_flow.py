@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -64,6 +65,9 @@ def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through():
     cross = rows(2, 1, 2, 3)
     graph = LayerGraph(with_residual(np.eye(2)[None]), cross, with_residual(np.eye(3)[None]))
     np.testing.assert_allclose(flows(graph), cross[0] / 2)
+    # Of rows that sum to a half and to nothing the residual is a larger part.
+    graph = replace(graph, across=cross * [[0.5], [0]])
+    np.testing.assert_allclose(flows(graph), cross[0] * [[1 / 3], [0]])
     # Of two layers the upper takes a half, and as much of what the lower took.
     one = np.ones((2, 1, 1))
     assert flows(LayerGraph(one, one, one)).item() == pytest.approx(1)

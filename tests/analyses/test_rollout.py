@@ -58,19 +58,23 @@ def test_three_layers_of_looking_back_worked_by_hand():
 @given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 3), st.integers(1, 6))
 def test_it_equals_the_loop(seed, layers, heads, length):
     weights = rows(seed, layers, heads, length, length)
+    weights[:, :, ::2] *= seed % 3 / 2  # sums of 0, 1/2 or 1: a sink takes the rest
     found = rollout(text(square("self", weights))).weights
     np.testing.assert_allclose(found[-1, 0], by_the_loop(weights), atol=1e-6)
 
 
-def pair(seed: int) -> Attention:
+def pair(seed: int, sums: tuple[float, ...] = (1, 1, 1, 1)) -> Attention:
     causal = np.tril(rows(seed + 2, 3, 2, 4, 4))
-    cross = AttentionMap("cross", tokens(4), tokens(5), rows(seed, 3, 2, 4, 5))
+    shares = rows(seed, 3, 2, 4, 5) * np.array(sums, np.float32)[:, None]
+    cross = AttentionMap("cross", tokens(4), tokens(5), shares)
     encoder = square("encoder", rows(seed + 1, 4, 2, 5, 5))
     return text(cross, encoder, square("decoder", causal / causal.sum(-1, keepdims=True)))
 
 
-def test_a_decoder_is_the_rollout_of_both_sequences_as_one():
-    given_pair = pair(3)
+# A sink outside of the keys takes a part of a row, or all of it.
+@pytest.mark.parametrize("sums", [(1, 1, 1, 1), (1, 0.5, 0.2, 0)])
+def test_a_decoder_is_the_rollout_of_both_sequences_as_one(sums):
+    given_pair = pair(3, sums)
     found = rollout(given_pair)
     # The independent form: one matrix over source and target positions side by side.
     joint = np.eye(9)
@@ -84,8 +88,7 @@ def test_a_decoder_is_the_rollout_of_both_sequences_as_one():
     for own, across in zip(decoder, cross, strict=True):
         first, second = np.eye(9), np.eye(9)
         first[5:, 5:] = (own + np.eye(4)) / 2
-        second[5:, 5:] = np.eye(4) / 2
-        second[5:, :5] = across / 2
+        second[5:] = np.hstack([across, np.eye(4)]) / (1 + np.array(sums))[:, None]
         joint = second @ first @ joint
     np.testing.assert_allclose(found.map_of("cross").weights[-1, 0], joint[5:, :5], atol=1e-6)
     np.testing.assert_allclose(found.map_of("decoder").weights[-1, 0], joint[5:, 5:], atol=1e-6)
