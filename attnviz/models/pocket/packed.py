@@ -146,10 +146,6 @@ def _unicode_facts() -> dict[str, list[int | str]]:
 
 
 def _runs(values: Iterable[int | str]) -> list[int | str]:
-    runs: list[int | str] = []
-    before: int | str | None = None
-    for point, value in enumerate(values):
-        if value != before:
-            runs += (point, value)
-            before = value
-    return runs
+    array = np.array([*values])
+    starts = np.flatnonzero(np.append(True, array[1:] != array[:-1]))
+    return [one for at in starts for one in (int(at), array[at].item())]
