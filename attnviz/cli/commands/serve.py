@@ -1,6 +1,7 @@
 """attnviz serve and attnviz live: pages that answer."""
 
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -140,7 +141,14 @@ def live(
     from attnviz.models.pocket.packed import pack_model
     from attnviz.renderers.page.document import live_page
 
-    data = live_page("attnviz live", pack_model(), read_sample_atlas()).encode()
+    def tell_stage(doing: str) -> None:
+        if sys.stderr.isatty() and not options.output.quiet:
+            note(doing)
+
+    tell_stage("packing the model's weights")
+    packed = pack_model()
+    tell_stage("reading sentences for what each head does in other texts")
+    data = live_page("attnviz live", packed, read_sample_atlas()).encode()
     path = save_page(output, data, in_browser=options.output.open_page or output is None)
     if options.output.verbose:
         size, seconds = len(data) / 1e6, time.perf_counter() - start

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from attnviz import attend, load
+from attnviz.renderers.page.document import LIVE_PRECISION
 from tests.invoke import attnviz
 from tests.patience import wait_until
 from tests.renderers.page.conftest import Opened
@@ -83,6 +84,8 @@ def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(open_page, 
     before = sum(one["before"] for one in ablated("--head", "cross.0.2")["outputs"])
     assert scores(opened) == [pytest.approx(before, abs=NEAR)]
     assert opened.text(".written").split()[::2] == TARGET.replace(".", " .").split()
+    assert LIVE_PRECISION in opened.text("footer")
+    assert "kept to within" not in opened.text("footer")
     opened.choose("stream", "encoder")
     opened.choose("layer", "0")
     opened.choose("head", "4")

@@ -140,7 +140,7 @@ function showFooter() {
     make("p", { class: "saves" }, ["Save this view as ", button("save-picture", "Picture …", saving.open), ...saves, button("keys", "Keys ?", () => help.showModal())]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
-    make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${precision(page.maps)}`]),
+    make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${page.precision ?? precision(page.maps)}`]),
     ...(page.command ? [make("p", {}, [make("code", {}, [page.command])])] : []),
   );
 }

@@ -49,6 +49,7 @@
  * @property {Record<string, Scheme>} schemes
  * @property {{light: string[], dark: string[]}} head_colors
  * @property {PageMap[]} maps
+ * @property {string} [precision] how exact weights are, where the model is packed
  * @property {string[]} [off] of an answer: what was switched off, in words
  * @property {string[]} [lenses] of a page that answers: what can be asked for
  * @property {string[]} [models]
