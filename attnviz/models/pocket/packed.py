@@ -137,11 +137,12 @@ def _unicode_facts() -> dict[str, list[int | str]]:
         return _runs(values)
 
     widths = np.array([*map(unicodedata.east_asian_width, every)])
-    classes = {one: kind for one in letters if (kind := unicodedata.combining(one))}
     return {
         "category": _runs(np.array(categories)),
         "wide": _runs(np.isin(widths, ("W", "F")).astype(int)),
-        "combining": facts_of({one: kind for one, kind in classes.items() if in_order(one)}),
+        "combining": facts_of(
+            {one: kind for one in letters if (kind := unicodedata.combining(one)) and in_order(one)}
+        ),
         "decomposes": facts_of(dict.fromkeys(unstable, 1)),
         "punctuation": facts_of(dict.fromkeys(alone, 1)),
     }

@@ -12,7 +12,6 @@ and 1 and 255 are the marks. No value is -32,768, or 0 in one byte.
 from __future__ import annotations
 
 import base64
-import string
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,10 +35,7 @@ from attnviz.renderers.colors import (
     hex_of,
 )
 
-# As base64.b85encode, which takes ten times as long for megabytes, but for "<".
-_LETTERS = (
-    string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;,=>?@^_`{|}~"
-).encode()
+_PLACES = 85 ** np.arange(4, -1, -1, dtype="u4")
 FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510  # 1020: small weights fit a byte
 SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768  # a mark: two more bytes follow
 
@@ -84,12 +80,10 @@ def deflate(data: bytes) -> str:
 
 def pack_base85(data: bytes) -> str:
     """The bytes packed by zlib, in base 85 with "," for "<", a sixteenth shorter than base 64."""
-    packed = zlib.compress(data, 6)
-    room = -len(packed) % 4
-    words = np.frombuffer(packed + bytes(room), ">u4").astype(np.uint32)
-    digits = words[:, None] // 85 ** np.arange(4, -1, -1, dtype=np.uint32) % 85
-    text: bytes = np.frombuffer(_LETTERS, np.uint8)[digits].tobytes()
-    return text[: len(text) - room].decode("ascii")
+    letters = [base64.b85encode(bytes((0, 0, 0, one)))[4:].replace(b"<", b",") for one in range(85)]
+    whole = (short := zlib.compress(data, 6)) + bytes(room := -len(short) % 4)
+    digits = np.frombuffer(whole, ">u4").astype("u4")[:, None] // _PLACES % 85
+    return np.array(letters)[digits].tobytes()[: len(whole) * 5 // 4 - room].decode("ascii")
 
 
 def _compand(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:

@@ -116,11 +116,10 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[Ans
         if not verbose:
             return
     large = [one for one in report.tokens if not one.effect < LITTLE][:LISTED]
-    needed = [f"{_name(one)} {_nats(one.effect)}" for one in (report.tokens if verbose else large)]
-    rest = len(report.tokens) - len(needed)
-    needs = " · ".join([*needed, *([f"{rest} more"] if rest else [])])
-    needs = f"{needs} nats" if needs else "no token"
-    line = f"{needs}; hiding all others: {_nats(report.others)}"
+    names = [f"{_name(one)} {_nats(one.effect)}" for one in (report.tokens if verbose else large)]
+    rest = len(report.tokens) - len(names)
+    needs = " · ".join([*names, *([f"{rest} more"] if rest else [])])
+    line = f"{f'{needs} nats' if needs else 'no token'}; hiding all others: {_nats(report.others)}"
     yield AnswerSentence("It needs", line, tokens=whole[1])
     sure = [claim for claim in report.heads if claim.is_sure and (verbose or claim.link)]
     for number, claim in enumerate(sure if verbose else sure[:LINES]):
