@@ -83,7 +83,8 @@ def pack_base85(data: bytes) -> str:
     letters = [base64.b85encode(bytes((0, 0, 0, one)))[4:].replace(b"<", b",") for one in range(85)]
     whole = (short := zlib.compress(data, 6)) + bytes(room := -len(short) % 4)
     digits = np.frombuffer(whole, ">u4").astype("u4")[:, None] // _PLACES % 85
-    return np.array(letters)[digits].tobytes()[: len(whole) * 5 // 4 - room].decode("ascii")
+    text: bytes = np.array(letters)[digits].tobytes()
+    return text[: len(whole) * 5 // 4 - room].decode("ascii")
 
 
 def _compand(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
