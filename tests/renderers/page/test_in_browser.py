@@ -149,8 +149,9 @@ def test_words_without_a_value_count_in_no_mean_and_have_numbers_of_their_own(op
 @pytest.mark.parametrize(("few", "digits"), [(400_000, 4), (0, 3)])
 def test_csv_has_the_digits_that_the_page_keeps(open_page, few, digits, monkeypatch):
     monkeypatch.setattr(document, "_FEW", few)
-    rows = csv_of(open_page(encoder_page()))
-    assert max(len(row["weight"].partition(".")[2]) for row in rows) == digits
+    texts = [row["weight"] for row in csv_of(open_page(encoder_page(), "view=heads"))]
+    large = [text for text in texts if float(text) > 0.5]
+    assert max(len(text.partition(".")[2]) for text in large) == digits
 
 
 def test_several_heads_are_shown_as_their_mean_or_maximum(open_page):
@@ -173,7 +174,10 @@ def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scal
     item = AttentionMap("encoder", tokens, tokens, weights, values=values)
     opened = open_page(page(Attention((item,), Provenance("file", "many"))), "heads=0.24")
     close = 0.0011 if values == "share" else 0.0021
-    np.testing.assert_allclose(weights_of(opened), weights[0, 24], atol=close)
+    found, half = weights_of(opened), 0.0005  # of the last place of large weights
+    np.testing.assert_allclose(found, weights[0, 24], atol=close + half)
+    small = np.abs(weights[0, 24]) < 0.01  # which keep more places
+    np.testing.assert_allclose(found[small], weights[0, 24][small], atol=3e-4)
     assert "within 0.00" in opened.text("footer")
 
 

@@ -14,7 +14,11 @@ export async function asCsv({ map, heads, matrix, separate, state }, id) {
   /** @type {[Head[], ShownMatrix][]} */
   const parts = state.view === "heads" ? await Promise.all(everyHead(map).map(async (head) => /** @type {[Head[], ShownMatrix]} */ ([[head], await buildMatrix(map, [head], whole)])))
     : separate.length ? separate.map((own, place) => [[heads[place]], own]) : [[heads, matrix]];
-  const digits = Math.max(Math.floor(Math.log10((2 * map.levels) / map.scale)), 0);
+  // A code is off by so much, the less the smaller the weight is, and two such are the least last place.
+  const digits = (/** @type {number} */ weight) => {
+    const off = Math.max(Math.sqrt(Math.abs(weight) / map.scale), 1 / map.levels) * map.scale / map.levels;
+    return Math.min(Math.max(Math.floor(Math.log10(2 / off)), 0), 9);
+  };
   const lens = map.lens ? `${map.stream} · ${map.lens}` : map.stream;
   const lines = ["id,stream,layer,head,query_position,query_token,key_position,key_token,weight"];
   for (const [own, { queries, keys, values }] of parts) {
@@ -22,7 +26,7 @@ export async function asCsv({ map, heads, matrix, separate, state }, id) {
     const [rows, columns] = [queries, keys].map((tokens) => tokens.map((token) => `${token.number},${cell(token.raw ?? token.text)}`));
     rows.forEach((query, row) => columns.forEach((key, column) => {
       const weight = values[row * columns.length + column];
-      lines.push(`${before},${query},${key},${Number.isNaN(weight) ? "" : Number(weight.toFixed(digits))}`);
+      lines.push(`${before},${query},${key},${Number.isNaN(weight) ? "" : Number(weight.toFixed(digits(weight)))}`);
     }));
   }
   return new Blob([`${lines.join("\n")}\n`], { type: "text/csv" });
