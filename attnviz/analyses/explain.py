@@ -18,7 +18,7 @@ from attnviz.analyses.effects.smallest import (
     smallest_set,
 )
 from attnviz.analyses.why import explain_link
-from attnviz.core.answers import ENOUGH, AnswerReport, AnswersReport, HeadClaim
+from attnviz.core.answers import ENOUGH, LITTLE, AnswerReport, AnswersReport, HeadClaim
 from attnviz.core.effects import (
     Experiment,
     HeadAt,
@@ -35,7 +35,6 @@ from attnviz.core.writers import LinkReport, WrittenText
 SEEDS = (0, 1)
 RESAMPLED = 8  # heads whose effect is measured again with other replacements
 CARRIERS = 3  # heads whose link is looked for
-LITTLE = 0.05  # a smaller effect, in nats, counts as none
 STRONG = 0.5  # the weight of a link from which on it is worth saying that it does nothing
 FLAT = 0.1  # nats that attention has to add to an answer for its parts to be looked for
 HALF = float(np.log(2))  # nats that an answer may lose: half of its p

@@ -69,6 +69,18 @@ def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab):
     assert "cross" in tab.locator(".off-list").inner_text()
 
 
+def test_a_sentence_given_before_the_first_answer_is_answered(browser, server):
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.goto(server.address)
+    tab.locator("#text").fill("The cat sleeps.")
+    tab.wait_for_selector("body[data-complete]", state="attached")
+    settled(tab)
+    tab.locator(".written", has_text="chat").wait_for()
+    assert "cat" in tab.locator(".tokens").first.inner_text()
+    context.close()
+
+
 def test_hostile_words_are_shown_and_do_nothing(tab):
     for text in HOSTILE:
         typed(tab, f"the {text} cat")

@@ -1,6 +1,7 @@
 """attnviz serve and attnviz live: pages that answer."""
 
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -132,17 +133,18 @@ def live(
 
     attnviz live -o live.html
     """
-    if output is not None and output.suffix.lower() not in PAGES:
-        raise UsageError(f"--output '{output}' must end in {' or '.join(PAGES)}")
     if output is not None:
+        if output.suffix.lower() not in PAGES:
+            raise UsageError(f"--output '{output}' must end in {' or '.join(PAGES)}")
         check_writable(output)
     start = time.perf_counter()
     from attnviz.models.pocket.packed import pack_model
     from attnviz.renderers.page.document import live_page
 
+    if sys.stderr.isatty() and not options.output.quiet:
+        note("packing the model, and reading sentences for what its heads do in other texts")
     data = live_page("attnviz live", pack_model(), read_sample_atlas()).encode()
     path = save_page(output, data, in_browser=options.output.open_page or output is None)
     if options.output.verbose:
-        size, seconds = len(data) / 1e6, time.perf_counter() - start
-        note(f"wrote '{path}', {size:.1f} MB, in {seconds:.2f} s")
+        note(f"wrote '{path}', {len(data) / 1e6:.1f} MB, in {time.perf_counter() - start:.2f} s")
     raise typer.Exit(0)

@@ -8,7 +8,7 @@ other versions.
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -131,25 +131,23 @@ def _unicode_facts() -> dict[str, list[int | str]]:
         pair = one + lower if unicodedata.combining(one) > 1 else higher + one
         return one in unstable or order(pair) != pair
 
-    classes = [*map(unicodedata.combining, every)]
-    marks = {one for one, kind in zip(every, classes, strict=True) if kind and in_order(one)}
-    widths = map(unicodedata.east_asian_width, every)
+    def facts_of(some: Mapping[str, int]) -> list[int | str]:
+        values = np.zeros(LAST, int)
+        values[[*map(ord, some)]] = [*some.values()]
+        return _runs(values)
+
+    widths = np.array([*map(unicodedata.east_asian_width, every)])
     return {
-        "category": _runs(categories),
-        "wide": _runs(int(width in "WF") for width in widths),
-        "combining": _runs(
-            kind if one in marks else 0 for one, kind in zip(every, classes, strict=True)
+        "category": _runs(np.array(categories)),
+        "wide": _runs(np.isin(widths, ("W", "F")).astype(int)),
+        "combining": facts_of(
+            {one: kind for one in letters if (kind := unicodedata.combining(one)) and in_order(one)}
         ),
-        "decomposes": _runs(int(one in unstable) for one in every),
-        "punctuation": _runs(int(one in alone) for one in every),
+        "decomposes": facts_of(dict.fromkeys(unstable, 1)),
+        "punctuation": facts_of(dict.fromkeys(alone, 1)),
     }
 
 
-def _runs(values: Iterable[int | str]) -> list[int | str]:
-    runs: list[int | str] = []
-    before: int | str | None = None
-    for point, value in enumerate(values):
-        if value != before:
-            runs += (point, value)
-            before = value
-    return runs
+def _runs(array: NDArray[Any]) -> list[int | str]:
+    starts = np.flatnonzero(np.append(True, array[1:] != array[:-1]))
+    return [one for at in starts for one in (int(at), array[at].item())]

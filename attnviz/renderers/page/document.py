@@ -64,6 +64,7 @@ LIVE_SCRIPTS = (
     "worker",
 )
 """The engine of a live page, which runs in a worker."""
+LIVE_PRECISION = "The model in this page is packed: weights are within 0.015 of the command line's."
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,8 @@ def live_page(title: str, engine: bytes, atlas: Mapping[str, Any]) -> str:
     """
     blobs = {"worker": script_json(live_worker()), "packed": pack_base85(engine)}
     blobs["atlas"] = pack_base85(script_json(atlas).encode())
-    return assemble(live_document(title, ("raw", "rollout", "effect")), blobs, "live")
+    document = live_document(title, ("raw", "rollout", "effect"))
+    return assemble({**document, "precision": LIVE_PRECISION}, blobs, "live")
 
 
 def live_worker() -> str:

@@ -11,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from attnviz.core.answers import (
+    LITTLE,
     SUPPORTS,
     AnswerReport,
     AnswersReport,
@@ -114,12 +115,11 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[Ans
         )
         if not verbose:
             return
-    names = report.tokens if verbose else report.tokens[:LISTED]
-    needs = " · ".join(f"{_name(one)} {_nats(one.effect)}" for one in names)
+    large = [one for one in report.tokens if not one.effect < LITTLE][:LISTED]
+    names = [f"{_name(one)} {_nats(one.effect)}" for one in (report.tokens if verbose else large)]
     rest = len(report.tokens) - len(names)
-    needs += f" · {rest} more" if rest else ""
-    needs = f"{needs} nats" if needs else "no token"
-    line = f"{needs}; hiding all others: {_nats(report.others)}"
+    needs = " · ".join([*names, *([f"{rest} more"] if rest else [])])
+    line = f"{f'{needs} nats' if needs else 'no token'}; hiding all others: {_nats(report.others)}"
     yield AnswerSentence("It needs", line, tokens=whole[1])
     sure = [claim for claim in report.heads if claim.is_sure and (verbose or claim.link)]
     for number, claim in enumerate(sure if verbose else sure[:LINES]):

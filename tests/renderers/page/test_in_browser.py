@@ -40,9 +40,13 @@ def number(text: str) -> float:
     return 0.0 if text.startswith("<") else float(text.replace("−", "-"))
 
 
+def csv_of(opened: Opened) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
+
+
 def weights_of(opened: Opened) -> np.ndarray:
     """The matrix that is looked at, from the CSV file that the page saves."""
-    rows = list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
+    rows = csv_of(opened)
     queries = list(dict.fromkeys(row["query_position"] for row in rows))
     return np.array([float(row["weight"]) for row in rows]).reshape(len(queries), -1)
 
@@ -97,6 +101,59 @@ def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page):
     assert "layer 0 head 0" in opened.text("#caption")
 
 
+def test_a_head_named_twice_counts_once(open_page):
+    opened = open_page(encoder_page(), "heads=1.0,1.0,0.1")
+    weights = encoder().weights
+    np.testing.assert_allclose(weights_of(opened), (weights[1, 0] + weights[0, 1]) / 2, atol=CLOSE)
+    assert "mean over 2 chosen heads" in opened.text("#caption")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "names"),
+    [
+        ("heads=1.0,0.1", [("mean", "mean of 1.0 0.1")]),
+        ("heads=1.0,1.1&mix=max", [("1", "max of 0 1")]),
+        ("heads=1.0,1.1,1.2", [("1", "mean")]),
+        ("heads=0.0,0.1,0.2,1.0,1.1,1.2", [("mean", "mean")]),
+        ("heads=1.0,0.1&view=lines", [("1", "0"), ("0", "1")]),
+        ("view=heads", [(layer, head) for layer in "01" for head in "012"]),
+    ],
+)
+def test_csv_names_the_layer_and_head_of_each_weight(open_page, fragment, names):
+    rows = csv_of(open_page(encoder_page(), fragment))
+    assert list(dict.fromkeys((row["layer"], row["head"]) for row in rows)) == names
+    if names[0][0].isdecimal() and names[0][1].isdecimal():
+        expected = [encoder().weights[int(layer), int(head)] for layer, head in names]
+        found = [float(row["weight"]) for row in rows]
+        np.testing.assert_allclose(found, np.ravel(expected), atol=CLOSE)
+
+
+def test_words_without_a_value_count_in_no_mean_and_have_numbers_of_their_own(open_page):
+    """The sums over a word's keys, and their mean over those of its queries that have a value."""
+    words = (None, 0, 0, 1)
+    opened = open_page(page(effects(), words={0: (words, words)}), "heads=0.0&unit=words")
+    weights = effects().weights[0, 0]
+    groups = [[0], [1, 2], [3]]
+
+    def cell(queries: list[int], keys: list[int]) -> float:
+        sums = [row[keys] for row in weights[queries] if np.isfinite(row[keys]).any()]
+        return float(np.mean([np.nansum(one) for one in sums])) if sums else np.nan
+
+    expected = [[cell(queries, keys) for keys in groups] for queries in groups]
+    rows = csv_of(opened)
+    found = np.array([float(row["weight"] or "nan") for row in rows]).reshape(3, 3)
+    np.testing.assert_allclose(found, expected, atol=CLOSE)
+    assert [row["key_position"] for row in rows[:3]] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(("few", "digits"), [(400_000, 4), (0, 3)])
+def test_csv_has_the_digits_that_the_page_keeps(open_page, few, digits, monkeypatch):
+    monkeypatch.setattr(document, "_FEW", few)
+    texts = [row["weight"] for row in csv_of(open_page(encoder_page(), "view=heads"))]
+    large = [text for text in texts if float(text) > 0.5]
+    assert max(len(text.partition(".")[2]) for text in large) == digits
+
+
 def test_several_heads_are_shown_as_their_mean_or_maximum(open_page):
     opened = open_page(encoder_page())
     opened.choose("layer", "all")
@@ -117,7 +174,10 @@ def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scal
     item = AttentionMap("encoder", tokens, tokens, weights, values=values)
     opened = open_page(page(Attention((item,), Provenance("file", "many"))), "heads=0.24")
     close = 0.0011 if values == "share" else 0.0021
-    np.testing.assert_allclose(weights_of(opened), weights[0, 24], atol=close)
+    found, half = weights_of(opened), 0.0005  # of the last place of large weights
+    np.testing.assert_allclose(found, weights[0, 24], atol=close + half)
+    small = np.abs(weights[0, 24]) < 0.01  # which keep more places
+    np.testing.assert_allclose(found[small], weights[0, 24][small], atol=3e-4)
     assert "within 0.00" in opened.text("footer")
 
 
@@ -235,7 +295,7 @@ def test_cells_without_a_value_say_so_and_links_with_effects_lead_to_them(
     opened = open_page(page(effects()), "heads=0.0&row=0&column=0")
     assert "no value" in opened.text("#readout")
     assert "Grey cells have no value" in opened.text("#remark")
-    rows = list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
+    rows = csv_of(opened)
     empty = [(row["query_position"], row["key_position"]) for row in rows if not row["weight"]]
     assert empty == [("0", "0"), ("1", "0")]
     opened.tab.get_by_text("weight .900, estimated .250").first.click()
@@ -611,7 +671,7 @@ def test_hostile_tokens_are_shown_and_saved_as_text(open_page):
         opened.settle()
         assert opened.tab.locator("script").count() == 3
         assert opened.tab.locator("img").count() == 0
-    rows = list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
+    rows = csv_of(opened)
     assert rows[0]["key_token"] == HOSTILE[0]
     assert rows[12]["key_token"] == HOSTILE[12]
     assert rows[4]["key_token"] == "line\\u2028and\\u2029paragraph"

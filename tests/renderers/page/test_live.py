@@ -3,6 +3,7 @@
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from attnviz import attend, load
+from attnviz.renderers.page.document import LIVE_PRECISION
 from tests.invoke import attnviz
 from tests.patience import wait_until
 from tests.renderers.page.conftest import Opened
@@ -82,6 +84,8 @@ def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(open_page, 
     before = sum(one["before"] for one in ablated("--head", "cross.0.2")["outputs"])
     assert scores(opened) == [pytest.approx(before, abs=NEAR)]
     assert opened.text(".written").split()[::2] == TARGET.replace(".", " .").split()
+    assert LIVE_PRECISION in opened.text("footer")
+    assert "kept to within" not in opened.text("footer")
     opened.choose("stream", "encoder")
     opened.choose("layer", "0")
     opened.choose("head", "4")
@@ -236,6 +240,17 @@ def test_a_page_of_why_follows_the_writers_and_says_where_it_ends(open_page, tmp
     assert "attnviz serve explains any link" in again.text("#why .sum")
 
 
+def test_a_page_of_explain_opens_on_the_token_that_the_answer_needs_most(open_page, tmp_path):
+    file = tmp_path / "explain.html"
+    asked = ("explain", SOURCE, TARGET, "--target", "rouge[3]")
+    assert attnviz(*asked, "--html", file, "-f", "none").status == 0
+    opened = open_page(file.read_text("utf-8"))
+    assert opened.text("#why h2").startswith("why voiture → red")
+    needs = opened.text(".claims li:has-text('It needs')")
+    assert "red (source 1) 8.6" in needs
+    assert "−" not in needs
+
+
 def test_undo_everything_on_and_all_off_but_one(open_page, live_page):
     opened = answered(open_page(live_page))
     opened.tab.locator(".tokens .word").nth(1).click()
@@ -347,6 +362,40 @@ def test_what_is_seen_is_saved_as_json_that_render_reads_and_as_pictures(
     assert "red switched off" in json.dumps(found.to_dict()["attrs"]) + done.text + done.err
     ElementTree.fromstring(opened.download("svg"))
     assert opened.download("png").startswith(b"\x89PNG")
+
+
+def test_a_sentence_given_before_the_first_answer_is_answered(open_page, live_page):
+    opened = open_page(live_page, wait="#text")
+    opened.tab.locator("#text").fill("The cat sleeps.")
+    opened.tab.wait_for_selector("body[data-complete]")
+    answered(opened)
+    assert "chat" in opened.text(".written")
+    assert "cat" in opened.text(".tokens")
+    opened = open_page(live_page, f"text={'x ' * 5000}", wait=".failed:not(:empty)")
+    opened.tab.locator("#text").fill("The cat sleeps.")
+    opened.tab.wait_for_selector("body[data-complete]")
+    assert "chat" in answered(opened).text(".written")
+
+
+@pytest.mark.parametrize("text", ["  ", "word " * 5000, "The cat sleeps."])
+def test_what_is_saved_is_what_was_answered(open_page, live_page, text):
+    opened = answered(open_page(live_page, "off=source:1"))
+    with opened.tab.expect_download() as waiting:
+        opened.tab.evaluate(  # at once, while a new text waits
+            """(text) => {
+              const field = document.getElementById("text");
+              field.value = text;
+              field.dispatchEvent(new Event("input"));
+              document.getElementById("save-json").click();
+            }""",
+            text,
+        )
+    found = json.loads(Path(waiting.value.path()).read_bytes())
+    assert (found["source"], found["target"]) == (SOURCE, TARGET)
+    assert "red switched off" in found["provenance"]["steps"]
+    if text != "The cat sleeps.":
+        opened.tab.wait_for_selector(".failed:not(:empty)")
+        assert SOURCE in "".join(ElementTree.fromstring(opened.download("svg")).itertext())
 
 
 def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(open_page, live_page):

@@ -425,7 +425,8 @@ function sentencesOf(report) {
     say("No small set", `of heads and tokens gives this answer: ${words}`, set, tokens);
     return sentences;
   }
-  const needs = [...tokens.slice(0, MOST_LISTED).map((at) => `${report.nameOf(at)} ${nats(ofToken.get(at) ?? NaN)}`), ...(tokens.length > MOST_LISTED ? [`${tokens.length - MOST_LISTED} more`] : [])].join(" · ");
+  const needed = tokens.filter((at) => !(/** @type {number} */ (ofToken.get(at)) < LITTLE)).slice(0, MOST_LISTED);
+  const needs = [...needed.map((at) => `${report.nameOf(at)} ${nats(ofToken.get(at) ?? NaN)}`), ...(tokens.length > needed.length ? [`${tokens.length - needed.length} more`] : [])].join(" · ");
   say("It needs", `${needs ? `${needs} nats` : "no token"}; hiding all others: ${nats(report.others)}`, [], tokens);
   const sure = claims.filter((claim) => claim.sure && claim.link).slice(0, LINES);
   sure.forEach((claim, number) => {

@@ -46,6 +46,8 @@ export function createLive(fixed, store, off, pane) {
   const pages = [];
   /** @type {Reply["answer"][]} */
   const answers = [];
+  /** What each answer is to; the fields may hold something newer. @type {Question[]} */
+  const questions = [];
   const second = secondStage();
   /** @type {import("./pane.js").Pane | undefined} */
   let secondPane;
@@ -125,9 +127,10 @@ export function createLive(fixed, store, off, pane) {
       tour.learn(table);
     },
     answer(reply, which) {
-      if (!reply.document || !panesInUse().includes(which)) return;
+      if (!reply.document || !reply.question || !panesInUse().includes(which)) return;
       const page = receive({ ...fixed, ...reply.document }, reply.codes ?? reply.blobs ?? {});
-      [pages[which], answers[which]] = [page, reply.answer];
+      [pages[which], answers[which], questions[which]] = [page, reply.answer, reply.question];
+      page.off = switching.listNames(reply.question.off);
       showTools();
       off.allow(Boolean(reply.answer?.pieces.length));
       if (reply.answer?.seconds) say(`${fixed.models?.length ? "" : "the model runs in this page · "}answered in ${Math.max(Math.round(reply.answer.seconds * 1000), 1)} ms`);
@@ -175,6 +178,8 @@ export function createLive(fixed, store, off, pane) {
 
   store.onChange((changedNames) => {
     if (changedNames.has("tour")) tour.show();
+    document.body.dataset.beside = store.state.beside && "on";
+    if (QUESTION_KEYS.some((name) => changedNames.has(name))) ask(changedNames);
   });
   document.body.dataset.beside = store.state.beside && "on";
   source.listen((reply) => {
@@ -185,25 +190,20 @@ export function createLive(fixed, store, off, pane) {
 
   return {
     first,
-    ask(/** @type {Set<string>} */ changedNames) {
-      document.body.dataset.beside = store.state.beside && "on";
-      ask(changedNames);
-    },
     /** @returns {Record<string, () => void>} */
     keys: () => ({ ...switching.keys(), y: () => why.focus(), b: besides, d: () => store.set({ beside: store.state.beside === "difference" ? "on" : "difference" }), g: () => store.set({ tour: 1 }), "/": () => sentences[0].focus() }),
     showChoice() {
-      why.show(pane.scene, question(0));
-      word.show(question(0), answers[0]?.pieces ?? [], pages[0].maps);
+      why.show(pane.scene, questions[0]);
+      word.show(questions[0], answers[0]?.pieces ?? [], pages[0].maps);
       switching.showChoice();
     },
-    switchedOff: switching.listNames,
     get texts() {
-      const { source, target } = question(0);
+      const { source, target } = questions[0];
       return { source, target: target ?? answers[0]?.written };
     },
     /** Each sentence that is shown, with what the model makes of it. */
     sentences() {
-      return panesInUse().map(question).map(({ source, target }, which) => [source || "picture", target ?? answers[which]?.written].filter(Boolean).join(" → "));
+      return questions.map(({ source, target }, which) => [source || "picture", target ?? answers[which]?.written].filter(Boolean).join(" → "));
     },
     panes: () => (store.state.beside && secondPane && pages[1] ? [pane, secondPane] : [pane]),
     /** @param {typeof hearAnswer} listener told of every answer about the first sentence */

@@ -36,7 +36,13 @@ let page = live ? await live.first : firstPage;
 choices.maps = page.maps;
 const why = firstPage.why || firstPage.maps.some(({ projections }) => projections) ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
-if (firstPage.why?.length && !location.hash) showClaim(store, page.maps, { about: "", text: "", link: firstPage.why[0].link, heads: [], tokens: [] });
+if (firstPage.why?.length && !location.hash) {
+  // First the link to the token that the answer needs most, which stands first among those that it needs.
+  const [side, position] = firstPage.claims?.find(({ heads, tokens }) => tokens.length && !heads.length)?.tokens[0] ?? [];
+  /** @param {{link: (string | number)[]}} why */
+  const leads = ({ link: [stream, , , , key] }) => key === position && page.maps.some((map) => map.stream === stream && map.keys.side === side);
+  showClaim(store, page.maps, { about: "", text: "", link: (firstPage.why.find(leads) ?? firstPage.why[0]).link, heads: [], tokens: [] });
+}
 if (firstPage.history) part("bar").before(createHistory(firstPage.history, store));
 if (firstPage.claims?.length) part("bar").before(claimList(firstPage.claims, (claim) => showClaim(store, page.maps, claim)));
 // Where a model looks in a picture is first seen on the picture.
@@ -134,7 +140,7 @@ function showFooter() {
     make("p", { class: "saves" }, ["Save this view as ", button("save-picture", "Picture …", saving.open), ...saves, button("keys", "Keys ?", () => help.showModal())]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
-    make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${precision(page.maps)}`]),
+    make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${page.precision ?? precision(page.maps)}`]),
     ...(page.command ? [make("p", {}, [make("code", {}, [page.command])])] : []),
   );
 }
@@ -144,15 +150,15 @@ const nameOfView = () => `${pane.scene.map.stream}-${which(pane.scene)}`.replace
 
 /** @param {string} kind */
 async function save(kind) {
-  if (kind === "CSV") download(`${nameOfView()}.csv`, asCsv(pane.scene, page.id));
-  else download("attention.json", await asJson(page, live?.texts ?? {}, live?.switchedOff() ?? []));
+  if (kind === "CSV") download(`${nameOfView()}.csv`, await asCsv(pane.scene, page.id));
+  else download("attention.json", await asJson(page, live?.texts ?? {}, page.off ?? []));
 }
 
 /** What a picture of what is seen holds. @param {number} width @param {boolean} light */
 async function figureOf(width, light) {
   const { scene } = pane;
   const facts = Object.fromEntries(page.provenance);
-  const off = live?.switchedOff() ?? [];
+  const off = page.off ?? [];
   const panes = live?.panes() ?? [pane];
   return {
     title: panes.length > 1 ? "Two sentences through the same heads" : live ? live.sentences()[0] : [...(page.title === facts.model ? [] : [page.title]), [...page.texts].reverse().join(" → ")].filter(Boolean).join(" · ") || page.title,
@@ -181,7 +187,6 @@ tellMissing(store.missing);
 store.onChange((changedNames) => {
   tellMissing(store.missing);
   if (live && changedNames.has("off")) overview.arrange();
-  if (live && QUESTION_KEYS.some((name) => changedNames.has(name))) live.ask(changedNames);
   showControls(changedNames);
   if ([...changedNames].every((name) => QUESTION_KEYS.includes(name) || name === "tour")) return;
   refresh();

@@ -5,7 +5,7 @@ import { isReduced } from "./model.js";
 /** @typedef {ReturnType<typeof createOff>} Switches */
 
 /** @param {(string | number)[]} part */
-const spell = (part) => part.map((name) => encodeURIComponent(name)).join(":");
+export const spell = (part) => part.map((name) => encodeURIComponent(name)).join(":");
 
 /** @param {string} part */
 const readPart = (part) => part.split(":").map((name) => {

@@ -1,24 +1,44 @@
 /** The weights of the view as CSV; an answer also as JSON. */
 
-import { layerCodes, valueOf, weightTable } from "./model.js";
+import { everyHead, layerCodes, valueOf, weightTable } from "./model.js";
+import { buildMatrix } from "./shown.js";
 
-/** A line for each weight, as the command line writes them. @param {Scene} scene @param {string} id */
-export function asCsv({ map, heads, matrix, state }, id) {
-  const layers = [...new Set(heads.map(([layer]) => map.layers[layer]))].join(" ");
-  const names = heads.map(([, head]) => map.heads[head]).join(" ");
-  const mixName = heads.length > 1 ? `${state.mix} of ${names}` : names;
+/**
+ * A line for each weight of what is seen, as the command line writes them: of each head where heads are
+ * shown apart. Digits end where the codes do.
+ * @param {Scene} scene
+ * @param {string} id
+ */
+export async function asCsv({ map, heads, matrix, separate, state }, id) {
+  const whole = { ...state, unit: "tokens", specials: "keep" }; // as thumbnails show every head
+  /** @type {[Head[], ShownMatrix][]} */
+  const parts = state.view === "heads" ? await Promise.all(everyHead(map).map(async (head) => /** @type {[Head[], ShownMatrix]} */ ([[head], await buildMatrix(map, [head], whole)])))
+    : separate.length ? separate.map((own, place) => [[heads[place]], own]) : [[heads, matrix]];
+  // A code is off by so much, the less the smaller the weight is, and two such are the least last place.
+  const digits = (/** @type {number} */ weight) => {
+    const off = Math.max(Math.sqrt(Math.abs(weight) / map.scale), 1 / map.levels) * map.scale / map.levels;
+    return Math.min(Math.max(Math.floor(Math.log10(2 / off)), 0), 9);
+  };
   const lens = map.lens ? `${map.stream} · ${map.lens}` : map.stream;
-  const before = [id, lens, layers, mixName].map(cell).join(",");
-  const keys = matrix.keys.map((token) => `${token.at},${cell(token.raw ?? token.text)}`);
   const lines = ["id,stream,layer,head,query_position,query_token,key_position,key_token,weight"];
-  matrix.queries.forEach((token, row) => {
-    const query = `${token.at},${cell(token.raw ?? token.text)}`;
-    keys.forEach((key, column) => {
-      const weight = matrix.values[row * keys.length + column];
-      lines.push(`${before},${query},${key},${Number.isNaN(weight) ? "" : Number(weight.toFixed(4))}`);
-    });
-  });
+  for (const [own, { queries, keys, values }] of parts) {
+    const before = [id, lens, ...namesOf(map, own, state.mix)].map(cell).join(",");
+    const [rows, columns] = [queries, keys].map((tokens) => tokens.map((token) => `${token.number},${cell(token.raw ?? token.text)}`));
+    rows.forEach((query, row) => columns.forEach((key, column) => {
+      const weight = values[row * columns.length + column];
+      lines.push(`${before},${query},${key},${Number.isNaN(weight) ? "" : Number(weight.toFixed(digits(weight)))}`);
+    }));
+  }
   return new Blob([`${lines.join("\n")}\n`], { type: "text/csv" });
+}
+
+/** The layer and the head of several as one, without a list where they are all. @param {PageMap} map @param {Head[]} heads @param {string} mix */
+function namesOf(map, heads, mix) {
+  const layers = [...new Set(heads.map(([layer]) => map.layers[layer]))];
+  if (heads.length === 1) return [layers[0], map.heads[heads[0][1]]];
+  const all = heads.length === map.heads.length * (layers.length === 1 ? 1 : map.layers.length);
+  const names = heads.map(([layer, head]) => (layers.length === 1 ? map.heads[head] : `${map.layers[layer]}.${map.heads[head]}`));
+  return [layers.length === 1 ? layers[0] : mix, all ? mix : `${mix} of ${names.join(" ")}`];
 }
 
 /**

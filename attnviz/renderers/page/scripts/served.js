@@ -43,7 +43,7 @@ export function createSource() {
       controls.set(question.pane, control);
       const answer = await post("attend", question, control);
       if (controls.get(question.pane) === control) controls.delete(question.pane);
-      if (answer) listener({ ...answer, pane: question.pane });
+      if (answer) listener({ ...answer, pane: question.pane, question });
     },
     async heads(question) {
       background?.abort();

@@ -19,7 +19,7 @@ export async function buildMatrix(map, heads, state) {
 
 /** @param {Axis} axis @param {number | null} [sink] place of the key that is one @returns {ShownToken[]} */
 function positions(axis, sink = null) {
-  return axis.tokens.map((token, place) => ({ ...token, at: place * axis.block, count: axis.block, sink: place === sink }));
+  return axis.tokens.map((token, place) => ({ ...token, at: place * axis.block, number: place * axis.block, count: axis.block, sink: place === sink }));
 }
 
 /** The mean or the largest weight over heads, of those that have one. @param {PageMap} map @param {Head[]} heads @param {string} mix */
@@ -79,7 +79,7 @@ function wordTokens(tokens, words) {
   tokens.forEach((token, place) => {
     const word = result[words[place]];
     if (!word) {
-      result[words[place]] = { ...token, count: 1 };
+      result[words[place]] = { ...token, count: 1, number: words[place] };
       return;
     }
     if (word.raw !== undefined || token.raw !== undefined) {

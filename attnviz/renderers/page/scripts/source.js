@@ -42,7 +42,7 @@ export function createSource() {
     if (reply.kind === "why") return reply.id === link && listener(reply);
     if (reply.kind === "explain") return reply.id === word && listener(reply);
     if (reply.doing) return reply.id === busy && listener(reply);
-    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, more: queue.has(reply.pane ?? 0) });
+    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, question: current ?? undefined, more: queue.has(reply.pane ?? 0) });
     if (reply.kind !== "heads" && (reply.id === busy || reply.id === 0)) busy = -1;
     next();
   };

@@ -79,7 +79,8 @@ function headOf(map, text) {
 
 /** The chosen heads that exist; the ones to see first where none does. @param {PageMap} map @param {State} state @returns {Head[]} */
 export function chosenHeads(map, state) {
-  const heads = state.heads.split(",").map((name) => headOf(map, name)).filter((head) => head !== undefined);
+  const named = state.heads.split(",").map((name) => headOf(map, name)).filter((head) => head !== undefined);
+  const heads = [...new Map(named.map((head) => [spellHeads([head]), head])).values()]; // each counts once
   const result = heads.length ? heads : firstHeads(map);
   // One query and one key multiply in one head.
   return state.view === "query-key" ? result.slice(0, 1) : result;

@@ -2,7 +2,7 @@
 
 import { button } from "./controls.js";
 import { beginning } from "./labels.js";
-import { places, readOff } from "./off.js";
+import { places, readOff, spell } from "./off.js";
 import { chosenHeads, chosenMap } from "./state.js";
 import { make, part, patch } from "./surface.js";
 
@@ -95,5 +95,8 @@ export function createSwitching(store, off, pane, page, card) {
     };
   }
 
-  return { element, showOff, showChoice, keys, listNames: () => off.parts().map(spellPart) };
+  /** @param {Off} off */
+  const listNames = ({ heads, links, tokens }) => [...heads, ...links, ...tokens].map((part) => spellPart(spell(part)));
+
+  return { element, showOff, showChoice, keys, listNames };
 }

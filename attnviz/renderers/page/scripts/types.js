@@ -49,6 +49,8 @@
  * @property {Record<string, Scheme>} schemes
  * @property {{light: string[], dark: string[]}} head_colors
  * @property {PageMap[]} maps
+ * @property {string} [precision] how exact weights are, where the model is packed
+ * @property {string[]} [off] of an answer: what was switched off, in words
  * @property {string[]} [lenses] of a page that answers: what can be asked for
  * @property {string[]} [models]
  * @property {HistoryRun[]} [history] training runs whose samples the maps are
@@ -59,8 +61,8 @@
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
  *
- * @typedef {Token & {at: number, count: number, sink?: boolean}} ShownToken a token, word or block;
- *   `at` is the position of its first token
+ * @typedef {Token & {at: number, count: number, number: number, sink?: boolean}} ShownToken a token, word or block;
+ *   `at` is the position of its first token, `number` its own: a word's among words
  * @typedef {object} ShownMatrix the matrix that is looked at
  * @property {string[]} [axes] what rows and columns are, where not queries and keys
  * @property {ShownToken[]} queries
@@ -157,7 +159,7 @@
  * @property {string | number} [explain] the token, from 1, that a lens is about
  * @property {string} [picture] a file in base64
  * @property {(string | number)[]} [link] stream, layer, head, query, key
- * @typedef {{id: number, pane?: number, kind?: string, error?: string, fatal?: boolean, dropped?: boolean, doing?: string, more?: boolean,
+ * @typedef {{id: number, pane?: number, kind?: string, error?: string, fatal?: boolean, dropped?: boolean, doing?: string, more?: boolean, question?: Question,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
  *   stream?: string, values?: number[][], report?: LinkReport, steps?: LinkSteps, claims?: Claim[], notes?: string[]}} Reply
  * @typedef {object} Claim a sentence of `explain`, with the parts that it names
