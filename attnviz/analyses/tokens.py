@@ -79,9 +79,11 @@ def treat_special(attention: Attention, how: str) -> Attention:
     if how == "keep":
         return attention
     rows = (side for item in attention.maps for side in (item.query_tokens, item.key_tokens))
+    notes: tuple[str, ...] = ()
     if not any(token.special for row in rows for token in row):
-        nothing = "no token is known to be special: none was left out"
-        return attention.with_maps(attention.maps, notes=(nothing,))
+        notes = ("no token is known to be special: none was left out",)
+        if how == "drop":
+            return attention.with_maps(attention.maps, notes=notes)
     for item in attention.maps:
         check_single_tokens(item, f"--special {how}")
     maps = tuple(
@@ -97,7 +99,6 @@ def treat_special(attention: Attention, how: str) -> Attention:
         if item.values == "share" and len(_text_places(item.key_tokens)) < len(item.key_tokens)
     )
     step = "special tokens dropped" + (", rows to 1" if how == "renormalise" else "")
-    notes: tuple[str, ...] = ()
     if shares:
         step = f"{step} ({shares})"
         sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"

@@ -125,10 +125,10 @@ def as_array(one: Any) -> NDArray[Any]:
     """
     import numpy as np
 
-    if hasattr(one, "detach"):
-        one = one.detach().cpu()
-        one = one.float() if one.is_floating_point() and one.element_size() < 4 else one
     try:
+        if hasattr(one, "detach"):
+            one = one.detach().cpu()
+            one = one.float() if one.is_floating_point() and one.element_size() < 4 else one
         return np.asarray(one)
     except (ValueError, TypeError, RuntimeError) as error:
         raise InputError(f"{in_short(one)} is no array: {first_line(error)}") from error

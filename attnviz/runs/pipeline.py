@@ -280,11 +280,12 @@ def from_numpy(
     if array.dtype.kind not in "fiu" or not 2 <= array.ndim <= 4:
         raise InputError(f"weights are {array.dtype} of {array.ndim} axes, not numbers of 2 to 4")
     array = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    tokens, key_tokens = (None if names is None else [*names] for names in (tokens, key_tokens))
     cross = key_tokens is not None
     sides = ("target", "source") if cross else ("text", "text")
     names = (tokens, key_tokens if cross else tokens)
     if not cross and tokens is not None and len(tokens) == array.shape[3] > array.shape[2]:
-        names = ([*tokens][-array.shape[2] :], tokens)  # rows of the last tokens, as a cache has
+        names = (tokens[-array.shape[2] :], tokens)  # rows of the last tokens, as a cache has
     (rows, first), (columns, second) = (
         tokens_of_pieces([str(name) for name in (range(count) if own is None else own)])
         for own, count in zip(names, array.shape[2:], strict=True)

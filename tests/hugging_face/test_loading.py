@@ -164,6 +164,27 @@ def test_half_precision_is_computed_in_full_on_a_cpu_unless_asked(copy_of):
     assert attend(asked, "the professor who").weights.dtype == "float32"
 
 
+def test_torchs_autocast_is_the_precision_that_is_computed_in(folder_of):
+    full, half = (load_model(str(folder_of("llama")), device="cpu") for _ in range(2))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attnviz_api.attend("the red car", model=half.model, tokenizer=half.tokenizer)
+    assert found.provenance.dtype == "bfloat16"
+    assert "computed in bfloat16" in found.provenance.notes[0]
+    expected = attend(full, "the red car")
+    assert abs(found.main.weights - expected.weights).max() < 5e-2  # as the note says
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "flash_attention_3", "sdpa", "eager"])
+def test_a_configuration_may_ask_for_a_kernel_and_for_attention(kernel, copy_of):
+    folder = copy_of("llama")
+    expected = attend(load_model(str(folder), device="cpu"), "the red car")
+    rewrite(folder, attn_implementation=kernel, output_attentions=True)
+    found = load_model(str(folder), device="cpu")
+    assert abs(attend(found, "the red car").weights - expected.weights).max() < 1e-6
+    said = [note for note in found.provenance.notes if f"asks for {kernel}" in note]
+    assert bool(said) == kernel.startswith("flash")
+
+
 def test_double_precision_can_be_asked_for(folder_of):
     double = load_model(str(folder_of("llama")), device="cpu", dtype="float64")
     assert attend(double, "a b c").provenance.dtype == "float64"

@@ -199,7 +199,7 @@ def test_why_a_head_looks_there_is_that_of_python(engine, pocket, source, target
             values = {part.writer: part.value for part in getattr(expected, side)}
             own = {part["writer"]: part["value"] for part in found[side]}
             assert own == pytest.approx(values, abs=1e-4)
-            assert sum(own.values()) == pytest.approx(found["contrast"], abs=1e-9)
+            assert sum(own.values()) == pytest.approx(found["contrast"], rel=1e-5, abs=1e-6)
         for name in ("weight", "score", "contrast", "at_distance", "argument", "logit"):
             assert found.get(name) == pytest.approx(getattr(expected, name), abs=1e-4)
         assert found["against"] == expected.against

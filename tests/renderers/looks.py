@@ -31,7 +31,7 @@ from attnviz.core.effects import (
     SavedEffects,
 )
 from attnviz.core.measures import HISTORY, History, Role
-from attnviz.renderers import Display
+from attnviz.renderers import Display, Views
 from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
 from attnviz.renderers.figures.effect_bars import (
@@ -248,7 +248,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 
 def map_text(renderer: Any, found: Attention, **display: Any) -> str:
     drawn = renderer(Display(**display))
-    return str(drawn.add(found, lambda: views(found)) + drawn.finish())
+    return str(drawn.add(found, Views(lambda: views(found))) + drawn.finish())
 
 
 def compared(show: Display) -> str:

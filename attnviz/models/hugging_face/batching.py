@@ -21,10 +21,13 @@ from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.kernel import eager_attention
 from attnviz.models.hugging_face.capture.passes import TOLERANCE
-from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
+from attnviz.models.hugging_face.load.devices import (
+    NotEnoughMemoryError,
+    computed_dtype,
+    free_bytes,
+)
 from attnviz.models.hugging_face.load.family import record_logits
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 from attnviz.storage.texts import MEMORY_BUDGET, batches
@@ -200,7 +203,7 @@ class BatchRunner:
 
     def tolerance_for(self, item: EncodedQuery, off: float) -> float:
         """The allowed difference of a batched reading, if rounding alone changes it by `off`."""
-        limit = TOLERANCE.get(dtype_of(self.source.model), 1e-5)
+        limit = TOLERANCE.get(computed_dtype(self.source.model), 1e-5)
         if not limit < off <= LEAK:
             return limit
         plain = self.read_alone(item)

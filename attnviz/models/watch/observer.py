@@ -330,7 +330,7 @@ class AttentionObserver(TorchFunctionMode):
             return
         facts = {
             "route": "softmax, as it met the values",
-            "same_input": softmax.same_input is not False,
+            "same_input": softmax.same_input,
             "had_dropout": union.dropout,
             "off": union.off,
         }
@@ -449,6 +449,8 @@ class AttentionObserver(TorchFunctionMode):
         sides = call.query.shape[2], call.key.shape[2]
         region = self.request.region
         grid = grids_of({"": sides}, region, region.max_size)[""]
+        if facts["same_input"] is None:  # scores that are no product: a query for each key tells
+            facts = {**facts, "same_input": sides[0] == sides[1]}
         skip = IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1])
         reading = read_call(
             path,

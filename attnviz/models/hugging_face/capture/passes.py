@@ -45,7 +45,12 @@ from attnviz.models.hugging_face.capture.scores import (
     read_tiles,
     watch_peaks,
 )
-from attnviz.models.hugging_face.load.devices import BYTES, check_fit, running_errors
+from attnviz.models.hugging_face.load.devices import (
+    BYTES,
+    check_fit,
+    computed_dtype,
+    running_errors,
+)
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}  # how far above 1 rows may sum; else 1e-3
 NOTHING = IgnoredPositions()
@@ -127,7 +132,7 @@ def group_by_layer(
         names = layer_names([item.path for item in own], attending_layers(model.config))
         for name, item in zip(names, own, strict=True):
             if item.faulty_head is not None:
-                raise not_finite(stream, name, str(item.faulty_head), dtype_of(model))
+                raise not_finite(stream, name, str(item.faulty_head), computed_dtype(model))
         if own:
             layers[stream] = dict(zip(names, own, strict=True))
     return layers
@@ -278,8 +283,8 @@ def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str)
     lowest, largest = float(array.min()), float(array.sum(axis=-1).max())
     if lowest >= 0 and largest <= 1 + 1e-3:
         return
-    check_finite(array[None], stream, [number], dtype=dtype_of(model))
-    if not (lowest >= 0 and largest <= 1 + TOLERANCE.get(dtype_of(model), 1e-3)):
+    check_finite(array[None], stream, [number], dtype=computed_dtype(model))
+    if not (lowest >= 0 and largest <= 1 + TOLERANCE.get(computed_dtype(model), 1e-3)):
         raise AttentionError(
             f"layer {number} of architecture '{model.config.model_type}' gives out values down to "
             f"{lowest:.4g} in rows that sum to as much as {largest:.4g}: these are not attention "

@@ -56,6 +56,16 @@ def has_accelerate() -> bool:
     return find_spec("accelerate") is not None
 
 
+def computed_dtype(model: Any) -> str:
+    """The precision in which a model computes: its own, or that of torch.autocast around it."""
+    import torch
+
+    device = model.device.type
+    if torch.is_autocast_enabled(device):
+        return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+    return str(model.dtype).removeprefix("torch.")
+
+
 def choose_dtype(name: str | None, device: str, dtypes: tuple[str, ...] = ()) -> str:
     """The precision to compute in: by default float32 on a CPU, elsewhere as it is stored.
 

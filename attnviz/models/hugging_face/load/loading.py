@@ -30,6 +30,7 @@ from attnviz.models.hugging_face.load.devices import (
     check_fit,
     choose_device,
     choose_dtype,
+    computed_dtype,
     library_errors,
     loading_errors,
 )
@@ -98,7 +99,7 @@ def load_parts(
         )
     with quiet():
         with quick_imports():
-            config = _load_config(checkpoint, name, allow_code=options.allow_code)
+            config, notes = _load_config(checkpoint, name, allow_code=options.allow_code)
             place = options.tokenizer
             if isinstance(place, InMemoryReader):
                 reader = place.reader
@@ -131,12 +132,12 @@ def load_parts(
         "tokenizer": None if options.tokenizer is None else str(options.tokenizer),
         "stored_as": stored_as or ", ".join(checkpoint.dtypes) or None,
     }
-    notes = list[str]()
     if stored_as:
         notes.append(f"its weights are quantised ({stored_as}): attention is that of the result")
     if adapter is not None:
         with quiet():
-            model, notes = merge_adapter(model, adapter)
+            model, more_notes = merge_adapter(model, adapter)
+        notes += more_notes
         settings["adapter"] = display_name(adapter.name, {})
     if left_over := count_left_over(report, model):
         notes.append(
@@ -193,15 +194,38 @@ def parts_in_memory(model: Any, reader: Any) -> LoadedParts:
     return LoadedParts(model, reader, provenance, {"missing_keys": []}, task)
 
 
-def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
+def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> tuple[Any, list[str]]:
+    """The configuration, and notes on what of it cannot be heeded."""
     from transformers import AutoConfig
 
     if not allow_code:
         _check_known(checkpoint.config, name)
     with loading_errors(name):
-        return AutoConfig.from_pretrained(
-            checkpoint.folder, local_files_only=True, trust_remote_code=allow_code
+        config = AutoConfig.from_pretrained(
+            checkpoint.folder,
+            local_files_only=True,
+            trust_remote_code=allow_code,
+            output_attentions=False,  # which some kernels do not allow
         )
+    kernel = str(config._attn_implementation or "")
+    notes = list[str]()
+    if "flash" in kernel and not _has_flash(kernel):
+        config._attn_implementation = None
+        notes.append(
+            f"its configuration asks for {kernel}, which is not installed: another kernel computes "
+            "the same weights"
+        )
+    return config, notes
+
+
+def _has_flash(kernel: str) -> bool:
+    """Whether a flash kernel can run here."""
+    import torch
+    import transformers.utils
+
+    number = re.sub(r"\D", "", kernel) or "2"
+    installed = getattr(transformers.utils, f"is_flash_attn_{number}_available", bool)()
+    return bool(installed) and torch.cuda.is_available()
 
 
 def load_configuration(path: Path) -> Any:
@@ -213,6 +237,7 @@ def load_configuration(path: Path) -> Any:
 
         _check_known(entries, str(path))
         with loading_errors(str(path)):
+            entries |= {"output_attentions": False}
             return AutoConfig.for_model(entries.pop("model_type"), **entries)
 
 
@@ -245,7 +270,10 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
     try:
         with library_errors(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
             tokenizer = AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=allow_code
+                folder,
+                local_files_only=True,
+                trust_remote_code=allow_code,
+                output_attentions=False,  # of the configuration, which it reads as well
             )
     except ModelError as error:
         if not any(folder.glob("*token*")) and not any(folder.glob("*vocab*")):
@@ -327,7 +355,7 @@ def _describe(
     import torch
     import transformers
 
-    dtype = str(model.dtype).removeprefix("torch.")
+    dtype = computed_dtype(model)
     spread = getattr(model, "hf_device_map", None)
     settings = {
         **more,

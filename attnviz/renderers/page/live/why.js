@@ -14,6 +14,8 @@ import { NOTHING, linearOf, momentsOf, waveAt } from "./network.js";
 const ARGUMENTS = 10;
 /** The least number of rows with a key at the link's distance. */
 const ROWS = 3;
+/** Parts below this share of the largest are rounding. */
+const NOISE = 1e-6;
 
 /** @param {ArrayLike<number>} one @param {ArrayLike<number>} other of its length, or repeated along it */
 function dot(one, other) {
@@ -59,7 +61,8 @@ function partsOf(model, blocks, reader, linear, direction, main) {
     bias += dot(slope, output.bias);
   });
   parts.push(["bias", own, bias]);
-  return parts.filter(([, , value]) => value).sort((one, other) => Math.abs(other[2]) - Math.abs(one[2]))
+  const least = NOISE * Math.max(...parts.map(([, , value]) => Math.abs(value)));
+  return parts.filter(([, , value]) => Math.abs(value) > least).sort((one, other) => Math.abs(other[2]) - Math.abs(one[2]))
     .map(([name, stream, value]) => ({ writer: stream === main ? name : `${stream} ${name}`, value, role: "" }));
 }
 
