@@ -37,7 +37,7 @@ from tests.hugging_face.tiny_models import but_slow
 from tests.precision import both, check_as_near
 
 TEXT = "The professor who supervised the student published the paper."
-FLOAT32 = SimpleNamespace(config=BertConfig(), dtype=torch.float32)
+FLOAT32 = SimpleNamespace(config=BertConfig(), dtype=torch.float32, device=torch.device("cpu"))
 SELF = {
     "bert": "self",
     "roberta": "self",
@@ -173,7 +173,7 @@ def test_more_attention_than_memory_is_refused_before_the_model_runs(loaded, mon
     ("dtype", "most"), [(torch.float32, 1e-3), (torch.float16, 1e-2), (torch.bfloat16, 2e-2)]
 )
 def test_rows_may_sum_to_a_little_more_than_one(dtype, most):
-    model = SimpleNamespace(config=BertConfig(), dtype=dtype)
+    model = SimpleNamespace(config=BertConfig(), dtype=dtype, device=torch.device("cpu"))
     readings.check_rows(np.array([[[1 + 0.9 * most, 0.0]]]), "7", model, "self")
     with pytest.raises(AttentionError) as caught:
         readings.check_rows(np.array([[[0.5 + 1.1 * most, 0.5]]]), "7", model, "self")

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from transformers import CONFIG_MAPPING
+from transformers import CONFIG_MAPPING, AutoModel
 
 from attnviz.models.hugging_face.check import shrink_config
 from tests.invoke import attnviz
@@ -92,6 +92,26 @@ def test_a_model_that_cannot_be_read_is_one_line_and_status_1(changes, said, cop
     done = attnviz("models", "--check", path.parent)
     assert (done.status, done.out) == (1, b"")
     assert said in done.mistake
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries"),
+    [
+        ("llama", {"num_key_value_heads": 2, "pad_token_id": -1}),
+        ("modernbert", {"global_attn_every_n_layers": 2, "pad_token_id": 0}),
+        ("mamba2", {"num_heads": 8, "head_dim": 8, "state_size": 16, "n_groups": 1}),
+    ],
+)
+@pytest.mark.usefixtures("silence")
+def test_configurations_with_negative_and_infinite_numbers_are_read(kind, entries, tmp_path):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 402}
+    if kind != "mamba2":
+        sizes |= {"intermediate_size": 48, "num_attention_heads": 4}
+    config = CONFIG_MAPPING[kind](**sizes, **entries)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    assert any(sign in text for sign in (": -1", "__float__"))
+    assert check(tmp_path)["route"] == ("implied" if kind == "mamba2" else "probe")
 
 
 def test_what_is_missing_or_dangerous_is_said(copy_of):

@@ -224,8 +224,8 @@ def _has_flash(kernel: str) -> bool:
     import transformers.utils
 
     number = re.sub(r"\D", "", kernel) or "2"
-    installed = getattr(transformers.utils, f"is_flash_attn_{number}_available", bool)()
-    return bool(installed) and torch.cuda.is_available()
+    is_there = getattr(transformers.utils, f"is_flash_attn_{number}_available", bool)()
+    return bool(is_there) and torch.cuda.is_available()
 
 
 def load_configuration(path: Path) -> Any:
@@ -237,8 +237,9 @@ def load_configuration(path: Path) -> Any:
 
         _check_known(entries, str(path))
         with loading_errors(str(path)):
-            entries |= {"output_attentions": False}
-            return AutoConfig.for_model(entries.pop("model_type"), **entries)
+            return AutoConfig.from_pretrained(
+                path, local_files_only=True, trust_remote_code=False, output_attentions=False
+            )
 
 
 def _check_known(config: Mapping[str, Any], name: str) -> None:
