@@ -21,13 +21,12 @@ from typing import TypeVar
 
 from attnviz.analyses.words import (
     Partition,
-    cut_at_special,
     first_character,
     merge,
     partition_of,
-    split_marks,
     with_tokens,
     word_numbers,
+    words_of,
 )
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
@@ -65,8 +64,8 @@ def group_attention(attention: Attention, how: str) -> Attention:
 
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
         if lists is None:
-            spans = split_sentences(text) if how == "sentences" else split_marks(text)
-            return word_numbers(tokens, text, cut_at_special(spans, tokens))
+            spans = split_sentences(text) if how == "sentences" else None
+            return word_numbers(tokens, text, words_of(tokens, text, spans))
         if len(lists) == 2 and side == "text":
             raise InputError(f"'{how}' groups a source and a target, but this is one text")
         if side == "target" and len(lists) == 1:

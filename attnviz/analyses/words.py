@@ -2,12 +2,14 @@
 
 That keeps every row's sum and leaves it a share: what the words of a group, on average, give to all
 words of another. Words are found by the tokens' offsets, since tokenizers disagree on what a word
-is: runs of characters between spaces, and in pictures the punctuation at their ends apart.
+is: runs of characters between spaces, and in pictures the punctuation at their ends apart. Scripts
+that write no spaces between words are cut by ICU where it is installed, else into characters.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 from unicodedata import category
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
+from attnviz.core.notices import notify
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +94,95 @@ def split_words(text: str) -> tuple[Token, ...]:
     return tuple(Token(match[0], match.start(), match.end()) for match in _WORD.finditer(text))
 
 
+_UNSPACED = (
+    "\u3005-\u3007\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Japanese
+    "\u0e01-\u0e3a\u0e40-\u0e5b\u0e81-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff"  # Burmese, Khmer
+)
+_JOINERS = "\u0300-\u036f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_WIDE = "\u3001-\u3003\u3008-\u301f\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff3d\uff5b-\uff65"
+# A zero-width space (\u200b) is where Khmer, Thai and Lao may break: it belongs to no word.
+_SCRIPTS = re.compile(rf"((?:[{_UNSPACED}][{_JOINERS}]*)+)|[{_WIDE}]+|[^{_UNSPACED}{_WIDE}\u200b]+")
+_AFTER = {"\u0e33", "\u0eb3", "\u200c", "\u200d", "\uff9e", "\uff9f"}
+"""Letters that are a part of the one before them, beside combining marks."""
+BY_CHARACTER = (
+    "each character counts as a word in Chinese, Japanese, Thai, Lao, Khmer and Burmese: "
+    "pip install 'attnviz[words]' cuts them into words"
+)
+
+
+def cut_scripts(text: str) -> Iterator[tuple[str, bool]]:
+    """A run without spaces in parts, and whether each is a word of a script that has no spaces."""
+    for match in _SCRIPTS.finditer(text):
+        if match[1]:
+            yield from ((piece, True) for piece in _cut_unspaced(match[1]))
+        else:
+            yield match[0], False
+
+
+@cache
+def _icu() -> Callable[[str, str], Iterable[str]] | None:
+    try:
+        from icu4py.breakers import WordBreaker
+    except ImportError:
+        return None
+    breaker: Callable[[str, str], Iterable[str]] = WordBreaker
+    return breaker
+
+
+def _cut_unspaced(run: str) -> list[str]:
+    breaker = _icu()
+    if breaker is not None:
+        return [*breaker(run, "en")]  # its dictionaries go by script, not by language
+    notify(BY_CHARACTER)
+    pieces = [""]
+    for letter in run:
+        number = letter.isdecimal() and pieces[-1][-1:].isdecimal()
+        if number or letter in _AFTER or category(letter)[0] == "M":
+            pieces[-1] += letter
+        else:
+            pieces.append(letter)
+    return [piece for piece in pieces if piece]
+
+
 def split_marks(text: str) -> tuple[Token, ...]:
     """Words, with punctuation at their ends as separate words: "fast." becomes two."""
     parts: list[Token] = []
     for word in split_words(text):
-        kinds = "".join("m" if category(letter)[0] == "P" else "w" for letter in word.text)
-        inner = {kinds.find("w"), kinds.rfind("w") + 1} if "w" in kinds else set()
-        parts += (
-            Token(word.text[start:end], word.start + start, word.start + end)
-            for start, end in pairwise(sorted({0, *inner, len(kinds)}))
-        )
+        at = word.start
+        for piece, whole in cut_scripts(word.text):
+            at = text.index(piece, at)
+            kinds = "".join("m" if category(letter)[0] == "P" else "w" for letter in piece)
+            inner = {kinds.find("w"), kinds.rfind("w") + 1} if "w" in kinds else set()
+            edges = {0, len(kinds)} if whole else {0, *inner, len(kinds)}
+            parts += (
+                Token(piece[start:end], at + start, at + end)
+                for start, end in pairwise(sorted(edges))
+            )
+            at += len(piece)
     return tuple(parts)
+
+
+def words_of(
+    tokens: Sequence[Token], text: str, words: Sequence[Token] | None = None
+) -> tuple[Token, ...]:
+    """The words of a text, or its sentences: of those that share a token one is made.
+
+    None holds a special token.
+    """
+    words = split_marks(text) if words is None else words
+    pieces = [(first_character(one, text), one.end) for one in tokens if not one.special]
+    spans = [(start, start + len(text[start:end].rstrip())) for start, end in pieces]
+    firsts, lasts = np.array(spans, dtype=int).reshape(-1, 2).T
+    first = np.searchsorted([word.end for word in words], firsts, side="right")
+    last = np.searchsorted([word.start for word in words], lasts)
+    joined = np.zeros(len(words), dtype=bool)  # to the word before
+    for number in np.flatnonzero(last - first > 1):
+        joined[first[number] + 1 : last[number]] = True
+    groups = np.split(np.arange(len(words)), np.flatnonzero(~joined)[1:])
+    spans = [(words[one[0]].start, words[one[-1]].end) for one in groups if one.size]
+    return cut_at_special([Token(text[start:end], start, end) for start, end in spans], tokens)
 
 
 def word_numbers(
@@ -188,7 +269,7 @@ def merge_attention(attention: Attention) -> Attention:
 
 
 def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:
-    words = cut_at_special(split_marks(text) if words is None else words, tokens)
+    words = words_of(tokens, text) if words is None else cut_at_special(words, tokens)
     has_places = any(token.end for token in tokens)  # else each token is a word
     numbers = word_numbers(tokens, text, words) if has_places else [None] * len(tokens)
     runs = partition_of(tokens, numbers, text)

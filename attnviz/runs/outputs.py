@@ -285,7 +285,7 @@ def page_data(
     """
     from attnviz.analyses.heads import measure_heads
     from attnviz.analyses.masks import MeasuredMap
-    from attnviz.analyses.words import split_marks, word_numbers
+    from attnviz.analyses.words import word_numbers, words_of
     from attnviz.renderers.page import MOST_WEIGHTS, page_parts
 
     parts: dict[str, dict[int, Any]]
@@ -295,7 +295,7 @@ def page_data(
             measures = measure_heads(MeasuredMap.of(attention, item), repeated=False)
             parts["measures"][number] = list(measures.values())
         sides = zip((item.query_tokens, item.key_tokens), attention.texts_of(item), strict=True)
-        parts["words"][number] = tuple(word_numbers(t, s, split_marks(s)) for t, s in sides)
+        parts["words"][number] = tuple(word_numbers(t, s, words_of(t, s)) for t, s in sides)
         vectors = attention.projections.get(item.stream)
         if vectors is not None and (own := vectors.of(item)) is not None:
             parts["projections"][number] = own

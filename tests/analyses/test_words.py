@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from attnviz.analyses import words as words_module
 from attnviz.analyses.group import WAYS, group_attention
 from attnviz.analyses.tokens import label_tokens
 from attnviz.analyses.words import (
@@ -13,9 +14,11 @@ from attnviz.analyses.words import (
     split_marks,
     split_words,
     word_numbers,
+    words_of,
 )
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
+from attnviz.core.notices import notices_to
 from tests.samples import checked
 
 TEXT = "unhappy cats !"
@@ -125,12 +128,70 @@ def test_punctuation_at_the_end_of_a_word_is_a_word(text, words):
     assert [text[word.start : word.end] for word in found] == words
 
 
+# As Unicode's own library cuts them (ICU 78), and into characters without it.
+UNSPACED = [
+    ("护士感谢了年轻的医生。", "护士 感谢 了 年轻 的 医生 。", "护 士 感 谢 了 年 轻 的 医 生 。"),
+    ("東京に行きました。", "東京 に 行き ま した 。", "東 京 に 行 き ま し た 。"),
+    ("ジョン・ｶﾞｽ", "ジョン ・ ｶﾞｽ", "ジ ョ ン ・ ｶﾞ ｽ"),
+    ("ฉันชอบน้ำ ๑๒๓", "ฉัน ชอบ น้ำ ๑๒๓", "ฉั น ช อ บ น้ำ ๑๒๓"),
+    ("ຂ້ອຍມັກອ່ານ", "ຂ້ອຍ ມັກ ອ່ານ", "ຂ້ ອ ຍ ມັ ກ ອ່ າ ນ"),
+    ("ខ្ញុំចូលចិត្ត\u200bអាន។", "ខ្ញុំ ចូលចិត្ត អាន ។", "ខ្ ញុំ ចូ ល ចិ ត្ ត អា ន ។"),
+    ("စာဖတ်တယ်", "စာ ဖတ် တယ်", "စာ ဖ တ် တ ယ်"),
+    ("나는 책을 좋아한다.", "나는 책을 좋아한다 .", "나는 책을 좋아한다 ."),
+    ("我用Python3.11写了100行", "我 用 Python3.11 写 了 100 行", "我 用 Python3.11 写 了 100 行"),
+    ('C++（GPT-4）是："好"', 'C++ （ GPT-4 ） 是 ： " 好 "', 'C++ （ GPT-4 ） 是 ： " 好 "'),
+]
+
+
+@pytest.fixture(params=["icu", "characters"])
+def cutter(request, monkeypatch):
+    """What cuts scripts without spaces."""
+    if request.param == "icu":
+        pytest.importorskip("icu4py")
+    else:
+        monkeypatch.setattr(words_module, "_icu", lambda: None)
+    return request.param
+
+
+@pytest.mark.parametrize(("text", "icu", "characters"), UNSPACED)
+def test_scripts_without_spaces_have_words(cutter, text, icu, characters):
+    with notices_to((notes := []).append):
+        found = split_marks(text)
+    expected = icu if cutter == "icu" else characters
+    assert [word.text for word in found] == expected.split()
+    assert [text[word.start : word.end] for word in found] == expected.split()
+    assert bool(notes) == (cutter == "characters" and "책" not in text)
+    assert all("pip install 'attnviz[words]'" in note for note in notes)
+
+
+def test_words_that_share_a_token_are_one(cutter):
+    text = "护士感谢了 in "
+    pieces = [(0, 1), (1, 3), (3, 4), (4, 5), (5, 9)]
+    tokens = [Token(text[start:end].strip(), start, end) for start, end in pieces]
+    joined = ["护士感谢", "了", "in"] if cutter == "icu" else ["护", "士感", "谢", "了", "in"]
+    assert [word.text for word in words_of(tokens, text)] == joined
+    item = AttentionMap("self", tuple(tokens), tuple(tokens), np.full((1, 1, 5, 5), 0.2, "f4"))
+    attention = Attention((item,), Provenance("file", "a"), text)
+    for merged in (merge_words(item, text, text), group_attention(attention, "words").main):
+        assert [token.text for token in merged.key_tokens] == joined
+
+
 MARKS = ["<|im_start|>", "<end_of_turn>", "[INST]", "</s>"]
 TURNS = st.lists(
     st.one_of(
         st.sampled_from(MARKS),
         st.sampled_from(
-            ["user", "\n\n", "\n", " ", "Which river? It is big.", "hi!", "护士", "a_b"]
+            [
+                "user",
+                "\n\n",
+                "\n",
+                " ",
+                "Which river? It is big.",
+                "hi!",
+                "护士感谢了",
+                "ฉันชอบ",
+                "a_b",
+            ]
         ),
         st.text("ab .?\n", max_size=8),
     ),
