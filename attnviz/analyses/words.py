@@ -177,10 +177,10 @@ def words_of(
     firsts, lasts = np.array(spans, dtype=int).reshape(-1, 2).T
     first = np.searchsorted([word.end for word in words], firsts, side="right")
     last = np.searchsorted([word.start for word in words], lasts)
-    joined = np.zeros(len(words), dtype=bool)  # to the word before
+    continues = np.zeros(len(words), dtype=bool)  # to the word before
     for number in np.flatnonzero(last - first > 1):
-        joined[first[number] + 1 : last[number]] = True
-    groups = np.split(np.arange(len(words)), np.flatnonzero(~joined)[1:])
+        continues[first[number] + 1 : last[number]] = True
+    groups = np.split(np.arange(len(words)), np.flatnonzero(~continues)[1:])
     spans = [(words[one[0]].start, words[one[-1]].end) for one in groups if one.size]
     return cut_at_special([Token(text[start:end], start, end) for start, end in spans], tokens)
 

@@ -81,6 +81,16 @@ def test_pieces_count_as_the_words_that_they_make():
     assert not np.allclose(values_of(item), values_of(joined), atol=1e-3)
 
 
+@pytest.mark.parametrize("text", ["护士感谢了年轻的医生", "ฉันชอบอ่านหนังสือมาก"])
+def test_scripts_without_spaces_say_something(text):
+    tokens = tuple(Token(letter, at, at + 1) for at, letter in enumerate(text))
+    drawn = random_map(len(text))
+    item = drawn.with_weights(drawn.weights, query_tokens=tokens, key_tokens=tokens)
+    by_word = values_of(merge_words(item, text, text))
+    assert (by_word > 0).all()
+    np.testing.assert_allclose(values_of(item, text), by_word, atol=1e-6)
+
+
 def test_rows_of_more_than_one_are_not_joined():
     text = "ab cd ef"
     tokens = tuple(Token(text[at], at, at + 1) for at in (0, 1, 3, 4, 6, 7))
