@@ -5,7 +5,7 @@ from itertools import groupby
 
 import pytest
 import torch
-from transformers import CONFIG_MAPPING, AutoModel
+from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel, AutoModelForSeq2SeqLM
 from transformers.modeling_utils import AttentionInterface
 
 from attnviz.core.errors import AttentionError
@@ -28,13 +28,14 @@ ROUTES = {"probe": "probed", "eager": "output_attentions"}
 def make(name):
     """A random model as it loads by default, and one with the same weights that runs eagerly."""
     config = CONFIG_MAPPING[name](**deepcopy(EVERY[name].sizes))
+    auto = AutoModel if type(config) in MODEL_MAPPING else AutoModelForSeq2SeqLM
     torch.manual_seed(0)
-    made = AutoModel.from_config(deepcopy(config)).eval()
+    made = auto.from_config(deepcopy(config)).eval()
     with torch.no_grad():
         for weights in made.parameters():
             if weights.ndim > 1:
                 weights.normal_(std=EVERY[name].std)
-    own = AutoModel.from_config(deepcopy(config), attn_implementation="eager").eval()
+    own = auto.from_config(deepcopy(config), attn_implementation="eager").eval()
     own.load_state_dict(made.state_dict())
     return made, own
 

@@ -8,9 +8,10 @@ import torch
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs import generation
+from attnviz.models.hugging_face.load.family import check_family
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, cross
-from tests.hugging_face.tiny_models import byte_pieces
+from tests.hugging_face.tiny_models import byte_pieces, two_models
 from tests.precision import both, check_as_near
 
 
@@ -33,6 +34,41 @@ def test_both_texts_of_a_pair_are_measured(given, loaded):
     texts = {"source": "a", "target": "a"} | {given: "☃" * 40}
     with pytest.raises(InputError, match=r"tokens long and .* reads at most 64"):
         cross(loaded("bart"), texts["source"], texts["target"])
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta"])
+def test_a_decoder_of_an_encoders_kind(kind, tmp_path):
+    model = load_model(str(two_models(tmp_path, kind)), device="cpu")
+    text, target = "The red car is fast", "the car"
+    found, alone = cross(model, text, target), attend(model, text)
+    decoder = generation.shift_target(model.model, model.tokenizer, target)
+    inputs = model.tokenizer(text, return_tensors="pt") | {
+        "decoder_input_ids": torch.tensor([decoder.ids])
+    }
+
+    def read(one):
+        with torch.no_grad():
+            output = one(**inputs, output_attentions=True)
+        names = ("cross", "encoder", "decoder", "encoder")
+        return [torch.cat(output[f"{name}_attentions"]).numpy() for name in names]
+
+    weights = [found.map_of(name).weights for name in ("cross", "encoder", "decoder")]
+    check_as_near([*weights, alone.weights], *both(eager_copy(model.model), read))
+
+
+@pytest.mark.parametrize("positions", [(16, 40), (40, 16)])
+def test_two_models_read_what_both_read(positions, tmp_path):
+    model = load_model(str(two_models(tmp_path, "Bert", positions)), device="cpu")
+    with pytest.raises(InputError, match=r"the text is 17 tokens long and .* reads at most 16"):
+        attend(model, "the " * 15)
+
+
+def test_a_half_that_has_no_weights_is_refused():
+    from transformers import BertConfig, EncoderDecoderConfig, NystromformerConfig
+
+    halves = NystromformerConfig(), BertConfig()
+    with pytest.raises(AttentionError, match="landmarks"):
+        check_family(EncoderDecoderConfig.from_encoder_decoder_configs(*halves), 1)
 
 
 def test_a_blank_text_is_refused(loaded):

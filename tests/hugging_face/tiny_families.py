@@ -529,6 +529,14 @@ MORE: dict[str, Family] = {
         "no attention",
         "no attention",
     ),
+    "encoder-decoder": Family(
+        {
+            "encoder": sizes(TEXT, model_type="bert"),
+            "decoder": sizes(TEXT, model_type="bert", is_decoder=True, add_cross_attention=True),
+        },
+        "pair",
+        note="two models: the decoder may be of an encoder's kind, with cross-attention",
+    ),
     # images
     **alike(
         "aimv2_vision_model chinese_clip_vision_model dinov3_vit dpt ijepa mlcd_vision_model pixio "

@@ -208,6 +208,18 @@ def m2m_100(folder: Path) -> Path:
     return save(folder, "M2M100ForConditionalGeneration", byte_pieces(around=True), config)
 
 
+def two_models(folder: Path, kind: str, positions: tuple[int, int] = (40, 40)) -> Path:
+    """An encoder and a decoder of an encoder's architecture, each with its number of positions."""
+    tokenizer = word_pieces() if kind == "Bert" else byte_pieces(around=True)
+    start, ends = (2, {}) if kind == "Bert" else (0, ENDS)
+    config, same = getattr(transformers, f"{kind}Config"), {"vocab_size": len(tokenizer), **WIDE}
+    encoder, decoder = (config(max_position_embeddings=most, **same, **ends) for most in positions)
+    both = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    both.decoder_start_token_id, both.pad_token_id = start, tokenizer.pad_token_id
+    both.eos_token_id = tokenizer.sep_token_id or tokenizer.eos_token_id
+    return save(folder, "EncoderDecoderModel", tokenizer, both)
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
     for made in (bert, roberta, gpt2, llama, gemma2, mamba, t5, byt5, bart, marian, m2m_100)

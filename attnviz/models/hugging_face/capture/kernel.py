@@ -126,7 +126,7 @@ def can_be_eager(model: Any) -> bool:
 
 
 CROSS = re.compile(r"cross|encoder_attn|EncDec|enc_dec|encdec")
-SIDE = re.compile(r"^(?:\w+\.){0,2}(encoder|decoder)\.")
+SIDE = re.compile(r"^(?:\w+\.){0,2}?(encoder|decoder)\.")  # the outermost: a decoder may be a BERT
 TOWERS = {
     "vision": re.compile(r"(^|\.)(vision|visual|image|vpm|img)"),
     "audio": re.compile(r"(^|\.)(audio|speech|sound)"),

@@ -13,6 +13,7 @@ from typing import Any
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.load.devices import format_bytes, free_bytes
+from attnviz.models.hugging_face.load.family import parts_of
 
 DEFAULT_SIZE = 1024  # most queries and keys of a map by default
 MAP_BYTES = 2**30  # most bytes of a long text's maps by default
@@ -122,8 +123,8 @@ def heads_of(config: Any, stream: str) -> int:
 
 def shape_of(config: Any, stream: str) -> tuple[int, int]:
     """How many layers a stream has, and heads in each, by the configuration."""
-    config = config.get_text_config()
     side = "encoder" if stream == "encoder" else "decoder"
+    config = parts_of(config)[0 if side == "encoder" else -1].get_text_config()
     layers = [f"{side}_layers", f"num_{side}_layers", "num_hidden_layers"]
     heads = [f"{side}_attention_heads", "num_attention_heads"]
     return _first_number(config, layers), _first_number(config, heads)

@@ -42,10 +42,10 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
 
     A model fails beyond its learned positions, and was not trained beyond its tokenizer's limit.
     """
-    limits = [tokenizer.model_max_length]
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if positions:
-        limits.append(positions - _reserved_positions(model))
+    texts = (part.get_text_config() for part in parts_of(model.config))
+    positions = (getattr(text, "max_position_embeddings", None) for text in texts)
+    used = _reserved_positions(model)
+    limits = [tokenizer.model_max_length, *(most - used for most in positions if most)]
     for limit in limits:
         if isinstance(limit, bool) or not isinstance(limit, int | float):
             raise ModelError(
@@ -54,6 +54,12 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
             )
     finite = [int(limit) for limit in limits if 0 < limit < UNLIMITED]
     return min(finite, default=None)
+
+
+def parts_of(config: Any) -> list[Any]:
+    """The configurations of the encoder and the decoder of a model made of two, else its own."""
+    sides = [getattr(config, side, None) for side in ("encoder", "decoder")]
+    return sides if all(hasattr(one, "model_type") for one in sides) else [config]
 
 
 def _reserved_positions(model: Any) -> int:
@@ -97,6 +103,11 @@ BLOCK_SPARSE = ("big_bird", "bigbird_pegasus")
 
 def check_family(config: Any, longest: int) -> None:
     """Refuse a family whose attention is no weights between tokens, before it runs."""
+    for part in parts_of(config):
+        _check_one(part, longest)
+
+
+def _check_one(config: Any, longest: int) -> None:
     kind = config.model_type
     reason = NOT_WEIGHTS.get(kind)
     if kind in BLOCK_SPARSE and config.attention_type == "block_sparse":
