@@ -10,17 +10,19 @@ import transformers
 
 from attnviz.analyses.word_times import WordClock, first_frames
 from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.audio_model import load_audio_model
+from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs.generation import generate_ids
-from tests.hugging_face import whisper_timing
+from tests.hugging_face import tiny_speech, whisper_timing
 from tests.hugging_face.families import WRITE, documented, heard_maps, read_line
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.precision import both, check_as_near
 
 TEXT = "The red car is fast"
-WRITERS = ("whisper", "speech_to_text", "moonshine")
+WRITERS = ("whisper", "speech_to_text", "moonshine", "speech-encoder-decoder")
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +214,40 @@ def test_a_tokenizer_without_a_token_that_ends_a_text_adds_none(speech):
     own.tokenizer.eos_token = None
     found = attend_query(own, about(TEXT, language="en", ended=True))
     assert not found.main.query_tokens[-1].special
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [("parakeet_ctc", 0.08), ("sew", 0.04), ("wav2vec2-bert", 0.02)]
+)
+def test_frames_fill_the_recording(kind, step, speech):
+    tokens = attend_query(speech(kind), about(seconds=1.2)).main.key_tokens
+    times = [float(token.text) for token in tokens]
+    np.testing.assert_allclose(np.diff(times), step, atol=0.011)
+    assert 1.2 - 2.1 * step <= times[-1] + step <= 1.2 + 1e-6
+
+
+@pytest.mark.parametrize("head", ["Wav2Vec2ForCTC", "WhisperForAudioClassification", "RNNT"])
+def test_frames_are_those_of_the_part_that_hears(head, tmp_path, speech):
+    if head == "RNNT":
+        loaded = load_audio_model(str(tiny_speech.parakeet(tmp_path, head)), device="cpu")
+        part = loaded.model.encoder
+        assert loaded.trace_writers(about()).attention.weights.shape[:2] == (2, 4)
+    else:
+        base = speech("wav2vec2" if "Wav" in head else "whisper")
+        torch.manual_seed(0)
+        model = getattr(transformers, head)(base.model.config).eval()
+        part = model.wav2vec2 if "Wav" in head else model.encoder
+        model.save_pretrained(tmp_path)
+        base.extractor.save_pretrained(tmp_path)
+        loaded = load_audio_model(InMemoryModel(model, base.extractor))
+        saved = load_audio_model(str(tmp_path), device="cpu")
+        same = attend_query(saved, about()).weights
+        np.testing.assert_allclose(attend_query(loaded, about()).weights, same, atol=1e-6)
+    found, one = attend_query(loaded, about()), heard(loaded)
+    with torch.no_grad():
+        layers = eager_copy(part)(**one.features, output_attentions=True).attentions
+    theirs = torch.cat(layers)[:, :, one.places][..., one.places]
+    np.testing.assert_allclose(found.weights, theirs, atol=1e-5)
 
 
 def test_what_cannot_be_read_or_written_is_refused_in_one_line(speech, folder_of):

@@ -75,9 +75,9 @@ CONVS = {
 SAMPLES = {"feature_size": 1, "sampling_rate": RATE}
 
 
-def _encoder(name: str) -> Callable[[Path], Path]:
+def _encoder(name: str, **more: Any) -> Callable[[Path], Path]:
     def made(folder: Path) -> Path:
-        config = getattr(transformers, f"{name}Config")(**CONVS)
+        config = getattr(transformers, f"{name}Config")(**CONVS, **more)
         return build(
             folder, f"{name}Model", config, transformers.Wav2Vec2FeatureExtractor(**SAMPLES)
         )
@@ -116,6 +116,35 @@ def moonshine(folder: Path) -> Path:
     return build(folder, "MoonshineForConditionalGeneration", config, extractor, byte_pieces())
 
 
+def parakeet(folder: Path, kind: str = "CTC") -> Path:
+    """Letters of frames; an "RNNT" also reads the letters before, without attention."""
+    bands = {"num_mel_bins": 16, "subsampling_conv_channels": 8, "max_position_embeddings": 200}
+    frames = {**DEEP, **bands, "intermediate_size": 48}
+    config = getattr(transformers, f"Parakeet{kind}Config")(vocab_size=40, encoder_config=frames)
+    extractor = transformers.ParakeetFeatureExtractor(feature_size=16)
+    return build(folder, f"ParakeetFor{kind}", config, extractor)
+
+
+def wav2vec2_bert(folder: Path) -> Path:
+    config = transformers.Wav2Vec2BertConfig(
+        **DEEP, intermediate_size=48, feature_projection_input_dim=32
+    )
+    extractor = transformers.SeamlessM4TFeatureExtractor(feature_size=16, num_mel_bins=16)
+    return build(folder, "Wav2Vec2BertModel", config, extractor)
+
+
+def two_models(folder: Path) -> Path:
+    """A BERT that writes what wav2vec 2.0 hears."""
+    words = transformers.BertConfig(vocab_size=340, max_position_embeddings=40,
+                                    intermediate_size=48, **DEEP)  # fmt: skip
+    config = transformers.SpeechEncoderDecoderConfig.from_encoder_decoder_configs(
+        transformers.Wav2Vec2Config(**CONVS), words
+    )
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 0, 1, 2
+    extractor = transformers.Wav2Vec2FeatureExtractor(**SAMPLES)
+    return build(folder, "SpeechEncoderDecoderModel", config, extractor, byte_pieces())
+
+
 SPEECH_BUILDERS: dict[str, Callable[[Path], Path]] = {
     "whisper": whisper,
     "speech_to_text": speech_to_text,
@@ -124,4 +153,8 @@ SPEECH_BUILDERS: dict[str, Callable[[Path], Path]] = {
     "hubert": _encoder("Hubert"),
     "wavlm": _encoder("WavLM"),
     "ast": ast,
+    "parakeet_ctc": parakeet,
+    "sew": _encoder("SEW", squeeze_factor=2),
+    "wav2vec2-bert": wav2vec2_bert,
+    "speech-encoder-decoder": two_models,
 }

@@ -23,7 +23,7 @@ from attnviz.core.tokens import patch_tokens
 from attnviz.core.writers import WrittenText
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture
-from attnviz.models.hugging_face.capture.kernel import eager_copy
+from attnviz.models.hugging_face.capture.kernel import eager_copy, stream_of
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -36,7 +36,7 @@ from attnviz.models.hugging_face.inputs.generation import (
 from attnviz.models.hugging_face.inputs.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
 from attnviz.models.hugging_face.load.devices import library_errors, running_errors
-from attnviz.models.hugging_face.load.family import family_of
+from attnviz.models.hugging_face.load.family import family_of, parts_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
     LoadOptions,
@@ -120,7 +120,9 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
                 tokens["text"], notes = target.tokens, [*notes, *target.notes]
                 axes = {"cross": ("text", SIDE), "encoder": (SIDE, SIDE), "decoder": ("text",) * 2}
             empty = Attention((), self.provenance).with_maps((), notes=notes)
-            part = eager_copy(self.model)
+            # What a transducer decides needs a text, which it reads without attention.
+            has_text = self.model.config.is_encoder_decoder and not self.writes
+            part = eager_copy(self._encoder if has_text else self.model)
             encoding = EncodedQuery(part, inputs, tokens, axes, empty)
             spell = partial(spell_piece, self) if self.can_generate else None
             return RecordedText(EagerInputs(part, inputs, encoding, SIDE), spell)
@@ -128,7 +130,7 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
     @property
     def writes(self) -> bool:
         """Whether a text attends to the recording."""
-        return bool(self.model.config.is_encoder_decoder)
+        return has_cross(self.model)
 
     @property
     def has_patches(self) -> bool:
@@ -156,7 +158,9 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
         features = placed_inputs(self.model, {name: rows[name] for name in rows if name in names})
         with running_errors(self.model, SIDE), torch.no_grad():
             output = self._encoder(**features)
-        count, seconds = int(output.last_hidden_state.shape[1]), len(samples) / self.rate
+        # SEW joins frames for its attention, and parts them again.
+        count = int(output.last_hidden_state.shape[1]) // self.squeeze_factor
+        seconds = len(samples) / self.rate
         if self.has_patches:
             tokens, places, settings = self._patches(count, seconds)
         else:
@@ -168,17 +172,29 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
 
     @property
     def _encoder(self) -> Any:
-        return self.model.get_encoder() if self.writes else self.model
+        """The part whose frames attend to each other, without a head of letters or classes."""
+        if self.writes:
+            return self.model.get_encoder()
+        whole = self.model.base_model
+        part = getattr(whole, "encoder", None)
+        hears = getattr(part, "main_input_name", None) == whole.main_input_name
+        return part if hears else whole
+
+    @property
+    def squeeze_factor(self) -> int:
+        """How many frames of the output are one of the attention."""
+        return int(getattr(self._encoder.config, "squeeze_factor", 1))
 
     def step(self, features: dict[str, Any], frames: int) -> float:
-        config = self.model.config
+        config = self._encoder.config
         if strides := getattr(config, "conv_stride", None):
-            return float(prod(strides)) / self.rate
+            return float(prod(strides)) * self.squeeze_factor / self.rate
         if config.model_type == "moonshine":  # its strides of 64, 3 and 2 stand in its code
             return 384 / self.rate
         values = next(iter(features.values()))
         time = 2 if values.shape[1] == getattr(self.extractor, "feature_size", 0) else 1
         hop = getattr(self.extractor, "hop_length", self.rate // 100)
+        hop *= getattr(self.extractor, "stride", 1)  # steps of 10 ms in one row of features
         return float(hop * max(1, round(values.shape[time] / frames))) / self.rate
 
     def _patches(
@@ -348,23 +364,26 @@ def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
 
     parts = load_parts(name, terms, load_reader, speech_class)
     model, reader = parts.model, parts.reader
-    if model.main_input_name not in ("input_features", "input_values"):
+    if model.main_input_name not in ("input_features", "input_values", "inputs"):
         raise ModelError(
             f"'{name}' ({model.config.model_type}) hears no recordings: it asks for "
             f"'{model.main_input_name}'"
         )
     if isinstance(reader, tuple):
-        extractor, tokenizer = reader[0], reader[1]() if model.config.is_encoder_decoder else None
+        extractor, tokenizer = reader[0], reader[1]() if has_cross(model) else None
     else:  # a processor from Python
         extractor = getattr(reader, "feature_extractor", reader)
         tokenizer = getattr(reader, "tokenizer", None)
+    limit = getattr(model.config, "max_target_positions", None)
+    if tokenizer and parts_of(model.config) != [model.config]:
+        limit = reading_limit(model, tokenizer)
     return AudioModel(
         name=str(name),
         model=model,
         tokenizer=tokenizer,
         extractor=extractor,
         family=family_of(model),
-        limit=getattr(model.config, "max_target_positions", None),
+        limit=limit,
         provenance=parts.provenance,
         can_generate=model.can_generate(),
         task=parts.task,
@@ -376,7 +395,13 @@ def speech_class(config: Any) -> Any:
     import transformers
 
     writers = transformers.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
-    if config.is_encoder_decoder and type(config) in writers:
+    decides = (config.architectures or [""])[0].endswith("ForAudioClassification")
+    if config.is_encoder_decoder and type(config) in writers and not decides:
         writers.get(type(config), None)
         return transformers.AutoModelForSpeechSeq2Seq
-    return model_class(config)
+    return model_class(config, with_head=config.is_encoder_decoder)
+
+
+def has_cross(model: Any) -> bool:
+    """Whether a model's text attends to what its encoder reads; that of a transducer does not."""
+    return any(stream_of(name) == "cross" for name, _ in model.named_modules())

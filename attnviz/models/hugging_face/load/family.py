@@ -44,8 +44,8 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
     """
     texts = (part.get_text_config() for part in parts_of(model.config))
     positions = (getattr(text, "max_position_embeddings", None) for text in texts)
-    used = _reserved_positions(model)
-    limits = [tokenizer.model_max_length, *(most - used for most in positions if most)]
+    offset = _reserved_positions(model)
+    limits = [tokenizer.model_max_length, *(most - offset for most in positions if most)]
     for limit in limits:
         if isinstance(limit, bool) or not isinstance(limit, int | float):
             raise ModelError(
