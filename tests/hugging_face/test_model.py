@@ -1,17 +1,22 @@
 """What a model refuses to read, and what a decoder reads."""
 
+from copy import deepcopy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+import transformers
 
+import attnviz
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs import generation
 from attnviz.models.hugging_face.load.family import check_family
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, cross
-from tests.hugging_face.tiny_models import byte_pieces, two_models
+from tests.hugging_face.tiny_families import EVERY
+from tests.hugging_face.tiny_models import but_slow, byte_pieces, two_models, word_pieces
 from tests.precision import both, check_as_near
 
 
@@ -69,6 +74,53 @@ def test_a_half_that_has_no_weights_is_refused():
     halves = NystromformerConfig(), BertConfig()
     with pytest.raises(AttentionError, match="landmarks"):
         check_family(EncoderDecoderConfig.from_encoder_decoder_configs(*halves), 1)
+
+
+DEEP = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+WORDS = {"vocab_size": 26, **DEEP}
+NOT_NAMED = {
+    "flava": lambda: transformers.FlavaConfig(
+        text_config=WORDS, image_config=DEEP, multimodal_config=DEEP
+    ),
+    "csm": lambda: transformers.CsmConfig(
+        text_vocab_size=26, vocab_size=9, num_codebooks=2, intermediate_size=24, head_dim=8,
+        num_key_value_heads=2, **DEEP,
+        depth_decoder_config={"hidden_size": 32, "num_hidden_layers": 1, "num_codebooks": 2,
+                              "backbone_hidden_size": 32, "vocab_size": 9},
+        codec_config={"model_type": "mimi", "hidden_size": 16, "num_filters": 2,
+                      "num_hidden_layers": 1, "codebook_dim": 16, "upsample_groups": 16,
+                      "vector_quantization_hidden_dimension": 16},
+    ),
+    "fastspeech2_conformer": lambda: transformers.FastSpeech2ConformerConfig(
+        vocab_size=26, hidden_size=32, encoder_layers=2, decoder_layers=2,
+        encoder_linear_units=24, decoder_linear_units=24, speech_decoder_postnet_units=16,
+        pitch_predictor_channels=16, energy_predictor_channels=16, duration_predictor_channels=16,
+    ),
+}  # fmt: skip
+"""Models of texts and more whose embeddings transformers does not find."""
+TWO_TOWERS = [
+    name for name, row in EVERY.items() if row.kind == "image and text" and name != "tipsv2"
+]
+
+
+@pytest.mark.parametrize("name", but_slow([*TWO_TOWERS, *NOT_NAMED], ("clip", "flava")))
+@pytest.mark.usefixtures("silence")
+def test_a_model_in_memory_reads_its_text(name):
+    if name in NOT_NAMED:
+        config = NOT_NAMED[name]()
+    else:
+        config = transformers.CONFIG_MAPPING[name](**deepcopy(EVERY[name].sizes))
+    torch.manual_seed(0)
+    model = transformers.MODEL_MAPPING[type(config)]._from_config(config).eval()
+    part, tokenizer = getattr(model, "text_model", model), word_pieces()
+    with torch.no_grad():
+        for weights in part.parameters():
+            weights.normal_(std=0.3) if weights.ndim > 1 else None
+        ids = torch.tensor([tokenizer("The red car")["input_ids"]])
+        output = eager_copy(part)(input_ids=ids, output_attentions=True)
+    found = attnviz.attend("The red car", model=model, tokenizer=tokenizer)
+    layers = getattr(output, "attentions", None) or output.encoder_attentions
+    np.testing.assert_allclose(found.weights, torch.cat(layers).numpy(), atol=1e-5)
 
 
 def test_a_blank_text_is_refused(loaded):

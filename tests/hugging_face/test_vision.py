@@ -5,16 +5,19 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import transformers
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import AutoImageProcessor, AutoModel, Data2VecVisionConfig
 from transformers.models.beit.image_processing_pil_beit import BeitImageProcessorPil
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 from attnviz.core.attention_map import DECISION
 from attnviz.core.errors import AttentionError, InputError, ModelError, NotFiniteError, UsageError
-from attnviz.core.options import Origin
+from attnviz.core.options import InMemoryModel, Origin
 from attnviz.core.tokens import AVERAGE
 from attnviz.models import SupportsGradients, SupportsValues, attend_query
+from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, seen_box
 from attnviz.models.hugging_face.vision.vision import (
     PADDED,
@@ -25,7 +28,7 @@ from attnviz.models.own import OwnLayer
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.storage.pictures import read_picture
 from tests.hugging_face.ask import about, attend, look
-from tests.hugging_face.tiny_vision import VISION, VISION_BUILDERS, WHOLE, build, picture
+from tests.hugging_face.tiny_vision import TEXT, VISION, VISION_BUILDERS, WHOLE, build, picture
 
 SPECIAL = {
     "vit": ["[CLS]"],
@@ -70,6 +73,21 @@ def own_attention(folder, values, **options):
     model = getattr(model, "vision_model", None) or model
     with torch.no_grad():
         return model(pixel_values=values, output_attentions=True, **options).attentions
+
+
+@pytest.mark.parametrize("name", ["FlavaModel", "CLIPSegForImageSegmentation"])
+def test_a_picture_is_read_by_its_tower(name):
+    side = "image_config" if "Flava" in name else "vision_config"
+    kind = getattr(transformers, name)
+    torch.manual_seed(0)
+    head = {"decoder_num_attention_heads": 4, "reduce_dim": 16, "extract_layers": [0, 1]}
+    model = kind(kind.config_class(**{side: VISION}, text_config=TEXT, **head)).eval()
+    part = model.image_model if "Flava" in name else model.clip.vision_model
+    processor = ViTImageProcessorPil(**WHOLE)
+    found = look(load_vision_model(InMemoryModel(model, processor)), picture())
+    with torch.no_grad():
+        given = eager_copy(part)(pixels(processor, picture(), None), output_attentions=True)
+    np.testing.assert_allclose(found.weights, torch.cat(given.attentions).numpy(), atol=1e-6)
 
 
 def own_windows(folder):

@@ -45,7 +45,12 @@ from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
-from attnviz.models.hugging_face.vision.vision import load_vision_model, window_layers, window_maps
+from attnviz.models.hugging_face.vision.vision import (
+    load_vision_model,
+    vision_tower,
+    window_layers,
+    window_maps,
+)
 from attnviz.models.lens import apply_lens, explained_by, likeliest_choices
 from attnviz.models.light.network import UnknownArchitecture
 
@@ -238,12 +243,12 @@ def _build_model(kind: Any, config: Any) -> Any:
 
 def _reads_pictures(model: Any) -> bool:
     """Whether 'attnviz image' reads the model without a text."""
-    alone = hasattr(model, "vision_model") and not hasattr(model.config, "image_token_id")
+    alone = vision_tower(model) is not model and not hasattr(model.config, "image_token_id")
     return model.main_input_name == "pixel_values" or alone
 
 
 def _attending_part(model: Any) -> Any:
-    return getattr(model, "vision_model", model) if _reads_pictures(model) else model
+    return vision_tower(model) if _reads_pictures(model) else model
 
 
 def _command_for(model: Any) -> str:

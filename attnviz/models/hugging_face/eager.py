@@ -72,7 +72,7 @@ def eager_inputs(
 ) -> EagerInputs:
     """A query for the model or an encoder; `is_copied`: the caller makes an eager copy."""
     alone = list(encoding.axes) == ["encoder"]
-    part = source.model.get_encoder() if alone else source.model
+    part = source.encoder if alone else source.model
     inputs = source.tensors(encoding.inputs, part)
     own = is_copied and can_be_eager(part)
     return EagerInputs(part if own else eager_copy(part), inputs, encoding)

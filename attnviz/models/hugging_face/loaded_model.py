@@ -7,7 +7,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Provenance
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, Region
-from attnviz.models.hugging_face.load.family import Family, Task
+from attnviz.models.hugging_face.load.family import UNLIMITED, Family, Task
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -35,7 +35,19 @@ class LoadedModel:
 
     @property
     def vocabulary(self) -> int:
-        return len(self.model.get_input_embeddings().weight)
+        """How many numbers of tokens the model knows."""
+        try:
+            return len(self.model.get_input_embeddings().weight)
+        except (AttributeError, NotImplementedError):  # transformers does not know every family's
+            config = self.model.config.get_text_config()
+            sizes = (getattr(config, name, None) for name in ("text_vocab_size", "vocab_size"))
+            return next((size for size in sizes if size), UNLIMITED)
+
+    @property
+    def encoder(self) -> Any:
+        """The encoder of an encoder–decoder; the whole where the encoder cannot run alone."""
+        part = self.model.get_encoder()
+        return part if hasattr(part, "config") else self.model
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
         """The inputs that `part` takes, as a batch of one on the model's device."""

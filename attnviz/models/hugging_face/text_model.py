@@ -220,6 +220,9 @@ def load_model(
     model, provenance = parts.model, parts.provenance
     if type(model).__name__.endswith(HEADLESS):
         model = model.base_model
+    if (tower := text_tower(model)) is not model:
+        note = "of its towers the one for texts is shown"
+        model, provenance = tower, replace(provenance, notes=(*provenance.notes, note))
     if model.main_input_name != "input_ids":
         kinds = {"pixel_values": "image", "input_features": "audio", "input_values": "audio"}
         command = kinds.get(model.main_input_name)
@@ -251,3 +254,12 @@ def load_model(
         task=parts.task,
         first_token=first_token,
     )
+
+
+def text_tower(model: Any) -> Any:
+    """The part of a model of two towers (CLIP) that reads texts; else the model itself."""
+    whole = model.base_model
+    if not any(name.startswith("get_text_") for name in dir(type(whole))):
+        return model
+    towers = (getattr(whole, name, None) for name in ("text_model", "text_encoder_model"))
+    return next((tower for tower in towers if hasattr(tower, "main_input_name")), model)

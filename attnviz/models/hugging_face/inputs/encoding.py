@@ -139,7 +139,7 @@ def _one_sequence(
     stream = {"encoder-only": "self", "decoder-only": "causal"}.get(source.family, "encoder")
     part = source.model
     if encoder and source.task is None:
-        part = source.model.get_encoder()
+        part = source.encoder
     elif encoder:
         note = "its decoder reads the text, too: those heads are neither shown nor switched off"
         provenance = replace(provenance, notes=(*provenance.notes, note))

@@ -58,7 +58,8 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
 
 def parts_of(config: Any) -> list[Any]:
     """The configurations of the encoder and the decoder of a model made of two, else its own."""
-    sides = [getattr(config, side, None) for side in ("encoder", "decoder")]
+    names = "encoder" if hasattr(config, "encoder") else "text_encoder", "decoder"
+    sides = [getattr(config, name, None) for name in names]
     return sides if all(hasattr(one, "model_type") for one in sides) else [config]
 
 

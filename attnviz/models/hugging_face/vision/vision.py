@@ -136,12 +136,11 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
 
     @property
     def tower(self) -> Any:
-        """The part of the model that reads pictures; CLIP-like models have two parts."""
-        return getattr(self.model, "vision_model", None) or self.model
+        return vision_tower(self.model)
 
     @property
     def config(self) -> Any:
-        return getattr(self.model.config, "vision_config", None) or self.model.config
+        return self.tower.config
 
     def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
         """The picture as the model takes it, and its rows and columns of patches."""
@@ -219,7 +218,7 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     """A pretrained vision model, or one with a tower; options are the fields of `LoadOptions`."""
     parts = load_parts(name, LoadOptions(**options), load_processor, model_class)
     model = parts.model
-    if model.main_input_name != "pixel_values" and not hasattr(model, "vision_model"):
+    if model.main_input_name != "pixel_values" and vision_tower(model) is model:
         raise ModelError(
             f"'{name}' ({model.config.model_type}) reads no pictures: it asks for "
             f"'{model.main_input_name}'"
@@ -228,6 +227,12 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     return VisionModel(
         name=str(name), model=model, processor=parts.reader, provenance=provenance, task=task
     )
+
+
+def vision_tower(model: Any) -> Any:
+    """The part of a model that reads pictures; those of CLIP's kind have two parts."""
+    towers = (getattr(model.base_model, name, None) for name in ("vision_model", "image_model"))
+    return next((tower for tower in towers if tower is not None), model)
 
 
 PADDED = -1  # the number of no patch
