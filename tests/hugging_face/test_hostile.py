@@ -210,6 +210,30 @@ def test_a_tokenizer_that_grows_a_text_without_bound_is_refused_before_it_is_loa
     assert "tokenizer.json" in said
 
 
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("kind", ["gpt2", "roberta"])
+def test_merges_without_the_mark_of_their_pieces(kind, as_text, copy_of, photo):
+    folder = copy_of(kind)
+    file = json.loads((folder / WORDS).read_text())
+    file["model"]["continuing_subword_prefix"] = "##"
+    if as_text:
+        file["model"]["merges"] = [" ".join(pair) for pair in file["model"]["merges"]]
+    (folder / WORDS).write_text(json.dumps(file))
+    refused(ask(kind, folder, photo), r"begin with '##', and those of its merges do not: set its")
+
+
+def test_merges_with_the_mark_of_their_pieces(copy_of):
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    folder = copy_of("gpt2")
+    made = Tokenizer(models.BPE(continuing_subword_prefix="##"))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=300, continuing_subword_prefix="##")
+    made.train_from_iterator(["the nurse thanked the doctor"] * 9, trainer)
+    made.save(str(folder / WORDS))
+    checkpoint.check_growth(folder)
+
+
 PIECES = st.text("abc", min_size=1, max_size=3)
 STEPS = st.lists(
     st.one_of(

@@ -232,7 +232,8 @@ def load_light_tokenizer(folder: Path, usual: str, model_type: str = "") -> Ligh
     own = ["token_type_ids"] if kind == "BertTokenizer" else []
     try:
         names = config.get("model_input_names") or ["input_ids", "attention_mask", *own]
-        tokenizer = LightTokenizer(path, whole, names)
+        with library_errors("the library panics"), quiet_native():
+            tokenizer = LightTokenizer(path, whole, names)
         special = _check_added(tokenizer.backend, config, usual_tokens)
         if kind in TOKENS:
             _check_steps(tokenizer.backend, steps_of(kind, whole, special), kind)

@@ -4,12 +4,13 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from msgspec import DecodeError, Struct
+from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
 from attnviz.core.errors import ModelError
@@ -216,15 +217,23 @@ def read_json(path: Path) -> Any:
 MOST_GROWTH = 1000  # characters that a tokenizer may make of one; real ones make about 20
 
 
+class _Pairs(Struct):
+    """What byte-pair encoding joins, and the mark of pieces inside a word."""
+
+    continuing_subword_prefix: str | None = None
+    merges: Raw = Raw(b"[]")
+
+
 class _TokenizerFile(Struct):
-    """The parts of a tokenizer.json that rewrite text."""
+    """The parts of a tokenizer.json that rewrite text, and its merges."""
 
     normalizer: Any = None
     decoder: Any = None
+    model: Raw = Raw(b"{}")
 
 
 def check_growth(folder: Path) -> None:
-    """Refuse a tokenizer whose repeated replacements could fill the memory."""
+    """Refuse a tokenizer that could fill the memory by replacements, or lets its library panic."""
     check_entries(folder)
     for path in sorted(folder.glob("tokenizer*.json")):
         try:
@@ -237,6 +246,21 @@ def check_growth(folder: Path) -> None:
                 f"'{path}' would make up to {growth:,} characters of one: {MOST_GROWTH:,} are "
                 "allowed, no model needs as many"
             )
+        if mark := _absent_mark(file.model):
+            raise ModelError(
+                f"'{path}' says that pieces inside a word begin with '{mark}', and those of its "
+                "merges do not: set its continuing_subword_prefix to null"
+            )
+
+
+def _absent_mark(model: Raw) -> str:
+    """A mark that merges lack, or "": the library cuts it off all the same, and panics."""
+    with suppress(DecodeError, ValueError, TypeError, AttributeError, RecursionError):
+        pairs = decode(model, type=_Pairs)
+        if mark := pairs.continuing_subword_prefix:
+            halves = (one.split() if isinstance(one, str) else one for one in decode(pairs.merges))
+            return "" if all(last.startswith(mark) for _, last in halves) else mark
+    return ""
 
 
 def _growth_of(step: Any) -> int:

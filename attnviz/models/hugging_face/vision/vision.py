@@ -231,7 +231,8 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
 
 def vision_tower(model: Any) -> Any:
     """The part of a model that reads pictures; those of CLIP's kind have two parts."""
-    towers = (getattr(model.base_model, name, None) for name in ("vision_model", "image_model"))
+    whole = getattr(model, "base_model", model)  # numpy's model is no module
+    towers = (getattr(whole, name, None) for name in ("vision_model", "image_model"))
     return next((tower for tower in towers if tower is not None), model)
 
 
