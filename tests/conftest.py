@@ -88,14 +88,11 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sentences of reference, not sixteen, where numbers do not count.
 
-    Before a pair is explained, and for the page that answers, each is translated, which takes most
-    of the time.
+    Before a pair is explained each is translated, which takes most of the time.
     """
-    from attnviz.analyses import explain
-    from attnviz.runs.questions import explain as question
+    from attnviz.runs.questions import explain
 
-    for module in (explain, question):
-        monkeypatch.setattr(module, "REFERENCE", explain.REFERENCE[:2])
+    monkeypatch.setattr(explain, "REFERENCE", explain.REFERENCE[:2])
 
 
 @pytest.fixture(scope="session")

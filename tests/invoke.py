@@ -26,7 +26,7 @@ from attnviz.models.pocket import packed
 from tests.patience import HUNG
 
 app.build_command = cache(app.build_command)  # which takes a third of a short run
-packed._unicode_facts = cache(packed._unicode_facts)  # of every code point: seconds a page
+packed._unicode_facts = cache(packed._unicode_facts)  # of every code point, for each page
 
 OWN = ("--mechanism", "multi-head")
 """An origin that stays what it is whatever becomes the default."""

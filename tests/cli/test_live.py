@@ -6,9 +6,10 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
+from attnviz.analyses.explain import REFERENCE
+from attnviz.cli.commands.serve import TRANSLATIONS
+from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz
-
-pytestmark = pytest.mark.usefixtures("few_references")
 
 
 def test_a_page_goes_to_its_file_and_says_so_only_when_asked(tmp_path):
@@ -17,6 +18,11 @@ def test_a_page_goes_to_its_file_and_says_so_only_when_asked(tmp_path):
     assert (done.status, done.out) == (0, b"")
     assert done.err.startswith(f"note: wrote '{path}', 9.")
     assert path.read_bytes().startswith(b"<!doctype html>")
+
+
+def test_the_sample_translations_are_the_models_own():
+    model = load_pocket()
+    assert [model.translate(text) for text in REFERENCE] == [*TRANSLATIONS]
 
 
 @pytest.mark.slow

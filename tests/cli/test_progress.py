@@ -65,6 +65,23 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal behind stderr."""
+    streams = {"StringIO": Terminal, "BytesIO": io.BytesIO, "TextIOWrapper": io.TextIOWrapper}
+    monkeypatch.setattr(invoke, "io", SimpleNamespace(**streams))
+
+
+@pytest.mark.usefixtures("on_terminal")
+def test_a_terminal_is_told_what_a_page_with_the_model_takes_time_for(tmp_path):
+    run = ("live", "-o", tmp_path / "live.html")
+    assert attnviz(*run).err == (
+        "note: packing the model, and reading sentences for what its heads do in other texts\n"
+    )
+    assert attnviz(*run, "-q").err == ""
+
+
+@pytest.mark.usefixtures("on_terminal")
 @pytest.mark.parametrize(
     ("words", "records"),
     [
@@ -90,8 +107,6 @@ def test_a_terminal_is_shown_how_many_of_all_records_are_done(
         yield counted.append
 
     monkeypatch.setattr("attnviz.cli.report.progress_bar", bar)
-    streams = {"StringIO": Terminal, "BytesIO": io.BytesIO, "TextIOWrapper": io.TextIOWrapper}
-    monkeypatch.setattr(invoke, "io", SimpleNamespace(**streams))
     attnviz(*words)
     assert (totals, sum(counted)) == ([records], records)
     attnviz(*words, "--quiet")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.real.speech import Spoken, speak
 from tests.real.weights import NotToBeHadError, model_folder
@@ -30,6 +31,21 @@ def folder_of(kind: str) -> Path:
         return model_folder(kind)
     except NotToBeHadError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def halves() -> dict[str, float]:
+    """The half precisions that torch's kernel can attend in, and how far weights may be off.
+
+    It packs bfloat16 for a processor's own instructions, even where ATEN_CPU_CAPABILITY forbids
+    them, and fails.
+    """
+    query = torch.ones(1, 1, 512, 64, dtype=torch.bfloat16)
+    try:
+        torch.nn.functional.scaled_dot_product_attention(query, query, query)
+    except RuntimeError:
+        return {"float16": 0.02}
+    return {"bfloat16": 0.15, "float16": 0.02}
 
 
 @pytest.fixture(scope="session")

@@ -41,11 +41,11 @@ def test_a_head_of_the_last_layer_looks_at_a_drawn_disc(dinov2, disc):
     assert share.argmax() == 2
 
 
-def test_weights_are_those_of_transformers_and_half_precision_is_near(dinov2, disc, eager):
+def test_weights_are_those_of_transformers_and_half_precision_is_near(dinov2, disc, eager, halves):
     expected = torch.cat(eager[1].attentions).numpy()
     plain = attnviz.image(disc, model=dinov2, patch="all")
     assert abs(plain.weights - expected).max() < 1e-4
-    for dtype, off in (("bfloat16", 0.15), ("float16", 0.02)):
+    for dtype, off in halves.items():
         half = attnviz.image(disc, model=dinov2, patch="all", dtype=dtype)
         assert abs(half.weights - expected).max() < off
         assert any("a few hundredths" in note for note in half.provenance.notes)

@@ -87,22 +87,17 @@ def test_times_against_input_are_those_of_transformers(loaded, spoken):
     np.testing.assert_allclose(frames * 0.02, times[2 : 2 + len(frames)], atol=1e-6)
 
 
-def test_words_begin_and_end_near_the_times_at_which_they_are_spoken(whisper, spoken):
+def test_words_begin_and_end_near_the_times_at_which_they_are_spoken(whisper, spoken, halves):
     """Heads of one's own do better, and half precision hears nearly the same."""
     run = ("audio", spoken.path, "--model", whisper, "--text", spoken.text, "--word-times", "-q")
-    errors, by_best, *halves = (
+    errors, by_best, *in_halves = (
         off(attnviz(*run, *more, "-f", "tsv").rows[1:], spoken)
-        for more in (
-            (),
-            ("--timing-heads", "3.2"),
-            ("--dtype", "bfloat16"),
-            ("--dtype", "float16"),
-        )
+        for more in ((), ("--timing-heads", "3.2"), *(("--dtype", dtype) for dtype in halves))
     )
     assert np.median(errors) < 0.2
     assert errors.mean() < 0.25
     assert by_best.mean() < errors.mean()
-    for half in halves:
+    for half in in_halves:
         assert np.abs(errors - half).mean() < 0.03
 
 

@@ -107,14 +107,36 @@ def opened_in_browser(address: str) -> Iterator[None]:
         yield
 
 
+TRANSLATIONS = (
+    "Le chat s'assit sur le tapis.",
+    "Il ferma la porte et partit sans mot.",
+    "Nous sommes allés au marché pour acheter du pain.",
+    "Les enfants jouent dans le jardin.",
+    "Je ne sais pas ce que vous voulez de moi.",
+    "Demain, il pleuvra toute la journée.",
+    "Mon frère travaille dans un hôpital.",
+    "Ils ont vécu ici depuis dix ans.",
+    "Peux-tu me dire où se trouve la gare ?",
+    "Le vieil homme nous a raconté une longue histoire.",
+    "Personne ne connaissait la réponse à la question.",
+    "Le livre que tu m'as donné est très bon.",
+    "Elle a deux chiens et un chat.",
+    "Le train part à sept heures du matin.",
+    "Je voudrais une tasse de café, s'il vous plaît.",
+    "C'était le meilleur jour de ma vie.",
+)
+"""What the pocket model writes of each sentence of REFERENCE: to write them anew takes a second."""
+
+
 def read_sample_atlas() -> dict[str, Any]:
-    """What each head of the pocket model does in sentences that it translates itself."""
+    """What each head of the pocket model does in sentences and its own translations of them."""
     from attnviz.analyses.explain import REFERENCE
     from attnviz.api.measures import corpus
     from attnviz.renderers.page.atlas import atlas_document
 
-    findings = corpus(list(REFERENCE), cross=True, atlas=True)
-    return atlas_document(findings.value, "", {})
+    pairs = [*zip(REFERENCE, TRANSLATIONS, strict=True)]
+    document = atlas_document(corpus(pairs, cross=True, atlas=True).value, "", {})
+    return document | {"notes": ["the model translated the texts itself", *document["notes"]]}
 
 
 @with_options(also=["open_page"], report=("said",))

@@ -8,7 +8,7 @@ other versions.
 
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ BITS: tuple[tuple[str, int], ...] = (
 )
 """Bits of a weight, by the first pattern that fits its matrix. The embedding has 12 and 10."""
 LAST = 0x110000  # one past the last code point of Unicode
+PLANE = 0x10000
+NO_LETTERS = (*range(4, 14), 15, 16)  # planes that are empty or private
 SWAPPED = "\u0334", "\u0315"  # marks of the combining classes 1 and 232
 
 
@@ -110,17 +112,13 @@ def _unicode_facts() -> dict[str, list[int | str]]:
     """
     from tokenizers import normalizers, pre_tokenizers
 
-    every = [chr(point) for point in range(LAST)]
-    categories = [*map(unicodedata.category, every)]
-    letters = [
-        one
-        for one, category in zip(every, categories, strict=True)
-        if category not in ("Cn", "Co", "Cs") and one != "\n"
-    ]
+    categories = _of_all(unicodedata.category)
+    some = np.flatnonzero(~np.isin(categories, ("Cn", "Co", "Cs")))
+    letters = [chr(point) for point in some if point != ord("\n")]
     plain = normalizers.NFKD().normalize_str("\n".join(letters)).split("\n")
     unstable = {old for old, new in zip(letters, plain, strict=True) if old != new}
     # Letters are left out: there are many, and none is a word of its own.
-    signs = "".join(one for one in letters if categories[ord(one)] not in ("Lo", "Lu", "Ll"))
+    signs = "".join(one for one in letters if unicodedata.category(one) not in ("Lo", "Lu", "Ll"))
     pieces = pre_tokenizers.Punctuation("isolated").pre_tokenize_str(signs)
     alone = {piece for piece, _ in pieces if len(piece) == 1}
     order = normalizers.NFD().normalize_str
@@ -136,9 +134,9 @@ def _unicode_facts() -> dict[str, list[int | str]]:
         values[[*map(ord, some)]] = [*some.values()]
         return _runs(values)
 
-    widths = np.array([*map(unicodedata.east_asian_width, every)])
+    widths = _of_all(unicodedata.east_asian_width)
     return {
-        "category": _runs(np.array(categories)),
+        "category": _runs(categories),
         "wide": _runs(np.isin(widths, ("W", "F")).astype(int)),
         "combining": facts_of(
             {one: kind for one in letters if (kind := unicodedata.combining(one)) and in_order(one)}
@@ -146,6 +144,19 @@ def _unicode_facts() -> dict[str, list[int | str]]:
         "decomposes": facts_of(dict.fromkeys(unstable, 1)),
         "punctuation": facts_of(dict.fromkeys(alone, 1)),
     }
+
+
+def _of_all(fact: Callable[[str], str]) -> NDArray[np.str_]:
+    """A fact of every code point, in order; in a plane without letters the last two are apart."""
+    planes = []
+    for first in range(0, LAST, PLANE):
+        if first // PLANE in NO_LETTERS:
+            plane = np.full(PLANE, fact(chr(first)), "<U2")
+            plane[-2:] = fact(chr(first + PLANE - 1))
+        else:
+            plane = np.array([*map(fact, map(chr, range(first, first + PLANE)))], "<U2")
+        planes.append(plane)
+    return np.concatenate(planes)
 
 
 def _runs(array: NDArray[Any]) -> list[int | str]:
