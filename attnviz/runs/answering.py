@@ -5,7 +5,7 @@ Nothing here knows of HTTP. `openapi.json` describes questions and answers.
 
 import base64
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -125,14 +125,18 @@ class Answers:
         """The name of the default model."""
         return str(name_of(self.origin) if self.origin.adapter else self.origin.model or POCKET)
 
-    def models(self) -> list[dict[str, Any]]:
-        """The models to choose from: the default, those that ship, those in the cache."""
+    def models(self, note: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
+        """The models to choose from: the default, those that ship, those in the cache.
+
+        `note` is told why the cache cannot be read.
+        """
         from attnviz.models.hugging_face.load.locate import list_cached_models
         from attnviz.models.pocket.card import summary_of
 
         own = self.default_model
         rows = {own: ("given", "")} | {name: ("shipped", summary_of(name)) for name in SHIPPED}
-        rows |= {str(one): ("hugging face", one.model_type or "") for one in list_cached_models()}
+        cached = list_cached_models(note)
+        rows |= {str(one): ("hugging face", one.model_type or "") for one in cached}
         return [
             {"name": name, "from": place, "about": about, "default": name == own}
             for name, (place, about) in rows.items()

@@ -92,7 +92,7 @@ def test_mechanisms_lists_every_row_in_three_forms():
 
 
 def test_models_of_an_empty_cache_is_no_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr("attnviz.models.hugging_face.load.locate.list_cached_models", list)
+    monkeypatch.setattr("attnviz.models.hugging_face.load.locate.list_cached_models", lambda *_: [])
     for form in ("table", "tsv", "json"):
         done = attnviz("models", "-f", form)
         assert (done.status, "Traceback" in done.err) == (0, False)

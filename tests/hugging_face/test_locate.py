@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -146,6 +147,16 @@ def test_no_cache_at_all_lists_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "nope"))
     assert list_cached_models() == []
     assert display_name("some/model", {"_name_or_path": "tiny"}) == "some/model"
+
+
+def test_a_cache_that_cannot_be_read_is_named_and_stops_nothing(cache, monkeypatch):
+    def refused(*_: object, **__: object) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    notes = list[str]()
+    assert (list_cached_models(notes.append), list_cached_models()) == ([], [])
+    assert notes == [f"the models in '{cache}' are not listed: Permission denied"]
 
 
 def test_a_model_cached_in_part_is_not_listed_and_is_fetched_if_the_hub_may_be_asked(

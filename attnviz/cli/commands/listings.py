@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from attnviz.cli.options import ORIGIN, with_options
-from attnviz.cli.places import write_bytes
+from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import MECHANISMS
@@ -109,7 +109,8 @@ def models(
     from attnviz.models.hugging_face.load.locate import list_cached_models
 
     rows = [(one, "shipped", summary_of(one)) for one in CARDS]
-    rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]
+    cached = list_cached_models(None if options.output.quiet else note)
+    rows += [(str(item), "hugging face", item.model_type or "") for item in cached]
     write_listing(listing(("model", "from", "about"), rows), options)
 
 

@@ -80,7 +80,7 @@ def serve(
         if not options.output.quiet:
             note(f"Ctrl-C ends it{'' if _is_loopback(host) else f'; {MEANING}'}")
         answers = Answers(options.origin)
-        names = [one["name"] for one in answers.models()]
+        names = [one["name"] for one in answers.models(None if options.output.quiet else note)]
         document = live_document("attnviz serve", LENS_NAMES, names, answers.pictures())
         page = assemble(document, {}, "serve")
         with opened_in_browser(address) if options.output.open_page else nullcontext():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,9 +163,18 @@ def reads_pictures_alone(folder: Path) -> bool:
     return "preprocessor_config.json" in names and not texts
 
 
-def list_cached_models() -> list[CachedModel]:
-    """Every model in the local cache that has a configuration and weights, by name."""
-    repositories = sorted(cache_folder().glob("models--*"))
+def list_cached_models(note: Callable[[str], None] | None = None) -> list[CachedModel]:
+    """Every model in the local cache that has a configuration and weights, by name.
+
+    `note` is told why a cache cannot be read: the models inside need none.
+    """
+    cache = cache_folder()
+    try:
+        repositories = sorted(cache.glob("models--*")) if cache.is_dir() else []
+    except OSError as error:
+        if note is not None:
+            note(f"the models in '{cache}' are not listed: {error.strerror}")
+        return []
     names = [path.name.removeprefix("models--").replace("--", "/") for path in repositories]
     snapshots = ((name, _cached_snapshot(name)) for name in names)
     return [_describe(name, path) for name, path in snapshots if path and _is_complete(path)]
