@@ -174,7 +174,7 @@ def image(
         patch: the patch that looks, "row,column" from "0,0" at the upper left, or "all"; None: the
             class token, else the mean over patches.
         image_size: pixels to read the picture in: "384", or "HEIGHTxWIDTH".
-        text: what is read with the pictures, by a model like LLaVA: its tokens look.
+        text: what is read with the pictures, by a model like LLaVA, or a caption: its tokens look.
         video: the frames of an animated picture, or all pictures in order, are a video.
         token: the token of the text that looks, from 0, or "all".
         lens: what to make of the weights first.

@@ -32,7 +32,7 @@ from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.notices import notify
-from attnviz.core.options import Choice, Options
+from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
@@ -151,8 +151,9 @@ class PictureRequest:
         origin = options.origin
         check_vision(origin)
         model = origin.model or VISION
-        if self.text is not None and model == VISION:
-            raise UsageError(f"'{model}' reads no text: --text needs --model ID_OR_FOLDER")
+        flag = "--text" if self.text is not None else "--generate"
+        if self.has_text(origin) and model == VISION:
+            raise UsageError(f"'{model}' reads no text: {flag} needs --model ID_OR_FOLDER")
         check_choice(replace(options.choice, lens=self.lens))
         if self.patch is not None and self.patch != ALL:
             parse_patch(self.patch)
@@ -166,19 +167,23 @@ class PictureRequest:
                 "--lens gradient explains what the model decides, which no patch does: leave "
                 "--patch out"
             )
-        if self.text is None:
+        if not self.has_text(origin):
             if self.token is not None:
                 raise UsageError("--token chooses a token of --text: give that too")
-            with_text = {"--video": self.video, "--generate": origin.generate}
-            with_text["a second picture"] = len(self.files) > 1
+            with_text = {"--video": self.video, "a second picture": len(self.files) > 1}
             if flags := [name for name, value in with_text.items() if value]:
                 raise UsageError(f"{flags[0]} is read together with --text: give that too")
             return
         raw = None if self.lens == "raw" else self.lens
         alone = {"--patch": self.patch, "--image-size": self.image_size, "--lens": raw}
         if flags := [option for option, value in alone.items() if value is not None]:
-            raise UsageError(f"{flags[0]} is for a picture without --text: leave one of them out")
-        check_text(self.text)
+            raise UsageError(f"{flags[0]} is for a picture without {flag}: leave one of them out")
+        if self.text is not None:
+            check_text(self.text)
+
+    def has_text(self, origin: Origin) -> bool:
+        """Whether a text looks: one that is given, or what the model writes."""
+        return self.text is not None or origin.generate is not None
 
     @property
     def names(self) -> list[str]:
@@ -197,7 +202,8 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
     patch, choice = request.patch, replace(options.choice, lens=request.lens)
     size = None if request.image_size is None else parse_size(request.image_size)
     picture = Picture(images[0], size, patch, request.lens, tuple(images[1:]), request.video)
-    source = open_source(options.origin, "picture" if request.text is None else "picture-text")
+    has_text = request.has_text(options.origin)
+    source = open_source(options.origin, "picture-text" if has_text else "picture")
     query = Query(request.text or "", kind="picture", picture=picture)
     attention = look_through(source, query, choice, patch)
     settings = {**attention.provenance.settings, "picture": ", ".join(request.names)}
@@ -206,10 +212,10 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
     if request.lens == "raw":  # of other values, a large sum may be what the patch shows
         attention = with_sinks(attention)
     looks, wrote = attention, attention.main.query_side != "text"
-    every = request.text is not None and (request.token == ALL or (request.token is None and wrote))
-    if request.text is None and patch != ALL:
+    every = has_text and (request.token == ALL or (request.token is None and wrote))
+    if not has_text and patch != ALL:
         looks = look_from(attention, patch)
-    elif request.text is not None and not every:
+    elif has_text and not every:
         looks = look_from_token(attention, request.token)
     # The lens has been applied already.
     choice = replace(choice, lens="raw", explain=None)

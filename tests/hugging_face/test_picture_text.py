@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from PIL import Image
+from transformers.models.donut.image_processing_pil_donut import DonutImageProcessorPil
 
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
@@ -24,9 +26,18 @@ from attnviz.models.hugging_face.vision.layouts import (
     place_grid,
 )
 from attnviz.models.hugging_face.vision.picture_text import ONE_PICTURE, load_picture_text_model
+from attnviz.models.hugging_face.vision.vision import load_vision_model
 from tests.hugging_face.ask import about, look
 from tests.hugging_face.families import PICTURE_COMMAND, WRITE, documented, read_line
-from tests.hugging_face.tiny_pictures import PAGE, PICTURE_FAMILIES, FramesReader, blip_2, table
+from tests.hugging_face.tiny_pictures import (
+    PAGE,
+    PICTURE_FAMILIES,
+    TOWER,
+    FramesReader,
+    blip_2,
+    captioner,
+    table,
+)
 from tests.hugging_face.tiny_vision import picture
 from tests.precision import both, check_as_near
 
@@ -89,12 +100,15 @@ def in_float64(source: Any, inputs: Any) -> Any:
             name: row.to(model.dtype) if row.is_floating_point() else row
             for name, row in inputs.items()
         }
-        found = eager(model, given)
-        names = ("attentions", "encoder_attentions")
-        layers = next(one for name in names if (one := getattr(found, name, None)))
-        return [torch.cat(layers).numpy()]
+        return [torch.cat(layers_of(eager(model, given))).numpy()]
 
     return both(source.model, read)
+
+
+def layers_of(found: Any) -> Any:
+    """The weights of words: over all, in the encoder, or of the decoder over the encoder."""
+    names = ("attentions", "encoder_attentions", "cross_attentions")
+    return next(one for name in names if (one := getattr(found, name, None)))
 
 
 @every_family
@@ -123,10 +137,10 @@ def test_the_weights_are_those_that_transformers_hands_over(family, loaded):
     if PICTURE_FAMILIES[family].double:
         single, double = in_float64(source, reading.inputs)
     else:
-        single = [torch.cat(eager(source.model, reading.inputs).attentions).numpy()]
+        single = [torch.cat(layers_of(eager(source.model, reading.inputs))).numpy()]
     for item, sheet in zip(found.maps, sheets, strict=True):
         own = item.weights[..., -sheet.cells.size :]
-        rows = slice(int(places[-1]) + 1, None)
+        rows = slice(-len(item.query_tokens), None)
         theirs = single[0][:, :, rows][..., sheet.cells.ravel()]
         np.testing.assert_allclose(own, theirs, atol=1e-5)
         if PICTURE_FAMILIES[family].double:
@@ -176,7 +190,7 @@ def without_mixing(model: Any) -> Any:
     paths = {id(module): name for name, module in model.named_modules()}
 
     def silenced(call: Any) -> Any:
-        inside = stream_of(paths[id(call.module)]) == "vision"
+        inside = stream_of(paths[id(call.module)]) in ("vision", "encoder")
         return torch.zeros_like(call.output) if inside else None
 
     with watch_kernels(silenced), ExitStack() as hooks:
@@ -192,6 +206,8 @@ def embedded(source: Any, pictures: list[Any], *, video: bool = False) -> Any:
     """What the text model reads at each position, or the patches of a tower behind queries."""
     reading, _, _ = sheets_of(source, pictures, video=video)
     with without_mixing(source.model), torch.no_grad():
+        if "encoder_outputs" in reading.inputs:
+            return source.model.encoder(reading.inputs["pixel_values"]).last_hidden_state[0]
         found = source.model(**reading.inputs, output_hidden_states=True)
     if source.layout is LAYOUTS["queries"]:
         return found.vision_outputs.last_hidden_state[0]
@@ -271,6 +287,75 @@ def test_reading_changes_no_bit_of_what_the_model_gives_out(family, loaded):
     with record_logits(source.model) as logits:
         look(source, picture(), TEXT)
     assert torch.equal(logits[0], plain)
+
+
+SWIN = {"image_size": 32, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 4], "window_size": 2}
+ENCODERS = {
+    "deit": (transformers.DeiTConfig, TOWER, ["[CLS]", "[DIST]"], "4 × 4"),
+    "dinov2": (transformers.Dinov2WithRegistersConfig, {**TOWER, "num_register_tokens": 3},
+               ["[CLS]", "[REG 0]", "[REG 1]", "[REG 2]"], "4 × 4"),
+    "swin": (transformers.SwinConfig, {**SWIN, "patch_size": 4}, [], "4 × 4"),
+    "donut": (transformers.DonutSwinConfig, {**SWIN, "patch_size": 2}, [], "8 × 8"),
+}  # fmt: skip
+"""Encoders of captioners: the tokens before their patches, and the grid that the decoder sees."""
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_caption_over_any_encoder(name, tmp_path):
+    kind, sizes, special, grid = ENCODERS[name]
+    source = load_picture_text_model(str(captioner(tmp_path, kind(**sizes))), device="cpu")
+    found = look(source, picture(), TEXT)
+    assert found.provenance.settings["patches"] == grid
+    tokens = found.main.key_tokens
+    assert [token.text for token in tokens if token.special] == special
+    reading, _, _ = sheets_of(source, [picture()])
+    theirs = torch.cat(eager(source.model, reading.inputs).cross_attentions).numpy()
+    np.testing.assert_allclose(found.weights, theirs, atol=1e-5)
+    assert found.text == TEXT
+    assert [one.special for one in found.main.query_tokens[:2]] == [True, False]
+
+
+@pytest.mark.parametrize("size", [(60, 40), (40, 60), (96, 40)])
+def test_the_padding_of_a_page_is_part_of_its_grid(size, tmp_path):
+    canvas = {"height": 32, "width": 64}
+    images = DonutImageProcessorPil(size=canvas, do_align_long_axis=True)
+    encoder = transformers.ViTConfig(**{**TOWER, "image_size": (32, 64)})
+    source = load_picture_text_model(str(captioner(tmp_path, encoder, images)), device="cpu")
+    spot = (10, 8, 34, 30)  # left, top, right, bottom
+    page = Image.new("RGB", size)
+    page.paste((255, 255, 255), spot)
+    if size[0] < size[1]:
+        with pytest.raises(AttentionError, match="its long side, along which the picture is"):
+            look(source, page, TEXT)
+        return
+    ((_, box),) = look(source, page, TEXT).sheets.values()
+    pixels = images(page, return_tensors="np")["pixel_values"][0].mean(0)
+    down, across = np.nonzero(pixels > 0)
+    found = across.min(), down.min(), across.max() + 1, down.max() + 1
+    scale = (box[2] - box[0]) / 64, (box[3] - box[1]) / 32
+    put_back = [box[n % 2] + edge * scale[n % 2] for n, edge in enumerate(found)]
+    np.testing.assert_allclose(put_back, spot, atol=2 * max(scale))
+
+
+def test_a_caption_that_the_model_writes(loaded):
+    source = replace(loaded("vision-encoder-decoder"), max_new_tokens=4)
+    found = look(source, picture())
+    ids = source.model.generate(
+        source.processor.image_processor(picture(), return_tensors="pt")["pixel_values"],
+        max_new_tokens=4, do_sample=False,
+    )[0].tolist()  # fmt: skip
+    assert found.text == source.tokenizer.decode(ids, skip_special_tokens=True)
+    assert len(found.main.query_tokens) == len(ids) - 1
+    with pytest.raises(UsageError, match="--generate is read together with --text"):
+        look(replace(loaded("llava"), max_new_tokens=4), picture())
+
+
+def test_a_captioners_encoder_over_itself(loaded):
+    source = loaded("vision-encoder-decoder")
+    found = look(load_vision_model(source.name, device="cpu"), picture())
+    values = source.processor.image_processor(picture(), return_tensors="pt")["pixel_values"]
+    theirs = torch.cat(eager(source.model.encoder, {"pixel_values": values}).attentions).numpy()
+    np.testing.assert_allclose(found.weights, theirs, atol=1e-5)
 
 
 def test_a_chat_template_is_used_where_there_is_one(loaded, monkeypatch):

@@ -28,6 +28,7 @@ from transformers.models.llava_onevision.image_processing_pil_llava_onevision im
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 from transformers.video_utils import VideoMetadata
 
 from attnviz.core.options import InMemoryModel
@@ -432,6 +433,21 @@ def janus(folder: Path) -> Path:
     return build(folder, "JanusForConditionalGeneration", config, processor)
 
 
+def captioner(folder: Path, encoder: Any = None, images: Any = None) -> Path:
+    """A GPT-2 that looks at what a vision model reads, ViT if none is given."""
+    tokenizer = words()
+    decoder = t.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4,
+                           n_positions=64, add_cross_attention=True)  # fmt: skip
+    config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        encoder or t.ViTConfig(**TOWER), decoder
+    )
+    ends = {"decoder_start_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
+    for name, token in ends.items():
+        setattr(config, name, token)
+    processor = t.TrOCRProcessor(images or ViTImageProcessorPil(**SQUARE), tokenizer)
+    return build(folder, "VisionEncoderDecoderModel", config, processor)
+
+
 PICTURE_FAMILIES = {
     "llava": PictureFamily(llava, "4 × 4"),
     "vipllava": PictureFamily(
@@ -460,6 +476,7 @@ PICTURE_FAMILIES = {
     "blip_2": PictureFamily(blip_2, "4 × 4", pictures=False),
     "instructblip": PictureFamily(instructblip, "4 × 4", pictures=False),
     "florence2": PictureFamily(florence2, "4 × 4", pictures=False, overlap=True),
+    "vision-encoder-decoder": PictureFamily(captioner, "4 × 4", pictures=False, double=False),
 }
 """Every family, by the name of its builder."""
 

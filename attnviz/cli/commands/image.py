@@ -50,7 +50,8 @@ def image(
     text: str | None = opt(
         ORIGIN,
         "--text TEXT",
-        "Prompt that a model like LLaVA reads with the pictures; its tokens are the rows.",
+        "Prompt that a model like LLaVA reads with the pictures, or a captioner's caption; its "
+        "tokens are the rows.",
     ),
     video: bool = rare(
         ORIGIN,

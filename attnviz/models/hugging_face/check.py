@@ -44,7 +44,7 @@ from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
-from attnviz.models.hugging_face.vision.pictures import load_processor, pair
+from attnviz.models.hugging_face.vision.pictures import CAPTIONER, load_processor, pair
 from attnviz.models.hugging_face.vision.vision import (
     load_vision_model,
     vision_tower,
@@ -255,7 +255,7 @@ def _command_for(model: Any) -> str:
     """The commands that read a model; "" if only Python can give its inputs."""
     config, reads = model.config, model.main_input_name
     if _reads_pictures(model):
-        return "image"
+        return "image, image --text" if config.model_type == CAPTIONER else "image"
     if reads in ("input_features", "input_values"):
         return "audio"
     if reads != "input_ids":
@@ -347,7 +347,7 @@ def _example_request(model: Any) -> ExperimentRequest:
         inputs = {name: torch.linspace(-1, 1, prod(shape)).view(shape)}
     else:
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    both = bool(config.is_encoder_decoder)
+    both = bool(config.is_encoder_decoder) and not _reads_pictures(model)
     if both:
         inputs["decoder_input_ids"] = ids[:, :7]
     inputs = without_cache(model, inputs)

@@ -319,7 +319,8 @@ def model_class(config: Any, *, with_head: bool = False) -> Any:
         return AutoModelForSeq2SeqLM
     MODEL_MAPPING.get(type(config), None)
     own = getattr(transformers, (config.architectures or [""])[0], None)
-    if with_head and getattr(own, "config_class", None) is type(config):
+    needs_own = with_head or type(config) not in MODEL_MAPPING
+    if needs_own and getattr(own, "config_class", None) is type(config):
         return own
     return AutoModel if task is None else getattr(transformers, task.loader)
 

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.vision.pictures import Box, pair, seen_box
+from attnviz.models.hugging_face.vision.pictures import (
+    CAPTIONER,
+    Box,
+    pair,
+    seen_box,
+    special_names,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,10 +64,11 @@ class PicturesRead:
         width, height = self.pictures[number].size
         return 0.0, 0.0, float(width), float(height)
 
-    def square_box(self, number: int) -> Box:
-        """A picture with the padding that makes it a square around its middle."""
+    def padded_box(self, number: int, high: float = 1, wide: float = 1) -> Box:
+        """A picture with the padding around it that gives it the shape of a canvas, or a square."""
         _, _, width, height = self.whole_box(number)
-        across, down = max(height - width, 0) / 2, max(width - height, 0) / 2
+        scale = max(width / wide, height / high)
+        across, down = (scale * wide - width) / 2, (scale * high - height) / 2
         return -across, -down, width + across, height + down
 
     def split_places(self, counts: Sequence[int], grids: str) -> list[NDArray[np.int64]]:
@@ -71,9 +78,11 @@ class PicturesRead:
         return np.split(self.places, np.cumsum(counts)[:-1].tolist())
 
 
-def fit_grid(count: int, height: int, width: int) -> tuple[int, int, int] | None:
-    """Rows and columns of square cells that fill these pixels, and 0 or 1 spare token; or None."""
-    for extra in (0, 1):
+def fit_grid(
+    count: int, height: int, width: int, extras: Sequence[int] = (0, 1)
+) -> tuple[int, int, int] | None:
+    """Rows and columns of square cells that fill these pixels, and the spare tokens; or None."""
+    for extra in extras:
         rows = round(sqrt(max(count - extra, 0) * height / width))
         columns = (count - extra) // rows if rows else 0
         if rows and rows * columns == count - extra and rows * width == columns * height:
@@ -82,13 +91,16 @@ def fit_grid(count: int, height: int, width: int) -> tuple[int, int, int] | None
 
 
 def place_grid(read: PicturesRead) -> list[Sheet]:
-    """Cells of one size over the resized picture, pooled or not, maybe after a class token."""
+    """Cells of one size over the resized picture, pooled or not, maybe after special tokens."""
     images, pixels = len(read.pictures), read.inputs["pixel_values"]
     height, width = pixels.shape[-2:]
-    patch = getattr(read.config.vision_config, "patch_size", None)
+    vision = getattr(read.config, "vision_config", None) or read.config.encoder
+    patch = getattr(vision, "patch_size", None)
     down, across = pair(patch) if isinstance(patch, int) else (1, 1)
     grids = f"{height // down} × {width // across} patches each"
-    grid = fit_grid(len(read.places) // images, height, width)
+    registers = int(getattr(vision, "num_register_tokens", None) or 0)
+    extras = sorted({0, 1, 1 + registers, 1 + (vision.model_type == "deit")})
+    grid = fit_grid(len(read.places) // images, height, width, extras)
     if grid is None or (height // down) % grid[0] or (width // across) % grid[1]:
         raise read.misfit(grids)
     rows, columns, extra = grid
@@ -96,10 +108,14 @@ def place_grid(read: PicturesRead) -> list[Sheet]:
     for number, own in enumerate(read.split_places([rows * columns + extra] * images, grids)):
         images_by = read.processor.image_processor
         box = seen_box(images_by, read.pictures[number], None)
-        if getattr(images_by, "do_pad", False) and hasattr(images_by, "pad_to_square"):
-            box = read.square_box(number)
+        fits = hasattr(images_by, "pad_to_square") or getattr(images_by, "do_thumbnail", False)
+        if fits and getattr(images_by, "do_pad", False):
+            box = read.padded_box(number, height, width)
+        _, _, wide, high = read.whole_box(number)
+        if getattr(images_by, "do_align_long_axis", False) and (wide - high) * (width - height) < 0:
+            raise read.misfit("its long side, along which the picture is turned")
         cells = own[extra:].reshape(rows, columns)
-        names = {int(place): "[CLS]" for place in own[:extra]}
+        names = dict(zip(map(int, own), special_names(vision.model_type, extra), strict=False))
         sheets.append(Sheet(read.picture_name(number), number, cells, box, names))
     return sheets
 
@@ -263,7 +279,7 @@ def _with_newline(read: PicturesRead) -> list[Sheet]:
     for number, own in enumerate(read.split_places([each] * len(read.pictures), "one grid each")):
         cells, breaks = own[:-1].reshape(side, side), {int(own[-1]): "[newline]"}
         sheets.append(
-            Sheet(read.picture_name(number), number, cells, read.square_box(number), breaks)
+            Sheet(read.picture_name(number), number, cells, read.padded_box(number), breaks)
         )
     return sheets
 
@@ -301,7 +317,7 @@ LAYOUTS = {
     "grid": PatchLayout(
         "one grid a picture, as the vision tower cuts it, or pooled to fewer cells",
         place_grid,
-        ("llava", "vipllava", "paligemma", "gemma3", "florence2", "janus"),
+        ("llava", "vipllava", "paligemma", "gemma3", "florence2", "janus", CAPTIONER),
     ),
     "merged": PatchLayout(
         "patches merged 2 × 2, as many as the picture's own shape has",

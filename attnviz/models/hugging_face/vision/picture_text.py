@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,21 @@ from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_o
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
-from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, pieces_of
-from attnviz.models.hugging_face.load.checkpoint import check_growth
-from attnviz.models.hugging_face.load.devices import library_errors
+from attnviz.models.hugging_face.inputs.tokenization import (
+    check_text,
+    label_ids,
+    pieces_of,
+    tokenizer_errors,
+)
+from attnviz.models.hugging_face.load.checkpoint import check_growth, read_config
+from attnviz.models.hugging_face.load.devices import library_errors, running_errors
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
+from attnviz.models.hugging_face.load.loading import (
+    LoadOptions,
+    load_parts,
+    load_tokenizer,
+    model_class,
+)
 from attnviz.models.hugging_face.loaded_model import placed_inputs
 from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.vision.layouts import (
@@ -37,9 +48,21 @@ from attnviz.models.hugging_face.vision.layouts import (
     Sheet,
     family_of_pictures,
 )
-from attnviz.models.hugging_face.vision.pictures import SIDE, check_picture_sides, picture_of
+from attnviz.models.hugging_face.vision.pictures import (
+    CAPTIONER,
+    SIDE,
+    check_picture_sides,
+    load_processor,
+    picture_of,
+    pixels,
+)
 
-ONE_PICTURE = ("blip-2", "instructblip", "florence2")  # families that read one picture only
+ONE_PICTURE = (
+    "blip-2",
+    "instructblip",
+    "florence2",
+    CAPTIONER,
+)  # families that read one picture only
 PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys(ONE_PICTURE, "{1}")}
 """Prompts of families without a chat template; {0}: pictures, {1}: text. Others break the line."""
 WRITTEN = "written"  # the side of written words, at the rows that predict them
@@ -84,7 +107,11 @@ class PictureTextModel(UnbatchedSource):
 
     def _attend_one(self, query: Query) -> Attention:
         picture = picture_of(query, self.name)
-        check_text(query.text)
+        if not query.text and self.max_new_tokens is not None:
+            if self.model.config.model_type != CAPTIONER:
+                raise UsageError("--generate is read together with --text: give that too")
+        else:
+            check_text(query.text)
         if picture.frames and self.model.config.model_type not in self.layout.video:
             raise UsageError(f"'{self.name}' reads no video: leave --video out")
         if picture.more and self.model.config.model_type in ONE_PICTURE:
@@ -184,7 +211,29 @@ class PictureTextModel(UnbatchedSource):
         form = PROMPTS.get(family_of_pictures(self.model.config), "{0}\n{1}")
         return form.format(("\n" if "\n" in form else "").join([mark] * count), text)
 
+    def _read_caption(self, picture: Picture, text: str) -> Reading:
+        """A picture as the encoder reads it, its tokens as ids of -1; a text for the decoder."""
+        import torch
+
+        values = pixels(self.processor.image_processor, picture.image, None)
+        inputs: dict[str, Any] = placed_inputs(self.model, {"pixel_values": values})
+        with running_errors(self.model, SIDE), torch.no_grad():
+            output = self.model.encoder(**inputs)
+        model = self.model
+        rules = (model.generation_config, model.config, model.config.decoder)
+        starts = (getattr(one, "decoder_start_token_id", None) for one in rules)
+        start = next((number for number in starts if number is not None), None)
+        if start is None:
+            raise ModelError(f"'{self.name}' does not say how its texts start")
+        with tokenizer_errors(self.tokenizer):
+            ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        prompt = torch.tensor([[start, *ids]], device=model.device)
+        inputs |= {"encoder_outputs": output, "decoder_input_ids": prompt}
+        return Reading(inputs, [-1] * output.last_hidden_state.shape[1] + [start, *ids])
+
     def _read(self, picture: Picture, text: str) -> Reading:
+        if self.model.config.model_type == CAPTIONER:
+            return self._read_caption(picture, text)
         prompt = self.prompt(text, picture)
         check_picture_sides(self.processor.image_processor)
         images = [*picture.images]
@@ -206,8 +255,8 @@ class PictureTextModel(UnbatchedSource):
 
         assert self.max_new_tokens is not None
         ids, cut = generate_ids(self, reading.inputs, self.max_new_tokens)
-        decoder = self.model.config.is_encoder_decoder
-        start = [] if decoder else reading.ids
+        decoder = self.model.config.is_encoder_decoder and "decoder_input_ids" not in reading.inputs
+        start = [] if decoder else [number for number in reading.ids if number >= 0]
         new = ids[len(start) :] if ids[: len(start)] == start else ids
         if len(new) <= decoder:
             raise ModelError("the model wrote nothing about this picture: give another --text")
@@ -219,8 +268,8 @@ class PictureTextModel(UnbatchedSource):
             new = new[1:]
         else:
             values = {**BESIDE_IDS, **WRITTEN_IDS.get(self.model.config.model_type, {})}
-            for name in inputs.keys() & {"input_ids", *values}:
-                behind = more if name == "input_ids" else torch.full_like(more, values[name])
+            for name in inputs.keys() & {"input_ids", "decoder_input_ids", *values}:
+                behind = more if name.endswith("input_ids") else torch.full_like(more, values[name])
                 inputs[name] = torch.cat([inputs[name], behind.to(inputs[name])], dim=1)
         note = (
             "the output was generated greedily, then read in one pass: each word has the weights "
@@ -234,7 +283,7 @@ class PictureTextModel(UnbatchedSource):
         text = new_text(self.tokenizer, [], ids)
         if not reading.new:
             return text, label_ids(self.tokenizer, ids, text)
-        output = new_text(self.tokenizer, reading.ids, reading.new)
+        output = new_text(self.tokenizer, ids, reading.new)
         return text + output, label_ids(self.tokenizer, reading.new, output, before=text)
 
     def _capture(
@@ -242,11 +291,14 @@ class PictureTextModel(UnbatchedSource):
     ) -> list[Captured]:
         """The tokens' rows in every layer; where a family has them, those of its queries too."""
         config, length = self.model.config, len(reading.ids)
-        behind, decoder = max(len(reading.new) - 1, 0), config.is_encoder_decoder
-        stream = "self" if not decoder else "cross" if reading.new else "encoder"
+        behind, stream = max(len(reading.new) - 1, 0), "self"
         sides = {stream: (length + behind, length + behind)}
-        if decoder:
-            sides = {stream: (len(reading.new) if reading.new else length, length)}
+        if (words := reading.inputs.get("decoder_input_ids")) is not None:
+            stream = "cross"  # a captioner's ids are those of two sides
+            sides = {stream: (words.shape[1], reading.ids.count(-1) or length)}
+        elif config.is_encoder_decoder:
+            stream = "encoder"
+            sides = {stream: (length, length)}
         last = sides[stream][0]
         grids = {
             stream: PooledGrid(TokenBlocks(last - len(tokens), last), each_token(sides[stream][1]))
@@ -272,13 +324,13 @@ class PictureTextModel(UnbatchedSource):
         cells = {int(place) for sheet in sheets for place in sheet.cells.flat}
         names = {place: name for sheet in sheets for place, name in sheet.placeless.items()}
         loose = [place for place in range(places[0], places[-1] + 1) if place not in cells]
-        pieces = pieces_of(self.tokenizer, [reading.ids[place] for place in loose])
         # A token without a place belongs to the last grid that begins before it.
         starts = np.array([sheet.cells.min() for sheet in sheets])
         marks: list[dict[int, str]] = [{} for _ in sheets]
-        for place, piece in zip(loose, pieces, strict=True):
+        for place in loose:
             owner = int(np.where(starts <= place, starts, -1).argmax())
-            marks[owner][place] = names.get(place, piece)
+            name = names.get(place) or pieces_of(self.tokenizer, [reading.ids[place]])[0]
+            marks[owner][place] = name
         return tuple(
             _patch_map(item, sheet, tokens, side, own)
             for sheet, own in zip(sheets, marks, strict=True)
@@ -336,8 +388,9 @@ def load_picture_text_model(
                 "reads pictures and text, but attnviz does not know where its image tokens lie "
                 f"in a picture; it knows {', '.join(BY_FAMILY)}"
                 if both
-                else "does not read a picture and a text in one sequence: leave --text out, or use "
-                "a model of LLaVA's kind"
+                else "does not read a picture and a text in one sequence: leave "
+                f"{'--text' if generate is None else '--generate'} out, or use a model of LLaVA's "
+                "kind"
             )
         )
     if BY_FAMILY[kind] == "queries" and config.text_config.is_encoder_decoder:
@@ -359,6 +412,9 @@ def _load_processor(folder: Path, name: str) -> Any:
     from transformers.utils.import_utils import is_torchvision_available
 
     check_growth(folder)
+    if read_config(folder)["model_type"] == CAPTIONER:  # it has a reader for each half
+        tokenizer = load_tokenizer(folder, name, allow_code=False)
+        return SimpleNamespace(tokenizer=tokenizer, image_processor=load_processor(folder, name))
     auto: Any = transformers.AutoProcessor
     classes = vars(processing_auto)["PROCESSOR_MAPPING_NAMES"]
     with library_errors(f"the processor of '{name}' cannot be loaded"):

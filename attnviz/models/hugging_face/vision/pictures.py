@@ -103,6 +103,13 @@ def _resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int
 
 
 SIDE = "picture"  # the side of queries and keys
+CAPTIONER = "vision-encoder-decoder"  # the type of a model that is an encoder and a decoder
+
+
+def special_names(kind: str, count: int) -> list[str]:
+    """The tokens before the patches: a class token, then DeiT's teacher or DINO's registers."""
+    second = "[DIST]" if kind == "deit" else "[REG 0]"
+    return ["[CLS]", second, *(f"[REG {number}]" for number in range(1, count))][:count]
 
 
 def pair(size: Any) -> tuple[int, int]:

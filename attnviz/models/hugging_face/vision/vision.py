@@ -43,6 +43,7 @@ from attnviz.models.hugging_face.outputs import (
     no_head,
 )
 from attnviz.models.hugging_face.vision.pictures import (
+    CAPTIONER,
     SIDE,
     load_processor,
     over_patches,
@@ -50,6 +51,7 @@ from attnviz.models.hugging_face.vision.pictures import (
     picture_of,
     pixels,
     seen_box,
+    special_names,
 )
 
 
@@ -66,9 +68,9 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
     def _attend_one(self, query: Query) -> Attention:
         picture = self._picture(query)
         with quiet(), record_logits(self.model) as logits:
-            if window_layers(self.model):
+            if window_layers(self.tower):
                 inputs, grid = self._inputs(picture)
-                maps = window_maps(self.model, self.name, inputs, picture.patch)
+                maps = window_maps(self.tower, self.name, inputs, picture.patch)
                 attention = replace(self._without_maps(picture, inputs, grid), maps=maps)
                 route = f"{self.model.config._attn_implementation}, probed"
                 attention = replace(
@@ -120,7 +122,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
     def _picture(self, query: Query) -> Picture:
         """A query's picture; refused if its lens needs all pairs of tokens."""
         picture = picture_of(query, self.name)
-        if picture.lens != "raw" and window_layers(self.model):
+        if picture.lens != "raw" and window_layers(self.tower):
             raise AttentionError(
                 f"'{self.name}' attends in windows, and --lens {picture.lens} needs every token to "
                 "attend to every other one: use --lens raw"
@@ -176,14 +178,15 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
     def _tokens(self, inputs: dict[str, Any], grid: tuple[int, int]) -> tuple[Token, ...]:
         """The special tokens, then the patches."""
         (rows, columns), length = grid, self._count_tokens(inputs)
-        special, kind = length - rows * columns, self.model.config.model_type
+        special, kind = length - rows * columns, self.config.model_type
         registers = int(getattr(self.config, "num_register_tokens", None) or 0)
         if special not in {0, 1, 1 + registers} and not (special == 2 and kind == "deit"):
             raise AttentionError(
                 f"'{self.name}' ({kind}) makes {length} tokens of {rows} × {columns} patches: its "
                 "attention cannot be put back into the picture"
             )
-        return *_special_tokens(kind, special), *patch_tokens(rows, columns)
+        names = special_names(kind, special)
+        return *(Token(name, special=True) for name in names), *patch_tokens(rows, columns)
 
     def _without_maps(
         self, picture: Picture, inputs: dict[str, Any], grid: tuple[int, int]
@@ -207,13 +210,6 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
         return int(states.shape[1]) if states.ndim == 3 else 0
 
 
-def _special_tokens(kind: str, count: int) -> tuple[Token, ...]:
-    """The tokens before the patches: a class token, then DeiT's teacher or DINO's registers."""
-    second = "[DIST]" if kind == "deit" else "[REG 0]"
-    names = ["[CLS]", second, *(f"[REG {number}]" for number in range(1, count))]
-    return tuple(Token(name, special=True) for name in names[:count])
-
-
 def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     """A pretrained vision model, or one with a tower; options are the fields of `LoadOptions`."""
     parts = load_parts(name, LoadOptions(**options), load_processor, model_class)
@@ -230,7 +226,9 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
 
 
 def vision_tower(model: Any) -> Any:
-    """The part of a model that reads pictures; those of CLIP's kind have two parts."""
+    """The part of a model that reads pictures; those of CLIP's kind and captioners have two."""
+    if model.config.model_type == CAPTIONER:
+        return model.encoder
     whole = getattr(model, "base_model", model)  # numpy's model is no module
     towers = (getattr(whole, name, None) for name in ("vision_model", "image_model"))
     return next((tower for tower in towers if tower is not None), model)
