@@ -90,6 +90,20 @@ def test_a_picture_is_read_by_its_tower(name):
     np.testing.assert_allclose(found.weights, torch.cat(given.attentions).numpy(), atol=1e-6)
 
 
+def test_pixels_beyond_the_last_whole_patch_are_not_seen():
+    torch.manual_seed(0)
+    kind = transformers.SiglipVisionModel
+    model = kind(kind.config_class(**{**VISION, "image_size": 30})).eval()
+    processor = ViTImageProcessorPil(size={"height": 30, "width": 30})
+    found = look(load_vision_model(InMemoryModel(model, processor)), picture(60, 40))
+    assert found.provenance.settings["patches"] == "3 × 3"
+    assert found.seen == (0, 0, 48, 32)
+    with torch.no_grad():
+        values = pixels(processor, picture(60, 40), None)
+        given = eager_copy(model)(values, output_attentions=True).attentions
+    np.testing.assert_allclose(found.weights, torch.cat(given).numpy(), atol=1e-6)
+
+
 def own_windows(folder):
     """Every layer's attention in its windows; transformers itself hands over one a stage."""
     model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()

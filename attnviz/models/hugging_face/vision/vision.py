@@ -153,7 +153,9 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
         usual, takes = getattr(self.config, "image_size", None), input_names(self.tower)
         if "interpolate_pos_encoding" in takes and pair(usual) != (height, width):
             inputs["interpolate_pos_encoding"] = True
-        return inputs, (-(-height // high), -(-width // wide))
+        if window_layers(self.tower):  # pixels beyond the last whole patch are padded to one
+            return inputs, (-(-height // high), -(-width // wide))
+        return inputs, (height // high, width // wide)
 
     def _pixels(self, picture: Picture) -> Any:
         """The picture as its processor makes it, shape (1, 3, height, width)."""
@@ -194,7 +196,13 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
         height, width = inputs["pixel_values"].shape[-2:]
         settings = {"pixels": f"{height} × {width}", "patches": f"{grid[0]} × {grid[1]}"}
         provenance = replace(self.provenance, settings={**self.provenance.settings, **settings})
-        box = seen_box(self.processor, picture.image, picture.size)
+        left, top, right, bottom = seen_box(self.processor, picture.image, picture.size)
+        # The pixels beyond the last whole patch are not seen.
+        high, wide = (
+            min(many * side / length, 1)
+            for many, side, length in zip(grid, self.patch_size, (height, width), strict=True)
+        )
+        box = left, top, left + wide * (right - left), top + high * (bottom - top)
         return Attention((), provenance, seen=box)
 
     def _count_tokens(self, inputs: dict[str, Any]) -> int:
