@@ -23,7 +23,7 @@ MOST_FILES = 291
 MOST_LINES = 65_431
 MOST_IN_A_ROOM = 19  # as many as there are commands, which are a file each
 MOST_WITHOUT_A_CONTRACT = 8
-MOST_AT_THE_ROOT = 12  # the room of Python's functions came to the others
+MOST_AT_THE_ROOT = 13  # the room of features came to the others
 
 
 def modules_of(package: Path) -> dict[str, Path]:

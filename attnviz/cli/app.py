@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, UsageError, did_you_mean
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
-from attnviz.core.registry import FORMATS, CommandEntry
+from attnviz.core.registry import FORMATS, CommandEntry, FeatureEntry
 from attnviz.core.values import check_option_text
 
 COMMANDS: dict[str, CommandEntry] = {
@@ -32,6 +32,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "audio": CommandEntry(
         "Show when a speech model listens, and when each word is spoken.", "audio:audio"
     ),
+    "browse": FeatureEntry("Browse attention by keys, in this terminal.", "browse.command:browse"),
     "watch": CommandEntry("Run a program and show the attention in it.", "watch:watch"),
     "ablate": CommandEntry(
         "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
@@ -63,7 +64,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "skill": CommandEntry("Print a short guide for programs.", "listings:skill"),
 }
 PANELS = {
-    "Look": "self cross co image audio watch",
+    "Look": "self cross co image audio browse watch",
     "Ask": "explain sources ablate cache why wiring lenses compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live",

@@ -163,6 +163,17 @@ class CommandEntry(Entry):
     room = "attnviz.cli.commands."
 
 
+@dataclass(frozen=True, slots=True)
+class FeatureEntry(CommandEntry):
+    """A command of a feature, whose code nothing below imports."""
+
+    room = "attnviz.features."
+
+
+BROWSER = FeatureEntry("Browse attention by keys.", "browse.command:show")
+"""What --browse and `Result.browse` open."""
+
+
 MECHANISMS: dict[str, Mechanism]
 FORMATS: dict[str, Format]
 PICTURES: dict[str, Entry]

@@ -175,8 +175,8 @@ class WordLinks:
                 sums[layer, part] = gains.sum(axis=(1, 2), dtype=np.float64)
         return sums / max(self.count, 1)
 
-    def link(self, layer: int, head: int) -> tuple[str, str, float]:
-        """The query, the key and the weight of a head's link with the largest gain.
+    def place(self, layer: int, head: int) -> tuple[int, int]:
+        """The query and the key of a head's link with the largest gain.
 
         Links between different words come first.
         """
@@ -189,10 +189,15 @@ class WordLinks:
         differing = np.where(queries[:, None] == keys, 0, gains)
         cells = differing if differing.max() > LEAST_GAIN else gains
         query, key = map(int, np.unravel_index(cells.argmax(), cells.shape))
+        return query, key
+
+    def link(self, layer: int, head: int) -> tuple[str, str, float]:
+        """The names of that link's query and key, and its weight."""
+        query, key = self.place(layer, head)
         ends = self.item.query_tokens[query].text, self.item.key_tokens[key].text
         # An address can have hundreds of characters.
         first, last = (end if len(end) <= 24 else f"{end[:23]}…" for end in ends)
-        return first, last, float(weights[query, key])
+        return first, last, float(self.item.weights[layer, head, query, key])
 
     def _gains(self, weights: NDArray[np.floating], layer: int) -> NDArray[np.float32]:
         """The gains of some heads (heads, queries, keys) of a layer; 0 where there is no link."""

@@ -1,0 +1,1 @@
+"""Features: each a folder with its command, which the core names in a table and never imports."""

@@ -1,0 +1,206 @@
+"""attnviz browse, `--browse` of other commands, and `Result.browse()`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnviz.cli.options import INPUT, ORIGIN, with_options
+from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.options import Options, opt
+
+if TYPE_CHECKING:
+    from attnviz.core.attention_map import Attention
+    from attnviz.features.browse.ask import Asker
+    from attnviz.features.browse.state import State
+    from attnviz.storage.texts import Text
+EXTRA = "browse needs the package {}: pip install 'attnviz[browse]'"
+
+
+@with_options(
+    *("model", "compute", "mechanism", "weights", "generate", "long", "causal", "to", "chat"),
+    *("range", "reading"),
+    also=("from_", "lens", "head", "special", "words", "quiet", "verbose", "errors"),
+    report=(),
+)
+def browse(
+    text: Annotated[
+        str | None,
+        typer.Argument(help="Text, or a file: saved maps, a picture, a recording; - is stdin."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Argument(help="Target of a pair, or what a picture is asked.")
+    ] = None,
+    input_file: str | None = INPUT,
+    record: str | None = opt(
+        ORIGIN, "--record ID_OR_NUMBER", "Which of several: its id, or else its number from 0."
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Browse attention by keys, in this terminal; ? lists them.
+
+    attnviz browse "The professor who supervised the student published the paper"
+
+    attnviz browse "The red car is fast" "La voiture rouge est rapide"
+
+    attnviz browse maps.npz --record 3
+
+    attnviz browse sample_inputs/shapes.png
+    """
+    check_terminal()
+    asker, attention = first_answer(text, target, input_file, record, options)
+    raise typer.Exit(show(attention, asker, options))
+
+
+def check_terminal() -> None:
+    """Refuse where there is no terminal to draw in and to read keys from, and without textual."""
+    import importlib.util
+
+    streams = {"stdout": sys.__stdout__, "stderr": sys.__stderr__}
+    for name, stream in streams.items():
+        if stream is None or not stream.isatty():
+            raise UsageError(f"browse needs a terminal, and {name} is none: 'attnviz self' prints")
+    if os.name != "posix" or os.environ.get("TERM", "dumb") == "dumb":
+        raise UsageError("browse needs a terminal that moves its cursor: 'attnviz self' prints")
+    if importlib.util.find_spec("textual") is None:
+        raise ModelError(EXTRA.format("textual"))
+
+
+def keys_from_terminal() -> None:
+    """Read keys from the terminal where stdin was a pipe.
+
+    Raises:
+        UsageError: there is no terminal.
+    """
+    if sys.__stdin__ is not None and sys.__stdin__.isatty():
+        return
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+    except OSError as error:
+        raise UsageError("browse reads keys, and stdin is no terminal") from error
+    os.dup2(terminal, 0)
+    os.close(terminal)
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc] # noqa: SIM115
+
+
+def first_answer(
+    text: str | None, target: str | None, file: str | None, record: str | None, options: Options
+) -> tuple[Asker, Attention]:
+    """What is shown first, and what can be asked about it."""
+    from attnviz.features.browse.ask import Asker
+    from attnviz.models.open import check_origin
+    from attnviz.runs.questions.why import kind_of_file
+
+    origin = options.origin
+    piped = file is None and (text == "-" or (text is None and not sys.stdin.isatty()))
+    if piped:
+        content = sys.stdin.buffer.read()
+        if content[:4] == b"PAR1" or content[:2] == b"PK" or content[:1] in (b"{", b"["):
+            return Asker(), pick_record(content, "-", record)
+        text = next(iter(content.decode("utf-8", "replace").splitlines()), "")
+    kind: Any = None if text is None or piped else kind_of_file(text)
+    if text is not None and kind is None and not piped and os.path.isfile(text):  # noqa: PTH113
+        number = ("--record", record) if record else ()
+        return Asker(saved=("render", text, *number)), pick_record(None, text, record)
+    if kind == "picture" and target is not None:
+        kind = "picture-text"
+    one = read_text(text, target, file, record, options)
+    if kind is None:
+        kind = "self" if one.target is None else "cross"
+        check_origin(origin, kind)
+    asker = Asker(origin, kind, one)
+    from rich.console import Console
+
+    with Console(stderr=True, force_jupyter=False).status("opening the model and reading"):
+        return asker, asker.attend(
+            lens="raw" if options.choice.lens == "all" else options.choice.lens
+        )
+
+
+def read_text(
+    text: str | None, target: str | None, file: str | None, record: str | None, options: Options
+) -> Text:
+    """The text or the pair of arguments, or one of a file's."""
+    from attnviz.models.open import brings_tokens
+    from attnviz.runs.inputs import texts_of
+    from attnviz.storage.texts import BadText, Text
+
+    if brings_tokens(options.origin) and text is None and file is None:
+        return Text("0", "")
+    arguments = [part for part in (text, target) if part is not None]
+    pairs = target is not None or file is not None
+    texts = texts_of(arguments, file, options.many, pairs=pairs).open()
+    for number, one in enumerate(texts):
+        if record is None or record in (str(number), getattr(one, "id", "")):
+            if isinstance(one, BadText):
+                raise one.error
+            return one
+    raise InputError(f"'{file}' has no text {record}")
+
+
+def pick_record(content: bytes | None, file: str, record: str | None) -> Attention:
+    """One text of saved maps: the first, or that of an id or a number."""
+    import io
+    from contextlib import nullcontext
+
+    from attnviz.storage.saved_maps import open_saved, openers, pick, read_all
+
+    where = "stdin" if content is not None else f"'{file}'"
+    if content is not None:
+        archive = open_saved(io.BytesIO(content), where)
+        files: Any = [lambda: nullcontext(archive)]
+    else:
+        files = openers(Path(file))
+    maps = list(islice(read_all(files), 1)) if record is None else pick(files, record, where)
+    if not maps:
+        raise InputError(f"{where} holds no maps")
+    return maps[0]
+
+
+def show(attention: Attention, asker: Asker, options: Options | None = None) -> int:
+    """Browse attention in this terminal; return the status."""
+    check_terminal()
+    keys_from_terminal()
+    from attnviz.features.browse.app import run
+
+    return run(first_state(attention, asker, options or Options()), asker)
+
+
+def first_state(attention: Attention, asker: Asker, options: Options) -> State:
+    """The state that a terminal of these colours opens on."""
+    from attnviz.analyses.effects.ablation import head_places
+    from attnviz.cli.destinations import display_of_stdout
+    from attnviz.features.browse.state import begin, see
+
+    choice, colors = options.choice, display_of_stdout(many=False).colors
+    state = begin(
+        attention,
+        texts=asker.texts,
+        live=asker.origin is not None,
+        lens=choice.lens,
+        pictures=asker.pixels(attention),
+        colors=colors,
+        dark=is_dark(),
+    )
+    if choice.words or choice.special != "keep":
+        state = see(state, words=choice.words, special=choice.special == "keep")
+    if choice.head is not None:
+        _, layer, head = head_places((choice.head,), None)[0]
+        item = state.item
+        if layer not in item.layers or head not in item.heads:
+            raise UsageError(f"--head {choice.head} does not exist in stream '{item.stream}'")
+        state = replace(state, layer=item.layers.index(layer), head=item.heads.index(head))
+    return state
+
+
+def is_dark() -> bool:
+    """Whether the terminal's ground is dark, as it says in COLORFGBG; most are."""
+    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return ground not in ("7", "15")

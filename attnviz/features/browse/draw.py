@@ -1,0 +1,654 @@
+"""A state as lines of text in colours: pure functions, which know no terminal.
+
+Colours are those of pictures; on dark ground a table from dark to light. With sixteen colours or
+none, shades are drawn by characters (░▒▓█) and by bold, underlined and reversed text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from rich.cells import cell_len
+
+from attnviz.core.attention_map import Token
+from attnviz.core.notices import kind_of
+from attnviz.core.registry import axis_name
+from attnviz.features.browse.state import (
+    KEYS,
+    State,
+    draws_blocks,
+    head_words,
+    looks_of,
+    patch_sides,
+    raw_map,
+    strongest,
+)
+from attnviz.renderers.colors import (
+    GLOW,
+    SHADES,
+    SIGNED_SHADES,
+    Color,
+    Limits,
+    block_peaks,
+    colors_of,
+    diverging_path,
+    even_path,
+    ink_on,
+    limits_of,
+)
+from attnviz.renderers.printable import printable, shorten, two_digits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DARK_SHADES = even_path(
+    ((0.24, 0.03, 262.0), (0.45, 0.12, 258.0), (0.72, 0.12, 243.0), (0.96, 0.04, 220.0)), 256
+)
+DARK_SIGNED_SHADES = diverging_path(
+    ((0.24, 0.0, 60.0), (0.50, 0.10, 50.0), (0.75, 0.13, 62.0), (0.93, 0.08, 80.0)),
+    ((0.24, 0.0, 240.0), (0.50, 0.11, 258.0), (0.72, 0.12, 243.0), (0.94, 0.05, 220.0)),
+)
+ACCENT: Color = (230, 130, 0)
+GLYPHS = " ░▒▓█"
+WIDE = 72
+"""Columns from which heads and matrix stand side by side."""
+
+
+class Span(NamedTuple):
+    """A piece of a line, and how it looks; None: the terminal's own colour."""
+
+    text: str
+    ink: Color | None = None
+    ground: Color | None = None
+    bold: bool = False
+    underline: bool = False
+    reverse: bool = False
+    dim: bool = False
+    act: tuple[Any, ...] = ()
+
+
+Line = list[Span]
+
+
+def plain(line: Iterable[Span]) -> str:
+    """The text of a line."""
+    return "".join(span.text for span in line)
+
+
+def width_of(line: Iterable[Span]) -> int:
+    """The cells of a line."""
+    return sum(cell_len(span.text) for span in line)
+
+
+def fit(line: Iterable[Span], width: int) -> Line:
+    """The line cut, or filled with spaces, to exactly so many cells."""
+    fitted, room = list[Span](), width
+    for span in line:
+        length = cell_len(span.text)
+        if length > room:
+            text = shorten(span.text, room)
+            fitted.append(span._replace(text=text))
+            room -= cell_len(text)
+            break
+        fitted.append(span)
+        room -= length
+    return [*fitted, Span(" " * room)] if room else fitted
+
+
+def cell(text: str, width: int) -> str:
+    """A text cut or filled to so many cells."""
+    text = shorten(text, width)
+    return text + " " * (width - cell_len(text))
+
+
+@lru_cache(maxsize=4096)
+def name_of(token: Token, *, patch: bool = False) -> str:
+    """A token's text without anything that a terminal would obey."""
+    text = printable(token.text)
+    return f"patch {text}" if patch and not token.special else text
+
+
+def screen(state: State) -> list[Line]:
+    """Every line of the screen, each exactly as wide as it."""
+    width, height = state.size
+    top = [title(state), *sentence(state, max(height // 6, 1)), *said_of_query(state)]
+    bottom = [status(state), footer(width)]
+    rows = max(height - len(top) - len(bottom), 0)
+    body = page(state, rows) if state.mode == "page" else panes(state, rows)
+    lines = [*top[: max(height - 1, 0)], *body, *bottom]
+    return [fit(line, width) for line in lines[:height]]
+
+
+def title(state: State) -> Line:
+    """The model, the head and what it does; at the right the lens and the unit."""
+    item, seen = state.item, state.seen
+    names = zip(("layer", "head"), item.place(state.layer, state.head), strict=True)
+    head = " ".join(axis_name(*name) for name in names)
+    parts = [head, head_words(state)]
+    if len(seen.maps) > 1:
+        parts.insert(0, item.stream)
+    right = f"{state.lens} · {'words' if state.words else 'pieces'}"
+    if not state.special:
+        right += " · no special"
+    if item.is_pooled:
+        right += f" · blocks of {item.blocks[0]}"
+    right += f" · {len(item.layers) * len(item.heads)} heads"
+    left = [
+        Span(printable(seen.provenance.title), bold=True),
+        Span(" · " + " · ".join(filter(None, parts))),
+    ]
+    width = state.size[0]
+    if width_of(left) + cell_len(right) + 2 > width:
+        return left
+    return [*fit(left, width - cell_len(right)), Span(right, dim=True)]
+
+
+# Colours of weights
+
+
+def limits_of_head(state: State) -> Limits:
+    """The scale of a head: that of its words, since special tokens often exceed all else."""
+
+    def make() -> Limits:
+        words = [
+            [at for at, token in enumerate(tokens) if not token.special]
+            for tokens in (state.item.query_tokens, state.item.key_tokens)
+        ]
+        weights = state.weights
+        if all(words) and any(map(len, words)) and weights.size < 1_000_000:
+            weights = weights[np.ix_(*words)]
+        return limits_of(np.nan_to_num(weights), state.item.values)
+
+    limits: Limits = state.note(("limits", state.stream, state.layer, state.head), make)
+    return limits
+
+
+def table_of(state: State, limits: Limits) -> NDArray[np.uint8]:
+    """The colours of a scale on the ground of this terminal."""
+    if limits[0] < 0:
+        return DARK_SIGNED_SHADES if state.dark else SIGNED_SHADES
+    return DARK_SHADES if state.dark else SHADES
+
+
+def has_shades(state: State) -> bool:
+    """Whether the terminal has colours enough to draw shades by them."""
+    return state.colors in ("truecolor", "256")
+
+
+def shade(state: State, text: str, value: float, limits: Limits, **more: Any) -> Span:
+    """A text on the colour of a weight; without colours, by how it is written."""
+    share = min(abs(float(np.nan_to_num(value))) / max(limits[1], 1e-9), 1.0)
+    if has_shades(state):
+        if share < 0.02:
+            return Span(text, **{"dim": text.strip()[:1] in (".", "0"), **more})
+        red, green, blue = colors_of(np.array(value), limits, table_of(state, limits)).tolist()
+        ground = (red, green, blue)
+        return Span(text, ink_on(ground), ground, **more)
+    return Span(
+        text, **{"bold": share >= 0.25, "underline": share >= 0.1, "reverse": share >= 0.5, **more}
+    )
+
+
+def resample(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
+    """The matrix in so many rows and columns: blocks by their largest weight, or cells repeated."""
+    down, across = (
+        max(-(-n // to), 1) for n, to in zip(weights.shape, (rows, columns), strict=True)
+    )
+    peaks = block_peaks(weights, down, across) if down * across > 1 else weights
+    at = [np.arange(to) * n // to for n, to in zip(peaks.shape, (rows, columns), strict=True)]
+    return np.asarray(peaks[np.ix_(*at)])
+
+
+def picture_lines(state: State, pixels: NDArray[np.uint8]) -> list[Line]:
+    """Pixels (an even number of rows, columns, 3) as half blocks, two rows a line."""
+    lines = []
+    for upper, lower in zip(pixels[::2].tolist(), pixels[1::2].tolist(), strict=True):
+        line, last = list[Span](), None
+        for one, two in zip(upper, lower, strict=True):
+            if last == (one, two):
+                line[-1] = line[-1]._replace(text=line[-1].text + "▀")
+            else:
+                line.append(Span("▀", tuple(one), tuple(two)))
+            last = (one, two)
+        lines.append(line)
+    return lines
+
+
+def shades(state: State, weights: NDArray[np.float32], limits: Limits) -> list[Line]:
+    """A matrix of an even number of rows as cells: half blocks, or characters of five shades."""
+    if has_shades(state):
+        return picture_lines(state, colors_of(weights, limits, table_of(state, limits)))
+    sizes = np.maximum(*(np.nan_to_num(np.abs(half)) for half in (weights[::2], weights[1::2])))
+    levels = np.ceil(np.clip(sizes / limits[1], 0, 1) * 4 - 0.12).astype(int).clip(0, 4)
+    return [[Span("".join(GLYPHS[level] for level in row))] for row in levels.tolist()]
+
+
+# The sentence, and what is said of the token
+
+
+def sentence(state: State, most: int) -> list[Line]:
+    """The text shaded by where the chosen token looks; of a pair, the target above the source."""
+    item = state.item
+    if item.query_side == "picture":
+        return []
+    if (
+        state.over_picture
+        or item.query_side != item.key_side
+        or len(item.query_tokens) != len(item.key_tokens)
+    ):
+        queries = _flow(state, item.query_tokens, state.query, None)
+        lines = _part(queries, most if state.over_picture else max(most // 2, 1))
+        if state.over_picture:
+            return lines
+        keys = _flow(state, item.key_tokens, None, state.row)
+        return [*lines, *_part(keys, max(most - len(lines), 1))]
+    return _part(_flow(state, item.query_tokens, state.query, state.row), most)
+
+
+def _flow(
+    state: State, tokens: Sequence[Token], chosen: int | None, row: NDArray[np.float32] | None
+) -> tuple[list[Line], int]:
+    """Tokens in lines, and the line of the chosen one, else of the strongest."""
+    width, limits = state.size[0], limits_of_head(state)
+    wanted = chosen if chosen is not None else state.aim
+    # Only what can be near the wanted token is laid out: a text may have thousands.
+    first = max(wanted - 40 * width // 8, 0)
+    lines, room, at_line = [list[Span]()], width, 0
+    for at in range(first, min(wanted + 40 * width // 8, len(tokens))):
+        text = f" {shorten(name_of(tokens[at]), width - 2)} "
+        if cell_len(text) > room:
+            lines.append([])
+            room = width
+        more: dict[str, Any] = {"act": ("query" if chosen is not None else "key", at)}
+        if at == chosen:
+            more |= {"bold": True, "underline": True}
+        if at == chosen and not has_shades(state):
+            text = f"[{text[1:-1]}]"
+        value = 0.0 if row is None else float(row[at])
+        span = shade(state, text, value, limits, **more)
+        if row is not None and at == state.key:
+            span = span._replace(underline=True)
+        if at == chosen and has_shades(state):
+            span = span._replace(text=f"▸{text[1:]}")
+        lines[-1].append(span)
+        room -= cell_len(text)
+        at_line = len(lines) - 1 if at == wanted else at_line
+    return lines, at_line
+
+
+def _part(flow: tuple[list[Line], int], most: int) -> list[Line]:
+    """So many lines around the one that matters."""
+    lines, at = flow
+    first = min(max(at - most // 2, 0), max(len(lines) - most, 0))
+    return lines[first : first + most]
+
+
+def said_of_query(state: State) -> list[Line]:
+    """Where the chosen token looks, in words; on a high screen also who looks at it."""
+    item, patch = state.item, state.item.key_side == "picture"
+    query = name_of(item.query_tokens[state.query], patch=item.query_side == "picture")
+    verb = "looks at" if item.values == "share" else "goes with"
+    lines = []
+    if state.key is not None:
+        key = name_of(item.key_tokens[state.key], patch=patch)
+        lines.append(
+            [Span(f" {query} → {key} {two_digits(float(state.row[state.key]))}", bold=True)]
+        )
+    else:
+        lines.append(
+            [
+                Span(f" {query} ", bold=True),
+                Span(f"{verb} {_links(state.row, item.key_tokens, patch=patch)}"),
+            ]
+        )
+    if state.size[1] >= 30 and item.query_side == item.key_side and not patch:
+        column = state.weights[:, min(state.query, state.weights.shape[1] - 1)]
+        looks = _links(column, item.query_tokens)
+        lines.append([Span(f" {query} ", bold=True), Span(f"is looked at by {looks}")])
+    return lines
+
+
+def _links(row: NDArray[np.float32], tokens: Sequence[Token], *, patch: bool = False) -> str:
+    places = strongest(row, 6)
+    places = [at for at in places if abs(row[at]) >= 0.005] or places[:1]
+    words = [f"{name_of(tokens[at], patch=patch)} {two_digits(float(row[at]))}" for at in places]
+    return " · ".join(words) or "nothing"
+
+
+# The panes
+
+
+def panes(state: State, rows: int) -> list[Line]:
+    """Heads and matrix side by side, or of a narrow screen the one that the arrows move over."""
+    width = state.size[0]
+    right = over_picture if state.over_picture else matrix
+    if width < WIDE:
+        lines = right(state, rows, width) if state.matrix else heads(state, rows, width)
+        return [fit(line, width) for line in (*lines, *[[]] * rows)][:rows]
+    shape = state.item.weights.shape
+    share = width * 11 // 20
+    left = min(share, 4 + shape[1] * 11)
+    lines = heads(state, rows, left)
+    others = right(state, rows, width - left - 3)
+    rule = Span(" │ ", dim=True)
+    pairs = zip((*lines, *[[]] * rows), (*others, *[[]] * rows), strict=False)
+    return [[*fit(one, left), rule, *fit(two, width - left - 3)] for one, two in pairs][:rows]
+
+
+class HeadGrid(NamedTuple):
+    """Where thumbnails stand: their cells, and the first layer and head that are seen."""
+
+    wide: int
+    high: int
+    gap: int
+    label: int
+    layers: range
+    heads: range
+
+
+def grid_of(state: State, rows: int, width: int) -> HeadGrid:
+    """The largest thumbnails of which all fit, else small ones around the chosen head."""
+    layers, heads_count = state.item.weights.shape[:2]
+    label = max(max(map(cell_len, map(_layer_name, state.item.layers))), 1)
+    for wide in (16, 14, 12, 10, 8, 7, 6, 5, 4, 3):
+        high = max(wide // 2, 1)
+        gap = 1 if (high + 1) * layers <= rows - 1 else 0
+        across = max((width - label - 1) // (wide + 1), 1)
+        down = max((rows - 1) // (high + gap), 1)
+        if across >= heads_count and down >= layers:
+            break
+    return HeadGrid(
+        wide,
+        high,
+        gap,
+        label,
+        _around(state.layer, down, layers),
+        _around(state.head, across, heads_count),
+    )
+
+
+def _layer_name(name: str) -> str:
+    return shorten(printable(name), 8)
+
+
+def _around(place: int, count: int, of: int) -> range:
+    """So many places around one, of all."""
+    first = min(max(place - count // 2, 0), max(of - count, 0))
+    return range(first, min(first + count, of))
+
+
+def thumbnail(state: State, layer: int, head: int, wide: int, high: int) -> list[Line]:
+    """One head in a few cells."""
+    key = ("thumbnail", state.stream, layer, head, wide, high, state.colors, state.dark)
+
+    def make() -> list[Line]:
+        weights = state.item.weights[layer, head]
+        if state.over_picture and weights.shape[1] > 8:
+            weights = looks_of(state.item, layer, head)
+        small = resample(weights, 2 * high, wide)
+        return shades(state, small, limits_of(np.nan_to_num(small), state.item.values))
+
+    lines: list[Line] = state.note(key, make)
+    return lines
+
+
+def is_off(state: State, layer: int, head: int) -> bool:
+    """Whether a head is switched off."""
+    names = state.item.place(layer, head)
+    heads_off = state.off.heads
+    item = raw_map(state)
+    return any(
+        (one.layer, item.heads[one.head]) == names and one.stream == item.stream
+        for one in heads_off
+    )
+
+
+def heads(state: State, rows: int, width: int) -> list[Line]:
+    """The thumbnails of layers and heads, with the chosen one between marks."""
+    grid = grid_of(state, rows, width)
+    names = [cell(printable(state.item.heads[head]), grid.wide) for head in grid.heads]
+    first = [Span(" " * (grid.label + 1)), Span(" ".join(names), dim=True)]
+    lines = [first]
+    for layer in grid.layers:
+        pictures = [thumbnail(state, layer, head, grid.wide, grid.high) for head in grid.heads]
+        for row in range(grid.high):
+            label = _layer_name(state.item.layers[layer]) if row == 0 else ""
+            line = [
+                Span(f"{label:>{grid.label}}", dim=layer != state.layer, bold=layer == state.layer)
+            ]
+            for head, picture in zip(grid.heads, pictures, strict=True):
+                chosen, after = (
+                    (layer, one) == (state.layer, state.head) for one in (head, head - 1)
+                )
+                line.append(_mark(state, "▐" if chosen else "▌" if after else " "))
+                cells = picture[row]
+                if is_off(state, layer, head):
+                    cells = [Span("╳" * grid.wide, dim=True)]
+                line += [span._replace(act=("head", layer, head)) for span in cells]
+            ends = (layer, grid.heads[-1]) == (state.layer, state.head)
+            lines.append([*line, _mark(state, "▌" if ends else " ")])
+        lines += [[]] * grid.gap
+    if len(grid.layers) < state.weights.shape[0] or len(grid.heads) < len(state.item.heads):
+        lines[0] = _scroll_note(state, grid, first)
+    return lines[:rows]
+
+
+def _scroll_note(state: State, grid: HeadGrid, line: Line) -> Line:
+    shape = state.item.weights.shape
+    seen = [(grid.layers, shape[0]), (grid.heads, shape[1])]
+    hidden = [part for part, count in seen if len(part) < count]
+    return line if not hidden else [*line, Span(" …", dim=True)]
+
+
+def _mark(state: State, mark: str) -> Span:
+    if mark == " ":
+        return Span(mark)
+    if state.colors is None:
+        return Span({"▐": "[", "▌": "]"}[mark], bold=True)
+    return Span(mark, ACCENT if has_shades(state) else None, bold=True)
+
+
+def matrix(state: State, rows: int, width: int) -> list[Line]:
+    """The matrix of the head: numbers around the chosen link, or all of it in blocks."""
+    return _blocks(state, rows, width) if draws_blocks(state) else _numbers(state, rows, width)
+
+
+def _numbers(state: State, rows: int, width: int) -> list[Line]:
+    item, limits = state.item, limits_of_head(state)
+    names = [name_of(token) for token in item.query_tokens]
+    label = min(max(map(cell_len, names)), 12, max(width // 4, 3))
+    widths = [min(max(cell_len(name_of(token)), 3), 7) + 1 for token in item.key_tokens]
+    aim = state.aim if state.key is not None or width < sum(widths) + label else 0
+    columns = _columns(widths, width - label - 1, aim)
+    lines = [[Span(" " * (label + 1)), *(_column_name(state, at, widths[at]) for at in columns)]]
+    for query in _around(state.query, rows - 1, len(names)):
+        chosen = query == state.query
+        line = [
+            Span(
+                cell(names[query], label) + ("▸" if chosen else " "),
+                bold=chosen,
+                act=("query", query),
+            )
+        ]
+        for at in columns:
+            value = float(state.weights[query, at])
+            text = two_digits(value).rjust(widths[at] - 1) + " "
+            more: dict[str, Any] = {"act": ("cell", query, at)}
+            if chosen and at == state.key:
+                more |= {"bold": True, "underline": True}
+            line.append(shade(state, text, value, limits, **more))
+        lines.append(line)
+    return lines
+
+
+def _column_name(state: State, at: int, width: int) -> Span:
+    text = shorten(name_of(state.item.key_tokens[at]), width - 1)
+    text = " " * (width - 1 - cell_len(text)) + text + " "
+    return Span(text, bold=at == state.key, dim=at != state.key)
+
+
+def _columns(widths: Sequence[int], room: int, aim: int) -> range:
+    """The columns that have room, around one."""
+    ends = np.cumsum([0, *widths])
+    count = max(int(np.searchsorted(ends, room, side="right")) - 1, 1)
+    if count >= len(widths):
+        return range(len(widths))
+    first = max(min(aim - count // 2, len(widths) - 1), 0)
+    last = first
+    while last < len(widths) and ends[last + 1] - ends[first] <= room:
+        last += 1
+    while first > 0 and ends[last] - ends[first - 1] <= room:
+        first -= 1
+    return range(first, max(last, first + 1))
+
+
+def _blocks(state: State, rows: int, width: int) -> list[Line]:
+    queries, keys = state.weights.shape
+    high, wide = min(rows - 1, max(-(-queries // 2), 1)), min(width - 2, keys)
+    high, wide = max(min(high, max(wide // 2, 1) if queries == keys else high), 1), max(wide, 1)
+    if queries == keys:
+        wide = min(wide, 2 * high)
+    key = ("blocks", state.stream, state.layer, state.head, high, wide, state.colors, state.dark)
+
+    def make() -> list[Line]:
+        small = resample(state.weights, 2 * high, wide)
+        return shades(state, small, limits_of_head(state))
+
+    at = state.query * 2 * high // queries // 2
+    mark = _mark(state, "▐")
+    top = state.aim * wide // keys
+    lines: list[Line] = [[Span(f"{' ' * (top + 1)}▾", bold=True)]]
+    for number, line in enumerate(state.note(key, make)):
+        acts = with_acts(line, "block", number, high, wide)
+        lines.append([mark if number == at else Span(" "), *acts])
+    return lines
+
+
+def with_acts(line: Line, kind: str, number: int, high: int, wide: int) -> Line:
+    """The spans with what a click on them does: their line and first cell, of so many."""
+    start, spans = 0, list[Span]()
+    for span in line:
+        spans.append(span._replace(act=(kind, number, start, high, wide)))
+        start += len(span.text)
+    return spans
+
+
+def over_picture(state: State, rows: int, width: int) -> list[Line]:
+    """The picture under the weights of its patches, from the chosen query."""
+    looks = looks_of(state.item, state.layer, state.head, state.query)
+    down, across = looks.shape
+    pixels = state.pictures.get(state.item.stream)
+    ratio = across / down if pixels is None else pixels.shape[1] / pixels.shape[0]
+    high = max(min(rows, int(width / ratio / 2)), 1)
+    wide = max(min(int(2 * high * ratio), width), 1)
+    at = [np.arange(to) * n // to for n, to in zip(looks.shape, (2 * high, wide), strict=True)]
+    values = looks[np.ix_(*at)]
+    limits = limits_of(np.nan_to_num(looks), state.item.values)
+    if not has_shades(state) or pixels is None:
+        lines = shades(state, values, limits)
+    else:
+        where = [
+            np.arange(to) * n // to for n, to in zip(pixels.shape, (2 * high, wide), strict=False)
+        ]
+        ground = pixels[np.ix_(*where)]
+        cover = (0.9 * np.clip(np.abs(np.nan_to_num(values)) / limits[1], 0, 1) ** 0.8)[..., None]
+        colors = colors_of(values, limits, GLOW if limits[0] >= 0 else None)
+        lines = picture_lines(
+            state, np.rint((1 - cover) * ground + cover * colors).astype(np.uint8)
+        )
+    lines = [with_acts(line, "patch", n, high, wide) for n, line in enumerate(lines)]
+    return _with_patch(state, lines, (high, wide), (down, across))
+
+
+def _with_patch(
+    state: State, lines: list[Line], size: tuple[int, int], patches: tuple[int, int]
+) -> list[Line]:
+    """The lines with a mark on the patch that looks."""
+    first = patch_sides(state.item)[2]
+    if state.item.query_side != "picture" or state.query < first:
+        return lines
+    row, column = divmod(state.query - first, patches[1])
+    at = (2 * row + 1) * size[0] // (2 * patches[0]), (2 * column + 1) * size[1] // (2 * patches[1])
+    line, place, new = lines[at[0]], at[1], list[Span]()
+    for span in line:
+        if 0 <= place < len(span.text):
+            parts = span.text[:place], "◉", span.text[place + 1 :]
+            new += [span._replace(text=parts[0])] if parts[0] else []
+            new.append(
+                Span("◉", (255, 255, 255) if has_shades(state) else None, span.ground, bold=True)
+            )
+            new += [span._replace(text=parts[2])] if parts[2] else []
+        else:
+            new.append(span)
+        place -= len(span.text)
+    return [*lines[: at[0]], new, *lines[at[0] + 1 :]]
+
+
+def page(state: State, rows: int) -> list[Line]:
+    """A text over the panes: keys, or why a head looks there."""
+    wide = state.size[0] - 2
+    lines = [part for text in state.page for part in _wrap(text, wide)]
+    first = min(state.scroll, max(len(lines) - rows, 0))
+    return [[Span(" " + text)] for text in (lines + [""] * rows)[first : first + rows]]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """A text in lines, broken at spaces; the rest of a line stands under its beginning."""
+    lines, indent = [], " " * min(len(text) - len(text.lstrip()) + 2, 8)
+    while cell_len(text) > width:
+        head = shorten(text, width + 1)[:-1]
+        cut = head.rfind(" ") if " " in head[width // 2 :] else len(head)
+        lines.append(text[:cut])
+        text = indent + text[cut:].lstrip()
+    return [*lines, text]
+
+
+# The last two lines
+
+
+def status(state: State) -> Line:
+    """What is written, done or said."""
+    if state.mode in ("edit", "save"):
+        names = {
+            "edit": ["text"] if len(state.lines) == 1 else ["source", "target"],
+            "save": ["save as"],
+        }
+        text, caret = printable_line(state.lines[state.line]), state.caret
+        start = f" {names[state.mode][state.line]}: "
+        room = max(state.size[0] - cell_len(start) - 2, 1)
+        first = max(caret - room, 0)
+        before, at, after = text[first:caret], text[caret : caret + 1] or " ", text[caret + 1 :]
+        return [Span(start, bold=True), Span(before), Span(at, reverse=True), Span(after)]
+    if state.busy:
+        return [Span(f" {state.busy}", bold=True), Span(" · esc ends it", dim=True)]
+    if state.said:
+        return [Span(f" {printable(state.said)}", bold=True)]
+    if state.effect:
+        return [Span(f" {state.effect}", bold=True)]
+    notes = state.seen.provenance.notes
+    return [Span(f" {printable(notes[0])}", dim=True)] if notes and kind_of(notes[0]) else []
+
+
+def printable_line(text: str) -> str:
+    """A line that is written, each character in its place."""
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
+def footer(width: int) -> Line:
+    """The keys that matter, as many as have room; the list of all is always named."""
+    line: Line = []
+    last = _key("?", "keys") + _key("q", "quit")
+    for key, word, _ in KEYS[:-2]:
+        more = _key(key, word)
+        if width_of([*line, *more, *last]) > width:
+            break
+        line += more
+    return [*line, *last]
+
+
+def _key(key: str, word: str) -> Line:
+    act = ("press", key.replace("↑↓", "down").replace("←→", "right"))
+    return [Span(f" {key} ", bold=True, act=act), Span(word, dim=True, act=act)]
