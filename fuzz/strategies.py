@@ -104,8 +104,8 @@ class Draws:
     def __init__(self, draw: st.DrawFn, models: bool) -> None:
         self.draw, self.models = draw, models
         # What is served is served until the process is told to end: see tests/serve.
-        # The guide takes nothing that could be drawn.
-        left_out = ("serve", "skill", *(() if models else ("image", "audio", "watch")))
+        # The guide takes nothing that could be drawn, and a view in the terminal needs one.
+        left_out = ("browse", "serve", "skill", *(() if models else ("image", "audio", "watch")))
         self.commands = [name for name in app.COMMANDS if name not in left_out]
         self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""

@@ -33,6 +33,17 @@ CALLED_FROM_OUTSIDE = (
     "to_json",
     "to_pandas",
     "to_rows",
+    # textual, of the app and the widget of `browse`
+    "compose",
+    "on_key",
+    "on_m*",
+    "on_paste",
+    "on_resize",
+    "render_line",
+    "BINDINGS",
+    "CSS",
+    "DEFAULT_CSS",
+    "ENABLE_COMMAND_PALETTE",
     # transformers' Trainer and Lightning, of callbacks
     "on_train_*",
     "on_step_end",

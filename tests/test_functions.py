@@ -35,6 +35,7 @@ WITHOUT_A_FUNCTION = {
     "co": "attend",
     "render": "load",
     "watch": "watch",
+    "browse": "Result",
     "live": "",
     "serve": "",
     "models": "",
@@ -45,7 +46,7 @@ WITHOUT_A_FUNCTION = {
 """Commands that are another function of Python; lists and a page without a text need none."""
 
 
-PRINTED = {"format", "quiet", "verbose", "open_page", "max_rows", "overwrite", "follow"}
+PRINTED = {"format", "quiet", "verbose", "open_page", "browse", "max_rows", "overwrite", "follow"}
 PRINTED |= {"show", "fields", "limit_bytes", "errors", "digits"}
 """Options of the shell that mean nothing where nothing is printed."""
 NAMES = {

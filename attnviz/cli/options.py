@@ -58,7 +58,9 @@ VIEW: tuple[str, ...] = (
     "group",
 )
 """Options that choose and change maps."""
-PLACES: tuple[str, ...] = ("pictures", "lines", "show", "look", "page", "top", "digits")
+PLACES: tuple[str, ...] = (
+    *("pictures", "lines", "show", "look", "page", "browse", "top", "digits"),
+)
 """Options of pictures, pages, lists of links and weights as data."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal

@@ -37,7 +37,7 @@ from attnviz.cli.places import (
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.options import Look, Options
-from attnviz.core.registry import FORMATS, DataKind
+from attnviz.core.registry import BROWSER, FORMATS, DataKind
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display
 from attnviz.renderers.reports import (
     CUT,
@@ -103,7 +103,7 @@ class Report(AbstractContextManager["Report"]):
         command: str = "",
         input_file: Path | None = None,
     ) -> None:
-        self.options = options
+        self.options, self.command = options, command
         self.start_time = time.perf_counter()
         self.open, output = ExitStack(), options.output
         if pictures is None:
@@ -162,6 +162,8 @@ class Report(AbstractContextManager["Report"]):
         outputs.append(DataOutput(renderer, alone=alone, limit=output.limit_bytes))
         if self.screen is not None:
             outputs.append(self.screen)
+        if output.browse:  # the last, when all others are complete
+            outputs.append(BROWSER.load()(self.options, self.command))
         return outputs
 
     def _open_screen(self, names: Sequence[str], *, many: bool) -> ShownPictures | None:

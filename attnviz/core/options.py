@@ -347,6 +347,7 @@ class Output:
     )
     overwrite: bool = rare("page", "--overwrite", "Replace FILE-0, … of other programs, too.")
     open_page: bool = rare("page", "--open", "Open the interactive page in a browser.")
+    browse: bool = rare("browse", "--browse", "Browse the result by keys, in this terminal.")
     max_rows: int = rare(
         "data", "--max-rows N", "Rows that a table shows at most; 0 shows all.", default=500, min=0
     )

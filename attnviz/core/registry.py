@@ -170,8 +170,8 @@ class FeatureEntry(CommandEntry):
     room = "attnviz.features."
 
 
-BROWSER = FeatureEntry("Browse attention by keys.", "browse.command:show")
-"""What --browse and `Result.browse` open."""
+BROWSER = FeatureEntry("Browse the first result by keys.", "browse.command:BrowsedResult")
+"""The output that --browse and `Result.browse` open."""
 
 
 MECHANISMS: dict[str, Mechanism]

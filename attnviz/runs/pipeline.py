@@ -25,9 +25,9 @@ from attnviz.core.attention_map import (
     stream_of_call,
 )
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
-from attnviz.core.options import Choice, LookOptions, Origin
+from attnviz.core.options import Choice, LookOptions, Options, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
-from attnviz.core.registry import LENSES, PICTURES, Command, DataKind, Needs
+from attnviz.core.registry import BROWSER, LENSES, PICTURES, Command, DataKind, Needs
 from attnviz.core.tokens import tokens_of_pieces
 from attnviz.core.values import as_array
 from attnviz.models import Source, attend_query
@@ -167,6 +167,19 @@ class Result(Attention, Presentable):
     def lines(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """Tokens joined by lines, also written to a file if given."""
         return self._draw("lines", file, look)
+
+    def browse(self) -> None:
+        """Browse it by keys in this terminal, until the reader leaves.
+
+        Raises:
+            UsageError: there is no terminal.
+            ModelError: textual is not installed.
+        """
+        again = self.again
+        origin, command = (None, "") if again is None else (again.origin, again.command)
+        browser = BROWSER.load()(Options(origin or Origin(), self.choice), command)
+        browser.add(Item(self, self._views))
+        browser.finish()
 
     def to_dict(self) -> dict[str, Any]:
         """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""

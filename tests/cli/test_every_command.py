@@ -60,6 +60,7 @@ WORK: dict[str, Work] = {
     "audio": (lambda folder: [SAMPLES / "vowels.wav", "--model", speech(folder)], "self"),
     "watch": (lambda folder: ["-o", folder / "a.npz", "--", program(folder)], "done"),
     "serve": (lambda _: ["--help"], "/openapi.json"),  # tests/serve sees it do its work
+    "browse": (lambda _: ["--help"], "by keys"),  # tests/features/browse sees it do its work
     "heads": (lambda _: ["the cat saw the cat"], "layer"),
     "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
     "ablate": (lambda _: ["the cat", "le chat", "--head", "0.0"], "layer 0 head 0"),

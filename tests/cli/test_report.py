@@ -38,10 +38,20 @@ every_command = pytest.mark.parametrize("command", RUNS)
 def test_no_command_is_left_out():
     # Pictures and recordings need models (test_image.py, test_audio.py), saved maps a run before
     # (test_render.py, …), and the stdout of what is watched is its own (test_watch.py); live
-    # writes a page alone (tests/live), and serve answers until it is ended (tests/serve).
-    assert {*RUNS, "audio", "history", "image", "live", "render", "serve", "skill", "watch"} == {
-        *COMMANDS
-    }
+    # writes a page alone (tests/live), serve answers until it is ended (tests/serve), and browse
+    # needs a terminal (tests/features/browse).
+    assert {
+        *RUNS,
+        "audio",
+        "browse",
+        "history",
+        "image",
+        "live",
+        "render",
+        "serve",
+        "skill",
+        "watch",
+    } == {*COMMANDS}
 
 
 @every_command

@@ -26,6 +26,7 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
         "show",
         "look",
         "page",
+        "browse",
         "digits",
     ),
     also=("grid",),

@@ -36,7 +36,8 @@ PACKAGE = str(Path(__file__).parents[2]) + os.sep
 
 
 @with_options(
-    *("pictures", "lines", "look", "page", "long", "range", "digits"), report=("data", "said")
+    *("pictures", "lines", "look", "page", "browse", "long", "range", "digits"),
+    report=("data", "said"),
 )
 def watch(
     program: Annotated[

@@ -95,7 +95,7 @@ def style_of(look: tuple[Any, ...]) -> Style:
     )
 
 
-class Worker:
+class AskingThread:
     """Does one thing at a time in a thread of its own; a new one ends the one before."""
 
     def __init__(self, asker: Asker, give: Callable[[int, Change | BaseException], None]) -> None:
@@ -157,7 +157,7 @@ class Browser(App[int], inherit_bindings=False):
         self.title = "attnviz browse"
         self.state, self.asker = state, asker
         self.view = Lines(self.take)
-        self.worker = Worker(asker, self.give)
+        self.worker = AskingThread(asker, self.give)
         self.waits, self.began, self.lasted = 0, 0.0, 0.0
         self.error: BaseException | None = None
         self.status, self.is_open = 0, False
@@ -239,7 +239,6 @@ class Browser(App[int], inherit_bindings=False):
             self.copy_to_clipboard(line)
         elif job != "type" or self.lasted < FAST:
             self.began = time.monotonic()
-            request = Request("attend" if job == "type" else job, value)
             self.waits = self.worker.ask(self.state, request)
 
     def give(self, number: int, change: Change | BaseException) -> None:
@@ -251,11 +250,11 @@ class Browser(App[int], inherit_bindings=False):
         """Show an answer, unless another one is waited for."""
         if number != self.waits:
             return
+        self.waits, self.lasted = 0, time.monotonic() - self.began
         if isinstance(change, BaseException):
             self.error = change
             self.leave(1)
             return
-        self.waits, self.lasted = 0, time.monotonic() - self.began
         self.state = change(self.state)
         self.draw()
 
@@ -298,14 +297,13 @@ def terminal_kept(app: Browser) -> Iterator[None]:
     for name in SIGNALS:
         if handlers[getattr(signal, name)] != signal.SIG_IGN:
             signal.signal(getattr(signal, name), leave)
-    done = False
     try:
         yield
-        done = True
+    except BaseException:
+        with suppress(OSError):
+            os.write(2, RESET.encode())
+        raise
     finally:
-        if not done:
-            with suppress(OSError):
-                os.write(2, RESET.encode())
         with suppress(termios.error, OSError):
             termios.tcsetattr(0, termios.TCSANOW, before)
         for number, handler in handlers.items():

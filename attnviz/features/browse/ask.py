@@ -47,7 +47,7 @@ RESULTS = {"self": "self", "cross": "cross", "co": "co", "picture": "image"}
 NO_OPTIONS = ("top", "seed")
 
 
-@dataclass(slots=True)
+@dataclass
 class Asker:
     """A model with a text; or saved maps, which nothing can be asked.
 
@@ -165,18 +165,13 @@ class Asker:
 
     def save(self, state: State, name: str) -> str:
         """Write what is seen: the name's suffix decides how; without one, a picture and data."""
-        ends = PICTURE_SUFFIXES
         files = [Path(name)] if Path(name).suffix else [Path(f"{name}.png"), Path(f"{name}.json")]
         item = state.item
-        head = state.name if state.matrix and len(item.heads) * len(item.layers) > 1 else None
-        seen = replace(state.seen, maps=(item,))
-        if head is not None:
-            seen = replace(
-                seen, maps=(item.part([item.layers[state.layer]], [item.heads[state.head]]),)
-            )
-        result = apply_choice(seen, Choice())
+        if state.matrix:
+            item = item.part([item.layers[state.layer]], [item.heads[state.head]])
+        result = apply_choice(replace(state.seen, maps=(item,)), Choice())
         for file in files:
-            if file.suffix.lower() not in ends:
+            if file.suffix.lower() not in PICTURE_SUFFIXES:
                 result.save(file)
             elif state.over_picture:
                 self._save_overlay(state, file)
@@ -367,6 +362,7 @@ def _window(asker: Asker, state: State, window: tuple[int, int] | None) -> Chang
 
 WORK: dict[str, Callable[[Asker, State, Any], Change]] = {
     "attend": _attend,
+    "type": _attend,
     "lens": _lens,
     "off": _off,
     "why": _why,

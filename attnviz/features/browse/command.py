@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from dataclasses import replace
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnviz.cli.app import interrupt
 from attnviz.cli.options import INPUT, ORIGIN, with_options
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import Options, opt
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
     from attnviz.features.browse.ask import Asker
     from attnviz.features.browse.state import State
+    from attnviz.renderers.reports import Item
     from attnviz.storage.texts import Text
 EXTRA = "browse needs the package {}: pip install 'attnviz[browse]'"
 
@@ -55,6 +58,7 @@ def browse(
     attnviz browse sample_inputs/shapes.png
     """
     check_terminal()
+    signal.signal(signal.SIGHUP, interrupt)  # else it would leave the cursor hidden
     asker, attention = first_answer(text, target, input_file, record, options)
     raise typer.Exit(show(attention, asker, options))
 
@@ -99,14 +103,14 @@ def first_answer(
     from attnviz.runs.questions.why import kind_of_file
 
     origin = options.origin
-    piped = file is None and (text == "-" or (text is None and not sys.stdin.isatty()))
-    if piped:
+    from_pipe = file is None and (text == "-" or (text is None and not sys.stdin.isatty()))
+    if from_pipe:
         content = sys.stdin.buffer.read()
         if content[:4] == b"PAR1" or content[:2] == b"PK" or content[:1] in (b"{", b"["):
             return Asker(), pick_record(content, "-", record)
         text = next(iter(content.decode("utf-8", "replace").splitlines()), "")
-    kind: Any = None if text is None or piped else kind_of_file(text)
-    if text is not None and kind is None and not piped and os.path.isfile(text):  # noqa: PTH113
+    kind: Any = None if text is None or from_pipe else kind_of_file(text)
+    if text is not None and kind is None and not from_pipe and os.path.isfile(text):  # noqa: PTH113
         number = ("--record", record) if record else ()
         return Asker(saved=("render", text, *number)), pick_record(None, text, record)
     if kind == "picture" and target is not None:
@@ -164,13 +168,50 @@ def pick_record(content: bytes | None, file: str, record: str | None) -> Attenti
     return maps[0]
 
 
-def show(attention: Attention, asker: Asker, options: Options | None = None) -> int:
+class BrowsedResult:
+    """The output of --browse: the first result, once all others are complete."""
+
+    def __init__(self, options: Options, command: str) -> None:
+        check_terminal()
+        self.options, self.command = options, command
+        self.first: Attention | None = None
+
+    def add(self, item: Item) -> None:
+        """Keep the first result."""
+        data: Any = item.data
+        self.first = self.first or data
+
+    def finish(self) -> None:
+        """Browse it."""
+        from attnviz.features.browse.ask import Asker
+        from attnviz.runs.questions.why import kind_of_file
+        from attnviz.storage.texts import Text
+
+        attention, names = self.first, dict(self.options.given)
+        if attention is None:
+            return
+        kind: Any = self.command
+        file, again = names.get("file", ""), getattr(attention, "again", None)
+        both = attention.source or attention.text or "", attention.target
+        text = Text("0", *both) if again is None else again.text
+        if kind_of_file(file) == "picture" and "more" not in names:
+            kind = "picture-text" if "text" in names else "picture"
+            text = Text("0", file, names.get("text"))
+        asker = Asker(self.options.origin if kind else None, kind or "self", text)
+        if kind:
+            # The model answers again: what it was may be a part of its maps.
+            attention = asker.attend(lens=self.options.choice.lens)
+        elif file and not kind_of_file(file):
+            asker.saved = ("render", file)
+        show(attention, asker, self.options)
+
+
+def show(attention: Attention, asker: Asker, options: Options) -> int:
     """Browse attention in this terminal; return the status."""
-    check_terminal()
     keys_from_terminal()
     from attnviz.features.browse.app import run
 
-    return run(first_state(attention, asker, options or Options()), asker)
+    return run(first_state(attention, asker, options), asker)
 
 
 def first_state(attention: Attention, asker: Asker, options: Options) -> State:

@@ -85,17 +85,17 @@ def width_of(line: Iterable[Span]) -> int:
 
 def fit(line: Iterable[Span], width: int) -> Line:
     """The line cut, or filled with spaces, to exactly so many cells."""
-    fitted, room = list[Span](), width
+    spans, room = list[Span](), width
     for span in line:
         length = cell_len(span.text)
         if length > room:
             text = shorten(span.text, room)
-            fitted.append(span._replace(text=text))
+            spans.append(span._replace(text=text))
             room -= cell_len(text)
             break
-        fitted.append(span)
+        spans.append(span)
         room -= length
-    return [*fitted, Span(" " * room)] if room else fitted
+    return [*spans, Span(" " * room)] if room else spans
 
 
 def cell(text: str, width: int) -> str:
@@ -124,11 +124,11 @@ def screen(state: State) -> list[Line]:
 
 def title(state: State) -> Line:
     """The model, the head and what it does; at the right the lens and the unit."""
-    item, seen = state.item, state.seen
+    item, whole = state.item, state.seen
     names = zip(("layer", "head"), item.place(state.layer, state.head), strict=True)
     head = " ".join(axis_name(*name) for name in names)
     parts = [head, head_words(state)]
-    if len(seen.maps) > 1:
+    if len(whole.maps) > 1:
         parts.insert(0, item.stream)
     right = f"{state.lens} · {'words' if state.words else 'pieces'}"
     if not state.special:
@@ -137,7 +137,7 @@ def title(state: State) -> Line:
         right += f" · blocks of {item.blocks[0]}"
     right += f" · {len(item.layers) * len(item.heads)} heads"
     left = [
-        Span(printable(seen.provenance.title), bold=True),
+        Span(printable(whole.provenance.title), bold=True),
         Span(" · " + " · ".join(filter(None, parts))),
     ]
     width = state.size[0]
@@ -166,11 +166,11 @@ def limits_of_head(state: State) -> Limits:
     return limits
 
 
-def table_of(state: State, limits: Limits) -> NDArray[np.uint8]:
-    """The colours of a scale on the ground of this terminal."""
-    if limits[0] < 0:
-        return DARK_SIGNED_SHADES if state.dark else SIGNED_SHADES
-    return DARK_SHADES if state.dark else SHADES
+def shades_on(*, signed: bool, dark: bool) -> NDArray[np.uint8]:
+    """The colours of a scale on dark or light ground."""
+    if signed:
+        return DARK_SIGNED_SHADES if dark else SIGNED_SHADES
+    return DARK_SHADES if dark else SHADES
 
 
 def has_shades(state: State) -> bool:
@@ -180,16 +180,25 @@ def has_shades(state: State) -> bool:
 
 def shade(state: State, text: str, value: float, limits: Limits, **more: Any) -> Span:
     """A text on the colour of a weight; without colours, by how it is written."""
-    share = min(abs(float(np.nan_to_num(value))) / max(limits[1], 1e-9), 1.0)
-    if has_shades(state):
-        if share < 0.02:
-            return Span(text, **{"dim": text.strip()[:1] in (".", "0"), **more})
-        red, green, blue = colors_of(np.array(value), limits, table_of(state, limits)).tolist()
-        ground = (red, green, blue)
-        return Span(text, ink_on(ground), ground, **more)
-    return Span(
-        text, **{"bold": share >= 0.25, "underline": share >= 0.1, "reverse": share >= 0.5, **more}
-    )
+    there = value == value
+    share = min(abs(value) / limits[1], 1.0) if there else 0.0
+    if not has_shades(state):
+        looks = {"bold": share >= 0.25, "underline": share >= 0.1, "reverse": share >= 0.5}
+        return Span(text, **{**looks, **more})
+    if there and share < 0.02:
+        return Span(text, **{"dim": text.strip()[:1] in (".", "0"), **more})
+    step = round(100 * value / limits[1]) if there else None
+    ground = ground_of(step, signed=limits[0] < 0, dark=state.dark)
+    return Span(text, ink_on(ground), ground, **more)
+
+
+@lru_cache(maxsize=1024)
+def ground_of(step: int | None, *, signed: bool, dark: bool) -> Color:
+    """The colour of a share of the scale in hundredths; None: that of no value."""
+    value = np.array(np.nan if step is None else step / 100, dtype=np.float32)
+    table = shades_on(signed=signed, dark=dark)
+    red, green, blue = colors_of(value, (-1.0 if signed else 0.0, 1.0), table).tolist()
+    return red, green, blue
 
 
 def resample(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
@@ -220,7 +229,9 @@ def picture_lines(state: State, pixels: NDArray[np.uint8]) -> list[Line]:
 def shades(state: State, weights: NDArray[np.float32], limits: Limits) -> list[Line]:
     """A matrix of an even number of rows as cells: half blocks, or characters of five shades."""
     if has_shades(state):
-        return picture_lines(state, colors_of(weights, limits, table_of(state, limits)))
+        return picture_lines(
+            state, colors_of(weights, limits, shades_on(signed=limits[0] < 0, dark=state.dark))
+        )
     sizes = np.maximum(*(np.nan_to_num(np.abs(half)) for half in (weights[::2], weights[1::2])))
     levels = np.ceil(np.clip(sizes / limits[1], 0, 1) * 4 - 0.12).astype(int).clip(0, 4)
     return [[Span("".join(GLYPHS[level] for level in row))] for row in levels.tolist()]
@@ -239,43 +250,48 @@ def sentence(state: State, most: int) -> list[Line]:
         or item.query_side != item.key_side
         or len(item.query_tokens) != len(item.key_tokens)
     ):
-        queries = _flow(state, item.query_tokens, state.query, None)
+        queries = _flow(state, item.query_tokens, state.query, None, most)
         lines = _part(queries, most if state.over_picture else max(most // 2, 1))
         if state.over_picture:
             return lines
-        keys = _flow(state, item.key_tokens, None, state.row)
+        keys = _flow(state, item.key_tokens, None, state.row, most)
         return [*lines, *_part(keys, max(most - len(lines), 1))]
-    return _part(_flow(state, item.query_tokens, state.query, state.row), most)
+    return _part(_flow(state, item.query_tokens, state.query, state.row, most), most)
 
 
 def _flow(
-    state: State, tokens: Sequence[Token], chosen: int | None, row: NDArray[np.float32] | None
+    state: State,
+    tokens: Sequence[Token],
+    query: int | None,
+    row: NDArray[np.float32] | None,
+    most: int,
 ) -> tuple[list[Line], int]:
-    """Tokens in lines, and the line of the chosen one, else of the strongest."""
+    """Tokens in lines, and the line of the query one, else of the strongest."""
     width, limits = state.size[0], limits_of_head(state)
-    wanted = chosen if chosen is not None else state.aim
+    aim = query if query is not None else state.aim
     # Only what can be near the wanted token is laid out: a text may have thousands.
-    first = max(wanted - 40 * width // 8, 0)
+    near = (most + 1) * width // 3
+    first = max(aim - near, 0)
     lines, room, at_line = [list[Span]()], width, 0
-    for at in range(first, min(wanted + 40 * width // 8, len(tokens))):
+    for at in range(first, min(aim + near, len(tokens))):
         text = f" {shorten(name_of(tokens[at]), width - 2)} "
         if cell_len(text) > room:
             lines.append([])
             room = width
-        more: dict[str, Any] = {"act": ("query" if chosen is not None else "key", at)}
-        if at == chosen:
+        more: dict[str, Any] = {"act": ("query" if query is not None else "key", at)}
+        if at == query:
             more |= {"bold": True, "underline": True}
-        if at == chosen and not has_shades(state):
+        if at == query and not has_shades(state):
             text = f"[{text[1:-1]}]"
         value = 0.0 if row is None else float(row[at])
         span = shade(state, text, value, limits, **more)
         if row is not None and at == state.key:
             span = span._replace(underline=True)
-        if at == chosen and has_shades(state):
+        if at == query and has_shades(state):
             span = span._replace(text=f"▸{text[1:]}")
         lines[-1].append(span)
         room -= cell_len(text)
-        at_line = len(lines) - 1 if at == wanted else at_line
+        at_line = len(lines) - 1 if at == aim else at_line
     return lines, at_line
 
 
@@ -420,10 +436,10 @@ def heads(state: State, rows: int, width: int) -> list[Line]:
                 Span(f"{label:>{grid.label}}", dim=layer != state.layer, bold=layer == state.layer)
             ]
             for head, picture in zip(grid.heads, pictures, strict=True):
-                chosen, after = (
+                here, after = (
                     (layer, one) == (state.layer, state.head) for one in (head, head - 1)
                 )
-                line.append(_mark(state, "▐" if chosen else "▌" if after else " "))
+                line.append(_mark(state, "▐" if here else "▌" if after else " "))
                 cells = picture[row]
                 if is_off(state, layer, head):
                     cells = [Span("╳" * grid.wide, dim=True)]
@@ -431,16 +447,9 @@ def heads(state: State, rows: int, width: int) -> list[Line]:
             ends = (layer, grid.heads[-1]) == (state.layer, state.head)
             lines.append([*line, _mark(state, "▌" if ends else " ")])
         lines += [[]] * grid.gap
-    if len(grid.layers) < state.weights.shape[0] or len(grid.heads) < len(state.item.heads):
-        lines[0] = _scroll_note(state, grid, first)
+    if (len(grid.layers), len(grid.heads)) < state.item.weights.shape[:2]:
+        first[0] = Span("…".ljust(grid.label + 1), dim=True)
     return lines[:rows]
-
-
-def _scroll_note(state: State, grid: HeadGrid, line: Line) -> Line:
-    shape = state.item.weights.shape
-    seen = [(grid.layers, shape[0]), (grid.heads, shape[1])]
-    hidden = [part for part, count in seen if len(part) < count]
-    return line if not hidden else [*line, Span(" …", dim=True)]
 
 
 def _mark(state: State, mark: str) -> Span:
@@ -462,14 +471,14 @@ def _numbers(state: State, rows: int, width: int) -> list[Line]:
     label = min(max(map(cell_len, names)), 12, max(width // 4, 3))
     widths = [min(max(cell_len(name_of(token)), 3), 7) + 1 for token in item.key_tokens]
     aim = state.aim if state.key is not None or width < sum(widths) + label else 0
-    columns = _columns(widths, width - label - 1, aim)
-    lines = [[Span(" " * (label + 1)), *(_column_name(state, at, widths[at]) for at in columns)]]
+    columns = _columns(widths, width - label - 2, aim)
+    lines = [[Span(" " * (label + 2)), *(_column_name(state, at, widths[at]) for at in columns)]]
     for query in _around(state.query, rows - 1, len(names)):
-        chosen = query == state.query
+        here = query == state.query
         line = [
             Span(
-                cell(names[query], label) + ("▸" if chosen else " "),
-                bold=chosen,
+                ("▸" if here else " ") + cell(names[query], label) + " ",
+                bold=here,
                 act=("query", query),
             )
         ]
@@ -477,7 +486,7 @@ def _numbers(state: State, rows: int, width: int) -> list[Line]:
             value = float(state.weights[query, at])
             text = two_digits(value).rjust(widths[at] - 1) + " "
             more: dict[str, Any] = {"act": ("cell", query, at)}
-            if chosen and at == state.key:
+            if here and at == state.key:
                 more |= {"bold": True, "underline": True}
             line.append(shade(state, text, value, limits, **more))
         lines.append(line)

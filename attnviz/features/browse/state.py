@@ -235,26 +235,20 @@ def see(state: State, **changes: Any) -> State:
         AttnvizError: these maps have no words, or no special tokens, to tell apart.
     """
     new = replace(state, **changes)
-    seen = new.base
+    view = new.base
     if new.words:
-        maps = (merge_words(item, *seen.texts_of(item)) for item in seen.maps)
-        seen = seen.with_maps(tuple(maps))
+        maps = (merge_words(item, *view.texts_of(item)) for item in view.maps)
+        view = view.with_maps(tuple(maps))
     if not new.special:
-        seen = treat_special(seen, "drop")
-    stream = next((n for n, one in enumerate(seen.maps) if one.stream == state.item.stream), 0)
-    item, old = seen.maps[stream], state.item
+        view = treat_special(view, "drop")
+    stream = next((n for n, one in enumerate(view.maps) if one.stream == state.item.stream), 0)
+    item, old = view.maps[stream], state.item
     query = same_place(old.query_tokens, state.query, item.query_tokens)
-    key = None if state.key is None else same_place(old.key_tokens, state.key, item.key_tokens)
+    key = None if new.key is None else same_place(old.key_tokens, new.key, item.key_tokens)
     layer = min(state.layer, len(item.layers) - 1)
     head = min(state.head, len(item.heads) - 1)
-    place: dict[str, Any] = {
-        "stream": stream,
-        "layer": layer,
-        "head": head,
-        "query": query,
-        "key": key,
-    }
-    return replace(new, seen=seen, memo={}, **place)
+    places: dict[str, Any] = {"stream": stream, "layer": layer, "head": head, "query": query}
+    return replace(new, seen=view, memo={}, key=key, **places)
 
 
 def same_place(old: Sequence[Token], place: int, new: Sequence[Token]) -> int:
@@ -269,10 +263,10 @@ def same_place(old: Sequence[Token], place: int, new: Sequence[Token]) -> int:
     return min(place, len(new) - 1)
 
 
-def places_of(raw: Sequence[Token], seen: Sequence[Token], place: int) -> list[int]:
-    """The raw tokens that one that is seen stands for."""
-    token = seen[place]
-    if len(raw) == len(seen):
+def places_of(raw: Sequence[Token], tokens: Sequence[Token], place: int) -> list[int]:
+    """The raw tokens that one that is tokens stands for."""
+    token = tokens[place]
+    if len(raw) == len(tokens):
         return [place]
     inside = [
         at
@@ -280,7 +274,7 @@ def places_of(raw: Sequence[Token], seen: Sequence[Token], place: int) -> list[i
         if one.special == token.special
         and (one.text == token.text if token.special else token.start <= one.start < token.end)
     ]
-    return inside or [same_place(seen, place, raw)]
+    return inside or [same_place(tokens, place, raw)]
 
 
 def answer(state: State, attention: Attention, **changes: Any) -> State:
@@ -603,8 +597,7 @@ def _zoom(state: State) -> tuple[State, Request | None]:
         first = item.position(0, state.query)
         last = first + item.blocks[0] - 1
         return state, Request("window", None if state.window else (first, last))
-    shown = draws_blocks(state)
-    return replace(state, blocks=not shown), None
+    return replace(state, blocks=not draws_blocks(state)), None
 
 
 MOST_IN_NUMBERS = 64

@@ -1,0 +1,271 @@
+"""What is drawn of a state, and what keys make of it: no terminal is needed for that."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+
+import attnviz
+from attnviz.core.attention_map import Token
+from attnviz.core.effects import Intervention
+from attnviz.features.browse.ask import Asker, work_of
+from attnviz.features.browse.draw import plain, screen, width_of
+from attnviz.features.browse.state import (
+    COMMANDS,
+    KEYS,
+    State,
+    answer,
+    begin,
+    insert,
+    press,
+    rank_heads,
+    same_place,
+    touch,
+)
+from attnviz.storage.texts import Text
+
+SIZES = [(80, 24), (60, 20), (200, 60), (20, 6), (1, 1), (72, 3)]
+COLORS = ["truecolor", "256", "standard", None]
+ODD = [
+    "[bold]red[/]",
+    "\x1b[31m",
+    "日本語",
+    "e\u0301\u0302",
+    "שלום",
+    "\u202eabc",
+    "\n",
+    "\u200b",
+    " ",
+]
+
+
+def weights(layers=2, heads=3, rows=4, columns=None, seed=0):
+    made = np.random.default_rng(seed).random((layers, heads, rows, columns or rows))
+    return (made / made.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def saved(tokens=("My", "sister", "bought", "cars"), **shape):
+    keys = shape.pop("keys", None)
+    columns = {"columns": len(keys)} if keys else {}
+    return attnviz.from_numpy(weights(rows=len(tokens), **columns, **shape), list(tokens), keys)
+
+
+def signed():
+    made = np.random.default_rng(1).normal(size=(2, 2, 3, 3)).astype(np.float32)
+    made[0, 0, 0] = np.nan
+    return attnviz.from_numpy(made, ["a", "b", "c"], values="signed")
+
+
+def picture():
+    tokens = [f"{row},{column}" for row in range(3) for column in range(4)]
+    result = attnviz.from_numpy(weights(rows=12), tokens)
+    item = replace(result.main, query_side="picture", key_side="picture")
+    return replace(result, maps=(item,), text=None)
+
+
+SCREENS = {
+    "text": lambda: begin(saved()),
+    "pair": lambda: begin(saved(keys=["Meine", "Schwester", "kaufte"])),
+    "odd": lambda: begin(saved(ODD)),
+    "one token": lambda: begin(saved(["x"], layers=1, heads=1)),
+    "signed": lambda: begin(signed()),
+    "many heads": lambda: begin(saved(layers=40, heads=50)),
+    "long": lambda: begin(saved([f"w{n}" for n in range(300)], layers=1, heads=2)),
+    "picture": lambda: begin(picture(), pictures={"self": np.full((30, 40, 3), 99, np.uint8)}),
+    "patches": lambda: begin(picture()),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_every_screen_fills_its_size_in_any_colours(name):
+    for size, colors, matrix, dark in itertools.product(SIZES, COLORS, (0, 1), (0, 1)):
+        state = replace(
+            SCREENS[name](), size=size, colors=colors, matrix=bool(matrix), dark=bool(dark)
+        )
+        lines = screen(state)
+        assert [width_of(line) for line in lines] == [size[0]] * size[1], (size, colors)
+        text = "".join(map(plain, lines))
+        assert not {one for one in text if not one.isprintable()}, (size, colors)
+        if colors in ("standard", None):
+            assert {(span.ink, span.ground) for line in lines for span in line} == {(None, None)}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_every_key_leads_to_a_screen(name):
+    keys = [*COMMANDS, "up", "down", "left", "right", "tab", "shift+tab", "home", "end", "pageup"]
+    for first, key in itertools.product(("", "enter", "p", "s"), keys):
+        state = SCREENS[name]()
+        for one in filter(None, (first, key, "down", "right")):
+            state, _ = press(state, one, one if len(one) == 1 else None)
+            assert len(screen(state)) == 24
+        item = state.item
+        assert 0 <= state.layer < len(item.layers)
+        assert 0 <= state.head < len(item.heads)
+        assert 0 <= state.query < len(item.query_tokens)
+        assert 0 <= state.aim < len(item.key_tokens)
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_click_anywhere_leads_to_a_screen(name):
+    for matrix in (False, True):
+        state = replace(SCREENS[name](), matrix=matrix)
+        for line in screen(state):
+            for span in line:
+                for shift in {0, max(len(span.text) - 1, 0)}:
+                    after, _ = touch(state, span.act, shift)
+                    assert 0 <= after.aim < len(after.item.key_tokens), span
+                    assert 0 <= after.query < len(after.item.query_tokens), span
+
+
+def test_the_numbers_on_the_screen_are_those_of_the_map():
+    state = replace(begin(saved()), size=(100, 24), layer=1, head=2, query=1, key=None)
+    row = saved().weights[1, 2, 1]
+    best = int(row.argmax())
+    text = "\n".join(map(plain, screen(state)))
+    assert "layer 1 head 2" in text
+    name = ("My", "sister", "bought", "cars")[best]
+    assert f"sister looks at {name} {row[best]:.2f}".replace(" 0.", " .") in text
+    line = next(line for line in text.splitlines() if "▸" in line.partition("│")[2])
+    assert line.partition("│")[2].split()[-4:] == [f"{one:.2f}"[1:] for one in row]
+
+
+def test_arrows_move_over_heads_and_in_the_matrix_over_links():
+    state = replace(begin(saved()), layer=0, head=0, query=0)
+    assert (press(state, "down")[0].layer, press(state, "right")[0].head) == (1, 1)
+    assert press(press(state, "up")[0], "left")[0].layer == 0
+    inside = replace(press(state, "enter")[0], key=1)
+    assert (press(inside, "down")[0].query, press(inside, "right")[0].key) == (1, 2)
+    assert press(press(inside, "right")[0], "escape")[0].matrix is False
+    assert [press(state, key)[0].query for key in ("tab", "shift+tab", "end")] == [1, 3, 3]
+
+
+def test_next_goes_through_the_heads_by_what_they_say():
+    state = begin(saved([*"abcdefg"], layers=3, heads=2))
+    order = rank_heads(state)
+    assert sorted(order) == [(layer, head) for layer in range(3) for head in range(2)]
+    seen = []
+    for key in "Nnnnnn":
+        state, _ = press(state, key, key)
+        seen.append((state.layer, state.head))
+    assert seen == order
+    assert press(state, "n", "n")[0].said.startswith("number 1 of 6")
+
+
+def test_saved_maps_say_why_nothing_can_be_asked():
+    for key in "/xtw":
+        state, request = press(begin(saved()), key, key)
+        assert request is None
+        assert "attnviz browse TEXT --model NAME" in state.said
+
+
+def test_a_line_is_written_and_corrected():
+    state = replace(begin(saved()), live=True, texts=("a cat",))
+    state, _ = press(state, "/", "/")
+    for key in ("s", "home", "delete", "X", "end", "ctrl+w"):
+        state, request = press(state, key, key if len(key) == 1 else None)
+    assert (state.lines, request.job) == (("X",), "type")
+    state, _ = insert(state, " new\nline\x1b")
+    assert state.lines == ("X new line ",)
+    assert "X new line" in plain(screen(state)[-2])
+    state, request = press(state, "enter")
+    assert (request.job, request.value, state.mode) == ("attend", ("X new line",), "")
+
+
+def test_places_stay_at_their_tokens():
+    pieces = [Token("[CLS]", special=True), Token("play", 0, 4), Token("##ing", 4, 7)]
+    words = [Token("playing", 0, 7)]
+    assert [same_place(pieces, at, words) for at in range(3)] == [0, 0, 0]
+    assert same_place(words, 0, pieces) == 1
+
+
+def test_every_key_of_the_list_is_known():
+    names = {"tab", "↑↓", "←→", "enter"}
+    assert {key for key, _, _ in KEYS} - names <= {*COMMANDS}
+    state, _ = press(begin(saved()), "?", "?")
+    text = "\n".join(map(plain, screen(replace(state, size=(80, 40)))))
+    assert all(f" {key} " in text for key, _, _ in KEYS)
+
+
+@pytest.fixture(scope="module")
+def live():
+    asker = Asker(attnviz.attend("a").again.origin, "cross", Text("0", "The red car is fast.", ""))
+    asker.text = Text("0", "The red car is fast.", "La voiture rouge est rapide.")
+    attention = asker.attend()
+    return asker, begin(attention, texts=asker.texts, live=True)
+
+
+def ask(asker: Asker, state: State, *keys: str) -> State:
+    """The state after keys, whose requests are answered at once."""
+    for key in keys:
+        state, request = press(state, key, key if len(key) == 1 else None)
+        if request is not None:
+            state = work_of(asker, state, request.job, request.value)(state)
+    return state
+
+
+def test_switching_off_shows_what_ablate_measures(live):
+    asker, state = live
+    off = ask(asker, state, "x")
+    assert off.effect.startswith("1 head off: log p of the output")
+    found = attnviz.ablate(*asker.texts, heads=[state.name]).value.effects[0]
+    shown = off.effect.partition("output ")[2].partition(" ·")[0].replace("−", "-")
+    assert float(shown) == pytest.approx(-found.effect, rel=0.05)
+    assert "╳" in "".join(map(plain, screen(off)))
+    on = ask(asker, off, "x")
+    assert (on.effect, on.off) == ("", Intervention())
+    np.testing.assert_array_equal(on.base.weights, state.raw.weights)
+    assert ask(asker, off, "X").off == Intervention()
+
+
+def test_a_link_and_a_token_can_be_off(live):
+    asker, state = live
+    link = ask(asker, state, "enter", "x")
+    assert link.effect.startswith(f"{len(link.off.links)} link")
+    at = link.off.links[0]
+    changed = link.base.map_of(at.stream)
+    layer = changed.layers.index(at.layer)
+    assert changed.weights[layer, at.head, at.query, at.key] == 0
+    token = ask(asker, state, "t")
+    assert token.effect.startswith(f"{len(token.off.tokens)} token")
+
+
+def test_why_lenses_and_another_text(live):
+    asker, state = live
+    why = ask(asker, state, "w")
+    assert why.mode == "page"
+    assert any("why there" in line for line in why.page)
+    assert press(why, "q", "q")[0].mode == ""
+    lens = ask(asker, state, "l")
+    assert lens.lens != "raw"
+    other = ask(asker, state, "/", "end", "backspace", "!", "enter")
+    assert other.texts[0] == "The red car is fast!"
+    assert other.seen.source == "The red car is fast!"
+    asker.attend(state.texts)
+
+
+def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypatch):
+    asker, state = live
+    monkeypatch.chdir(tmp_path)
+    state = ask(asker, state, "enter", "o", "ctrl+u", "a", "enter")
+    assert state.said == "wrote a.png and a.json"
+    assert attnviz.load("a.json")[0].weights.shape[:2] == (1, 1)
+    said = asker.command(state)
+    assert said.startswith("attnviz cross 'The red car is fast.' 'La voiture rouge")
+    assert f"--head {state.name}" in said
+    assert "--words" in said
+
+
+def test_an_answer_of_another_shape_keeps_the_screen_whole():
+    state = replace(begin(saved(layers=5, heads=7)), layer=4, head=6, query=3, key=3)
+    after = answer(state, saved(["x"], layers=1, heads=1))
+    assert (after.layer, after.head, after.query, after.key) == (0, 0, 0, None)
+    assert len(screen(after)) == 24
+
+
+def test_wide_tokens_keep_their_columns():
+    state = replace(begin(saved(["日本語", "b", "é", "d"])), size=(100, 24))
+    lines = [plain(line) for line in screen(state)]
+    bars = {cell_len(line.partition("│")[0]) for line in lines if "│" in line}
+    assert len(bars) == 1

@@ -1,0 +1,339 @@
+"""Browsing in a terminal: textual's own pilot, and a real terminal of its own."""
+
+import asyncio
+import base64
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz.core.notices import pause
+from attnviz.features.browse.ask import Asker
+from attnviz.features.browse.draw import plain
+from attnviz.features.browse.state import begin
+from attnviz.storage.texts import Text
+from tests.features.browse.test_screens import saved
+from tests.invoke import attnviz as run
+from tests.invoke import imported
+from tests.patience import HUNG, wait_until
+
+TEXT = "The cat sat on the mat because it was tired"
+pytest.importorskip("textual")
+
+
+def drive(state, asker, act, size=(80, 24)):
+    """What an action of a pilot returns, in an app without a terminal."""
+    from attnviz.features.browse.app import Browser
+
+    async def work():
+        app = Browser(state, asker)
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            return await act(app, pilot)
+
+    return asyncio.run(work())
+
+
+async def settle(app, pilot):
+    """Wait for what a model is asked."""
+    while app.waits:
+        await asyncio.sleep(0.005)
+        await pilot.pause()
+
+
+def text_of(app):
+    return "\n".join(map(plain, app.view.lines))
+
+
+@pytest.fixture
+def live():
+    origin = attnviz.attend("a").again.origin
+    asker = Asker(origin, "self", Text("0", TEXT))
+    return begin(asker.attend(), texts=asker.texts, live=True), asker
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20), (200, 60)])
+def test_the_app_shows_what_the_state_draws(size, live):
+    async def act(app, pilot):
+        await pilot.press("n", "tab", "down", "p", "s", "question_mark")
+        first = text_of(app)
+        await pilot.press("escape", "enter", "right")
+        return first, text_of(app), app.state, app.screen._compositor.render_strips()
+
+    page, shown, state, strips = drive(*live, act, size)
+    assert "shift+tab the one before" in page
+    assert (state.size, state.matrix, state.words, state.special) == (size, True, False, False)
+    assert [strip.text for strip in strips] == shown.split("\n")
+    assert ("│" in shown) == (size[0] >= 72)
+
+
+def test_resizing_keeps_the_place(live):
+    async def act(app, pilot):
+        await pilot.press("n", "tab", "enter", "right")
+        before = app.state
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        return before, app.state, text_of(app)
+
+    before, after, shown = drive(*live, act)
+    assert replace(after, size=before.size, said="") == replace(before, said="")
+    assert {len(line) for line in shown.split("\n")} == {60}
+
+
+def test_the_text_is_edited_and_answered_while_it_is_typed(live):
+    async def act(app, pilot):
+        await pilot.press("/", *(["backspace"] * 5), "s", "a", "d")
+        await settle(app, pilot)
+        typed = app.state
+        await pilot.press("enter")
+        await settle(app, pilot)
+        return typed, app.state
+
+    typed, state = drive(*live, act)
+    assert typed.mode == "edit"
+    assert typed.seen.text == state.seen.text == TEXT.replace("tired", "sad")
+    assert state.mode == ""
+
+
+def test_escape_ends_slow_work(live):
+    state, asker = live
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(*_, **__):
+        begun.set()
+        try:
+            wait_until(lambda: pause() or False)
+        finally:
+            ended.set()
+
+    asker.why = slow
+
+    async def act(app, pilot):
+        await pilot.press("w")
+        await asyncio.to_thread(begun.wait, HUNG)
+        app.began -= 1
+        app.tick()
+        doing = text_of(app)
+        await pilot.press("down", "escape")
+        await asyncio.to_thread(ended.wait, HUNG)
+        return doing, app.state, text_of(app)
+
+    doing, after, shown = drive(state, asker, act)
+    assert "esc ends it" in doing
+    assert after.layer == min(state.layer + 1, 3)  # keys move meanwhile
+    assert "given up" in shown
+
+
+def test_a_bug_of_a_worker_is_no_silent_end(live):
+    state, asker = live
+    asker.why = lambda *_: 1 / 0
+
+    async def act(app, pilot):
+        await pilot.press("w")
+        await settle(app, pilot)
+        return app.error
+
+    assert isinstance(drive(state, asker, act), ZeroDivisionError)
+
+
+def test_clicks_choose_heads_tokens_and_keys(live):
+    async def act(app, pilot):
+        lines = text_of(app).split("\n")
+        word = lines[1].index("mat")
+        await pilot.click(offset=(word, 1))
+        chosen = app.state.item.query_tokens[app.state.query].text
+        row = next(y for y, line in enumerate(lines) if line.startswith("1"))
+        await pilot.click(offset=(4, row))
+        head = app.state.name
+        await pilot.click(offset=(lines[-1].index("enter"), 23))
+        return chosen, head, app.state.matrix
+
+    assert drive(*live, act) == ("mat", "1.0", True)
+
+
+def test_markup_in_tokens_is_text():
+    state = replace(begin(saved(["[red]a[/]", "[/x]", "\x1b[31mb", "c"])), size=(80, 24))
+
+    async def act(app, pilot):
+        await pilot.press("tab", "down")
+        return text_of(app), app.export_screenshot()
+
+    shown, picture = drive(state, Asker(), act)
+    assert "[red]a[/]" in shown
+    assert "␛[31mb" in shown
+    assert "\x1b" not in picture
+
+
+def test_no_terminal_is_one_line_and_status_2():
+    done = run("browse", TEXT)
+    assert done.status == 2
+    assert "needs a terminal" in done.mistake
+    assert "needs a terminal" in run("self", TEXT, "--browse").mistake
+
+
+def test_only_browsing_loads_textual():
+    for arguments in (("--help",), ("browse", "--help"), ("self", "a b", "-q")):
+        assert "textual" not in imported(*arguments)[0]
+
+
+class Terminal:
+    """A program on a terminal of its own, whose every byte is kept."""
+
+    def __init__(self, *arguments: str, columns: int = 80, rows: int = 24, **variables: str):
+        self.master, self.slave = pty.openpty()
+        self.resize(columns, rows)
+        self.before = termios.tcgetattr(self.slave)
+        self.out = b""
+        usual = {"TERM": "xterm-256color", "HF_HUB_OFFLINE": "1"}
+        self.program = subprocess.Popen(
+            [sys.executable, "-m", "attnviz", *arguments],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            env=os.environ | usual | variables,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read_until(self, condition: Callable[[], bool]) -> None:
+        """Read until something holds, or the program has ended."""
+
+        def holds() -> bool:
+            if select.select([self.master], [], [], 0.005)[0]:
+                self.out += os.read(self.master, 4096)
+            return condition() or self.program.poll() is not None
+
+        wait_until(holds)
+
+    def opened(self) -> None:
+        """Wait for the whole screen."""
+        self.read_until(lambda: b"keys" in self.out and b"quit" in self.out)
+
+    def send(self, keys: bytes) -> None:
+        os.write(self.master, keys)
+
+    def state(self) -> str:
+        """How the system sees it: T is stopped."""
+        return Path(f"/proc/{self.program.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    def end(self) -> int:
+        """The status, once it has ended; the terminal is as it was."""
+        self.read_until(lambda: False)
+        while select.select([self.master], [], [], 0)[0]:
+            self.out += os.read(self.master, 4096)
+        self.check()
+        os.close(self.master)
+        os.close(self.slave)
+        return self.program.wait()
+
+    def check(self) -> None:
+        """Every mode that was set is taken back, and keys are echoed as before."""
+        assert termios.tcgetattr(self.slave) == self.before
+        for mode in (1049, 1000, 1003, 1006, 2004, 1004, 2048):
+            on, off = (self.out.rfind(f"\x1b[?{mode}{end}".encode()) for end in "hl")
+            assert on <= off, mode
+        for mode in (25, 7):  # the cursor and wrapping, which are on in a shell
+            off, on = (self.out.rfind(f"\x1b[?{mode}{end}".encode()) for end in "lh")
+            assert off <= on, mode
+        assert self.out.count(b"\x1b[<u") >= len(re.findall(rb"\x1b\[>\d+u", self.out))
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [(b"q", 0), (b"\x03", 130), (signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)],
+)
+def test_the_terminal_is_left_as_it_was(how, status):
+    terminal = Terminal("browse", TEXT)
+    terminal.opened()
+    if isinstance(how, bytes):
+        terminal.send(b"\x1b[B\t" + how)
+    else:
+        os.kill(terminal.program.pid, how)
+    assert terminal.end() == status
+    assert b"Traceback" not in terminal.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_killed_at_any_moment(seed):
+    chance = np.random.default_rng(seed)
+    number = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP][seed % 3]
+    terminal = Terminal("browse", TEXT)
+    # The first bytes are those of the wait for the model, then come modes, then screens.
+    many = int(chance.choice([1, 30, 200, 1000, 5000, 30_000]) * chance.random())
+    terminal.send(b"nxnx\t\tzw")
+    terminal.read_until(lambda: len(terminal.out) > many)
+    if terminal.program.poll() is None:
+        os.kill(terminal.program.pid, number)
+    # Nothing answers SIGHUP before the program has begun.
+    assert terminal.end() in ((128 + number,) if terminal.out else (128 + number, -number))
+    assert b"Traceback" not in terminal.out
+
+
+def test_stopped_and_back():
+    terminal = Terminal("browse", TEXT)
+    terminal.opened()
+    terminal.send(b"\x1a")
+    terminal.read_until(lambda: terminal.state() == "T")
+    terminal.check()
+    opened = terminal.out.count(b"\x1b[?1049h")
+    os.kill(terminal.program.pid, signal.SIGCONT)
+    terminal.read_until(lambda: terminal.out.count(b"\x1b[?1049h") > opened)
+    terminal.send(b"q")
+    assert terminal.end() == 0
+
+
+def test_a_closed_terminal_ends_it():
+    terminal = Terminal("browse", TEXT)
+    terminal.opened()
+    os.close(terminal.slave)
+    os.close(terminal.master)
+    assert terminal.program.wait(HUNG) != 0
+
+
+def test_the_command_of_the_view_is_copied(tmp_path):
+    saved().save(tmp_path / "m.npz")
+    terminal = Terminal("browse", str(tmp_path / "m.npz"))
+    terminal.opened()
+    terminal.send(b"y")
+    terminal.read_until(lambda: b"\x1b]52;c;" in terminal.out and b"\a" in terminal.out)
+    terminal.send(b"q")
+    assert terminal.end() == 0
+    copied = base64.b64decode(re.search(rb"\x1b\]52;c;([^\a]*)\a", terminal.out)[1]).decode()
+    assert copied.startswith(f"attnviz render {tmp_path / 'm.npz'} --head")
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"COLORTERM": "truecolor"}, b"48;2;"),
+        ({"COLORTERM": ""}, b"48;5;"),
+        ({"NO_COLOR": "1"}, b""),
+    ],
+)
+def test_colours_are_those_of_the_terminal(variables, said):
+    terminal = Terminal("browse", TEXT, **variables)
+    terminal.opened()
+    terminal.send(b"q")
+    assert terminal.end() == 0
+    if said:
+        assert said in terminal.out
+    else:
+        assert not re.search(rb"\x1b\[[\d;]*[34]8;[25];", terminal.out)
