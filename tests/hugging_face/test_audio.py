@@ -250,6 +250,13 @@ def test_frames_are_those_of_the_part_that_hears(head, tmp_path, speech):
     np.testing.assert_allclose(found.weights, theirs, atol=1e-5)
 
 
+def test_a_decoder_starts_as_generate_starts_it(speech, monkeypatch):
+    loaded = speech("speech-encoder-decoder")
+    monkeypatch.setattr(loaded.model.config, "decoder_start_token_id", None)
+    monkeypatch.setattr(loaded.model.generation_config, "decoder_start_token_id", 2)
+    assert loaded.target(about(TEXT), heard(loaded)).ids[0] == 2
+
+
 def test_what_cannot_be_read_or_written_is_refused_in_one_line(speech, folder_of):
     with pytest.raises(InputError, match=r"tokens long and .* reads 36"):
         attend_query(speech("whisper"), about("red " * 60))

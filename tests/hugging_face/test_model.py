@@ -121,6 +121,8 @@ def test_a_model_in_memory_reads_its_text(name):
     found = attnviz.attend("The red car", model=model, tokenizer=tokenizer)
     layers = getattr(output, "attentions", None) or output.encoder_attentions
     np.testing.assert_allclose(found.weights, torch.cat(layers).numpy(), atol=1e-5)
+    with pytest.raises(ModelError, match=r"no head that gives classes or tokens|writes a target"):
+        attnviz.explain("The red car", model=model, tokenizer=tokenizer)
 
 
 def test_a_blank_text_is_refused(loaded):
@@ -198,6 +200,7 @@ def test_a_failing_model_is_one_line(said, loaded, monkeypatch):
 
 def test_a_decoder_that_does_not_say_how_it_starts_is_refused(loaded, monkeypatch):
     model = loaded("m2m_100")
-    monkeypatch.setattr(model.model.config, "decoder_start_token_id", None)
+    for one in (model.model.config, model.model.generation_config):
+        monkeypatch.setattr(one, "decoder_start_token_id", None)
     with pytest.raises(ModelError, match=r"'m2m_100' does not say how it starts"):
         cross(model, "a", "b")

@@ -32,6 +32,7 @@ from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
     DecoderInput,
     generate_ids,
+    start_token,
 )
 from attnviz.models.hugging_face.inputs.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
@@ -304,7 +305,7 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
         names = ("no_timestamps_token_id", "forced_bos_token_id")
         more = (getattr(config, name, None) for name in names)
         ending = [number for number in more if number is not None]
-        start = self.model.config.decoder_start_token_id
+        start = start_token(self.model)
         if not languages:
             if recording.language or recording.task:
                 raise UsageError(

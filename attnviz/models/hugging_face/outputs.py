@@ -43,6 +43,8 @@ def check_head(source: LoadedModel, kind: str) -> None:
             f"'{source.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
             "gradient, or --lens rollout, flow or norm here"
         )
+    if hasattr(source.model.config, "text_vocab_size"):  # CSM predicts codes of sound
+        raise no_head(source.name, type(source.model).__name__)
     lacks_task = type(source.model).__name__.endswith(tuple(SUFFIXES)) and source.task is None
     silent = source.model.can_generate() and not source.can_generate
     if lacks_task or silent:

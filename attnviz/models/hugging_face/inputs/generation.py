@@ -23,6 +23,7 @@ from attnviz.models.hugging_face.inputs.tokenization import (
 )
 from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.devices import running_errors
+from attnviz.models.hugging_face.load.family import parts_of
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.light.network import UnknownArchitecture
 
@@ -68,13 +69,20 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
         with running_errors(model):
             own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
             return [int(number) for number in own[0]]
-    start = getattr(model.config, "decoder_start_token_id", None)
+    return [start_token(model), *ids[:-1]]
+
+
+def start_token(model: Any) -> int:
+    """The token that a decoder starts with; `generate` takes that of the generation config."""
+    rules = (getattr(model, "generation_config", None), model.config, parts_of(model.config)[-1])
+    starts = (getattr(one, "decoder_start_token_id", None) for one in rules)
+    start = next((number for number in starts if number is not None), None)
     if start is None:
         raise ModelError(
             f"the decoder of architecture '{model.config.model_type}' does not say how it starts "
             "(decoder_start_token_id)"
         )
-    return [start, *ids[:-1]]
+    return int(start)
 
 
 def set_languages(

@@ -22,7 +22,7 @@ from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, 
 from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
+from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text, start_token
 from attnviz.models.hugging_face.inputs.tokenization import (
     check_text,
     label_ids,
@@ -219,15 +219,10 @@ class PictureTextModel(UnbatchedSource):
         inputs: dict[str, Any] = placed_inputs(self.model, {"pixel_values": values})
         with running_errors(self.model, SIDE), torch.no_grad():
             output = self.model.encoder(**inputs)
-        model = self.model
-        rules = (model.generation_config, model.config, model.config.decoder)
-        starts = (getattr(one, "decoder_start_token_id", None) for one in rules)
-        start = next((number for number in starts if number is not None), None)
-        if start is None:
-            raise ModelError(f"'{self.name}' does not say how its texts start")
+        start = start_token(self.model)
         with tokenizer_errors(self.tokenizer):
             ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        prompt = torch.tensor([[start, *ids]], device=model.device)
+        prompt = torch.tensor([[start, *ids]], device=self.model.device)
         inputs |= {"encoder_outputs": output, "decoder_input_ids": prompt}
         return Reading(inputs, [-1] * output.last_hidden_state.shape[1] + [start, *ids])
 
