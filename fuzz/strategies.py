@@ -504,6 +504,8 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
 
 def special_formats(given: tuple[str, ...]) -> tuple[str, ...]:
     """Formats that only some of a command's data can be written in."""
+    if given[0] == "schema":  # a document's schema, not the list of them
+        return tuple(name for name in FORMATS if name != "json")
     special = {"cross": ("pharaoh",), "align": ("table",), "audio": ("textgrid", "vtt")}.get(
         given[0], ()
     )
@@ -519,7 +521,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     for special, allowed in FEW.items():
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
-    pictured = option == "--plot" and given[0] == "explain"  # which only --contrast draws
+    pictured = option in ("--plot", "--show") and given[0] == "explain"  # --contrast draws them
     if option in ("--labels", "--token-groups", "--contacts", "--wiring") or (
         option == "--scatter" and "pocket" in given
     ):
@@ -527,8 +529,22 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return parse_mechanism(given[given.index("--mechanism") + 1]).heads != 1
     if option in ("--layer", "--head", "--special", "--group", "--words"):
-        aside = ("co", "compare", "image", "align", "render", "ablate", "steps", "why", "explain")
-        loose = option in ("--group", "--words") and "sigmoid" in given  # rows beyond 1
+        aside = (
+            "sources",
+            "co",
+            "compare",
+            "image",
+            "align",
+            "render",
+            "ablate",
+            "steps",
+            "why",
+            "explain",
+        )
+        loose = any(word.startswith("sigmoid") for word in given) and option in (
+            "--group",
+            "--words",
+        )
         return given[0] in aside or "--weights" in given or loose
     if option in ("--heatmap", "--grid", "--lines", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
