@@ -135,8 +135,8 @@ class Answers:
 
         own = self.default_model
         rows = {own: ("given", "")} | {name: ("shipped", summary_of(name)) for name in SHIPPED}
-        cached = list_cached_models(note)
-        rows |= {str(one): ("hugging face", one.model_type or "") for one in cached}
+        others = list_cached_models(note)
+        rows |= {str(one): ("hugging face", one.model_type or "") for one in others}
         return [
             {"name": name, "from": place, "about": about, "default": name == own}
             for name, (place, about) in rows.items()

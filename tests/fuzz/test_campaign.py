@@ -44,7 +44,10 @@ def test_a_class_is_counted_kept_and_told_by_the_smallest_line(tmp_path, capsys)
     assert f"2 × {kind}" in capsys.readouterr().out
 
 
-def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(tmp_path, capsys):
+def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("fuzz.campaign.CHUNK", 3)
     for valid, status in ((1, 0), (0, 1)):
         tally = Tally()
         for number in range(3):

@@ -109,8 +109,8 @@ def models(
     from attnviz.models.hugging_face.load.locate import list_cached_models
 
     rows = [(one, "shipped", summary_of(one)) for one in CARDS]
-    cached = list_cached_models(None if options.output.quiet else note)
-    rows += [(str(item), "hugging face", item.model_type or "") for item in cached]
+    others = list_cached_models(None if options.output.quiet else note)
+    rows += [(str(item), "hugging face", item.model_type or "") for item in others]
     write_listing(listing(("model", "from", "about"), rows), options)
 
 
