@@ -351,6 +351,11 @@ def _rank(asker: Asker, state: State, first: bool) -> Change:  # noqa: FBT001 - 
     return change
 
 
+def _see(asker: Asker, state: State, changes: dict[str, bool]) -> Change:
+    made = see(state, **changes)
+    return lambda now: replace(made, size=now.size) if now.base is state.base else now
+
+
 def _save(asker: Asker, state: State, lines: tuple[str, ...]) -> Change:
     return say(asker.save(state, lines[0]))
 
@@ -367,6 +372,7 @@ WORK: dict[str, Callable[[Asker, State, Any], Change]] = {
     "off": _off,
     "why": _why,
     "rank": _rank,
+    "see": _see,
     "save": _save,
     "window": _window,
 }

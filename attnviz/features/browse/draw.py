@@ -6,7 +6,7 @@ none, shades are drawn by characters (░▒▓█) and by bold, underlined and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ from attnviz.features.browse.state import (
     draws_blocks,
     head_words,
     looks_of,
+    overview,
     patch_sides,
     raw_map,
     strongest,
@@ -53,8 +54,8 @@ DARK_SIGNED_SHADES = diverging_path(
 )
 ACCENT: Color = (230, 130, 0)
 GLYPHS = " ░▒▓█"
-WIDE = 72
-"""Columns from which heads and matrix stand side by side."""
+WIDE, ROOMY = 72, 100
+"""Columns from which heads and matrix stand side by side, and also where one is moved over."""
 
 
 class Span(NamedTuple):
@@ -130,7 +131,8 @@ def title(state: State) -> Line:
     parts = [head, head_words(state)]
     if len(whole.maps) > 1:
         parts.insert(0, item.stream)
-    right = f"{state.lens} · {'words' if state.words else 'pieces'}"
+    unit = "patches" if item.query_side == "picture" else "words" if state.words else "pieces"
+    right = f"{state.lens} · {unit}"
     if not state.special:
         right += " · no special"
     if item.is_pooled:
@@ -157,8 +159,10 @@ def limits_of_head(state: State) -> Limits:
             [at for at, token in enumerate(tokens) if not token.special]
             for tokens in (state.item.query_tokens, state.item.key_tokens)
         ]
-        weights = state.weights
-        if all(words) and any(map(len, words)) and weights.size < 1_000_000:
+        weights = overview(state, state.layer, state.head)
+        if weights.shape != state.weights.shape:
+            return limits_of(np.nan_to_num(weights), state.item.values)
+        if all(words) and any(map(len, words)):
             weights = weights[np.ix_(*words)]
         return limits_of(np.nan_to_num(weights), state.item.values)
 
@@ -341,7 +345,7 @@ def panes(state: State, rows: int) -> list[Line]:
     """Heads and matrix side by side, or of a narrow screen the one that the arrows move over."""
     width = state.size[0]
     right = over_picture if state.over_picture else matrix
-    if width < WIDE:
+    if width < (ROOMY if state.matrix else WIDE):
         lines = right(state, rows, width) if state.matrix else heads(state, rows, width)
         return [fit(line, width) for line in (*lines, *[[]] * rows)][:rows]
     shape = state.item.weights.shape
@@ -401,7 +405,7 @@ def thumbnail(state: State, layer: int, head: int, wide: int, high: int) -> list
     key = ("thumbnail", state.stream, layer, head, wide, high, state.colors, state.dark)
 
     def make() -> list[Line]:
-        weights = state.item.weights[layer, head]
+        weights = overview(state, layer, head)
         if state.over_picture and weights.shape[1] > 8:
             weights = looks_of(state.item, layer, head)
         small = resample(weights, 2 * high, wide)
@@ -467,21 +471,21 @@ def matrix(state: State, rows: int, width: int) -> list[Line]:
 
 def _numbers(state: State, rows: int, width: int) -> list[Line]:
     item, limits = state.item, limits_of_head(state)
-    names = [name_of(token) for token in item.query_tokens]
-    label = min(max(map(cell_len, names)), 12, max(width // 4, 3))
-    widths = [min(max(cell_len(name_of(token)), 3), 7) + 1 for token in item.key_tokens]
-    aim = state.aim if state.key is not None or width < sum(widths) + label else 0
-    columns = _columns(widths, width - label - 2, aim)
+    queries = _around(state.query, rows - 1, len(item.query_tokens))
+    names = {at: name_of(item.query_tokens[at]) for at in queries}
+    label = min(max(map(cell_len, names.values()), default=0), 12, max(width // 4, 3))
+    near, room = _around(state.aim, width // 4 + 1, len(item.key_tokens)), width - label - 2
+    lengths = {at: cell_len(name_of(item.key_tokens[at])) for at in near}
+    for most in (12, 10, 8, 7, 6, 5):  # names as long as all columns have room for
+        widths = {at: min(max(length, 3), most) + 1 for at, length in lengths.items()}
+        if sum(widths.values()) <= room:
+            break
+    columns = _columns(widths, state.aim, room)
     lines = [[Span(" " * (label + 2)), *(_column_name(state, at, widths[at]) for at in columns)]]
-    for query in _around(state.query, rows - 1, len(names)):
+    for query, name in names.items():
         here = query == state.query
-        line = [
-            Span(
-                ("▸" if here else " ") + cell(names[query], label) + " ",
-                bold=here,
-                act=("query", query),
-            )
-        ]
+        text = f"{'▸' if here else ' '}{cell(name, label)} "
+        line = [Span(text, bold=here, act=("query", query))]
         for at in columns:
             value = float(state.weights[query, at])
             text = two_digits(value).rjust(widths[at] - 1) + " "
@@ -499,18 +503,15 @@ def _column_name(state: State, at: int, width: int) -> Span:
     return Span(text, bold=at == state.key, dim=at != state.key)
 
 
-def _columns(widths: Sequence[int], room: int, aim: int) -> range:
-    """The columns that have room, around one."""
-    ends = np.cumsum([0, *widths])
-    count = max(int(np.searchsorted(ends, room, side="right")) - 1, 1)
-    if count >= len(widths):
-        return range(len(widths))
-    first = max(min(aim - count // 2, len(widths) - 1), 0)
-    last = first
-    while last < len(widths) and ends[last + 1] - ends[first] <= room:
-        last += 1
-    while first > 0 and ends[last] - ends[first - 1] <= room:
-        first -= 1
+def _columns(widths: Mapping[int, int], aim: int, room: int) -> range:
+    """The columns that have room, on both sides of one."""
+    first, last, count = aim, aim, -1
+    while last - first > count:
+        count = last - first
+        if last in widths and widths[last] <= room:
+            room, last = room - widths[last], last + 1
+        if first - 1 in widths and widths[first - 1] <= room:
+            room, first = room - widths[first - 1], first - 1
     return range(first, max(last, first + 1))
 
 
@@ -523,7 +524,7 @@ def _blocks(state: State, rows: int, width: int) -> list[Line]:
     key = ("blocks", state.stream, state.layer, state.head, high, wide, state.colors, state.dark)
 
     def make() -> list[Line]:
-        small = resample(state.weights, 2 * high, wide)
+        small = resample(overview(state, state.layer, state.head), 2 * high, wide)
         return shades(state, small, limits_of_head(state))
 
     at = state.query * 2 * high // queries // 2
@@ -586,9 +587,7 @@ def _with_patch(
         if 0 <= place < len(span.text):
             parts = span.text[:place], "◉", span.text[place + 1 :]
             new += [span._replace(text=parts[0])] if parts[0] else []
-            new.append(
-                Span("◉", (255, 255, 255) if has_shades(state) else None, span.ground, bold=True)
-            )
+            new.append(Span("◉", span.ground and ink_on(span.ground), span.ground, bold=True))
             new += [span._replace(text=parts[2])] if parts[2] else []
         else:
             new.append(span)

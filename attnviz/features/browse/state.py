@@ -18,6 +18,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt
 from attnviz.core.errors import AttnvizError
 from attnviz.core.registry import LENSES
+from attnviz.renderers.colors import block_peaks
 from attnviz.renderers.printable import printable, two_digits
 
 if TYPE_CHECKING:
@@ -27,7 +28,18 @@ if TYPE_CHECKING:
 
 Mode = Literal["", "edit", "save", "page"]
 Job = Literal[
-    "attend", "type", "lens", "off", "why", "rank", "save", "copy", "window", "suspend", "quit"
+    "attend",
+    "type",
+    "lens",
+    "off",
+    "why",
+    "rank",
+    "see",
+    "save",
+    "copy",
+    "window",
+    "suspend",
+    "quit",
 ]
 Colors = Literal["truecolor", "256", "standard"] | None
 
@@ -180,6 +192,11 @@ def head_words(state: State) -> str:
     """What the head does most, in words."""
 
     def make() -> str:
+        item = state.item
+        if state.weights.size > MOST_AT_ONCE:  # a look at every cell would take seconds
+            by_key = overview(state, state.layer, state.head).mean(axis=0)
+            place = int(by_key.argmax()) * len(item.key_tokens) // len(by_key)
+            return f"most at {printable(item.key_tokens[place].text)}"
         if state.item.values == "signed":
             total = float(np.nan_to_num(np.abs(state.weights)).sum())
             return f"sum of sizes {total:.2f}"
@@ -188,6 +205,20 @@ def head_words(state: State) -> str:
         return f"{printable(words)} {two_digits(share)}" if words else ""
 
     return str(state.note(("words", state.stream, state.layer, state.head), make))
+
+
+def overview(state: State, layer: int, head: int) -> NDArray[np.float32]:
+    """The matrix of a head, of a large one the largest weight of each block."""
+    weights = state.item.weights[layer, head]
+    if max(weights.shape) <= 2 * OVERVIEW:
+        return np.asarray(weights)
+    down, across = (-(-size // OVERVIEW) for size in weights.shape)
+    name = ("overview", state.stream, layer, head)
+    return np.asarray(state.note(name, lambda: block_peaks(weights, down, across)))
+
+
+OVERVIEW = 512
+"""Rows and columns of an overview, at most: more than any terminal has."""
 
 
 def strongest(row: NDArray[np.floating], count: int) -> list[int]:
@@ -488,15 +519,17 @@ def _next(state: State, *, first: bool = False) -> tuple[State, Request | None]:
 
 
 def _edit(state: State) -> tuple[State, Request | None]:
-    if not state.live or not state.texts:
+    if state.live and not state.texts:
+        return replace(state, said="there is no text to edit: give another file"), None
+    if not state.live:
         return _without_model(state, "the text cannot be edited"), None
     caret = len(state.texts[0])
     return replace(state, mode="edit", lines=state.texts, line=0, caret=caret), None
 
 
 def _without_model(state: State, what: str) -> State:
-    why = "saved maps have no model" if not state.texts else "there is no model to ask"
-    return replace(state, said=f"{what}: {why}; attnviz browse TEXT --model NAME has one")
+    why = "maps that are saved have no model, attnviz browse TEXT --model NAME has one"
+    return replace(state, said=f"{what}: {why}")
 
 
 def _toggle(state: State, change: Intervention) -> tuple[State, Request | None]:
@@ -584,7 +617,16 @@ def _map(state: State) -> tuple[State, Request | None]:
     return replace(state, stream=stream, key=None, said=only, **place), None
 
 
+MOST_COPIED = 50_000_000
+"""Weights of maps that are merged into words, or cut, at most: 200 MB."""
+
+
 def _see(state: State, **changes: bool) -> tuple[State, Request | None]:
+    count = sum(item.weights.size for item in state.base.maps)
+    if count > MOST_COPIED or state.base.main.is_pooled:
+        return replace(state, said="this map is too large for that: a shorter text would do"), None
+    if count > MOST_AT_ONCE:
+        return state, Request("see", changes)
     try:
         return see(state, **changes), None
     except AttnvizError as error:

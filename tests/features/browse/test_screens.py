@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,6 +187,12 @@ def test_every_key_of_the_list_is_known():
     state, _ = press(begin(saved()), "?", "?")
     text = "\n".join(map(plain, screen(replace(state, size=(80, 40)))))
     assert all(f" {key} " in text for key, _, _ in KEYS)
+
+
+def test_the_documented_keys_are_these():
+    page = (Path(__file__).parents[3] / "docs" / "browse.md").read_text("utf-8")
+    table = page.partition("|---|---|\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == [f"| {key} | {does} |" for key, _, does in KEYS]
 
 
 @pytest.fixture(scope="module")
