@@ -90,12 +90,21 @@ class Asker:
         return replace(self.text, text=texts[0], target=target, messages=(), labels=None)
 
     def attend(
-        self, texts: tuple[str, ...] = (), lens: str = "raw", window: tuple[int, int] | None = None
+        self,
+        texts: tuple[str, ...] = (),
+        lens: str = "raw",
+        window: tuple[int, int] | None = None,
+        *,
+        to: str | None = None,
     ) -> Attention:
-        """The attention of the text, of another one, or of a part of it, through a lens."""
+        """The attention of the text, of another one, or of a part of it, through a lens.
+
+        `to` is the language of the target where it is known, which saves guessing it.
+        """
         assert self.origin is not None
         assert self.text is not None
-        origin, text = self.origin, self.with_texts(texts) if texts else self.text
+        text = self.with_texts(texts) if texts else self.text
+        origin = replace(self.origin, to=to or self.origin.to)
         if window is not None:
             origin = replace(origin, window="{}-{}".format(*window))
         head: Any = True if needs_head(lens) else "exact"
@@ -301,11 +310,17 @@ def work_of(asker: Asker, state: State, job: str, value: Any) -> Change:
         return say(f"cannot do that: {error.strerror or error}")
 
 
-def _attend(asker: Asker, state: State, texts: tuple[str, ...]) -> Change:
-    attention = asker.attend(texts)
+def _attend(asker: Asker, state: State, texts: tuple[str, ...], to: str | None = None) -> Change:
+    attention = asker.attend(texts, to=to)
     fields: dict[str, Any] = {"texts": texts, "lens": "raw", "window": False}
     fields["pictures"] = asker.pixels(attention)
     return lambda now: answer(now, attention, **fields)
+
+
+def _type(asker: Asker, state: State, texts: tuple[str, ...]) -> Change:
+    # While a pair is typed its languages stay.
+    direction = str(state.raw.provenance.settings.get("direction", ""))
+    return _attend(asker, state, texts, direction.partition(" to ")[2] or None)
 
 
 def _lens(asker: Asker, state: State, name: str) -> Change:
@@ -352,8 +367,8 @@ def _rank(asker: Asker, state: State, first: bool) -> Change:  # noqa: FBT001 - 
 
 
 def _see(asker: Asker, state: State, changes: dict[str, bool]) -> Change:
-    made = see(state, **changes)
-    return lambda now: replace(made, size=now.size) if now.base is state.base else now
+    new = see(state, **changes)
+    return lambda now: replace(new, size=now.size) if now.base is state.base else now
 
 
 def _save(asker: Asker, state: State, lines: tuple[str, ...]) -> Change:
@@ -367,7 +382,7 @@ def _window(asker: Asker, state: State, window: tuple[int, int] | None) -> Chang
 
 WORK: dict[str, Callable[[Asker, State, Any], Change]] = {
     "attend": _attend,
-    "type": _attend,
+    "type": _type,
     "lens": _lens,
     "off": _off,
     "why": _why,

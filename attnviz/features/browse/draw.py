@@ -350,7 +350,7 @@ def panes(state: State, rows: int) -> list[Line]:
         return [fit(line, width) for line in (*lines, *[[]] * rows)][:rows]
     shape = state.item.weights.shape
     share = width * 11 // 20
-    left = min(share, 4 + shape[1] * 11)
+    left = min(share, 10 + shape[1] * 17 if shape[1] < 3 else 4 + shape[1] * 11)
     lines = heads(state, rows, left)
     others = right(state, rows, width - left - 3)
     rule = Span(" │ ", dim=True)

@@ -311,11 +311,12 @@ def places_of(raw: Sequence[Token], tokens: Sequence[Token], place: int) -> list
 def answer(state: State, attention: Attention, **changes: Any) -> State:
     """The state after the model answered about another text, window or lens."""
     raw = changes.pop("raw", attention)
-    fields = {"raw": raw, "base": attention, "off": NOTHING, "effect": "", "key": None}
+    fields = {"raw": raw, "base": attention, "off": NOTHING, "effect": "", "key": None, **changes}
     try:
-        return see(state, **{**fields, **changes})
-    except AttnvizError as error:
-        return see(state, **{**fields, **changes, "words": False, "special": True}, said=str(error))
+        return see(state, **fields)
+    except AttnvizError:  # weights of some lenses have no sums, and blocks no words
+        said = "here are pieces and special tokens: these weights cannot be added"
+        return see(state, **{**fields, "words": False, "special": True, "said": said})
 
 
 def go_next(state: State) -> State:
@@ -536,8 +537,8 @@ def _toggle(state: State, change: Intervention) -> tuple[State, Request | None]:
     """Ask what happens with a part off too, or on again where it was off."""
     if not state.live:
         return _without_model(state, "nothing can be switched off"), None
-    if state.raw.main.is_pooled:
-        return replace(state, said="blocks of tokens cannot be switched off: z shows tokens"), None
+    if state.raw.main.is_pooled or state.window:
+        return replace(state, said="a text in blocks is too long to switch parts off in"), None
     parts = [
         tuple(one for one in (*before, *more) if (one in before) != (one in more))
         for before, more in (
@@ -585,8 +586,8 @@ def _all_on(state: State) -> tuple[State, Request | None]:
 def _why(state: State) -> tuple[State, Request | None]:
     if not state.live:
         return _without_model(state, "why a head looks there is not known"), None
-    if state.raw.main.is_pooled:
-        return replace(state, said="why needs single tokens: z shows those of this block"), None
+    if state.raw.main.is_pooled or state.window:
+        return replace(state, said="a text in blocks is too long to say why"), None
     raw, (layer, head) = raw_map(state), state.item.place(state.layer, state.head)
     if layer not in raw.layers or head not in raw.heads:
         return replace(state, said="this is no head of the model: l shows raw weights"), None

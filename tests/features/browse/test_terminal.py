@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from tests.invoke import imported
 from tests.patience import HUNG, wait_until
 
 TEXT = "The cat sat on the mat because it was tired"
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
+PROGRAM = (sys.executable, "-m", "attnviz")
 pytest.importorskip("textual")
 
 
@@ -193,14 +195,14 @@ def test_only_browsing_loads_textual():
 class Terminal:
     """A program on a terminal of its own, whose every byte is kept."""
 
-    def __init__(self, *arguments: str, columns: int = 80, rows: int = 24, **variables: str):
+    def __init__(self, *arguments: str, command: Sequence[str] = PROGRAM, **variables: str):
         self.master, self.slave = pty.openpty()
-        self.resize(columns, rows)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.slave)
         self.out = b""
         usual = {"TERM": "xterm-256color", "HF_HUB_OFFLINE": "1"}
         self.program = subprocess.Popen(
-            [sys.executable, "-m", "attnviz", *arguments],
+            [*command, *arguments],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
@@ -208,9 +210,6 @@ class Terminal:
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
-
-    def resize(self, columns: int, rows: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read_until(self, condition: Callable[[], bool]) -> None:
         """Read until something holds, or the program has ended."""
@@ -282,8 +281,8 @@ def test_killed_at_any_moment(seed):
     terminal.read_until(lambda: len(terminal.out) > many)
     if terminal.program.poll() is None:
         os.kill(terminal.program.pid, number)
-    # Nothing answers SIGHUP before the program has begun.
-    assert terminal.end() in ((128 + number,) if terminal.out else (128 + number, -number))
+    # Nothing answers SIGHUP before the program has begun to write.
+    assert terminal.end() in {128 + number, 128 + number if b"\x1b" in terminal.out else -number}
     assert b"Traceback" not in terminal.out
 
 
@@ -337,3 +336,35 @@ def test_colours_are_those_of_the_terminal(variables, said):
         assert said in terminal.out
     else:
         assert not re.search(rb"\x1b\[[\d;]*[34]8;[25];", terminal.out)
+
+
+@pytest.mark.slow
+def test_maps_from_a_pipe_are_browsed_with_keys_of_the_terminal(tmp_path):
+    saved().save(tmp_path / "m.npz")
+    program = f"cat {tmp_path / 'm.npz'} | {sys.executable} -m attnviz browse -"
+    terminal = Terminal("-c", program, command=["sh"])
+    terminal.opened()
+    terminal.send(b"q")
+    assert terminal.end() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["self", "image"])
+def test_a_result_is_browsed_behind_its_other_outputs(command, tmp_path):
+    subject = "The cat sat on the mat" if command == "self" else str(SAMPLES / "shapes.png")
+    file = tmp_path / "a.json"
+    terminal = Terminal(command, subject, "--browse", "-o", str(file), "-f", "none")
+    terminal.opened()
+    assert file.is_file()
+    terminal.send(b"xq")
+    assert terminal.end() == 0
+
+
+@pytest.mark.slow
+def test_a_result_of_python_is_browsed():
+    program = f"import attnviz; attnviz.attend({TEXT!r}).browse(); print('after')"
+    terminal = Terminal("-c", program, command=[sys.executable])
+    terminal.opened()
+    terminal.send(b"q")
+    assert terminal.end() == 0
+    assert b"after" in terminal.out
