@@ -8,8 +8,9 @@ A file of groups holds one a line, in the order of the text:
 
 A line is a piece of the text that follows the piece before it, or @ with positions of tokens from
 0. Other tokens stay single. For a pair, the groups of the source come first, then an empty line,
-then those of the target. A name may stand before positions (camera: @0-15). In a file of named
-groups (`name_tokens`) it stands before every line, also before a piece (subject: the professor).
+then those of the target. A name may stand before positions (camera: @0-15) or before a piece
+(subject: the professor), unless the text holds the whole line. In a file of named groups
+(`name_tokens`) it stands before every line.
 """
 
 import re
@@ -139,6 +140,8 @@ def group_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -
     for number, group in enumerate(groups):
         if isinstance(group, str):
             members, cursor = _find(tokens, text, group, cursor)
+            if not members and ":" in group:  # a name before the piece, which is no part of it
+                members, cursor = _find(tokens, text, group.partition(":")[2], cursor)
             if not members:
                 raise InputError(
                     f"group {number + 1}, '{group}', is not found in order in the text, "

@@ -200,7 +200,12 @@ def test_names_become_labels_of_tokens_and_their_groups_still_merge(tmp_path):
     np.testing.assert_array_equal(found.weights, attention().weights)
     merged = group_attention(found, str(path)).main
     assert [token.label for token in merged.key_tokens if token.label] == ["weather", "place"]
-    spelt = name_tokens(attention(), named(tmp_path, "weather: It rained.\n"))
+    path = named(tmp_path, "weather: It rained.\nplace: old bridge\n")
+    spelt = name_tokens(attention(), path)
+    for found in (spelt, attention()):
+        merged = group_attention(found, str(path)).main.key_tokens
+        assert [one.text for one in merged][1:5] == ["It rained.", "The", "old bridge", "was"]
+    assert [one.label for one in group_attention(spelt, str(path)).main.key_tokens][1] == "weather"
     assert [token.label for token in spelt.main.key_tokens][:5] == [None, *["weather"] * 3, None]
 
 
