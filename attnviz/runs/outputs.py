@@ -17,7 +17,7 @@ from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose, in_words
-from attnviz.core.notices import notices_to
+from attnviz.core.notices import notices_to, notify
 from attnviz.core.options import DECLARED, Choice, Look, LookOptions
 from attnviz.core.registry import PICTURES, DataKind, is_reduced
 from attnviz.core.values import check_value
@@ -180,6 +180,7 @@ def draw(
         if len(heads) > 1 and (attention.lens_name == "all" or not any(map(is_reduced, heads))):
             return draw_side_by_side(attention, first_views)
         view, main = first_views[0], attention.main
+        _tell_layer(first_views, view.map)
         words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
         if look_option("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
@@ -188,9 +189,17 @@ def draw(
         )
     if picture == "lines":
         item, which = few_heads(attention, views()[0])
+        _tell_layer([view for view in views() if not view.second], item)
         return fit_width(function, item, **picture_words(attention, item, sides(item), which))
     item = attention.every_call(attention.main)
     return fit_width(function, item, **picture_words(attention, item, orientation(item)))
+
+
+def _tell_layer(views: Sequence[View], item: AttentionMap) -> None:
+    layers = list(dict.fromkeys(view.map.layers[0] for view in views))
+    if len(layers) > 1 and len(item.layers) == 1 and item.layers[0] in layers:
+        one = f"layer {item.layers[0]} of the chosen {in_words(layers, 'and')}"
+        notify(f"the picture shows {one}: --grid shows every one")
 
 
 def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:

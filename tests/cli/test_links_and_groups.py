@@ -89,3 +89,13 @@ def test_a_file_names_the_groups(tmp_path):
     (item,) = json.loads(done.text)["maps"]
     found = [token["text"] for token in item["key_tokens"]]
     assert found == ["The old bridge", "was", "closed", ".", "Nobody knew", "."]
+
+
+@pytest.mark.parametrize("option", ["--heatmap", "--lines"])
+def test_a_picture_of_one_of_several_layers_says_so(tmp_path, option):
+    says = "the picture shows layer 1 of the chosen 1 and 2: --grid shows every one"
+    for layers, expected in (("1,2", True), ("1", False)):
+        file = tmp_path / "one.svg"
+        done = attnviz("self", TEXT, "--layer", layers, option, file, "-f", "none", "--overwrite")
+        assert done.status == 0, done.err
+        assert (says in done.err) is expected
