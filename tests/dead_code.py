@@ -40,6 +40,7 @@ CALLED_FROM_OUTSIDE = (
     "on_paste",
     "on_resize",
     "render_line",
+    "ALLOW_SELECT",
     "BINDINGS",
     "CSS",
     "DEFAULT_CSS",

@@ -61,7 +61,7 @@ def ask_screen() -> Screen:
         return Screen(lack=f"this terminal shows no pictures; {GET_PICTURES}")
     # tmux would take kitty's question for the title of its pane.
     inner = bool(os.environ.get("TMUX")) or terminal.startswith(MULTIPLEXERS)
-    answer = _ask(QUESTIONS if inner else KITTY + QUESTIONS)
+    answer = ask_terminal(QUESTIONS if inner else KITTY + QUESTIONS)
     name = (NAME.search(answer) or [b"", b""])[1].decode("utf-8", "replace")
     attributes = ATTRIBUTES.search(answer)
     protocol = ""
@@ -93,7 +93,7 @@ def _lack(protocol: str, name: str, *, inner: bool, responds: bool) -> str:
     return f"{who} {does}; {GET_PICTURES}"
 
 
-def _ask(questions: bytes) -> bytes:
+def ask_terminal(questions: bytes) -> bytes:
     """What the terminal answers to the questions in time; empty in the background."""
     import termios
     import tty

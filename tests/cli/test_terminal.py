@@ -143,7 +143,7 @@ def test_a_pipe_and_a_dumb_terminal_get_no_question(tmp_path):
 
 def test_sixels_without_their_package_say_how_to_get_it(monkeypatch):
     monkeypatch.setattr(terminal, "find_spec", lambda name: None)
-    monkeypatch.setattr(terminal, "_ask", lambda questions: ANSWERS["sixel"])
+    monkeypatch.setattr(terminal, "ask_terminal", lambda questions: ANSWERS["sixel"])
     monkeypatch.setattr(
         terminal.os, "get_terminal_size", lambda file: terminal.os.terminal_size((80, 24))
     )

@@ -42,6 +42,7 @@ RESET = (
 class Lines(Widget, can_focus=True):
     """The lines of the screen."""
 
+    ALLOW_SELECT = False
     DEFAULT_CSS = """
     Lines { width: 100%; height: 100%; background: ansi_default; color: ansi_default; }
     """
@@ -85,7 +86,7 @@ class Lines(Widget, can_focus=True):
         self.take(event)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def style_of(look: tuple[Any, ...]) -> Style:
     """A span's look in rich's words."""
     ink, ground = (None if one is None else Color.from_rgb(*one) for one in look[:2])

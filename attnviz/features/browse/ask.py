@@ -174,7 +174,8 @@ class Asker:
 
     def save(self, state: State, name: str) -> str:
         """Write what is seen: the name's suffix decides how; without one, a picture and data."""
-        files = [Path(name)] if Path(name).suffix else [Path(f"{name}.png"), Path(f"{name}.json")]
+        names = [name] if Path(name).suffix else [f"{name}.png", f"{name}.json"]
+        files = [Path(one).expanduser() for one in names]
         item = state.item
         if state.matrix:
             item = item.part([item.layers[state.layer]], [item.heads[state.head]])

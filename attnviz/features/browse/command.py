@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ import typer
 
 from attnviz.cli.app import interrupt
 from attnviz.cli.options import INPUT, ORIGIN, with_options
+from attnviz.cli.places import note
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import Options, opt
 
@@ -175,11 +177,13 @@ class BrowsedResult:
         check_terminal()
         self.options, self.command = options, command
         self.first: Attention | None = None
+        self.count = 0
 
     def add(self, item: Item) -> None:
         """Keep the first result."""
         data: Any = item.data
         self.first = self.first or data
+        self.count += 1
 
     def finish(self) -> None:
         """Browse it."""
@@ -204,6 +208,8 @@ class BrowsedResult:
         elif file and not kind_of_file(file):
             asker.saved = ("render", file)
         show(attention, asker, self.options)
+        if self.count > 1:
+            note("--browse shows the first text; 'attnviz browse --record N' another")
 
 
 def show(attention: Attention, asker: Asker, options: Options) -> int:
@@ -242,6 +248,14 @@ def first_state(attention: Attention, asker: Asker, options: Options) -> State:
 
 
 def is_dark() -> bool:
-    """Whether the terminal's ground is dark, as it says in COLORFGBG; most are."""
+    """Whether the terminal's ground is dark: it is asked, unless COLORFGBG says; most are."""
+    from attnviz.cli.terminal import ask_terminal
+
     ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
-    return ground not in ("7", "15")
+    if ground:
+        return ground not in ("7", "15")
+    # What every terminal answers comes last (DA1), as behind the questions of --show.
+    answer = ask_terminal(b"\x1b]11;?\x1b\\\x1b[c").decode("ascii", "replace")
+    match = re.search(r"]11;rgb:([\da-fA-F]+)/([\da-fA-F]+)/([\da-fA-F]+)", answer)
+    parts = [int(one, 16) / (16 ** len(one) - 1) for one in match.groups()] if match else [0.0]
+    return sum(parts) / len(parts) < 0.5

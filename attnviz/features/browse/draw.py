@@ -401,17 +401,19 @@ def _around(place: int, count: int, of: int) -> range:
 
 
 def thumbnail(state: State, layer: int, head: int, wide: int, high: int) -> list[Line]:
-    """One head in a few cells."""
-    key = ("thumbnail", state.stream, layer, head, wide, high, state.colors, state.dark)
-
-    def make() -> list[Line]:
+    """One head in a few cells; those of another size are forgotten."""
+    store = state.note(("thumbnails", state.stream), dict)
+    if store.get("size") != (wide, high):
+        store.clear()
+        store["size"] = wide, high
+    if (layer, head) not in store:
         weights = overview(state, layer, head)
         if state.over_picture and weights.shape[1] > 8:
             weights = looks_of(state.item, layer, head)
         small = resample(weights, 2 * high, wide)
-        return shades(state, small, limits_of(np.nan_to_num(small), state.item.values))
-
-    lines: list[Line] = state.note(key, make)
+        limits = limits_of(np.nan_to_num(small), state.item.values)
+        store[layer, head] = shades(state, small, limits)
+    lines: list[Line] = store[layer, head]
     return lines
 
 
@@ -521,7 +523,7 @@ def _blocks(state: State, rows: int, width: int) -> list[Line]:
     high, wide = max(min(high, max(wide // 2, 1) if queries == keys else high), 1), max(wide, 1)
     if queries == keys:
         wide = min(wide, 2 * high)
-    key = ("blocks", state.stream, state.layer, state.head, high, wide, state.colors, state.dark)
+    key = ("blocks", state.stream, state.layer, state.head, high, wide)
 
     def make() -> list[Line]:
         small = resample(overview(state, state.layer, state.head), 2 * high, wide)

@@ -23,6 +23,7 @@ import pytest
 import attnviz
 from attnviz.core.notices import pause
 from attnviz.features.browse.ask import Asker
+from attnviz.features.browse.command import is_dark
 from attnviz.features.browse.draw import plain
 from attnviz.features.browse.state import begin
 from attnviz.storage.texts import Text
@@ -200,7 +201,8 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.slave)
         self.out = b""
-        usual = {"TERM": "xterm-256color", "HF_HUB_OFFLINE": "1"}
+        # The ground is said, so that no answer of the terminal is waited for.
+        usual = {"TERM": "xterm-256color", "HF_HUB_OFFLINE": "1", "COLORFGBG": "15;0"}
         self.program = subprocess.Popen(
             [*command, *arguments],
             stdin=self.slave,
@@ -284,6 +286,18 @@ def test_killed_at_any_moment(seed):
     # Nothing answers SIGHUP before the program has begun to write.
     assert terminal.end() in {128 + number, 128 + number if b"\x1b" in terminal.out else -number}
     assert b"Traceback" not in terminal.out
+
+
+@pytest.mark.parametrize(
+    ("answer", "dark"), [(b"ffff/ffff/f0f0", False), (b"1e1e/1e/2", True), (b"", True)]
+)
+def test_the_terminal_says_whether_its_ground_is_dark(answer, dark, monkeypatch):
+    told = b"\x1b]11;rgb:" + answer + b"\x1b\\" if answer else b""
+    monkeypatch.delenv("COLORFGBG", raising=False)
+    monkeypatch.setattr("attnviz.cli.terminal.ask_terminal", lambda _: told + b"\x1b[?62c")
+    assert is_dark() == dark
+    monkeypatch.setenv("COLORFGBG", "0;15")
+    assert not is_dark()
 
 
 def test_stopped_and_back():
