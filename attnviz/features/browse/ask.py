@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from attnviz.features.browse.state import (
     looks_of,
     next_lens,
     rank_heads,
+    say,
     see,
 )
 from attnviz.models import Source, attend_query
@@ -294,21 +296,16 @@ class EndedError(KeyboardInterrupt):
 Change = Callable[[State], State]
 
 
-def say(text: str) -> Change:
-    """The change that shows a message."""
-    return lambda state: replace(state, said=text)
-
-
 def work_of(asker: Asker, state: State, job: str, value: Any) -> Change:
     """Do what was asked and return what it makes of the state by then."""
     try:
         return WORK[job](asker, state, value)
     except AttnvizError as error:
-        return say(str(error))
+        return partial(say, text=str(error))
     except MemoryError:
-        return say("not enough memory for that")
+        return partial(say, text="not enough memory for that")
     except OSError as error:
-        return say(f"cannot do that: {error.strerror or error}")
+        return partial(say, text=f"cannot do that: {error.strerror or error}")
 
 
 def _attend(asker: Asker, state: State, texts: tuple[str, ...], to: str | None = None) -> Change:
@@ -340,7 +337,7 @@ def _lens(asker: Asker, state: State, name: str) -> Change:
             continue
         said = "left out " + "; ".join(refusals) if refusals else ""
         return lambda now: answer(now, attention, raw=now.raw, lens=name, said=said)
-    return say(refusals[0] if refusals else "there is no other lens")
+    return partial(say, text=refusals[0] if refusals else "there is no other lens")
 
 
 def _off(asker: Asker, state: State, off: Intervention) -> Change:
@@ -373,7 +370,7 @@ def _see(asker: Asker, state: State, changes: dict[str, bool]) -> Change:
 
 
 def _save(asker: Asker, state: State, lines: tuple[str, ...]) -> Change:
-    return say(asker.save(state, lines[0]))
+    return partial(say, text=asker.save(state, lines[0]))
 
 
 def _window(asker: Asker, state: State, window: tuple[int, int] | None) -> Change:

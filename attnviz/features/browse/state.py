@@ -267,6 +267,8 @@ def see(state: State, **changes: Any) -> State:
     """
     new = replace(state, **changes)
     view = new.base
+    if is_too_large(view):  # and blocks of tokens have no words
+        new = replace(new, words=False, special=True)
     if new.words:
         maps = (merge_words(item, *view.texts_of(item)) for item in view.maps)
         view = view.with_maps(tuple(maps))
@@ -282,6 +284,16 @@ def see(state: State, **changes: Any) -> State:
     return replace(new, seen=view, memo={}, key=key, **places)
 
 
+MOST_COPIED = 50_000_000
+"""Weights of maps that are merged into words, or cut, at most: 200 MB."""
+
+
+def is_too_large(attention: Attention) -> bool:
+    """Whether maps are shown as they are only."""
+    size = sum(item.weights.size for item in attention.maps)
+    return attention.main.is_pooled or size > MOST_COPIED
+
+
 def same_place(old: Sequence[Token], place: int, new: Sequence[Token]) -> int:
     """The token of another division that covers the same characters, or is as far along."""
     token = old[min(place, len(old) - 1)]
@@ -295,7 +307,7 @@ def same_place(old: Sequence[Token], place: int, new: Sequence[Token]) -> int:
 
 
 def places_of(raw: Sequence[Token], tokens: Sequence[Token], place: int) -> list[int]:
-    """The raw tokens that one that is tokens stands for."""
+    """The raw tokens that one of those that are seen stands for."""
     token = tokens[place]
     if len(raw) == len(tokens):
         return [place]
@@ -365,9 +377,8 @@ def press(state: State, key: str, character: str | None = None) -> tuple[State, 
     if state.mode:
         return _press_line(state, key, character)
     name = character if character is not None and character in COMMANDS else key
-    if name in COMMANDS:
-        return COMMANDS[name](state)
-    return _move(state, key), None
+    step = COMMANDS[name](state) if name in COMMANDS else _move(state, key)
+    return (state, step) if isinstance(step, Request) else (step, None)
 
 
 def _press_page(state: State, key: str) -> tuple[State, Request | None]:
@@ -501,53 +512,43 @@ def touch(state: State, act: tuple[Any, ...], shift: int) -> tuple[State, Reques
     return replace(state, **places), None
 
 
-def _escape(state: State) -> tuple[State, Request | None]:
-    return replace(state, matrix=False, key=None), None
+Step = State | Request
+"""What a key makes of a state: another one, or a request."""
 
 
-def _enter(state: State) -> tuple[State, Request | None]:
-    return replace(state, matrix=not state.matrix), None
+def say(state: State, text: str) -> State:
+    """The state with a message."""
+    return replace(state, said=text)
 
 
-def _next(state: State, *, first: bool = False) -> tuple[State, Request | None]:
+def _next(state: State, *, first: bool = False) -> Step:
     if ("rank", state.stream) not in state.memo:
         if state.item.weights.size > MOST_AT_ONCE:
-            return state, Request("rank", first)
+            return Request("rank", first)
         state.memo["rank", state.stream] = rank_heads(state)
-    if first:
-        state = replace(state, layer=-1)
-    return go_next(state), None
+    return go_next(replace(state, layer=-1) if first else state)
 
 
-def _edit(state: State) -> tuple[State, Request | None]:
-    if state.live and not state.texts:
-        return replace(state, said="there is no text to edit: give another file"), None
+def _edit(state: State) -> Step:
     if not state.live:
-        return _without_model(state, "the text cannot be edited"), None
-    caret = len(state.texts[0])
-    return replace(state, mode="edit", lines=state.texts, line=0, caret=caret), None
+        return say(state, f"the text cannot be edited: {NO_MODEL}")
+    return _write_in(state, "edit", state.texts) if state.texts else say(state, "there is no text")
 
 
-def _without_model(state: State, what: str) -> State:
-    why = "maps that are saved have no model, attnviz browse TEXT --model NAME has one"
-    return replace(state, said=f"{what}: {why}")
+def _write_in(state: State, mode: Mode, lines: tuple[str, ...]) -> State:
+    return replace(state, mode=mode, lines=lines, line=0, caret=len(lines[0]))
 
 
-def _toggle(state: State, change: Intervention) -> tuple[State, Request | None]:
-    """Ask what happens with a part off too, or on again where it was off."""
+NO_MODEL = "maps that are saved have no model, attnviz browse TEXT --model NAME has one"
+NO_HEAD = "this is no head of the model: l leads back to raw weights"
+
+
+def refusal(state: State) -> str:
+    """Why the model cannot be asked about parts of the text; empty where it can."""
     if not state.live:
-        return _without_model(state, "nothing can be switched off"), None
-    if state.raw.main.is_pooled or state.window:
-        return replace(state, said="a text in blocks is too long to switch parts off in"), None
-    parts = [
-        tuple(one for one in (*before, *more) if (one in before) != (one in more))
-        for before, more in (
-            (state.off.heads, change.heads),
-            (state.off.links, change.links),
-            (state.off.tokens, change.tokens),
-        )
-    ]
-    return state, Request("off", Intervention(*parts))
+        return NO_MODEL
+    in_blocks = state.raw.main.is_pooled or state.window
+    return "a text in blocks is too long for that" if in_blocks else ""
 
 
 def raw_map(state: State) -> AttentionMap:
@@ -556,44 +557,44 @@ def raw_map(state: State) -> AttentionMap:
     return next((one for one in state.raw.maps if one.stream == stream), state.raw.main)
 
 
-def _switch(state: State) -> tuple[State, Request | None]:
-    layer, head = state.item.place(state.layer, state.head)
-    raw = raw_map(state)
+def raw_links(state: State) -> list[LinkAt]:
+    """The links between tokens that the chosen one stands for, in its head; none of a lens."""
+    (layer, head), raw, item = state.item.place(state.layer, state.head), raw_map(state), state.item
     if layer not in raw.layers or head not in raw.heads:
-        return replace(state, said="this is no head of the model: l shows raw weights"), None
+        return []
+    queries = places_of(raw.query_tokens, item.query_tokens, state.query)
+    keys = places_of(raw.key_tokens, item.key_tokens, state.aim)
     number = raw.heads.index(head)
-    if not state.matrix:
-        return _toggle(state, Intervention((HeadAt(raw.stream, layer, number),)))
-    queries = places_of(raw.query_tokens, state.item.query_tokens, state.query)
-    keys = places_of(raw.key_tokens, state.item.key_tokens, state.aim)
-    links = [LinkAt(raw.stream, q, k, layer, number) for q in queries for k in keys]
-    return _toggle(state, Intervention(links=tuple(links)))
+    return [LinkAt(raw.stream, q, k, layer, number) for q in queries for k in keys]
 
 
-def _hide(state: State) -> tuple[State, Request | None]:
-    raw, item = raw_map(state), state.item
-    same = item.query_side == item.key_side
-    place = state.query if same and not state.matrix else state.aim
-    places = places_of(raw.key_tokens, item.key_tokens, place)
-    tokens = tuple(TokenAt(raw.key_side, at) for at in places)
-    return _toggle(state, Intervention(tokens=tokens))
+def _switch(state: State, *, token: bool = False) -> Step:
+    """Ask what happens with a head, a link or a token off too, or on again where it was off."""
+    raw, item, links = raw_map(state), state.item, raw_links(state)
+    if why := refusal(state) or ("" if links or token else NO_HEAD):
+        return say(state, f"nothing is switched off: {why}")
+    off = state.off
+    if token:
+        here = item.query_side == item.key_side and not state.matrix
+        place = state.query if here else state.aim
+        places = places_of(raw.key_tokens, item.key_tokens, place)
+        more = Intervention(tokens=tuple(TokenAt(raw.key_side, at) for at in places))
+    elif state.matrix:
+        more = Intervention(links=tuple(links))
+    else:
+        more = Intervention((HeadAt(raw.stream, str(links[0].layer), links[0].head or 0),))
+    pairs = (off.heads, more.heads), (off.links, more.links), (off.tokens, more.tokens)
+    parts: Any = (
+        tuple(one for one in (*old, *new) if (one in old) != (one in new)) for old, new in pairs
+    )
+    return Request("off", Intervention(*parts))
 
 
-def _all_on(state: State) -> tuple[State, Request | None]:
-    return (state, Request("off", NOTHING)) if state.off != NOTHING else (state, None)
-
-
-def _why(state: State) -> tuple[State, Request | None]:
-    if not state.live:
-        return _without_model(state, "why a head looks there is not known"), None
-    if state.raw.main.is_pooled or state.window:
-        return replace(state, said="a text in blocks is too long to say why"), None
-    raw, (layer, head) = raw_map(state), state.item.place(state.layer, state.head)
-    if layer not in raw.layers or head not in raw.heads:
-        return replace(state, said="this is no head of the model: l shows raw weights"), None
-    query = places_of(raw.query_tokens, state.item.query_tokens, state.query)[-1]
-    key = places_of(raw.key_tokens, state.item.key_tokens, state.aim)[-1]
-    return state, Request("why", LinkAt(raw.stream, query, key, layer, raw.heads.index(head)))
+def _why(state: State) -> Step:
+    links = raw_links(state)
+    if why := refusal(state) or ("" if links else NO_HEAD):
+        return say(state, f"why it looks there is not known: {why}")
+    return Request("why", links[-1])
 
 
 def next_lens(lens: str, *, live: bool) -> str:
@@ -602,45 +603,34 @@ def next_lens(lens: str, *, live: bool) -> str:
     return names[(names.index(lens) + 1) % len(names)]
 
 
-def _lens(state: State) -> tuple[State, Request | None]:
-    return state, Request("lens", next_lens(state.lens, live=state.live))
-
-
-def _map(state: State) -> tuple[State, Request | None]:
+def _map(state: State) -> Step:
+    if len(state.seen.maps) == 1:
+        return say(state, "there is one stream")
     stream = (state.stream + 1) % len(state.seen.maps)
     item = state.seen.maps[stream]
-    place: dict[str, Any] = {
-        "layer": min(state.layer, len(item.layers) - 1),
-        "head": min(state.head, len(item.heads) - 1),
-        "query": min(state.query, len(item.query_tokens) - 1),
-    }
-    only = "" if len(state.seen.maps) > 1 else "there is one stream"
-    return replace(state, stream=stream, key=None, said=only, **place), None
+    ends = (*item.weights.shape[:2], len(item.query_tokens))
+    places = (state.layer, state.head, state.query)
+    layer, head, query = (min(at, end - 1) for at, end in zip(places, ends, strict=True))
+    return replace(state, stream=stream, layer=layer, head=head, query=query, key=None)
 
 
-MOST_COPIED = 50_000_000
-"""Weights of maps that are merged into words, or cut, at most: 200 MB."""
-
-
-def _see(state: State, **changes: bool) -> tuple[State, Request | None]:
-    count = sum(item.weights.size for item in state.base.maps)
-    if count > MOST_COPIED or state.base.main.is_pooled:
-        return replace(state, said="this map is too large for that: a shorter text would do"), None
-    if count > MOST_AT_ONCE:
-        return state, Request("see", changes)
+def _see(state: State, **changes: bool) -> Step:
+    if is_too_large(state.base):
+        return say(state, "this map is too large for that: a shorter text would do")
+    if state.base.main.weights.size > MOST_AT_ONCE:
+        return Request("see", changes)
     try:
-        return see(state, **changes), None
+        return see(state, **changes)
     except AttnvizError as error:
-        return replace(state, said=str(error)), None
+        return say(state, str(error))
 
 
-def _zoom(state: State) -> tuple[State, Request | None]:
-    if state.live and (state.window or state.item.is_pooled):
-        item = state.item
+def _zoom(state: State) -> Step:
+    item = state.item
+    if state.live and (state.window or item.is_pooled):
         first = item.position(0, state.query)
-        last = first + item.blocks[0] - 1
-        return state, Request("window", None if state.window else (first, last))
-    return replace(state, blocks=not draws_blocks(state)), None
+        return Request("window", None if state.window else (first, first + item.blocks[0] - 1))
+    return replace(state, blocks=not draws_blocks(state))
 
 
 MOST_IN_NUMBERS = 64
@@ -652,34 +642,33 @@ def draws_blocks(state: State) -> bool:
     return max(state.weights.shape) > MOST_IN_NUMBERS if state.blocks is None else state.blocks
 
 
-def _save(state: State) -> tuple[State, Request | None]:
-    name = f"attention-{state.name}" if state.matrix else "attention"
-    return replace(state, mode="save", lines=(name,), line=0, caret=len(name)), None
+def _save(state: State) -> Step:
+    return _write_in(state, "save", (f"attention-{state.name}" if state.matrix else "attention",))
 
 
-def _help(state: State) -> tuple[State, Request | None]:
+def _help(state: State) -> Step:
     page = tuple(f"{key:<6} {does}" for key, _, does in KEYS)
-    return replace(state, mode="page", page=page, scroll=0), None
+    return replace(state, mode="page", page=page, scroll=0)
 
 
-COMMANDS: dict[str, Callable[[State], tuple[State, Request | None]]] = {
-    "escape": _escape,
-    "enter": _enter,
+COMMANDS: dict[str, Callable[[State], Step]] = {
+    "escape": lambda state: replace(state, matrix=False, key=None),
+    "enter": lambda state: replace(state, matrix=not state.matrix),
     "n": _next,
     "N": lambda state: _next(state, first=True),
     "/": _edit,
     "x": _switch,
-    "t": _hide,
-    "X": _all_on,
+    "t": lambda state: _switch(state, token=True),
+    "X": lambda state: state if state.off == NOTHING else Request("off", NOTHING),
     "w": _why,
-    "l": _lens,
+    "l": lambda state: Request("lens", next_lens(state.lens, live=state.live)),
     "m": _map,
     "s": lambda state: _see(state, special=not state.special),
     "p": lambda state: _see(state, words=not state.words),
     "z": _zoom,
     "o": _save,
-    "y": lambda state: (state, Request("copy")),
+    "y": lambda _: Request("copy"),
     "?": _help,
-    "q": lambda state: (state, Request("quit", 0)),
+    "q": lambda _: Request("quit", 0),
 }
 """What each key does that has one meaning."""
