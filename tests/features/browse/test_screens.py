@@ -276,3 +276,35 @@ def test_wide_tokens_keep_their_columns():
     lines = [plain(line) for line in screen(state)]
     bars = {cell_len(line.partition("│")[0]) for line in lines if "│" in line}
     assert len(bars) == 1
+
+
+REVIEWED = Path(__file__).with_name("screens.txt")
+
+
+def reviewed_screens() -> str:
+    """Screens without colours, as text: `python -m tests.features.browse.test_screens` writes."""
+    texts = []
+    for (name, keys), size in itertools.product(
+        [
+            ("text", "n"),
+            ("text", "enter,right"),
+            ("pair", "tab"),
+            ("picture", "enter,down"),
+            ("text", "?"),
+        ],
+        [(80, 24), (60, 20), (110, 30)],
+    ):
+        state = replace(SCREENS[name](), size=size, colors=None)
+        for key in keys.split(","):
+            state, _ = press(state, key, key if len(key) == 1 else None)
+        lines = [plain(line).rstrip() for line in screen(state)]
+        texts += [f"=== {name}, {keys}, {size[0]} × {size[1]}", *lines]
+    return "\n".join(texts) + "\n"
+
+
+def test_screens_are_as_reviewed():
+    assert reviewed_screens() == REVIEWED.read_text("utf-8")
+
+
+if __name__ == "__main__":
+    REVIEWED.write_text(reviewed_screens(), "utf-8")
