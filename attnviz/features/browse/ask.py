@@ -264,10 +264,10 @@ def effect_words(off: Intervention, changes: tuple[Prediction, ...]) -> str:
         return f"{what} off"
     total = sum(one.after - one.before for one in changes)
     words = [f"{what} off: log p of the output {nats(total)}"]
-    order = sorted(changes, key=lambda one: -abs(np.exp(one.before) - np.exp(one.after)))
-    for one in order[:3]:
-        odds = " → ".join(two_digits(float(np.exp(value))) for value in (one.before, one.after))
-        line = f"{printable(one.name)} {odds}"
+    odds = [(np.exp(one.before), np.exp(one.after), one) for one in changes]
+    order = sorted(odds, key=lambda row: -abs(row[0] - row[1]))
+    for before, after, one in [row for row in order if abs(row[0] - row[1]) >= 0.005][:3]:
+        line = f"{printable(one.name)} {two_digits(float(before))} → {two_digits(float(after))}"
         if one.likeliest_after and one.likeliest_after[0][0] != one.name and len(words) == 1:
             line += f" (now {printable(one.likeliest_after[0][0])})"
         words.append(line)

@@ -345,12 +345,12 @@ def panes(state: State, rows: int) -> list[Line]:
     """Heads and matrix side by side, or of a narrow screen the one that the arrows move over."""
     width = state.size[0]
     right = over_picture if state.over_picture else matrix
-    if width < (ROOMY if state.matrix else WIDE):
+    if width < (ROOMY if state.matrix and not state.over_picture else WIDE):
         lines = right(state, rows, width) if state.matrix else heads(state, rows, width)
         return [fit(line, width) for line in (*lines, *[[]] * rows)][:rows]
     shape = state.item.weights.shape
     share = width * 11 // 20
-    left = min(share, 10 + shape[1] * 17 if shape[1] < 3 else 4 + shape[1] * 11)
+    left = min(share, 10 + shape[1] * 17)
     lines = heads(state, rows, left)
     others = right(state, rows, width - left - 3)
     rule = Span(" │ ", dim=True)
@@ -373,21 +373,16 @@ def grid_of(state: State, rows: int, width: int) -> HeadGrid:
     """The largest thumbnails of which all fit, else small ones around the chosen head."""
     layers, heads_count = state.item.weights.shape[:2]
     label = max(max(map(cell_len, map(_layer_name, state.item.layers))), 1)
-    for wide in (16, 14, 12, 10, 8, 7, 6, 5, 4, 3):
+    # A line between layers is worth smaller thumbnails, but for the smallest.
+    sizes = [(wide, 1) for wide in (16, 14, 12, 10, 8, 6, 5)]
+    for wide, gap in (*sizes, *((wide, 0) for wide in (8, 6, 5, 4, 3))):
         high = max(wide // 2, 1)
-        gap = 1 if (high + 1) * layers <= rows - 1 else 0
         across = max((width - label - 1) // (wide + 1), 1)
-        down = max((rows - 1) // (high + gap), 1)
+        down = max((rows - 1 + gap) // (high + gap), 1)
         if across >= heads_count and down >= layers:
             break
-    return HeadGrid(
-        wide,
-        high,
-        gap,
-        label,
-        _around(state.layer, down, layers),
-        _around(state.head, across, heads_count),
-    )
+    seen_layers = _around(state.layer, down, layers)
+    return HeadGrid(wide, high, gap, label, seen_layers, _around(state.head, across, heads_count))
 
 
 def _layer_name(name: str) -> str:

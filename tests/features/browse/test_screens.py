@@ -79,7 +79,12 @@ SCREENS = {
 }
 
 
-@pytest.mark.parametrize("name", SCREENS)
+def some_slow(*fast):
+    """The screens, of which all but these are left to the slow tier."""
+    return [one if one in fast else pytest.param(one, marks=pytest.mark.slow) for one in SCREENS]
+
+
+@pytest.mark.parametrize("name", some_slow("text", "pair", "odd", "signed", "picture"))
 def test_every_screen_fills_its_size_in_any_colours(name):
     for size, colors, matrix, dark in itertools.product(SIZES, COLORS, (0, 1), (0, 1)):
         state = replace(
@@ -93,7 +98,7 @@ def test_every_screen_fills_its_size_in_any_colours(name):
             assert {(span.ink, span.ground) for line in lines for span in line} == {(None, None)}
 
 
-@pytest.mark.parametrize("name", SCREENS)
+@pytest.mark.parametrize("name", some_slow("text", "pair", "picture"))
 def test_every_key_leads_to_a_screen(name):
     keys = [*COMMANDS, "up", "down", "left", "right", "tab", "shift+tab", "home", "end", "pageup"]
     for first, key in itertools.product(("", "enter", "p", "s"), keys):

@@ -258,7 +258,13 @@ class Terminal:
 
 @pytest.mark.parametrize(
     ("how", "status"),
-    [(b"q", 0), (b"\x03", 130), (signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)],
+    [
+        (b"q", 0),
+        (signal.SIGTERM, 143),
+        pytest.param(b"\x03", 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
 )
 def test_the_terminal_is_left_as_it_was(how, status):
     terminal = Terminal("browse", TEXT)
@@ -313,6 +319,7 @@ def test_stopped_and_back():
     assert terminal.end() == 0
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_ends_it():
     terminal = Terminal("browse", TEXT)
     terminal.opened()
@@ -333,6 +340,7 @@ def test_the_command_of_the_view_is_copied(tmp_path):
     assert copied.startswith(f"attnviz render {tmp_path / 'm.npz'} --head")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
