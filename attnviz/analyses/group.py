@@ -20,15 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from attnviz.analyses.words import (
-    Partition,
-    first_character,
-    merge,
-    partition_of,
-    with_tokens,
-    word_numbers,
-    words_of,
-)
+from attnviz.analyses import words
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 from attnviz.core.tokens import split_sentences
@@ -66,16 +58,16 @@ def group_attention(attention: Attention, how: str) -> Attention:
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
         if lists is None:
             spans = split_sentences(text) if how == "sentences" else None
-            return word_numbers(tokens, text, words_of(tokens, text, spans))
+            return words.word_numbers(tokens, text, words.words_of(tokens, text, spans))
         if len(lists) == 2 and side == "text":
             raise InputError(f"'{how}' groups a source and a target, but this is one text")
         if side == "target" and len(lists) == 1:
             return [None] * len(tokens)
         return group_numbers(tokens, text, lists[side == "target"])
 
-    def partition(tokens: tuple[Token, ...], side: str) -> Partition:
+    def partition(tokens: tuple[Token, ...], side: str) -> words.Partition:
         at_places, text = place_tokens(tokens, attention.text_of(side))
-        return partition_of(tokens, numbers(at_places, text, side), text)
+        return words.partition_of(tokens, numbers(at_places, text, side), text)
 
     for item in attention.maps:
         if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
@@ -84,7 +76,7 @@ def group_attention(attention: Attention, how: str) -> Attention:
                 "mechanism without a softmax: their tokens cannot be grouped"
             )
     maps = tuple(
-        merge(
+        words.merge(
             item,
             partition(item.query_tokens, item.query_side),
             partition(item.key_tokens, item.key_side),
@@ -118,7 +110,7 @@ def name_tokens(attention: Attention, path: Path) -> Attention:
                 token if number is None else replace(token, label=groups[number][0])
                 for token, number in zip(tokens, numbers, strict=True)
             )
-    return with_tokens(attention, by_side)
+    return words.with_tokens(attention, by_side)
 
 
 def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:
@@ -163,9 +155,9 @@ def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[
         inside = [
             position
             for position, token in enumerate(tokens)
-            if not token.special and start <= first_character(token, text) < end
+            if not token.special and start <= words.first_character(token, text) < end
         ]
-        starts = inside and first_character(tokens[inside[0]], text) == start
+        starts = inside and words.first_character(tokens[inside[0]], text) == start
         if starts and tokens[inside[-1]].end <= end:
             return inside, end
     return [], cursor

@@ -5,22 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Unpack
 
-from attnviz.api.arguments import (
-    AttendOptions,
-    AudioOptions,
-    Conversation,
-    ImageOptions,
-    InMemoryInput,
-    Positive,
-    Sentence,
-    Texts,
-    conversation_of,
-    in_evaluation,
-    is_conversation,
-    public,
-    read_options,
-    records_of,
-)
+from attnviz.api import arguments
 from attnviz.api.collected import CollectedReport, Findings, collect
 from attnviz.core.errors import AttnvizError, UsageError, choose, in_short
 from attnviz.core.options import LENS_NAMES, Choice, Options, Origin
@@ -44,13 +29,13 @@ from attnviz.runs.reporting import hold_notes
 from attnviz.storage.texts import Text, check_text, chunks
 
 
-@public
+@arguments.public
 def attend(
-    text: Sentence | Conversation,
-    target: Sentence | None = None,
+    text: arguments.Sentence | arguments.Conversation,
+    target: arguments.Sentence | None = None,
     *,
-    pair: Sentence | None = None,
-    **options: Unpack[AttendOptions],
+    pair: arguments.Sentence | None = None,
+    **options: Unpack[arguments.AttendOptions],
 ) -> Result:
     """The attention of a text over itself or, with a target, of the target over the text.
 
@@ -70,9 +55,11 @@ def attend(
     Raises:
         AttnvizError: what the shell would say in one line.
     """
-    if is_conversation(text) and target is pair is None:
+    if arguments.is_conversation(text) and target is pair is None:
         command, request = _read_request({"chat": True, **options}, "self")
-        return _attend_text(request.origin, command, conversation_of(text), request.choice)
+        return _attend_text(
+            request.origin, command, arguments.conversation_of(text), request.choice
+        )
     for what, value in (("text", text), ("target", target), ("pair", pair)):
         if not isinstance(value, str) and (value is not None or what == "text"):
             kind = type(value).__name__
@@ -92,19 +79,19 @@ def attend(
 
 
 def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
-    with in_evaluation(origin.model):
+    with arguments.in_evaluation(origin.model):
         source = source_for(origin, command, with_head=needs_head(choice.lens) or origin.keep_qk)
         result = attend_one(source, text, choice, command)
     return replace(result, again=AttentionRequest(origin, command, text, _attend_text))
 
 
-@public
+@arguments.public
 def attend_many(
-    texts: Texts,
+    texts: arguments.Texts,
     *,
-    batch_size: Positive | None = None,
-    workers: Positive | None = None,
-    **options: Unpack[AttendOptions],
+    batch_size: arguments.Positive | None = None,
+    workers: arguments.Positive | None = None,
+    **options: Unpack[arguments.AttendOptions],
 ) -> Iterator[Result | AttnvizError]:
     """The attention of each text or pair in order; an error stands in the place of its text.
 
@@ -114,7 +101,7 @@ def attend_many(
         workers: how many processes share the work.
         options: those of `attend`.
     """
-    records = records_of(texts)
+    records = arguments.records_of(texts)
     pairs = any(isinstance(record, Text) and record.target is not None for record in records)
     command, request = _read_request(options, "cross" if pairs else "self")
     origin = request.origin
@@ -124,7 +111,9 @@ def attend_many(
         with open_engine("local", workers, None) as engine:
             results = attend_all(work, chunks(iter(records)), engine)
             while True:
-                with in_evaluation(origin.model):  # between two results the model is its owner's
+                with arguments.in_evaluation(
+                    origin.model
+                ):  # between two results the model is its owner's
                     record, outcome = next(results, (None, None))
                 if outcome is None:
                     return
@@ -142,19 +131,19 @@ def unload() -> None:
     close_sources()
 
 
-def _read_request(options: AttendOptions, usual: Command) -> tuple[Command, Options]:
+def _read_request(options: arguments.AttendOptions, usual: Command) -> tuple[Command, Options]:
     command: Command = options.get("command") or usual
-    request = keep_scores(read_options(options, top=Origin().top))
+    request = keep_scores(arguments.read_options(options, top=Origin().top))
     check_choice(request.choice)
     check_origin(request.origin, command)
     check_kept(request.origin, request.choice)
     return command, request
 
 
-@public
+@arguments.public
 def image(
-    file: InMemoryInput,
-    more: Sequence[InMemoryInput] = (),
+    file: arguments.InMemoryInput,
+    more: Sequence[arguments.InMemoryInput] = (),
     *,
     patch: str | None = None,
     image_size: str | None = None,
@@ -163,7 +152,7 @@ def image(
     token: str | None = None,
     lens: str = "raw",
     smooth: bool = False,
-    **options: Unpack[ImageOptions],
+    **options: Unpack[arguments.ImageOptions],
 ) -> Result:
     """Where in a picture a vision model looks, patch by patch.
 
@@ -197,7 +186,7 @@ def image(
         lens=lens,
         smooth=smooth,
     )
-    how = read_options(options)
+    how = arguments.read_options(options)
     request.check(how)
     with collect("image", "maps", how) as report:
         item = look_at_pictures(request, request.read(), how)
@@ -206,21 +195,21 @@ def image(
     return _only_result(report)
 
 
-@public
+@arguments.public
 def audio(
-    file: InMemoryInput,
+    file: arguments.InMemoryInput,
     *,
-    sampling_rate: Positive | None = None,
+    sampling_rate: arguments.Positive | None = None,
     text: str | None = None,
     language: str | None = None,
     task: Literal["transcribe", "translate"] | None = None,
     start: float = 0.0,
-    seconds: Positive = 30,
+    seconds: arguments.Positive = 30,
     word_times: bool = False,
     times: Path | None = None,
     timing_heads: str | None = None,
     against: Literal["input", "output"] = "output",
-    **options: Unpack[AudioOptions],
+    **options: Unpack[arguments.AudioOptions],
 ) -> Result | Findings:
     """When a speech model listens, and when each word is spoken.
 
@@ -262,7 +251,7 @@ def audio(
         timing_heads=timing_heads,
         against=against,
     )
-    how = read_options(options, top=Origin().top)
+    how = arguments.read_options(options, top=Origin().top)
     request.check(how)
     with collect("audio", request.kind, how) as report:
         report_recording(request, how, report)

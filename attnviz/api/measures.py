@@ -6,32 +6,14 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from attnviz.analyses.history import check_health, chosen_verdicts
-from attnviz.api.arguments import (
-    AlignOptions,
-    CorpusOptions,
-    HeadsOptions,
-    Nats,
-    Positive,
-    SelectionOptions,
-    Texts,
-    public,
-    read_options,
-    read_texts,
-)
+from attnviz.api import arguments
 from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
+from attnviz.runs import head_measures
 from attnviz.runs.changes import check_changes, last_drifts, training_history
 from attnviz.runs.corpus import SHOWS, CorpusJournal, CorpusRequest, report_corpus
-from attnviz.runs.head_measures import (
-    HeadsRequest,
-    Instead,
-    check_heads,
-    check_treebank,
-    report_heads,
-    report_relations,
-)
 from attnviz.runs.inputs import TextInput, corpus_input
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.word_alignment import check_alignment, read_gold_file, report_links, report_scores
@@ -40,9 +22,9 @@ from attnviz.storage.texts import Text
 Maps = Attention | Sequence[Attention]  # results of `attend`, or maps that were loaded
 
 
-@public
+@arguments.public
 def heads(
-    text: str | Texts | Maps | None = None,
+    text: str | arguments.Texts | Maps | None = None,
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
     cross: bool = False,
@@ -51,11 +33,11 @@ def heads(
     role: str | None = None,
     sort: str = "role",
     effect: bool = False,
-    by: Instead = "zero",
+    by: head_measures.Instead = "zero",
     writes: bool = False,
     probe: bool = False,
     similar: bool = False,
-    **options: Unpack[HeadsOptions],
+    **options: Unpack[arguments.HeadsOptions],
 ) -> Findings:
     """What each head does in some texts, beside what uniform attention would give.
 
@@ -78,7 +60,7 @@ def heads(
     Returns:
         One row for each head; pictures "overview" and "scatter".
     """
-    request = HeadsRequest(
+    request = head_measures.HeadsRequest(
         cross=cross,
         role=role,
         order=sort,
@@ -90,42 +72,42 @@ def heads(
         similar=similar,
         compares=True,
     )
-    how = read_options(options)
+    how = arguments.read_options(options)
     maps: Any = tuple(text) if isinstance(text, list | tuple) else (text,)
     if maps and all(isinstance(one, Attention) for one in maps):
         how = replace(how, origin=replace(how.origin, weights=InMemoryMaps(maps)))
         text = [Text(one.id, one.text or one.source or "", one.target) for one in maps]
-    check_heads(how, request.command)
+    head_measures.check_heads(how, request.command)
     if treebank is not None:
         others = {"text": text, "input": input, "role": role, "similar": similar}
         others |= {"no_repeat": no_repeat, "sort": sort != "role", "cross": cross}
-        check_treebank({**others, "effect": effect, "writes": writes, "probe": probe})
+        head_measures.check_treebank({**others, "effect": effect, "writes": writes, "probe": probe})
         with collect("heads", "heads", how) as report:
-            report_relations(treebank, how, report)
+            head_measures.report_relations(treebank, how, report)
         return report.findings
-    texts = read_texts("heads", text, input, how.many, pairs=cross)
+    texts = arguments.read_texts("heads", text, input, how.many, pairs=cross)
     with collect("heads", "heads", how) as report:
-        report_heads(request, texts, how, report)
+        head_measures.report_heads(request, texts, how, report)
     return report.findings
 
 
-@public
+@arguments.public
 def corpus(
-    file: str | Path | Texts,
+    file: str | Path | arguments.Texts,
     more: Sequence[str | Path] = (),
     *,
     cross: bool = False,
     show: str = "measures",
     sort: str = "role",
     effect: bool = False,
-    by: Instead = "zero",
-    top: Positive | None = None,
+    by: head_measures.Instead = "zero",
+    top: arguments.Positive | None = None,
     frequencies: Path | None = None,
     prune_curve: bool = False,
     atlas: bool = False,
     wiring: bool = False,
     checkpoint: Path | None = None,
-    **options: Unpack[CorpusOptions],
+    **options: Unpack[arguments.CorpusOptions],
 ) -> Findings:
     """What each head does over a whole corpus, with intervals.
 
@@ -163,7 +145,7 @@ def corpus(
         samples=atlas,
         wiring=wiring,
     )
-    how = read_options(options)
+    how = arguments.read_options(options)
     inputs = _corpus_of(file, more, how, pairs=cross)
     request.check(inputs, how)
     journal = None
@@ -182,17 +164,17 @@ def _corpus_of(file: Any, more: Sequence[str | Path], how: Options, *, pairs: bo
         if not isinstance(more, list | tuple) or not all(isinstance(n, str | Path) for n in more):
             raise UsageError(f"more={in_short(more)} is no list of files")
         return corpus_input([str(one) for one in (file, *more)], how.many, pairs=pairs)
-    return read_texts("corpus", file, None, how.many)
+    return arguments.read_texts("corpus", file, None, how.many)
 
 
-@public
+@arguments.public
 def align(
-    file: str | Path | Texts | None = None,
+    file: str | Path | arguments.Texts | None = None,
     *,
     symmetrize: str | None = None,
     against: str = "input",
     score: Path | None = None,
-    **options: Unpack[AlignOptions],
+    **options: Unpack[arguments.AlignOptions],
 ) -> Findings:
     """The words of sentence pairs that translate each other, for each pair in order.
 
@@ -204,10 +186,12 @@ def align(
         score: a file of correct links (0-0 sure, 1?1 possible): score every layer and head.
         options: those of `attnviz align`, by name.
     """
-    how = read_options(options)
+    how = arguments.read_options(options)
     work = check_alignment(how, symmetrize, against)
     name = str(file) if isinstance(file, str | Path) else None
-    texts = read_texts("align", None if name else file, name, how.many, pairs=True, keep_blank=True)
+    texts = arguments.read_texts(
+        "align", None if name else file, name, how.many, pairs=True, keep_blank=True
+    )
     gold = None if score is None else read_gold_file(score)
     with collect("align", "alignment" if gold is None else "scores", how) as report:
         if gold is None:
@@ -217,14 +201,14 @@ def align(
     return report.findings
 
 
-@public
+@arguments.public
 def history(
     folder: str,
     other: str | None = None,
     *,
-    fail_above: Nats | None = None,
+    fail_above: arguments.Nats | None = None,
     fail_on: str | None = None,
-    **options: Unpack[SelectionOptions],
+    **options: Unpack[arguments.SelectionOptions],
 ) -> Findings:
     """How heads change over a training run, from samples that `attnviz.callbacks` took.
 
@@ -238,7 +222,7 @@ def history(
     Returns:
         One row for each step and head; pictures "plot" and "gif"; a page with a slider.
     """
-    how = read_options(options)
+    how = arguments.read_options(options)
     check_choice(how.choice)
     bad = chosen_verdicts(fail_on)
     with collect("history", "history", how) as report:

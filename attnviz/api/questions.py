@@ -6,23 +6,7 @@ from typing import Any, Unpack
 
 from attnviz.analyses.effects.ablation import Each
 from attnviz.analyses.view import is_pair
-from attnviz.api.arguments import (
-    CacheOptions,
-    ChatOptions,
-    CompareOptions,
-    ExperimentOptions,
-    Nats,
-    NotNegative,
-    Positive,
-    StepsOptions,
-    Texts,
-    conversation_of,
-    is_conversation,
-    name_parts,
-    public,
-    read_options,
-    read_texts,
-)
+from attnviz.api import arguments
 from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, SavedEffects
@@ -69,18 +53,18 @@ def _read_question(
         if not isinstance(text, Result) or text.again is None:
             raise UsageError("only what attend() gave can be run again: give its text and model")
         # What the caller gives wins over what the result was made with.
-        names, origin = ExperimentOptions.__optional_keys__, text.again.origin
+        names, origin = arguments.ExperimentOptions.__optional_keys__, text.again.origin
         own = {name: getattr(origin, name) for name in names if hasattr(origin, name)}
         record = text.again.text if is_pair(text) or text.again.text.messages else None
         text, target, options = text.source or text.text, text.target, {**own, **options}
-    elif is_conversation(text) and target is file is None:
-        record, options = conversation_of(text), {"chat": True, **options}
-    how = read_options(options)
+    elif arguments.is_conversation(text) and target is file is None:
+        record, options = arguments.conversation_of(text), {"chat": True, **options}
+    how = arguments.read_options(options)
     if record is not None:
         return how, given_texts(record), "self"
     single = isinstance(text, str) and target is None and file is None
     command: Command = "self" if single else "cross"  # files and lists may hold pairs
-    texts = read_texts(function, text, file, how.many, target=target, pairs=not single)
+    texts = arguments.read_texts(function, text, file, how.many, target=target, pairs=not single)
     check_origin(how.origin, command)
     return how, texts, command
 
@@ -89,9 +73,9 @@ Names = str | list[str] | tuple[str, ...] | None
 """One or several: rules, files."""
 
 
-@public
+@arguments.public
 def ablate(
-    text: str | Texts | Result | None = None,
+    text: str | arguments.Texts | Result | None = None,
     target: str | None = None,
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
@@ -101,10 +85,10 @@ def ablate(
     tokens: Parts = None,
     each: Each | None = None,
     by: By = "zero",
-    reference: str | Path | Texts | None = None,
-    seed: NotNegative = 0,
-    top: Positive = 10,
-    **options: Unpack[ExperimentOptions],
+    reference: str | Path | arguments.Texts | None = None,
+    seed: arguments.NotNegative = 0,
+    top: arguments.Positive = 10,
+    **options: Unpack[arguments.ExperimentOptions],
 ) -> Findings:
     """What changes when heads, links or tokens are switched off.
 
@@ -129,9 +113,9 @@ def ablate(
     """
     how, texts, command = _read_question("ablate", text, target, input, options)
     request = Ablation(
-        heads=name_parts("heads", heads, "."),
-        links=name_parts("links", links, ">"),
-        tokens=name_parts("tokens", tokens, ""),
+        heads=arguments.name_parts("heads", heads, "."),
+        links=arguments.name_parts("links", links, ">"),
+        tokens=arguments.name_parts("tokens", tokens, ""),
         layer=layer,
         each=each,
         by=by,
@@ -146,9 +130,9 @@ def ablate(
     return report.findings
 
 
-@public
+@arguments.public
 def why(
-    text: str | Texts | Result | None = None,
+    text: str | arguments.Texts | Result | None = None,
     target: str | None = None,
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
@@ -157,7 +141,7 @@ def why(
     against: str | None = None,
     mean: bool = False,
     layers: bool = False,
-    **options: Unpack[ExperimentOptions],
+    **options: Unpack[arguments.ExperimentOptions],
 ) -> Findings:
     """Why a head looks at a token, and which tokens it argues for.
 
@@ -183,16 +167,16 @@ def why(
     return report.findings
 
 
-@public
+@arguments.public
 def explain(
-    text: str | Texts | Result | None = None,
+    text: str | arguments.Texts | Result | None = None,
     target: str | None = None,
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
     against: str | None = None,
     contrast: str | None = None,
-    reference: str | Path | Texts | None = None,
-    **options: Unpack[ExperimentOptions],
+    reference: str | Path | arguments.Texts | None = None,
+    **options: Unpack[arguments.ExperimentOptions],
 ) -> Findings:
     """What decided an answer: the fewest tokens and heads that give it, each claim measured.
 
@@ -225,18 +209,18 @@ def _read_reference(function: str, reference: Any, how: Options) -> TextInput | 
     if reference is None:
         return None
     name = str(reference) if isinstance(reference, str | Path) else None
-    return read_texts(function, None if name else reference, name, how.many, pairs=True)
+    return arguments.read_texts(function, None if name else reference, name, how.many, pairs=True)
 
 
-@public
+@arguments.public
 def wiring(
-    text: str | Texts | Result | None = None,
+    text: str | arguments.Texts | Result | None = None,
     target: str | None = None,
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
     weights_only: bool = False,
-    top: Positive = 20,
-    **options: Unpack[ExperimentOptions],
+    top: arguments.Positive = 20,
+    **options: Unpack[arguments.ExperimentOptions],
 ) -> Findings:
     """Which heads read which heads: what moves if one cannot read what another wrote.
 
@@ -255,7 +239,7 @@ def wiring(
     if weights_only:
         if text is not None or input is not None:
             raise UsageError("weights_only=True reads no text: leave text and input out")
-        how = read_options(options)
+        how = arguments.read_options(options)
         with collect("wiring", "wiring", how) as report:
             report_weights(top, how, report)
         return report.findings
@@ -270,11 +254,11 @@ def _read_written(
 ) -> tuple[Options, TextInput, InputKind]:
     """The options, texts or a file, and what reads them."""
     if (inputs := read_file_argument(text, target)) and file is None:
-        return read_options(options), *inputs
+        return arguments.read_options(options), *inputs
     return _read_question(function, text, target, file, options)
 
 
-@public
+@arguments.public
 def sources(
     question: str,
     context: str | Path | Sequence[str | Path],
@@ -282,10 +266,10 @@ def sources(
     answer: str | None = None,
     group: Grouping = "passages",
     by: Without = "hide",
-    budget: Positive = 200,
-    fit: NotNegative = 0,
-    fail_unsupported: Nats | None = None,
-    **options: Unpack[ChatOptions],
+    budget: arguments.Positive = 200,
+    fit: arguments.NotNegative = 0,
+    fail_unsupported: arguments.Nats | None = None,
+    **options: Unpack[arguments.ChatOptions],
 ) -> Findings:
     """Which passages, sentences or messages of a context an answer was made from.
 
@@ -304,7 +288,7 @@ def sources(
     Returns:
         A `SourcesReport`: one row for each part, with its effect on each sentence.
     """
-    how = read_options(options)
+    how = arguments.read_options(options)
     check_text(question)
     files = [context] if isinstance(context, str | Path) else context
     if not isinstance(files, list | tuple) or not all(isinstance(n, str | Path) for n in files):
@@ -318,17 +302,17 @@ def sources(
     return report.findings
 
 
-@public
+@arguments.public
 def cache(
-    text: str | Texts | Mapping[str, Texts] | Result | None = None,
+    text: str | arguments.Texts | Mapping[str, arguments.Texts] | Result | None = None,
     target: str | None = None,
     *,
     keep: Names = None,
     input: Names = None,  # noqa: A002 - as the option is called
     prompt: str | int | float | None = None,
     per_head: bool = False,
-    seed: NotNegative = 0,
-    **options: Unpack[CacheOptions],
+    seed: arguments.NotNegative = 0,
+    **options: Unpack[arguments.CacheOptions],
 ) -> Findings:
     """What it costs if a cache holds fewer keys.
 
@@ -349,10 +333,10 @@ def cache(
     Returns:
         A `CacheReport`; the pictures "plot" and, of one text, "heatmap".
     """
-    rules, names = name_parts("keep", keep, ""), name_parts("input", input, "")
+    rules, names = arguments.name_parts("keep", keep, ""), arguments.name_parts("input", input, "")
     start = None if prompt is None else str(prompt)
     if isinstance(text, str) and target is not None and not names:
-        kinds, kind, how = read_kinds(text, target, [], read_options(options))
+        kinds, kind, how = read_kinds(text, target, [], arguments.read_options(options))
     else:
         groups: list[tuple[str, Any, str | None]] = [("", text, None)]
         if names:
@@ -370,14 +354,14 @@ def cache(
     return report.findings
 
 
-@public
+@arguments.public
 def lenses(
-    text: str | Texts | Result | None = None,
+    text: str | arguments.Texts | Result | None = None,
     target: str | None = None,
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
-    seed: NotNegative = 0,
-    **options: Unpack[ExperimentOptions],
+    seed: arguments.NotNegative = 0,
+    **options: Unpack[arguments.ExperimentOptions],
 ) -> Findings:
     """How far each lens can be trusted: its scores of tokens beside hiding them.
 
@@ -394,7 +378,7 @@ def lenses(
     return report.findings
 
 
-@public
+@arguments.public
 def compare(
     a: str | Attention | Findings,
     b: str | Attention | Findings | None = None,
@@ -409,9 +393,9 @@ def compare(
     layer_b: str | None = None,
     head_a: str | None = None,
     head_b: str | None = None,
-    top: Positive = 10,
-    fail_above: Nats | None = None,
-    **options: Unpack[CompareOptions],
+    top: arguments.Positive = 10,
+    fail_above: arguments.Nats | None = None,
+    **options: Unpack[arguments.CompareOptions],
 ) -> Findings:
     """What changed between two attentions, or between two ablations.
 
@@ -436,7 +420,7 @@ def compare(
     Returns:
         One row for each head or effect; of attention the pictures "heatmap" and "grid".
     """
-    how = read_options(options)
+    how = arguments.read_options(options)
     origins = (
         {"model": model_a, "revision": revision_a, "adapter": adapter_a},
         {"model": model_b, "revision": revision_b, "adapter": adapter_b},
@@ -472,7 +456,7 @@ Numbers = str | Path | Mapping[str, Any]
 """A file of matrices, a sentence, or arrays by name."""
 
 
-@public
+@arguments.public
 def steps(
     file: Numbers | None = None,
     target: str | None = None,
@@ -482,9 +466,9 @@ def steps(
     mechanism: str | None = None,
     causal: bool = False,
     mask: str | None = None,
-    padding: NotNegative = 0,
+    padding: arguments.NotNegative = 0,
     diagram: bool = False,
-    **options: Unpack[StepsOptions],
+    **options: Unpack[arguments.StepsOptions],
 ) -> Findings:
     """The arithmetic of attention, matrix by matrix.
 
@@ -505,7 +489,7 @@ def steps(
     Returns:
         Every matrix; the picture "scatter"; a page.
     """
-    how = read_options(options)
+    how = arguments.read_options(options)
     if not isinstance(file, str | Path | Mapping | None):
         raise UsageError(f"file={in_short(file)} is no file, sentence or dictionary of arrays")
     request = StepsRequest(
@@ -524,16 +508,16 @@ def steps(
     return report.findings
 
 
-@public
+@arguments.public
 def lesson(
     name: str,
     *,
-    length: Positive | None = None,
-    size: Positive | None = None,
-    heads: Positive | None = None,
-    window: Positive | None = None,
-    steps: Positive | None = None,
-    seed: NotNegative | None = None,
+    length: arguments.Positive | None = None,
+    size: arguments.Positive | None = None,
+    heads: arguments.Positive | None = None,
+    window: arguments.Positive | None = None,
+    steps: arguments.Positive | None = None,
+    seed: arguments.NotNegative | None = None,
     text: str | None = None,
     model: Path | None = None,
 ) -> Findings:

@@ -14,15 +14,7 @@ from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import TooLargeError, UsageError
 from attnviz.core.options import Look, Many, Options
 from attnviz.core.registry import FORMATS
-from attnviz.renderers import Display, Renderer
-from attnviz.renderers.reports import (
-    Item,
-    as_bytes,
-    format_of,
-    make_renderer,
-    parse_fields,
-    picture_suffix,
-)
+from attnviz.renderers import Display, Renderer, reports
 from attnviz.storage.writing import PartialFile, output_errors, write_file
 
 if TYPE_CHECKING:
@@ -52,7 +44,7 @@ class DataOutput:
         self.renderer, self.draft, self.alone, self.limit = renderer, draft, alone, limit
         self.read, self.parts, self.size = True, list[bytes](), 0
 
-    def add(self, item: Item) -> None:
+    def add(self, item: reports.Item) -> None:
         """Write the result's part."""
         if self.read:
             data: Any = item.data
@@ -70,7 +62,7 @@ class DataOutput:
             self.draft.move()
 
     def _write(self, part: str | bytes) -> None:
-        data = as_bytes(part)
+        data = reports.as_bytes(part)
         if self.limit is None:
             self._send(data)
             return
@@ -132,9 +124,9 @@ class PictureFiles(NumberedFiles):
     def __init__(self, picture: str, path: Path, look: Look, *, many: bool, count: int = 0) -> None:
         super().__init__(path, many=many, count=count)
         self.picture, self.file, self.look = picture, path, look
-        self.suffix = picture_suffix(path, picture)
+        self.suffix = reports.picture_suffix(path, picture)
 
-    def add(self, item: Item) -> None:
+    def add(self, item: reports.Item) -> None:
         """Draw the result's picture."""
         write_file(
             numbered_path(self.file, self.count) if self.many else self.file, self._draw(item)
@@ -144,7 +136,7 @@ class PictureFiles(NumberedFiles):
     def finish(self) -> None:
         """Nothing more: every picture is already complete."""
 
-    def _draw(self, item: Item) -> bytes:
+    def _draw(self, item: reports.Item) -> bytes:
         from attnviz.renderers.figures.figure import figure_bytes
         from attnviz.runs.outputs import draw_item
 
@@ -160,7 +152,7 @@ class PageFiles(NumberedFiles):
         self.in_browser = in_browser
         self.atlas: Path | None = None
 
-    def add(self, item: Item) -> None:
+    def add(self, item: reports.Item) -> None:
         """Write the text's page, and show it if it is the first and its name is settled."""
         self.count += 1
         if self.path is None and self.count > 1:
@@ -172,7 +164,7 @@ class PageFiles(NumberedFiles):
         page = page_of(item, command_line(), atlas)
         if page is None:
             return
-        save_page(path, as_bytes(page), in_browser=self.in_browser and not self.waits)
+        save_page(path, reports.as_bytes(page), in_browser=self.in_browser and not self.waits)
 
     def finish(self) -> None:
         """Show the first page, and say that it is the first, where there were more texts."""
@@ -275,7 +267,7 @@ def open_resumable(
             option = "--shard-size" if shard_size else "--resume"
             raise UsageError(f"{option} is about the data file: add -o FILE")
         return None
-    name = format_of(path)
+    name = reports.format_of(path)
     again = input_file is not None and input_file.is_file()
     if resume and not again:
         raise UsageError("--resume reads the texts again: give them by --input FILE, not a pipe")
@@ -293,12 +285,12 @@ def open_resumable(
     if not shard_size and not (again and FORMATS[name].grows and can_resume(path)):
         return None
 
-    names, digits = parse_fields(options.output.fields), options.output.digits
+    names, digits = reports.parse_fields(options.output.fields), options.output.digits
 
     def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
         display = Display(width, None, many=True, first=first, begun=begun)
         display = replace(display, fields=names, digits=digits)
-        return make_renderer(name, display)
+        return reports.make_renderer(name, display)
 
     make(0, False)  # noqa: FBT003 - as a callback is called
     return ResumableSink(

@@ -15,19 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.cli import destinations
 from attnviz.cli.app import complain
-from attnviz.cli.destinations import (
-    PAGES,
-    DataOutput,
-    NumberedFiles,
-    PageFiles,
-    PictureFiles,
-    RunOutput,
-    check_own,
-    display_of_stdout,
-    numbered_path,
-    open_resumable,
-)
 from attnviz.cli.places import (
     Place,
     check_apart,
@@ -38,18 +27,7 @@ from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.options import Look, Options
 from attnviz.core.registry import BROWSER, FORMATS, DataKind
-from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display
-from attnviz.renderers.reports import (
-    CUT,
-    Data,
-    Item,
-    check_digits,
-    format_of,
-    formats_of,
-    make_renderer,
-    parse_fields,
-    picture_suffix,
-)
+from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display, reports
 from attnviz.runs.inputs import PICTURES
 from attnviz.runs.reporting import item_of, reject_of
 from attnviz.storage.writing import PARTS, PartialFile, check_writable
@@ -118,14 +96,17 @@ class Report(AbstractContextManager["Report"]):
         self.notices = Notices(quiet=output.quiet)
         self.screen = self._open_screen(on_screen, many=many)
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
-        self.formats = {self.format, *([format_of(output.output, kind)] if output.output else [])}
+        self.formats = {
+            self.format,
+            *([reports.format_of(output.output, kind)] if output.output else []),
+        }
         forms = {FORMATS[name].form for name in self.formats}
         wide = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
-        display = display_of_stdout(many=many) if wide else Display(many=many)
-        names, digits = parse_fields(output.fields), output.digits
+        display = destinations.display_of_stdout(many=many) if wide else Display(many=many)
+        names, digits = reports.parse_fields(output.fields), output.digits
         display = replace(display, rows=output.max_rows, fields=names, digits=digits)
         self.resumable = (
-            open_resumable(
+            destinations.open_resumable(
                 options, many=many, command=command, input_file=input_file, width=display.width
             )
             if kind == "maps"
@@ -142,24 +123,28 @@ class Report(AbstractContextManager["Report"]):
 
     def _outputs(
         self, kind: DataKind, places: Mapping[str, Path], display: Display, *, many: bool
-    ) -> list[RunOutput | ShownPictures]:
+    ) -> list[destinations.RunOutput | ShownPictures]:
         output = self.options.output
-        outputs: list[RunOutput | ShownPictures] = []
+        outputs: list[destinations.RunOutput | ShownPictures] = []
         if draft := self._draft(output.output, self.resumable):
             plain = replace(display, colors=None)
-            renderer = make_renderer(format_of(draft.path, kind), plain, kind)
-            outputs.append(DataOutput(renderer, draft))
+            renderer = reports.make_renderer(reports.format_of(draft.path, kind), plain, kind)
+            outputs.append(destinations.DataOutput(renderer, draft))
         for picture, path in places.items():
             outputs.append(
-                PictureFiles(picture, path, self.options.look, many=many, count=self.good)
+                destinations.PictureFiles(
+                    picture, path, self.options.look, many=many, count=self.good
+                )
             )
         if output.html or output.open_page:
-            pages = PageFiles(output.html, many=many, in_browser=output.open_page, count=self.good)
+            pages = destinations.PageFiles(
+                output.html, many=many, in_browser=output.open_page, count=self.good
+            )
             pages.atlas = output.atlas
             outputs.append(pages)
-        renderer = make_renderer(self.format, display, kind)
+        renderer = reports.make_renderer(self.format, display, kind)
         alone = not (outputs or self.resumable)
-        outputs.append(DataOutput(renderer, alone=alone, limit=output.limit_bytes))
+        outputs.append(destinations.DataOutput(renderer, alone=alone, limit=output.limit_bytes))
         if self.screen is not None:
             outputs.append(self.screen)
         if output.browse:  # the last, when all others are complete
@@ -240,10 +225,10 @@ class Report(AbstractContextManager["Report"]):
                 loading = f"loaded in {loaded_at - self.start_time:.2f} s, "
             note(f"{loading}{what} in {now - (loaded_at or self.start_time):.2f} s")
 
-    def add(self, result: Attention | Data | Item) -> None:
+    def add(self, result: Attention | reports.Data | reports.Item) -> None:
         """Write one result to every output, also if Ctrl-C is pressed meanwhile."""
         item = item_of(result, self.options)
-        if self.format != "table" and isinstance(item.data, Data):
+        if self.format != "table" and isinstance(item.data, reports.Data):
             for text in item.data.notes:
                 self.say(text)
         with hold_interrupts():
@@ -254,7 +239,7 @@ class Report(AbstractContextManager["Report"]):
                 output.add(item)
             self.good += 1
 
-    def add_blank(self, result: Data) -> None:
+    def add_blank(self, result: reports.Data) -> None:
         """Write a blank for a failed record, so that line N stays that of record N."""
         with hold_interrupts():
             for output in self.outputs:
@@ -279,12 +264,12 @@ class Report(AbstractContextManager["Report"]):
         with hold_interrupts():
             if self.good == 1 and not self.failures:
                 for output in self.outputs:
-                    if isinstance(output, NumberedFiles):
+                    if isinstance(output, destinations.NumberedFiles):
                         output.rename_only()
             if self.resumable is not None:
                 self.resumable.finish()
             for output in self.outputs:
-                on_stdout = isinstance(output, DataOutput) and output.draft is None
+                on_stdout = isinstance(output, destinations.DataOutput) and output.draft is None
                 if self.good or (self.blanks and on_stdout):
                     output.finish()
             if self.rejects is not None:
@@ -377,7 +362,7 @@ def check_places(
     on_screen: bool = False,
 ) -> str:
     """Check that every output has a place of its own, and return the format of stdout."""
-    output, formats = options.output, formats_of(kind)
+    output, formats = options.output, reports.formats_of(kind)
     name = output.format or next(iter(formats))
     if name not in formats:
         raise UsageError(
@@ -392,20 +377,20 @@ def check_places(
     if many and not output.overwrite:
         for path in (output.html, *pictures.values()):
             if path is not None:
-                check_own(path)
+                destinations.check_own(path)
     if FORMATS[name].binary and sys.stdout.isatty():
         raise UsageError(
             f"format '{name}' is binary and stdout is a terminal: redirect it, or write a file "
             "with -o FILE"
         )
-    formats_used = {name, *([format_of(output.output, kind)] if output.output else [])}
-    if output.fields is not None and formats_used.isdisjoint(CUT):
-        raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")
+    formats_used = {name, *([reports.format_of(output.output, kind)] if output.output else [])}
+    if output.fields is not None and formats_used.isdisjoint(reports.CUT):
+        raise UsageError(f"--fields cuts {', '.join(reports.CUT)}, not {name}: add -f json")
     if output.fields is not None and not formats_used.isdisjoint(("json", "jsonl")):
         from attnviz.storage.layouts import check_fields
 
-        check_fields(parse_fields(output.fields), kind)
-    check_digits(output.digits, formats_used, kind)
+        check_fields(reports.parse_fields(output.fields), kind)
+    reports.check_digits(output.digits, formats_used, kind)
     return name
 
 
@@ -443,11 +428,11 @@ def _places(
     """Every output file; each can be written, and its suffix names its format."""
     data, page, rejects = options.output.output, options.output.html, options.many.rejects
     for name, path in pictures.items():
-        picture_suffix(path, name)
+        reports.picture_suffix(path, name)
     if data is not None:
-        format_of(data, kind)
-    if page is not None and page.suffix.lower() not in PAGES:
-        raise UsageError(f"--html '{page}' must end in {' or '.join(PAGES)}")
+        reports.format_of(data, kind)
+    if page is not None and page.suffix.lower() not in destinations.PAGES:
+        raise UsageError(f"--html '{page}' must end in {' or '.join(destinations.PAGES)}")
     in_shards = many and options.many.shard_size is not None
     places = [Place(path, many, many) for path in (page, *pictures.values()) if path is not None]
     places += [
@@ -456,7 +441,7 @@ def _places(
     for place in places:
         check_writable(place.path)
         if place.several:  # the last of many has the longest name
-            check_writable(numbered_path(place.path, 99_999))
+            check_writable(destinations.numbered_path(place.path, 99_999))
     return places
 
 

@@ -13,16 +13,7 @@ from attnviz.core.options import Many, Options
 from attnviz.core.registry import Command
 from attnviz.core.values import is_utf8
 from attnviz.models.open import check_origin
-from attnviz.storage.texts import BadText, Text, check_text
-from attnviz.storage.texts.formats import (
-    INPUT_FORMATS,
-    SUFFIXES,
-    check_reading,
-    format_of_file,
-    is_packed,
-    parse_columns,
-    read_texts,
-)
+from attnviz.storage.texts import BadText, Text, check_text, formats
 from attnviz.storage.texts.lines import (
     LONGEST,
     FileFormat,
@@ -64,41 +55,43 @@ def count_records(file: str, how: Many = USUAL, *, pairs: bool = False) -> int |
     if file == "-" or not Path(file).is_file():
         return None
     reading = reading_of(file, how, pairs=pairs)
-    return sum(1 for _ in read_texts(_lines(Path(file), reading), f"'{file}'", reading))
+    return sum(1 for _ in formats.read_texts(_lines(Path(file), reading), f"'{file}'", reading))
 
 
 def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -> FileFormat:
     """How to read a file: by --input-format, or else by its suffix."""
     path, input_format = Path(file), how.input_format
     if input_format is None:
-        file_format = format_of_file(path)
+        file_format = formats.format_of_file(path)
         if file_format is None and not (file == "-" or path.is_fifo() or path.is_dir()):
             raise UsageError(
-                f"'{file}' ends in none of {', '.join(SUFFIXES)}, with or without .gz: "
-                f"rename it, or give --input-format {'|'.join(INPUT_FORMATS)}"
+                f"'{file}' ends in none of {', '.join(formats.SUFFIXES)}, with or without .gz: "
+                f"rename it, or give --input-format {'|'.join(formats.INPUT_FORMATS)}"
             )
     else:
-        file_format = choose(input_format, INPUT_FORMATS, "input format")
+        file_format = choose(input_format, formats.INPUT_FORMATS, "input format")
     columns = {}
     if how.columns is not None:
-        columns = parse_columns(how.columns, pairs=pairs)
+        columns = formats.parse_columns(how.columns, pairs=pairs)
     reading = FileFormat(file_format or "txt", pairs, keep_blank, columns, how.max_line << 20)
-    check_reading(reading)
+    formats.check_reading(reading)
     return reading
 
 
 def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
     """Texts as they are read. A missing file or wrong columns are an error at once."""
     if file == "-":
-        return _at_least_one(read_texts(stdin_lines(reading.longest), "stdin", reading), "stdin")
+        return _at_least_one(
+            formats.read_texts(stdin_lines(reading.longest), "stdin", reading), "stdin"
+        )
     from attnviz.storage.matrices import open_file
 
     path, name = Path(file), f"'{file}'"
     if not path.is_fifo():  # opening and closing a pipe would lose what is in it
         open_file(path, pipe=True).close()
     if path.is_file():
-        next(read_texts(_lines(path, reading), name, reading), None)
-    return _at_least_one(read_texts(_lines(path, reading), name, reading), name)
+        next(formats.read_texts(_lines(path, reading), name, reading), None)
+    return _at_least_one(formats.read_texts(_lines(path, reading), name, reading), name)
 
 
 def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
@@ -106,7 +99,9 @@ def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
     from attnviz.storage.matrices import open_file
 
     file = open_file(path, buffering=0, pipe=True)
-    yield from read_file(file, f"'{path}'", is_gzip=is_packed(path), longest=reading.longest)
+    yield from read_file(
+        file, f"'{path}'", is_gzip=formats.is_packed(path), longest=reading.longest
+    )
 
 
 def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:

@@ -17,13 +17,7 @@ from attnviz.analyses.group import group_attention, name_tokens
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
-from attnviz.core.attention_map import (
-    Attention,
-    AttentionMap,
-    Provenance,
-    Values,
-    stream_of_call,
-)
+from attnviz.core import attention_map
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, LookOptions, Options, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
@@ -78,7 +72,7 @@ class AttentionRequest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result(Attention, Presentable):
+class Result(attention_map.Attention, Presentable):
     """The attention of one text, with its pictures and files; shown as a page in a notebook.
 
     Attributes:
@@ -212,9 +206,9 @@ class Result(Attention, Presentable):
         calls = len(self.calls_of(item))
         many = f"{calls} calls × " if calls > 1 else ""
         size = f"{layers} layers × {many}{heads} heads · {queries} × {keys} tokens"
-        streams = len({stream_of_call(one.stream)[1] for one in self.maps})
+        streams = len({attention_map.stream_of_call(one.stream)[1] for one in self.maps})
         more = f" · {streams} streams" if streams > 1 else ""
-        stream = stream_of_call(item.stream)[1] if calls > 1 else item.stream
+        stream = attention_map.stream_of_call(item.stream)[1] if calls > 1 else item.stream
         return f"<Result {stream} · {self.provenance.title} · {size}{more}>"
 
     @property
@@ -263,7 +257,7 @@ def from_numpy(
     tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
     *,
-    values: Values = "share",
+    values: attention_map.Values = "share",
 ) -> Result:
     """Weights of one's own as a result, to be drawn, measured, compared and saved.
 
@@ -280,7 +274,7 @@ def from_numpy(
     Raises:
         InputError: shapes, ranges or names that do not fit together.
     """
-    choose(values, get_args(Values), "kind of values")
+    choose(values, get_args(attention_map.Values), "kind of values")
     if not isinstance(tokens, Iterable | None) or not isinstance(key_tokens, Iterable | None):
         raise UsageError("tokens= and key_tokens= are lists of names")
     try:
@@ -304,11 +298,11 @@ def from_numpy(
         for own, count in zip(names, array.shape[2:], strict=True)
     )
     stream = "cross" if cross else "self"
-    item = AttentionMap(
+    item = attention_map.AttentionMap(
         stream, rows, columns, array, values=values, query_side=sides[0], key_side=sides[1]
     )
-    provenance = Provenance("python", "your own weights")
-    attention = Attention((item,), provenance, None if cross else second or None)
+    provenance = attention_map.Provenance("python", "your own weights")
+    attention = attention_map.Attention((item,), provenance, None if cross else second or None)
     if cross:
         attention = replace(attention, source=second or None, target=first or None)
     return as_result(attention, Choice())
@@ -438,14 +432,14 @@ def query_of(source: Source, text: Text, command: Command | None = None) -> Quer
 def _view_next(
     source: Source,
     query: Query,
-    answers: Iterator[Attention | InputError],
+    answers: Iterator[attention_map.Attention | InputError],
     choice: Choice,
     text: Text,
     contacts: ContactModel | None = None,
 ) -> Result:
     """The next of the answers through a lens, which may ask the source for more about it."""
 
-    def attend() -> Attention:
+    def attend() -> attention_map.Attention:
         answer = next(answers)
         if isinstance(answer, InputError):
             # A new one: the old belongs to the iterator, and would tie this run's files to it.
@@ -463,13 +457,13 @@ def _view_next(
     return result
 
 
-def apply_choice(attention: Attention, choice: Choice) -> Result:
+def apply_choice(attention: attention_map.Attention, choice: Choice) -> Result:
     """Saved attention as chosen, as far as weights alone allow."""
     return _choose_from(lambda: attention, no_model, choice, Text(attention.id, ""))
 
 
 def _choose_from(
-    attend: Callable[[], Attention],
+    attend: Callable[[], attention_map.Attention],
     ask: Ask,
     choice: Choice,
     text: Text,
@@ -480,7 +474,7 @@ def _choose_from(
     What is asked for is done in this order; the text gives its id and labels.
     """
 
-    def prepare(attention: Attention) -> Attention:
+    def prepare(attention: attention_map.Attention) -> attention_map.Attention:
         labels = tuple(choice.labels.split()) if choice.labels else text.labels
         attention = replace(attention, id=text.id)
         attention = label_tokens(attention, labels) if labels else attention
@@ -523,7 +517,7 @@ def _group_of(choice: Choice) -> str | None:
     return "words" if choice.words else choice.group
 
 
-def as_result(attention: Attention, choice: Choice) -> Result:
+def as_result(attention: attention_map.Attention, choice: Choice) -> Result:
     """The same attention with its pictures and files, and what was chosen of it."""
-    values = {item.name: getattr(attention, item.name) for item in fields(Attention)}
+    values = {item.name: getattr(attention, item.name) for item in fields(attention_map.Attention)}
     return Result(**values, choice=choice)

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from attnviz.core.attention_map import (
-    LINK_LISTS,
-    Attention,
-    AttentionMap,
-    Focus,
-    Token,
-    typed_facts,
-)
+from attnviz.core import attention_map
 from attnviz.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -159,7 +152,7 @@ def _spellings(digits: int) -> NDArray[np.bytes_]:
     return np.array([*(b"," + text for text in texts), *ends], "S8" if digits < 6 else "S16")
 
 
-def to_document(attention: Attention, digits: int | None = None) -> dict[str, Any]:
+def to_document(attention: attention_map.Attention, digits: int | None = None) -> dict[str, Any]:
     """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys).
 
     With `digits` they have that many decimals at most, already spelt for `dump_json`.
@@ -184,14 +177,14 @@ def to_document(attention: Attention, digits: int | None = None) -> dict[str, An
         "maps": maps,
         **{
             name: [asdict(link) for link in links]
-            for name in LINK_LISTS
+            for name in attention_map.LINK_LISTS
             if (links := getattr(attention, name))
         },
         "provenance": _to_json_types(facts | also),
     }
 
 
-def to_dataset(attention: Attention) -> dict[str, Any]:
+def to_dataset(attention: attention_map.Attention) -> dict[str, Any]:
     """One text as plain values for `xarray.Dataset.from_dict`: a variable for each stream."""
     document = to_document(attention)
     coords, variables = dict[str, Any](), dict[str, Any]()
@@ -209,7 +202,7 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
     return {"coords": coords, "attrs": attrs, "dims": sizes, "data_vars": variables}
 
 
-def from_dataset(dataset: Mapping[str, Any]) -> Attention:
+def from_dataset(dataset: Mapping[str, Any]) -> attention_map.Attention:
     """The attention of `to_dataset`, also from xarray; an InputError for other objects."""
     try:
         document = parse_json(dataset["attrs"]["attnviz"], "the dataset")
@@ -220,7 +213,7 @@ def from_dataset(dataset: Mapping[str, Any]) -> Attention:
     return from_document(document, "the dataset", lambda number, *_: arrays[number])
 
 
-def _map_document(item: AttentionMap) -> dict[str, Any]:
+def _map_document(item: attention_map.AttentionMap) -> dict[str, Any]:
     document: dict[str, Any] = {
         "stream": item.stream,
         "layers": list(item.layers),
@@ -240,7 +233,7 @@ def _map_document(item: AttentionMap) -> dict[str, Any]:
     return document | {"weights": item.weights}
 
 
-def _token_document(token: Token) -> dict[str, Any]:
+def _token_document(token: attention_map.Token) -> dict[str, Any]:
     document = {"text": token.text, "start": token.start, "end": token.end}
     label = {} if token.label is None else {"label": token.label}
     return {**document, "special": token.special, **label}
@@ -257,7 +250,7 @@ def _to_json_types(value: Any) -> Any:
 
 def from_document(
     document: Any, where: str = "the document", read_weights: WeightsReader | None = None
-) -> Attention:
+) -> attention_map.Attention:
     """The attention that a document holds.
 
     Its weights may be nested lists or an array, also a flat one with a "shape". Otherwise
@@ -280,10 +273,10 @@ def from_document(
     text = fit(document, Document, where)
     provenance = fit_provenance(text.provenance, where)
     facts, place = text.provenance, "provenance"
-    focus = fit(facts.get("focus", {}), dict[str, Focus], where, f"{place}.focus")
+    focus = fit(facts.get("focus", {}), dict[str, attention_map.Focus], where, f"{place}.focus")
     scores = fit(facts.get("scores", []), list[HeadScores], where, f"{place}.scores")
     try:
-        return Attention(
+        return attention_map.Attention(
             maps=tuple(
                 _read_map(number, item, read_weights) for number, item in enumerate(text.maps)
             ),
@@ -300,7 +293,7 @@ def from_document(
             measured=measured_of(text.measured),
             idle=measured_of(text.idle),
             decisive=measured_of(text.decisive),
-            **typed_facts(provenance),
+            **attention_map.typed_facts(provenance),
         )
     except (InputError, TypeError, ValueError) as error:
         raise InputError(f"{where}: {error}") from error
@@ -315,7 +308,9 @@ def identity_of(line: bytes) -> str:
     return str(document.get("id", "0"))
 
 
-def _read_map(number: int, item: MapDocument, read_weights: WeightsReader | None) -> AttentionMap:
+def _read_map(
+    number: int, item: MapDocument, read_weights: WeightsReader | None
+) -> attention_map.AttentionMap:
     from attnviz.storage.schema import links_of, tokens_of
 
     queries, keys = tokens_of(item.query_tokens), tokens_of(item.key_tokens)
@@ -327,7 +322,7 @@ def _read_map(number: int, item: MapDocument, read_weights: WeightsReader | None
     else:
         pattern = len(item.layers) or None, len(item.heads) or None, len(queries), len(keys)
         weights = read_weights(number, item.stream, pattern)
-    return AttentionMap(
+    return attention_map.AttentionMap(
         stream=item.stream,
         query_tokens=queries,
         key_tokens=keys,

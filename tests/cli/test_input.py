@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.runs import inputs
+from attnviz.storage.texts import formats
 from tests.invoke import OWN, Done, attnviz
 
 
@@ -204,13 +204,13 @@ def test_a_loop_of_links_is_told_in_one_line(arguments, tmp_path):
 def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("the cat\n")
-    real = inputs.read_texts
+    real = formats.read_texts
 
     def gone(lines: Iterable[bytes], *rest: Any) -> Any:
         path.unlink(missing_ok=True)
         return real(lines, *rest)
 
-    monkeypatch.setattr(inputs, "read_texts", gone)
+    monkeypatch.setattr(formats, "read_texts", gone)
     assert "there is no file" in attnviz("self", "--input", path).mistake
 
 

@@ -183,12 +183,12 @@ def test_a_wrong_place_is_found_before_the_first_is_opened(tmp_path):
 
 
 def test_what_fails_while_a_report_is_made_leaves_no_draft(tmp_path, monkeypatch):
-    from attnviz.cli import report
+    from attnviz.cli import destinations
 
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(report, "PageFiles", fail)
+    monkeypatch.setattr(destinations, "PageFiles", fail)
     more = ("-o", tmp_path / "a.npz", "--html", tmp_path / "a.html")
     assert attnviz("self", "a b", *OWN, *more).status == 130
     assert list(tmp_path.iterdir()) == []

@@ -129,7 +129,7 @@ def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
 
 
 def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
-    monkeypatch.delattr("attnviz.models.hugging_face.capture.passes.find_strongest")
+    monkeypatch.delattr("attnviz.models.hugging_face.capture.exact_links.find_strongest")
     said = []
     with notices_to(said.append):
         assert read(loaded("bert"), max_size=5, links=0).main.links == ()

@@ -571,7 +571,7 @@ def test_a_picture_beyond_numpy_is_asked_of_torch(classifiers, monkeypatch):
     with details_to(said.append):
         source = open_source(Origin(model=str(classifiers["dinov2"])), "picture")
         grey = attend_query(source, about(picture().convert("L")))
-        monkeypatch.setattr(light_vision, "MOST_TOKENS", 3)
+        monkeypatch.setattr(light_model, "MOST_TOKENS", 3)
         large = attend_query(source, about(picture()))
         monkeypatch.setattr(light_vision, "find_spec", lambda _: "torchvision is installed")
         open_source(Origin(model=str(classifiers["dinov2"])), "picture")

@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from attnviz.models.hugging_face.capture import passes, scores
+from attnviz.models.hugging_face.capture import probe, scores
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.capture.kernel import Call
@@ -119,7 +119,7 @@ def test_a_part_of_the_text_is_read_in_tiles_too(causal, grid, monkeypatch):
 @pytest.mark.usefixtures("threads")
 def test_a_kernel_that_does_more_than_it_is_told_is_asked_with_indicators(hidden, monkeypatch):
     call, asked = called(hidden=hidden), []
-    monkeypatch.setattr(passes, "read_grid", lambda *given: (asked.append(1), read_grid(*given))[1])
+    monkeypatch.setattr(probe, "read_grid", lambda *given: (asked.append(1), read_grid(*given))[1])
     assert read_tiles(call, POOLED, 5, HIDDEN) is None
     found = read_call("layer", call, CaptureSpec(POOLED, 5, HIDDEN))
     weights = weights_of(replace(call, options=hidden))
@@ -183,7 +183,7 @@ def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch):
         raise MemoryError("of a thread")
 
     monkeypatch.setattr(scores, "TILE", 4 * TOKENS)
-    monkeypatch.setattr(scores, "recompute_rows", failing)
+    monkeypatch.setattr(probe, "recompute_rows", failing)
     with pytest.raises(MemoryError, match="of a thread"):
         read_tiles(called(), POOLED, 0, HIDDEN)
 

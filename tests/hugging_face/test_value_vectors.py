@@ -9,6 +9,7 @@ from attnviz.analyses.lenses.norm import norms, norms_by_head
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face import eager as eager_pass
+from attnviz.models.hugging_face.capture import kernel
 from attnviz.models.hugging_face.inputs.encoding import encode
 from tests.hugging_face.ask import attend, gradients, values
 
@@ -120,7 +121,7 @@ def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
     def unseen(look):
         yield
 
-    monkeypatch.setattr(eager_pass, "watch_kernels", unseen)
+    monkeypatch.setattr(kernel, "watch_kernels", unseen)
     with pytest.raises(AttentionError, match="keeps its values to itself"):
         values(loaded("bert"), TEXT)
 

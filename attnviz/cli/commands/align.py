@@ -23,21 +23,16 @@ def align_texts(
 ) -> int:
     """Write the links of each pair, or with a gold file the scores; answers the status."""
     from attnviz.cli.report import Report
-    from attnviz.runs.word_alignment import (
-        check_alignment,
-        read_gold_file,
-        report_links,
-        report_scores,
-    )
+    from attnviz.runs import word_alignment
 
-    work = check_alignment(options, how, against)
+    work = word_alignment.check_alignment(options, how, against)
     if score is None:
         with Report(options, "alignment", many=texts.several) as report:
-            report_links(work, texts, options, report)
+            word_alignment.report_links(work, texts, options, report)
         return report.status
-    gold = read_gold_file(score)
+    gold = word_alignment.read_gold_file(score)
     with Report(options, "scores") as report:
-        report_scores(work, gold, texts, options, report)
+        word_alignment.report_scores(work, gold, texts, options, report)
     return report.status
 
 

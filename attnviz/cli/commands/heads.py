@@ -11,14 +11,7 @@ from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
 from attnviz.models.open import brings_tokens
-from attnviz.runs.head_measures import (
-    HeadsRequest,
-    Instead,
-    check_heads,
-    check_treebank,
-    report_heads,
-    report_relations,
-)
+from attnviz.runs import head_measures
 from attnviz.runs.inputs import given_texts, texts_of
 from attnviz.storage.texts import Text
 
@@ -68,7 +61,7 @@ def heads(
     ),
     order: str = SORT,
     effect: bool = WITH_EFFECT,
-    by: Instead = BY,
+    by: head_measures.Instead = BY,
     writes: bool = rare(
         CHOICE, "--writes", "Show the tokens that each head argues for most, by their logits."
     ),
@@ -101,7 +94,7 @@ def heads(
 
     attnviz heads --treebank sample_inputs/relations.conllu
     """
-    request = HeadsRequest(
+    request = head_measures.HeadsRequest(
         cross=cross,
         role=role,
         order=order,
@@ -113,7 +106,7 @@ def heads(
         similar=similar,
         compares=bool(similar or scatter),
     )
-    check_heads(options, request.command)
+    head_measures.check_heads(options, request.command)
     if treebank is not None:
         others: dict[str, object] = {
             "TEXT": text,
@@ -129,9 +122,9 @@ def heads(
             "--writes": writes,
             "--probe": probe,
         }
-        check_treebank(others)
+        head_measures.check_treebank(others)
         with Report(options, "heads") as report:
-            report_relations(treebank, options, report)
+            head_measures.report_relations(treebank, options, report)
         raise typer.Exit(report.status)
     if cross and len(text or ()) > 2:
         raise UsageError("--cross takes one source and one target: give more by --input FILE")
@@ -142,5 +135,5 @@ def heads(
         texts = texts_of(text or [], input_file, options.many, pairs=cross)
     pictures = {"overview": overview, "scatter": scatter}
     with Report(options, "heads", pictures=pictures) as report:
-        report_heads(request, texts, options, report)
+        head_measures.report_heads(request, texts, options, report)
     raise typer.Exit(report.status)

@@ -36,15 +36,10 @@ from attnviz.models.hugging_face.inputs.generation import (
 )
 from attnviz.models.hugging_face.inputs.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
+from attnviz.models.hugging_face.load import loading
 from attnviz.models.hugging_face.load.devices import library_errors, running_errors
 from attnviz.models.hugging_face.load.family import family_of, parts_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.loading import (
-    LoadOptions,
-    load_parts,
-    load_tokenizer,
-    model_class,
-)
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
 from attnviz.models.hugging_face.outputs import UnnamedMaps, spell_piece
 
@@ -357,13 +352,13 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
 
 def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
     """A pretrained speech model; options are the fields of `LoadOptions`."""
-    terms = LoadOptions(**options)
+    terms = loading.LoadOptions(**options)
 
     def load_reader(folder: Path, name: str) -> Any:
-        tokenizer = partial(load_tokenizer, folder, name, allow_code=terms.allow_code)
+        tokenizer = partial(loading.load_tokenizer, folder, name, allow_code=terms.allow_code)
         return load_extractor(folder, name), tokenizer
 
-    parts = load_parts(name, terms, load_reader, speech_class)
+    parts = loading.load_parts(name, terms, load_reader, speech_class)
     model, reader = parts.model, parts.reader
     if model.main_input_name not in ("input_features", "input_values", "inputs"):
         raise ModelError(
@@ -400,7 +395,7 @@ def speech_class(config: Any) -> Any:
     if config.is_encoder_decoder and type(config) in writers and not decides:
         writers.get(type(config), None)
         return transformers.AutoModelForSpeechSeq2Seq
-    return model_class(config, with_head=config.is_encoder_decoder)
+    return loading.model_class(config, with_head=config.is_encoder_decoder)
 
 
 def has_cross(model: Any) -> bool:

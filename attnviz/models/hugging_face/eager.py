@@ -22,20 +22,12 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.locks import thread_hook
+from attnviz.models.hugging_face.capture import kernel
 from attnviz.models.hugging_face.capture.capture import (
     EAGER_ROUTE,
     as_map,
     group_layers,
     with_routes,
-)
-from attnviz.models.hugging_face.capture.kernel import (
-    Call,
-    can_be_eager,
-    eager_copy,
-    match_stream,
-    output_attentions,
-    stream_of,
-    watch_kernels,
 )
 from attnviz.models.hugging_face.capture.passes import read_layers
 from attnviz.models.hugging_face.capture.probe import dtype_of
@@ -74,8 +66,8 @@ def eager_inputs(
     alone = list(encoding.axes) == ["encoder"]
     part = source.encoder if alone else source.model
     inputs = source.tensors(encoding.inputs, part)
-    own = is_copied and can_be_eager(part)
-    return EagerInputs(part if own else eager_copy(part), inputs, encoding)
+    own = is_copied and kernel.can_be_eager(part)
+    return EagerInputs(part if own else kernel.eager_copy(part), inputs, encoding)
 
 
 def check_eager(eager: EagerInputs, copies: int) -> None:
@@ -102,7 +94,7 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
     Layers have shape (1, heads, queries, keys) and are checked to be weights of these tokens.
     """
     encoding, inputs = eager.encoding, {**eager.inputs, "use_cache": False}
-    output, tensors = output_attentions(eager.part, inputs, list(encoding.axes))
+    output, tensors = kernel.output_attentions(eager.part, inputs, list(encoding.axes))
     maps: list[AttentionMap] = []
     attending: list[tuple[str, Tensor]] = []
     for stream, axes in encoding.axes.items():
@@ -185,9 +177,13 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
     paths = {id(module): name for name, module in eager.part.named_modules()}
     values: list[_Values] = []
 
-    def look(call: Call) -> None:
+    def look(call: kernel.Call) -> None:
         path = paths.get(id(call.module))
-        stream = None if path is None else match_stream(stream_of(path), eager.encoding.axes)
+        stream = (
+            None
+            if path is None
+            else kernel.match_stream(kernel.stream_of(path), eager.encoding.axes)
+        )
         if stream is not None:
             scale = _layer_scale(eager.part, path or "")
             values.append(_Values(stream, call.value, call.output.flatten(2), scale))
@@ -198,7 +194,7 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
             scale = 1 if matrix is None or values[-1].scale is None else values[-1].scale
             values[-1].projection = None if matrix is None else matrix * scale
 
-    with register_module_forward_pre_hook(thread_hook(project)), watch_kernels(look):
+    with register_module_forward_pre_hook(thread_hook(project)), kernel.watch_kernels(look):
         yield values
 
 

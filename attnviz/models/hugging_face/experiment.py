@@ -20,24 +20,12 @@ import numpy as np
 from attnviz.core.effects import HeadOutputs, Intervention, SinkShares
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.locks import thread_hook
+from attnviz.models.hugging_face import eager
+from attnviz.models.hugging_face.capture import passes
 from attnviz.models.hugging_face.capture.capture import check_calls
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
-from attnviz.models.hugging_face.capture.passes import (
-    CallWeights,
-    CaptureSpec,
-    group_by_layer,
-    read_call,
-    stream_at,
-)
 from attnviz.models.hugging_face.capture.probe import selected_keys, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
-from attnviz.models.hugging_face.eager import (
-    EagerInputs,
-    check_eager,
-    layer_gradients,
-    run_eager,
-    stack_like,
-)
 from attnviz.models.hugging_face.interventions import (
     change_output,
     check_heads_apart,
@@ -71,7 +59,9 @@ SHARED = 4  # a run waits for one that shares at least this part of the layers l
 
 def experiment_of(request: ExperimentRequest) -> ModelExperiment:
     """An experiment; without separate heads at the kernel, one that gives gradients only."""
-    check_eager(EagerInputs(request.model, request.inputs, request.encoding, request.what), COPIES)
+    eager.check_eager(
+        eager.EagerInputs(request.model, request.inputs, request.encoding, request.what), COPIES
+    )
     try:
         return KernelExperiment(request)
     except AttentionError as error:
@@ -311,20 +301,20 @@ class KernelExperiment(ExplainedOutputs):
 
         part, sides = self.encoding.part, self.encoding.sides
         specs = {
-            stream: CaptureSpec(PooledGrid(*map(each_token, side)), from_kernel=True)
+            stream: passes.CaptureSpec(PooledGrid(*map(each_token, side)), from_kernel=True)
             for stream, side in sides.items()
         }
-        read: list[CallWeights | None] = []
+        read: list[passes.CallWeights | None] = []
         with self._run_guarded(), torch.no_grad():
             for call in calls:
                 path = self.paths[id(call.module)]
-                stream = stream_at(path, call, sides, part)
+                stream = passes.stream_at(path, call, sides, part)
                 if stream is None:
                     read.append(None)
                     continue
                 check_heads_apart(call, part.config.model_type)
-                read.append(read_call(path, call.without_gradients(), specs[stream]))
-        layers = group_by_layer([item for item in read if item], sides, part)
+                read.append(passes.read_call(path, call.without_gradients(), specs[stream]))
+        layers = passes.group_by_layer([item for item in read if item], sides, part)
         if set(layers) != set(sides):
             raise AttentionError(
                 f"architecture '{part.config.model_type}' calls no attention kernel, so its heads "
@@ -497,19 +487,19 @@ class EagerExperiment(ExplainedOutputs):
 
         self.reason = reason
         self.sinks: SinkShares = {}
-        self.eager = EagerInputs(
+        self.eager = eager.EagerInputs(
             eager_copy(request.model), request.inputs, request.encoding, request.what
         )
         with quiet(), running_errors(request.model, request.what), torch.enable_grad():
-            output, self.attention, self.layers = run_eager(self.eager)
+            output, self.attention, self.layers = eager.run_eager(self.eager)
         self.logits: Any = getattr(output, "logits", None)
         super().__init__(request, self.logits)
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
         with quiet(), running_errors(self.request.model, self.request.what):
             layers = [layer for _, layer in self.layers]
-            gradients = layer_gradients(score(self.logits), layers, self.eager.kind)
-        return stack_like(self.attention, gradients)
+            gradients = eager.layer_gradients(score(self.logits), layers, self.eager.kind)
+        return eager.stack_like(self.attention, gradients)
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         """Refuse: the kernel of this model does not separate its heads."""

@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnviz.core.effects import (
-    SINK,
-    HeadOutputs,
-    Intervention,
-    LayerWeights,
-    replacement_outputs,
-)
+from attnviz.core import effects
 from attnviz.core.errors import AttentionError, UsageError, choose, in_short
 from attnviz.models.hugging_face.capture.kernel import Call, layer_names, stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, attending_layers, read_call
@@ -47,10 +41,10 @@ def check_heads_apart(call: Call, kind: str) -> None:
 
 def change_output(
     call: Call,
-    changes: Sequence[Intervention],
+    changes: Sequence[effects.Intervention],
     place: tuple[str, str],
     sides: tuple[str, str],
-    instead: HeadOutputs | None,
+    instead: effects.HeadOutputs | None,
     start: int = 0,
 ) -> Any:
     """A call's output (batch, queries, heads, value size) with each item's change made.
@@ -78,7 +72,7 @@ def change_output(
         output[rows] = others[rows]
     # Last: a head that is off puts out nothing of the keys that are left.
     if any(off):
-        rows = replacement_outputs(instead, place, (heads, queries, size), start)
+        rows = effects.replacement_outputs(instead, place, (heads, queries, size), start)
         put = torch.as_tensor(rows.swapaxes(0, 1)).to(output)
         for number, own in enumerate(off):
             silent = [head for head, query in own if query is None]
@@ -102,14 +96,14 @@ def read_weights(call: Call) -> tuple[Any, Any]:
     if sink_logits(call) is not None:
         return weights, sink_shares(call)[..., 0].transpose(1, 2).to(weights)
     remainder = 1 - weights.sum(-1)
-    return weights, remainder.where(remainder > SINK, 0)
+    return weights, remainder.where(remainder > effects.SINK, 0)
 
 
 def _mix_held(
     call: Call,
     whole: tuple[Any, Any],
     number: int,
-    change: Intervention,
+    change: effects.Intervention,
     place: tuple[str, str],
     sides: tuple[str, str],
 ) -> Any:
@@ -118,7 +112,7 @@ def _mix_held(
 
     weights, sinks = (one[number] for one in whole)
     caches = call.value.shape[1]
-    layer = LayerWeights(weights.cpu().numpy(), sinks.cpu().numpy(), caches)
+    layer = effects.LayerWeights(weights.cpu().numpy(), sinks.cpu().numpy(), caches)
     cells = change.hidden_cells(*place, sides, weights.shape, lambda: layer)
     shares = weights.masked_fill(torch.as_tensor(cells, device=weights.device), 0)
     shares = shares / (shares.sum(-1, keepdim=True) + sinks[..., None])

@@ -23,31 +23,15 @@ from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models import Predicting
+from attnviz.models.hugging_face import outputs
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import WritingRules, continue_text
 from attnviz.models.hugging_face.loaded_model import LoadedModel
-from attnviz.models.hugging_face.outputs import (
-    check_head,
-    choose_outputs,
-    no_head,
-    spell_choice,
-)
+from attnviz.models.light import network
 from attnviz.models.light.architecture import Architecture
 from attnviz.models.light.experiment import Head, NetworkExperiment
-from attnviz.models.light.network import (
-    Cache,
-    LayerPart,
-    Network,
-    Record,
-    Shape,
-    Watch,
-    Weights,
-    linear_map,
-    normalise,
-    run_layers,
-)
 from attnviz.models.light.weights import CheckpointWeights
 
 if TYPE_CHECKING:
@@ -91,20 +75,20 @@ class WholeModel(Generic[Loaded]):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LightModel(LoadedModel, Predicting, Network):
+class LightModel(LoadedModel, Predicting, network.Network):
     """A pretrained text model that numpy runs, for queries of the kinds "self", "pair", "cross"."""
 
     whole: WholeModel[HuggingFaceModel]
     architecture: Architecture
-    sizes: Shape
-    below: Shape | None  # of an encoder whose states the decoder attends to
+    sizes: network.Shape
+    below: network.Shape | None  # of an encoder whose states the decoder attends to
     streams: Mapping[str, str]
     weights: CheckpointWeights
     numbers: int  # of weights
     padding: int  # the number of its token
     head: Head | None = None
     rules: WritingRules
-    watch: Watch | None = None  # of what it writes
+    watch: network.Watch | None = None  # of what it writes
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -168,7 +152,7 @@ class LightModel(LoadedModel, Predicting, Network):
         return self.sizes.vocabulary
 
     @property
-    def shapes(self) -> tuple[Shape, ...]:
+    def shapes(self) -> tuple[network.Shape, ...]:
         """The shape of its stack, or of its encoder and its decoder."""
         return (self.below, self.sizes) if self.below else (self.sizes,)
 
@@ -179,12 +163,12 @@ class LightModel(LoadedModel, Predicting, Network):
         encoding = encode(self, query)
         if reason := self._refuse([encoding]):
             return self.whole(reason).values(query)
-        record = Record()
+        record = network.Record()
         attention, _ = self.run(encoding, record)
         return value_vectors(self.weights, self._blocks(attention), attention, record)
 
     def experiment(self, query: Query, target: str | None = None) -> Experiment:
-        check_head(self, query.kind)
+        outputs.check_head(self, query.kind)
         encoding = encode(self, query)
         reason = self._refuse([encoding])
         if self.task and self.task.kind == "number":
@@ -192,7 +176,7 @@ class LightModel(LoadedModel, Predicting, Network):
         if reason:
             return self.whole(reason).experiment(query, target)
         if self.head is None:
-            raise no_head(self.name, self.kind)
+            raise outputs.no_head(self.name, self.kind)
         return LightExperiment(self, query, encoding, target)
 
     def trace_writers(self, query: Query) -> WrittenText:
@@ -228,7 +212,7 @@ class LightModel(LoadedModel, Predicting, Network):
         return self.whole("each step of a head is torch's").head_arithmetic(query, which)
 
     def spell(self, number: int) -> str:
-        return spell_choice(self, number)
+        return outputs.spell_choice(self, number)
 
     def _encode(self, query: Query) -> EncodedQuery | InputError:
         try:
@@ -249,9 +233,11 @@ class LightModel(LoadedModel, Predicting, Network):
             return f"{len(encodings)} texts are many for a model of {self.numbers:,} weights"
         return ""
 
-    def run(self, encoding: EncodedQuery, record: Record | None = None) -> tuple[Attention, Any]:
+    def run(
+        self, encoding: EncodedQuery, record: network.Record | None = None
+    ) -> tuple[Attention, Any]:
         """The maps of a query, and the last states (tokens, size)."""
-        record = Record() if record is None and self.region.keep_qk else record
+        record = network.Record() if record is None and self.region.keep_qk else record
         with np.errstate(all="ignore"):
             states, layers = self.forward(self.weights, self.inputs(encoding.inputs), record)
         return self._build_attention(encoding, states, layers, record), states
@@ -261,7 +247,7 @@ class LightModel(LoadedModel, Predicting, Network):
         encoding: EncodedQuery,
         states: Any,
         layers: Mapping[str, Sequence[Any]],
-        record: Record | None = None,
+        record: network.Record | None = None,
     ) -> Attention:
         """The maps of a query, of its last states and its weights by layer."""
         with np.errstate(all="ignore"):
@@ -275,7 +261,7 @@ class LightModel(LoadedModel, Predicting, Network):
             items = [replace(one, projections=self._projections(one, record)) for one in items]
         return encoding.build_attention(items, self.task, logits)
 
-    def _projections(self, item: Captured, record: Record) -> Projections:
+    def _projections(self, item: Captured, record: network.Record) -> Projections:
         """The queries and keys of a stream."""
         shape = self.below if item.stream == "encoder" and self.below else self.sizes
         names = {self.streams[item.stream].format(layer) for layer in item.layers}
@@ -287,7 +273,7 @@ class LightModel(LoadedModel, Predicting, Network):
         heads, peaks = tuple(map(str, range(shape.heads))), tuple(peak(one.residual) for one in own)
         return Projections(query, key, shape.factor, item.layers, heads, more, value, peaks)
 
-    def _blocks(self, attention: Attention) -> list[tuple[Shape, LayerPart, str]]:
+    def _blocks(self, attention: Attention) -> list[tuple[network.Shape, network.LayerPart, str]]:
         """The shape, the part of a layer and the names of attentions of each map."""
         blocks = []
         for item in attention.maps:
@@ -296,7 +282,7 @@ class LightModel(LoadedModel, Predicting, Network):
             blocks.append((shape, block, self.streams[item.stream]))
         return blocks
 
-    def scores(self, weights: Weights, states: Array) -> Array:
+    def scores(self, weights: network.Weights, states: Array) -> Array:
         """Scores of every token or class, for states (…, size)."""
         assert self.head is not None
         return self.head.predict(weights, self.sizes, states)
@@ -352,9 +338,11 @@ class LightModel(LoadedModel, Predicting, Network):
             stack[names.index(off)] = 0
         if about.embedding_norm:
             whole = stack.sum(axis=0)
-            stack = normalise(self.weights, self.sizes, about.embedding_norm, stack, whole, 0)
+            stack = network.normalise(
+                self.weights, self.sizes, about.embedding_norm, stack, whole, 0
+            )
         if about.projection and f"{about.projection}.weight" in self.weights:
-            stack = linear_map(self.weights, about.projection, stack, 0)
+            stack = network.linear_map(self.weights, about.projection, stack, 0)
         return dict(zip(names, stack, strict=True))
 
     def write_ids(self, inputs: Mapping[str, Sequence[int]], most: int) -> list[int]:
@@ -363,16 +351,18 @@ class LightModel(LoadedModel, Predicting, Network):
         with np.errstate(all="ignore"), self.weights.keep_widened():
             if self.below:
                 (embeddings,) = self.inputs({"input_ids": ids})
-                memory = run_layers(self.weights, self.below, embeddings[None], watch=self.watch)[0]
+                memory = network.run_layers(
+                    self.weights, self.below, embeddings[None], watch=self.watch
+                )[0]
                 ids = [int(self.rules.decoder_start_token_id or 0)]
             # A watch of two texts does not know what came before a cached query.
-            cache = None if self.below and self.watch else Cache()
+            cache = None if self.below and self.watch else network.Cache()
             longest = len(ids) + most
             while len(ids) < longest:
                 embeddings = np.asarray(sum(self._embed(self.architecture, ids).values()))
                 embeddings = embeddings[None, cache.length if cache else 0 :]
                 how: Any = {"watch": self.watch, "cache": cache}
-                states, *_ = run_layers(self.weights, self.sizes, embeddings, memory, **how)
+                states, *_ = network.run_layers(self.weights, self.sizes, embeddings, memory, **how)
                 scores = self.scores(self.weights, states[0, -1:])[0]
                 ids.append(self.rules.choose(ids, scores, longest))
                 if ids[-1] in self.rules.ends:
@@ -389,10 +379,10 @@ def capture_layers(stream: str, layers: Sequence[Array]) -> Captured:
 
 
 def value_vectors(
-    weights: Weights,
-    blocks: Sequence[tuple[Shape, LayerPart, str]],
+    weights: network.Weights,
+    blocks: Sequence[tuple[network.Shape, network.LayerPart, str]],
     attention: Attention,
-    record: Record,
+    record: network.Record,
 ) -> ValueVectors:
     """What each head adds for each token, of the attentions of one pass, by the block of a map."""
     by_map, by_name = [], {one.name: one for one in record}
@@ -416,13 +406,13 @@ class LightExperiment(NetworkExperiment):
     def __init__(
         self, model: LightModel, query: Query, encoding: EncodedQuery, target: str | None
     ) -> None:
-        record = Record()
+        record = network.Record()
         attention, states = model.run(encoding, record)
         super().__init__(model, encoding.inputs, attention)
         self.unchanged_passes, self.query, self.target = record, query, target
         first = model.head is not None and model.head.first
         scores = model.scores(model.weights, states[None, 0] if first else states[None])
-        self.outputs = choose_outputs(model, encoding, scores, target)
+        self.outputs = outputs.choose_outputs(model, encoding, scores, target)
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None

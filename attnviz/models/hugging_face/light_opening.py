@@ -13,16 +13,10 @@ import numpy as np
 from attnviz.core.attention_map import Provenance
 from attnviz.core.options import Origin
 from attnviz.models import WithHead
+from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.generation import WritingRules, writing_rules
 from attnviz.models.hugging_face.inputs.light_tokenizer import load_light_tokenizer
-from attnviz.models.hugging_face.light_model import (
-    GRADIENTS,
-    MOST_TOKENS,
-    ROUTE,
-    LightModel,
-    WholeModel,
-)
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
 from attnviz.models.hugging_face.load.family import UNLIMITED, Family, task_named
 from attnviz.models.hugging_face.load.locate import display_name, locate
@@ -116,13 +110,14 @@ def open_light(
     load_whole: Callable[[], HuggingFaceModel],
     *,
     with_head: WithHead = False,
-) -> LightModel:
+) -> light_model.LightModel:
     """A model that numpy runs, `load_whole` loads it for what numpy cannot do."""
     needs = {
-        GRADIENTS: with_head is True,
+        light_model.GRADIENTS: with_head is True,
         "parts and blocks of a text need torch": not region.is_default,
         "--channels asks for torch": region.channels != "mean",
-        f"--generate {origin.generate} is a long text": (origin.generate or 0) > MOST_TOKENS,
+        f"--generate {origin.generate} is a long text": (origin.generate or 0)
+        > light_model.MOST_TOKENS,
     }
     light = open_checkpoint(origin, name, needs, with_head=with_head)
     about, shape, config = light.architecture, light.shape, light.checkpoint.config
@@ -152,7 +147,7 @@ def open_light(
             raise UnknownArchitecture("its files do not say how its texts begin or are spaced")
     facts = _facts_of(config, kind, start)
     first_position = 0 if about.offset is not None else padding + 1
-    return LightModel(
+    return light_model.LightModel(
         name=name,
         model=SimpleNamespace(
             config=facts,
@@ -170,7 +165,7 @@ def open_light(
         max_new_tokens=origin.generate,
         task=task_named(kind, facts),
         region=region,
-        whole=WholeModel(load_whole, origin.arithmetic == "light"),
+        whole=light_model.WholeModel(load_whole, origin.arithmetic == "light"),
         architecture=about,
         sizes=shape,
         below=light.below,
@@ -224,7 +219,7 @@ def describe_light(name: str, light: LightCheckpoint, model: str, **more: str) -
         "stored_as": ", ".join(light.checkpoint.dtypes) or None,
         "architecture": model,
         "model_type": light.checkpoint.config["model_type"],
-        "attention": ROUTE,
+        "attention": light_model.ROUTE,
         **more,
     }
     return Provenance(

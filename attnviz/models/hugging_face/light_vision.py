@@ -19,13 +19,7 @@ from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.writers import WrittenText
-from attnviz.models.hugging_face.light_model import (
-    GRADIENTS,
-    MOST_TOKENS,
-    WholeModel,
-    capture_layers,
-    value_vectors,
-)
+from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.light_opening import (
     LightCheckpoint,
     describe_light,
@@ -35,16 +29,8 @@ from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.family import likeliest_class
 from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS
 from attnviz.models.hugging_face.vision.vision import VisionModel
+from attnviz.models.light import network
 from attnviz.models.light.architecture import PATCHES
-from attnviz.models.light.network import (
-    Record,
-    Shape,
-    UnknownArchitecture,
-    Weights,
-    embed_patches,
-    linear_map,
-    run_layers,
-)
 from attnviz.models.light.weights import StoredWeights
 
 if TYPE_CHECKING:
@@ -101,11 +87,13 @@ def load_light_processor(folder: Path) -> LightProcessor:
         UnknownArchitecture: transformers may make other pixels of a picture.
     """
     if find_spec("torchvision") or (folder / "processor_config.json").is_file():
-        raise UnknownArchitecture("torchvision or a processor of other inputs reads its pictures")
+        raise network.UnknownArchitecture(
+            "torchvision or a processor of other inputs reads its pictures"
+        )
     try:
         reader = convert(read_json(folder / "preprocessor_config.json"), LightProcessor)
     except (ModelError, OSError, ValidationError) as error:
-        raise UnknownArchitecture(f"its image processor is not known: {error}") from error
+        raise network.UnknownArchitecture(f"its image processor is not known: {error}") from error
     cuts = reader.image_processor_type.startswith("Bit")  # what its class does by itself
     reader.do_center_crop = cuts if reader.do_center_crop is UNSET else reader.do_center_crop
     reader.resample = (3 if cuts else 2) if reader.resample < 0 else reader.resample
@@ -116,7 +104,7 @@ def load_light_processor(folder: Path) -> LightProcessor:
         or crop.keys() != ({"height", "width"} if reader.do_center_crop else set())
         or max(crop.values(), default=0) > min(reader.size.values())
     ):
-        raise UnknownArchitecture("its image processor has sizes that are not known")
+        raise network.UnknownArchitecture("its image processor has sizes that are not known")
     return reader
 
 
@@ -149,17 +137,17 @@ def resize_positions(embeddings: NDArray[Any], rows: int, columns: int) -> NDArr
 class LightVisionModel(VisionModel):
     """A pretrained vision model that numpy runs."""
 
-    whole: WholeModel[VisionModel]
+    whole: light_model.WholeModel[VisionModel]
     kind: str  # the class of transformers
-    shape: Shape
-    weights: Weights
-    head: Weights | None  # of a classifier
+    shape: network.Shape
+    weights: network.Weights
+    head: network.Weights | None  # of a classifier
     labels: tuple[str, ...]
 
     def _attend_one(self, query: Query) -> Attention:
         try:
             return self._run(query, None)
-        except UnknownArchitecture as reason:
+        except network.UnknownArchitecture as reason:
             return self.whole(str(reason))._attend_one(query)
 
     def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
@@ -172,28 +160,32 @@ class LightVisionModel(VisionModel):
 
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head at each patch."""
-        record = Record()
+        record = network.Record()
         try:
             attention, shape = self._run(query, record), self.shape
             name = f"{shape.layer}.{shape.attention.name}"
-            return value_vectors(self.weights, [(shape, shape.attention, name)], attention, record)
-        except UnknownArchitecture as reason:
+            return light_model.value_vectors(
+                self.weights, [(shape, shape.attention, name)], attention, record
+            )
+        except network.UnknownArchitecture as reason:
             return self.whole(str(reason)).values(query)
 
     def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
         if picture.image.mode != "RGB" or "transparency" in picture.image.info:
-            raise UnknownArchitecture("the picture is not of the colours red, green and blue alone")
+            raise network.UnknownArchitecture(
+                "the picture is not of the colours red, green and blue alone"
+            )
         values = self._pixels(picture)
         (rows, row), (columns, column) = (divmod(n, self.shape.patch) for n in values.shape[2:])
-        if row or column or rows * columns >= MOST_TOKENS:
-            many = f"the picture has more than {MOST_TOKENS} tokens"
-            raise UnknownArchitecture("patches do not fill it" if row or column else many)
+        if row or column or rows * columns >= light_model.MOST_TOKENS:
+            many = f"the picture has more than {light_model.MOST_TOKENS} tokens"
+            raise network.UnknownArchitecture("patches do not fill it" if row or column else many)
         return {"pixel_values": values}, (rows, columns)
 
     def _count_tokens(self, inputs: dict[str, Any]) -> int:
         return 1 + int(inputs["pixel_values"][0, 0].size) // self.shape.patch**2
 
-    def _run(self, query: Query, record: Record | None) -> Attention:
+    def _run(self, query: Query, record: network.Record | None) -> Attention:
         """The maps and the decision of one pass; each attention is added to those seen."""
         encoding, shape = self._encode(self._picture(query)), self.shape
         values = encoding.inputs["pixel_values"].transpose(0, 2, 3, 1)
@@ -201,15 +193,15 @@ class LightVisionModel(VisionModel):
         positions = self.weights[f"{PATCHES}.position_embeddings"]
         if (rows, columns) != (shape.patches, shape.patches):
             positions = resize_positions(positions, rows, columns)
-        (inputs,) = embed_patches(self.weights, shape, values, PATCHES, positions)
+        (inputs,) = network.embed_patches(self.weights, shape, values, PATCHES, positions)
         with np.errstate(all="ignore"):
-            states, layers, _ = run_layers(self.weights, shape, inputs, watch=record)
-        attention = encoding.build_attention([capture_layers("self", layers)])
+            states, layers, _ = network.run_layers(self.weights, shape, inputs, watch=record)
+        attention = encoding.build_attention([light_model.capture_layers("self", layers)])
         if self.head is None:
             return attention
         width = self.head["classifier.weight"].shape[1]
         both = np.concatenate([states[0], states[1:].mean(0)])  # ViT reads the class token alone
-        scores = linear_map(self.head, "classifier", both[None, :width])[0]
+        scores = network.linear_map(self.head, "classifier", both[None, :width])[0]
         result = attention.with_maps(attention.maps, settings=likeliest_class(scores, self.labels))
         return replace(result, decision=str(result.provenance.settings[DECISION]))
 
@@ -218,7 +210,7 @@ def open_light_vision(
     origin: Origin, name: str, load_whole: Callable[[], VisionModel], *, with_head: bool = False
 ) -> LightVisionModel:
     """A vision model that numpy runs, `load_whole` loads it for what numpy cannot do."""
-    light = open_checkpoint(origin, name, {GRADIENTS: with_head}, of_pictures=True)
+    light = open_checkpoint(origin, name, {light_model.GRADIENTS: with_head}, of_pictures=True)
     about, config = light.architecture, light.checkpoint.config
     labels, head, kind = tuple[str, ...](), None, about.model
     if str((config.get("architectures") or ("",))[0]).endswith(CLASSIFIER):
@@ -232,7 +224,7 @@ def open_light_vision(
         ),
         processor=load_light_processor(light.folder),
         provenance=describe_light(name, light, kind),
-        whole=WholeModel(load_whole, origin.arithmetic == "light"),
+        whole=light_model.WholeModel(load_whole, origin.arithmetic == "light"),
         kind=kind,
         shape=light.shape,
         weights=light.weights,
@@ -241,7 +233,7 @@ def open_light_vision(
     )
 
 
-def _classifier_of(light: LightCheckpoint, parts: int) -> tuple[tuple[str, ...], Weights]:
+def _classifier_of(light: LightCheckpoint, parts: int) -> tuple[tuple[str, ...], network.Weights]:
     """The classes and the weights of a classifier that reads some states side by side."""
     config, head = light.checkpoint.config, StoredWeights(light.checkpoint.files)
     names = config.get("id2label") or {}
@@ -255,5 +247,5 @@ def _classifier_of(light: LightCheckpoint, parts: int) -> tuple[tuple[str, ...],
         or not all(labels)
         or sizes != [[len(labels), width], [len(labels)]]
     ):
-        raise UnknownArchitecture("its classifier is not one of classes by their names")
+        raise network.UnknownArchitecture("its classifier is not one of classes by their names")
     return labels, head

@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core import lens_inputs
 from attnviz.core.effects import PredictedToken, label_of
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, is_number
-from attnviz.core.lens_inputs import (
-    NEXT,
-    AttentionGradients,
-    find_token,
-    last_word,
-    place_to_explain,
-)
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.interventions import upcast_half
@@ -117,7 +111,9 @@ def _chosen_label(
     also = f"{LABEL}{target}" if target in names else ""
     label = (target or "").removeprefix(LABEL)
     position = (
-        _default_position(encoding) if target is None else find_token(tokens, target, 0, also)
+        _default_position(encoding)
+        if target is None
+        else lens_inputs.find_token(tokens, target, 0, also)
     )
     if position is not None:
         number = int(logits[position].argmax())
@@ -149,10 +145,10 @@ def _chosen_word(
     if target is not None:
         # After a complete target, and without a mask, there is no position to predict.
         is_open = not tokens[-1].special if ahead else mask in ids
-        name = NEXT if ahead else MASK
+        name = lens_inputs.NEXT if ahead else MASK
         place = name if is_open else "", len(tokens) if ahead else position
         number_of = partial(_vocabulary_number, source)
-        choice = place_to_explain(tokens, target, ahead, number_of, place)
+        choice = lens_inputs.place_to_explain(tokens, target, ahead, number_of, place)
         if choice is None:
             raise UsageError(
                 f"--target '{target}' is neither a token of the {side} (by its text, or "
@@ -177,7 +173,7 @@ def _default_position(encoding: EncodedQuery, ahead: int = 0, mask: int | None =
         return len(tokens) - 1 if side == "target" and len(tokens) > 1 else len(tokens)
     if mask is not None and mask in ids:
         return ids.index(mask)
-    return last_word(tokens)
+    return lens_inputs.last_word(tokens)
 
 
 def _vocabulary_number(source: LoadedModel, word: str) -> int | None:
@@ -286,7 +282,7 @@ class ExplainedOutputs:
         places = range(len(self.outputs)), [output.number for output in self.outputs]
         return self.chances(self.rows_of(logits))[0][places].sum()
 
-    def explain_first(self) -> AttentionGradients:
+    def explain_first(self) -> lens_inputs.AttentionGradients:
         output = self.outputs[0]
         gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
         rows = _rows_read(gradients[-1][-1]) if output.position is None else (output.row,)
@@ -294,7 +290,7 @@ class ExplainedOutputs:
         if self.is_choice:
             chance = self.chances(self.rows)[0, 0, output.number].exp().item()
         label = label_of(output, self.attention.main.query_tokens)
-        return AttentionGradients(self.attention, gradients, rows, label, chance)
+        return lens_inputs.AttentionGradients(self.attention, gradients, rows, label, chance)
 
     def spell(self, number: int) -> str:
         return self.request.spell(number)

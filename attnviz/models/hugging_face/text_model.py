@@ -33,14 +33,9 @@ from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import continue_text, set_languages, writer_class
 from attnviz.models.hugging_face.layer_states import join_batch
+from attnviz.models.hugging_face.load import loading
 from attnviz.models.hugging_face.load.family import HEADLESS, check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.loading import (
-    LoadOptions,
-    load_parts,
-    load_tokenizer,
-    model_class,
-)
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.hugging_face.outputs import (
     ExperimentRequest,
@@ -208,15 +203,15 @@ def load_model(
     languages: tuple[str | None, str | None] = (None, None),
     **options: Any,
 ) -> HuggingFaceModel:
-    terms = LoadOptions(**options)
+    terms = loading.LoadOptions(**options)
 
     def kind_of(config: Any) -> Any:
         if generate is not None:
             return writer_class(config, str(name))
-        return model_class(config, with_head=with_head)
+        return loading.model_class(config, with_head=with_head)
 
-    load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=terms.allow_code)
-    parts = load_parts(name, terms, load_reader, kind_of)
+    load_reader: Callable[..., Any] = partial(loading.load_tokenizer, allow_code=terms.allow_code)
+    parts = loading.load_parts(name, terms, load_reader, kind_of)
     model, provenance = parts.model, parts.provenance
     if type(model).__name__.endswith(HEADLESS):
         model = model.base_model

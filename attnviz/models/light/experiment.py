@@ -27,19 +27,7 @@ from attnviz.core.effects import (
 )
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.light.network import (
-    ACTIVATIONS,
-    Attended,
-    Network,
-    Record,
-    Shape,
-    Stacks,
-    UnknownArchitecture,
-    Watch,
-    Weights,
-    linear_map,
-    normalise,
-)
+from attnviz.models.light import network
 
 SCORES = 1 << 24
 """Scores of choices that exist at once, 64 MB of them."""
@@ -65,17 +53,19 @@ class Head:
         """Whether scores are a linear map of the last states."""
         return self.cap is None and " " not in self.maps
 
-    def predict(self, weights: Weights, shape: Shape, states: Array) -> Array:
+    def predict(self, weights: network.Weights, shape: network.Shape, states: Array) -> Array:
         """Scores of every token (…, vocabulary), for the last states (…, size)."""
         output, *before = self.maps.split()
         if before:
-            activate = ACTIVATIONS[self.activation or shape.activation]
-            states = activate(linear_map(weights, before[0], states))
-            states = normalise(weights, shape, before[1], states) if before[1:] else states
-        scores = linear_map(weights, output, states)
+            activate = network.ACTIVATIONS[self.activation or shape.activation]
+            states = activate(network.linear_map(weights, before[0], states))
+            states = network.normalise(weights, shape, before[1], states) if before[1:] else states
+        scores = network.linear_map(weights, output, states)
         return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
 
-    def weight_shapes(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def weight_shapes(
+        self, shape: network.Shape, width: int
+    ) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that it reads, and its shape; embeddings have a width."""
         output, *before = self.maps.split()
         width = shape.size if self.labels else width
@@ -150,11 +140,11 @@ def head_of(config: Mapping[str, Any], bare: str, *, writes: bool = False) -> He
         count = len(config.get("id2label") or "12")  # two where none are named
         return Head(name, maps, "", activation, ties=False, labels=count, first=first)
     if head is None or name not in (bare, head.model):
-        raise UnknownArchitecture(f"the network inside has no head of a {name}")
+        raise network.UnknownArchitecture(f"the network inside has no head of a {name}")
     is_tied = config.get("tie_word_embeddings", head.ties)
     cap = config.get("final_logit_softcapping", head.cap)
     if not isinstance(is_tied, bool) or not isinstance(cap, float | int | None):
-        raise UnknownArchitecture("its configuration does not say how it predicts")
+        raise network.UnknownArchitecture("its configuration does not say how it predicts")
     return replace(head, ties=is_tied, cap=cap)
 
 
@@ -164,7 +154,7 @@ class NetworkExperiment:
     outputs: tuple[PredictedToken, ...]
     sinks: SinkShares = MappingProxyType({})  # no such network has any
 
-    def __init__(self, model: Network, feed: Any, attention: Attention) -> None:
+    def __init__(self, model: network.Network, feed: Any, attention: Attention) -> None:
         self.model: Any = model
         self.feed, self.attention = feed, attention
         self.places = {
@@ -200,9 +190,9 @@ class NetworkExperiment:
         return log_p
 
     @cached_property
-    def inputs(self) -> Stacks:
+    def inputs(self) -> network.Stacks:
         """The embedded inputs of each stack."""
-        stacks: Stacks = self.model.inputs(self.feed)
+        stacks: network.Stacks = self.model.inputs(self.feed)
         return stacks
 
     @cached_property
@@ -212,9 +202,9 @@ class NetworkExperiment:
         return own[-len(self.attention.main.layers) :]
 
     @cached_property
-    def unchanged_passes(self) -> Record:
+    def unchanged_passes(self) -> network.Record:
         """Each attention of the unchanged model."""
-        record = Record()
+        record = network.Record()
         with np.errstate(all="ignore"):
             self.model.forward(self.model.weights, self.inputs, record)
         return record
@@ -234,7 +224,7 @@ class NetworkExperiment:
         """The maps with something switched off; a head that is off still weighs its keys."""
         edit, shares = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
-        def look(one: Attended) -> Array:
+        def look(one: network.Attended) -> Array:
             if place := self.places.get(one.name):
                 shares[place] = as_numpy(one.shares[0])
             return edit(one)
@@ -266,16 +256,16 @@ class NetworkExperiment:
         """The model's text with parts switched off; None: it writes nothing."""
         return None
 
-    def _weights_of(self, attention: Attended, number: int) -> LayerWeights:
+    def _weights_of(self, attention: network.Attended, number: int) -> LayerWeights:
         """An attention of one item of a batch."""
         own = as_numpy(attention.shares[number])
         caches = getattr(self.model.sizes, "key_heads", 0) or len(own)
         return LayerWeights(own, np.zeros(own.shape[:2]), caches)
 
-    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
+    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> network.Watch:
         """The watch that makes each change in its item of a batch."""
 
-        def edit(call: Attended) -> Array:
+        def edit(call: network.Attended) -> Array:
             place = self.places.get(call.name)
             if place is None:
                 return call.output

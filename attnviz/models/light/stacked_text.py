@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import SIDES, HeadSides, HeadWeights, Side, Writer, WriterKind
-from attnviz.models.light.network import (
-    Attended,
-    LayerPart,
-    Pass,
-    Record,
-    Shape,
-    Weights,
-    linear_map,
-    normalise,
-)
+from attnviz.models.light import network
 
 Numbers = NDArray[np.floating]
 
@@ -32,20 +23,20 @@ class Update:
     """What one part of a layer adds to the stream."""
 
     layer: int
-    block: LayerPart
-    attention: Attended | None  # of an attention
+    block: network.LayerPart
+    attention: network.Attended | None  # of an attention
     addition: Numbers  # (positions, size), before a norm of its own
     total: Numbers  # the sum, before a norm
 
 
-class RecordedPass(Pass):
+class RecordedPass(network.Pass):
     """A forward pass that records what each part adds."""
 
-    def __init__(self, weights: Weights, shape: Shape) -> None:
-        self.record, self.updates = Record(), list[Update]()
+    def __init__(self, weights: network.Weights, shape: network.Shape) -> None:
+        self.record, self.updates = network.Record(), list[Update]()
         super().__init__(weights, shape, self.record, None)
 
-    def add(self, number: int, block: LayerPart, inputs: Numbers, update: Numbers) -> Any:
+    def add(self, number: int, block: network.LayerPart, inputs: Numbers, update: Numbers) -> Any:
         """The inputs plus what a part adds to them."""
         total = inputs + self.refine(number, block, update)
         attention = self.record.pop() if self.record else None
@@ -67,8 +58,8 @@ class Stack:
 
     def __init__(
         self,
-        weights: Weights,
-        shape: Shape,
+        weights: network.Weights,
+        shape: network.Shape,
         stream: str,
         embeddings: Mapping[WriterKind, Numbers],
         memory: Stack | None = None,
@@ -160,7 +151,9 @@ class Stack:
     ) -> Numbers:
         """The last norm, if there is one; see `normalise`."""
         name = self.shape.last_norm
-        return normalise(self.weights, self.shape, name, parts, like, row) if name else parts
+        return (
+            network.normalise(self.weights, self.shape, name, parts, like, row) if name else parts
+        )
 
     def without(self, until: int, writer: int) -> Numbers:
         """The stream before an update if nothing of a writer were in it, every norm anew."""
@@ -218,7 +211,7 @@ class StackedText:
         self._before = {id(stack): sum(len(one.writers) for one in stacks[:n])
                         for n, stack in enumerate(stacks)}  # fmt: skip
 
-    def _call(self, stream: str, layer: str) -> tuple[Stack, int, Attended]:
+    def _call(self, stream: str, layer: str) -> tuple[Stack, int, network.Attended]:
         for stack in self.stacks:
             block = stack.shape.attention if stream == stack.stream else stack.shape.cross
             if stream in (stack.stream, stack.cross):
@@ -254,7 +247,9 @@ class StackedText:
         whole = None
         if (stack.shape.query_norm, stack.shape.key_norm, "")[which]:
             path = f"{call.name}.{update.block.maps[which]}"
-            plain = linear_map(stack.weights, path, call.inputs if not which else call.memory)
+            plain = network.linear_map(
+                stack.weights, path, call.inputs if not which else call.memory
+            )
             heads = (stack.shape.key_heads if which else 0) or stack.shape.heads
             whole = np.moveaxis(plain.reshape(len(plain), heads, -1), 0, 1)
         if writers is not None:
@@ -370,8 +365,8 @@ class StackedText:
 
 
 def head_weights(
-    weights: Weights,
-    shapes: Sequence[Shape],
+    weights: network.Weights,
+    shapes: Sequence[network.Shape],
     streams: Sequence[str],
     tokens: tuple[str, str] | None = None,
 ) -> list[HeadWeights]:
@@ -384,7 +379,7 @@ def head_weights(
         tokens: the names of the embeddings and of the map to the logits.
     """
 
-    def scale(shape: Shape, name: str) -> Any:
+    def scale(shape: network.Shape, name: str) -> Any:
         weight = weights[f"{name}.weight"].astype(np.float64) if name else 1.0
         return 1 + weight if shape.norm == "rms from 0" and name else weight
 

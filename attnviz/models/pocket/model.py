@@ -17,15 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models.light.network import (
-    LayerPart,
-    Shape,
-    Stacks,
-    Watch,
-    Weights,
-    linear_map,
-    run_layers,
-)
+from attnviz.models.light import network
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (
@@ -73,11 +65,11 @@ class TranslatorSizes:
     decoder_layers: int = 4
 
     @property
-    def encoder(self) -> Shape:
-        return Shape(
+    def encoder(self) -> network.Shape:
+        return network.Shape(
             "encoder.{}",
-            LayerPart("self_attention", MAPS, before="self_attention_norm"),
-            LayerPart("feed_forward", "in out", before="feed_forward_norm"),
+            network.LayerPart("self_attention", MAPS, before="self_attention_norm"),
+            network.LayerPart("feed_forward", "in out", before="feed_forward_norm"),
             last_norm="encoder_norm",
             size=self.size,
             heads=self.heads,
@@ -85,11 +77,11 @@ class TranslatorSizes:
         )
 
     @property
-    def decoder(self) -> Shape:
+    def decoder(self) -> network.Shape:
         return replace(
             self.encoder,
             layer="decoder.{}",
-            cross=LayerPart("cross_attention", MAPS, before="cross_attention_norm"),
+            cross=network.LayerPart("cross_attention", MAPS, before="cross_attention_norm"),
             last_norm="decoder_norm",
             layers=self.decoder_layers,
             causal=True,
@@ -102,22 +94,22 @@ def embed_pieces(pieces: Array, positions: Array) -> Array:
 
 
 def run_encoder(
-    weights: Weights, sizes: TranslatorSizes, inputs: Array, **how: Any
+    weights: network.Weights, sizes: TranslatorSizes, inputs: Array, **how: Any
 ) -> tuple[Array, list[Array]]:
     """The encoder's states of an embedded source, and each layer's weights; see `run_layers`."""
-    return run_layers(weights, sizes.encoder, inputs, **how)[:2]
+    return network.run_layers(weights, sizes.encoder, inputs, **how)[:2]
 
 
 def run_decoder(
-    weights: Weights, sizes: TranslatorSizes, inputs: Array, memory: Array, **how: Any
+    weights: network.Weights, sizes: TranslatorSizes, inputs: Array, memory: Array, **how: Any
 ) -> tuple[Array, list[Array], list[Array]]:
     """The decoder's states of an embedded target (…, queries, size), its own weights and cross."""
-    return run_layers(weights, sizes.decoder, inputs, memory, **how)
+    return network.run_layers(weights, sizes.decoder, inputs, memory, **how)
 
 
-def predict_pieces(weights: Weights, states: Array, embedding: str = "embedding") -> Array:
+def predict_pieces(weights: network.Weights, states: Array, embedding: str = "embedding") -> Array:
     """Scores of every piece (…, vocabulary) for states (…, size), by the transposed embedding."""
-    return linear_map(weights, embedding, states)
+    return network.linear_map(weights, embedding, states)
 
 
 class PocketModel(StoredModel):
@@ -148,16 +140,16 @@ class PocketModel(StoredModel):
         self.tokenizer = folder / "tokenizer.json"
         self.causal, self.to = causal, to
 
-    def inputs(self, feed: PocketInputs) -> Stacks:
+    def inputs(self, feed: PocketInputs) -> network.Stacks:
         sides = (feed.source_ids, feed.target_ids) if feed.target else (feed.source_ids,)
         return tuple(map(self.embed, sides))
 
     @property
-    def shapes(self) -> tuple[Shape, ...]:
+    def shapes(self) -> tuple[network.Shape, ...]:
         """The encoder's and the decoder's."""
         return self.sizes.encoder, self.sizes.decoder
 
-    def scores(self, weights: Weights, states: Array) -> Array:
+    def scores(self, weights: network.Weights, states: Array) -> Array:
         return predict_pieces(weights, states)
 
     def stacks(self, feed: PocketInputs) -> list[Stack]:
@@ -269,7 +261,7 @@ class PocketModel(StoredModel):
         return text, language, notes
 
     def continue_text(
-        self, read: list[int], prompt: list[int], language: str, watch: Watch | None = None
+        self, read: list[int], prompt: list[int], language: str, watch: network.Watch | None = None
     ) -> tuple[str, int]:
         """The decoder's greedy continuation, and the length at which it was cut; 0: it ended."""
         memory, _ = run_encoder(self.weights, self.sizes, self.embed_many([read])[0], watch=watch)

@@ -12,20 +12,8 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import DRIFT, History, Verdict, verdict_lines
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
+from attnviz.renderers.figures import figure
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
-from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
-    SMALLEST,
-    ShownFigure,
-    flow_lines,
-    height_of,
-    line_height,
-    no_room,
-    note_paragraphs,
-    own_settings,
-    page_width,
-    title_paragraphs,
-)
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.printable import printable, short_paths, shorten
@@ -39,7 +27,7 @@ _WIDEST, _NARROWEST, _ALL = 300, 110, 2200
 _LONGEST_NAME = 28
 
 
-@own_settings()
+@figure.own_settings()
 def history_figure(run: History, other: History | None = None) -> Figure:
     """Small multiples: layers run down, heads across, steps from left to right in each.
 
@@ -64,20 +52,22 @@ def history_figure(run: History, other: History | None = None) -> Figure:
     notes += _verdict_notes(run, other, short)
     texts = [run.caption, reading, *notes, *sides, *heads, *words.values(), *roles, *ends, "no…"]
     face = typeface(texts)
-    line = line_height(NOTE_SIZE)
-    names = max(face.width(name, NOTE_SIZE) for name in [*sides, "layer"]) + 14
+    line = figure.line_height(figure.NOTE_SIZE)
+    names = max(face.width(name, figure.NOTE_SIZE) for name in [*sides, "layer"]) + 14
     usual = min(max(_ALL // len(heads), _NARROWEST), _WIDEST) + _GAP
-    width = page_width(int(max(names + len(heads) * usual, 1000)), EDGE)
+    width = figure.page_width(int(max(names + len(heads) * usual, 1000)), EDGE)
     cell = min(usual, int((width - names) / len(heads))) - _GAP
     if cell < _GAP:
-        raise no_room(f"{len(heads)} heads have no room")
+        raise figure.no_room(f"{len(heads)} heads have no room")
     tall = int(0.62 * cell)
     legend = [(words[name], _LINES[name]) for name in measures]
     legend += [(role, ROLE_COLORS[role]) for role in roles] + [("no role", UNNAMED)]
-    places = flow_lines((40 + face.width(text, NOTE_SIZE) + 26 for text, _ in legend), width)
-    head = title_paragraphs(face, run.caption, reading, width)
-    foot = note_paragraphs(face, notes, width)
-    start = EDGE + height_of(head) + 0.8 * line
+    places = figure.flow_lines(
+        (40 + face.width(text, figure.NOTE_SIZE) + 26 for text, _ in legend), width
+    )
+    head = figure.title_paragraphs(face, run.caption, reading, width)
+    foot = figure.note_paragraphs(face, notes, width)
+    start = EDGE + figure.height_of(head) + 0.8 * line
     top = start + (places[-1][1] + 3.6) * line
     high = tall + _BAND + _GAP
     canvas = full_canvas(face, width, head, foot, int(top + len(rows) * high + 2.2 * line))
@@ -85,7 +75,7 @@ def history_figure(run: History, other: History | None = None) -> Figure:
         middle = start + down * line
         thick = 5 if number < len(measures) else 18
         canvas.boxes([(EDGE + x, middle - thick / 2, 30, thick)], color, text)
-        canvas.text(EDGE + x + 40, middle, text, NOTE_SIZE, INK)
+        canvas.text(EDGE + x + 40, middle, text, figure.NOTE_SIZE, INK)
     left = EDGE + names
     canvas.name_heads((sides, heads), (left, top), (cell + _GAP, high), gap=_GAP + _BAND)
     for number, (stream, layer, name) in enumerate(run.heads):
@@ -93,8 +83,8 @@ def history_figure(run: History, other: History | None = None) -> Figure:
         y = top + rows.index((stream, layer)) * high
         _draw_head(canvas, runs, number, (x, y, cell, tall), roof)
     below = top + len(rows) * high - _GAP + 0.9 * line
-    canvas.text(left, below, f"step {ends[0]}", NOTE_SIZE, FAINT)
-    canvas.text(left + cell, below, ends[1], NOTE_SIZE, FAINT, align="right")
+    canvas.text(left, below, f"step {ends[0]}", figure.NOTE_SIZE, FAINT)
+    canvas.text(left + cell, below, ends[1], figure.NOTE_SIZE, FAINT, align="right")
     return canvas.figure
 
 
@@ -186,19 +176,19 @@ def _draw_mark(canvas: Canvas, run: History, one: Verdict, box: Box, at: int) ->
     canvas.boxes([(place - 1, y, 2, tall)], _MARK, one.name)
     text = f"{one.name} {one.step:,}"
     right = place > x + wide / 2
-    height = y + (0.8 + at) * line_height(SMALLEST)
-    room = canvas.face.width(text, SMALLEST)
+    height = y + (0.8 + at) * figure.line_height(figure.SMALLEST)
+    room = canvas.face.width(text, figure.SMALLEST)
     if room < wide / 2:
         left = place - 5 - room if right else place + 5
         canvas.boxes([(left - 2, height - 9, room + 4, 18)], _PAPER, "label", zorder=3)
-        canvas.text(left, height, text, SMALLEST, _MARK)
+        canvas.text(left, height, text, figure.SMALLEST, _MARK)
 
 
-@own_settings()
+@figure.own_settings()
 def head_frames(maps: Mapping[int, AttentionMap], model: str, which: str) -> Figure:
     """One head at each step as a heat map, all on one scale; the last has all as its frames."""
     limits = max((scale_of(item) for item in maps.values()), key=lambda one: one[1])
-    last = ShownFigure()
+    last = figure.ShownFigure()
     frames = []
     for step, item in maps.items():
         title = f"{model} · step {step:,}"

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from attnviz.core.answers import (
-    LITTLE,
-    SUPPORTS,
-    AnswerReport,
-    AnswersReport,
-    ContrastReport,
-    HeadClaim,
-    LinkSet,
-    Restored,
-    SourcesReport,
-)
+from attnviz.core import answers
 from attnviz.core.effects import Effect, HeadAt
 from attnviz.renderers.data import report_json, tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
@@ -80,7 +70,7 @@ def _head(at: HeadAt, main: str) -> str:
     return f"{at.layer}.{at.head}" if at.stream == main else f"{at.stream} {at.layer}.{at.head}"
 
 
-def _link_of(claim: HeadClaim) -> Link:
+def _link_of(claim: answers.HeadClaim) -> Link:
     return (
         None
         if claim.link is None
@@ -88,7 +78,9 @@ def _link_of(claim: HeadClaim) -> Link:
     )
 
 
-def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[AnswerSentence]:
+def sentences_of(
+    report: answers.AnswerReport, *, verbose: bool = False
+) -> Iterator[AnswerSentence]:
     """Each claim in words, with the parts that it is about."""
     main = report.heads[0].at.stream if report.heads else ""
     streams = {claim.at.stream for claim in report.heads}
@@ -115,7 +107,7 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[Ans
         )
         if not verbose:
             return
-    large = [one for one in report.tokens if not one.effect < LITTLE][:LISTED]
+    large = [one for one in report.tokens if not one.effect < answers.LITTLE][:LISTED]
     names = [f"{_name(one)} {_nats(one.effect)}" for one in (report.tokens if verbose else large)]
     rest = len(report.tokens) - len(names)
     needs = " · ".join([*names, *([f"{rest} more"] if rest else [])])
@@ -140,17 +132,17 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[Ans
         yield AnswerSentence("Not involved", line, _link_of(report.idle), at)
 
 
-def _names(claims: Sequence[HeadClaim], main: str) -> str:
+def _names(claims: Sequence[answers.HeadClaim], main: str) -> str:
     return " · ".join(_head(claim.at, main) for claim in claims[:LISTED])
 
 
-def _idle(claim: HeadClaim, main: str) -> str:
+def _idle(claim: answers.HeadClaim, main: str) -> str:
     ends = f"{claim.ends[0]} to {claim.ends[1]}"
     line = f"head {_head(claim.at, main)} looks from {ends} with weight {two_digits(claim.weight)}"
     return f"{line} and does nothing ({_nats(claim.effect)} nats)"
 
 
-def _carrier(claim: HeadClaim, report: AnswerReport, main: str) -> str:
+def _carrier(claim: answers.HeadClaim, report: answers.AnswerReport, main: str) -> str:
     line = f"head {_head(claim.at, main)} (effect {_nats(claim.effect)} nats)"
     if claim.link is None:
         return line
@@ -174,7 +166,7 @@ def _carrier(claim: HeadClaim, report: AnswerReport, main: str) -> str:
     return line
 
 
-def _kept_words(report: AnswerReport) -> str:
+def _kept_words(report: answers.AnswerReport) -> str:
     return (
         f"{_parts(report)} keep {_share(report.kept)} of what attention adds to log p (p "
         f"{two_digits(report.chance_kept)}); without them {_share(report.removed)} (p "
@@ -183,7 +175,7 @@ def _kept_words(report: AnswerReport) -> str:
     )
 
 
-def _links(links: LinkSet | None, main: str) -> str:
+def _links(links: answers.LinkSet | None, main: str) -> str:
     if links is None:
         return "no small set keeps the answer"
     names = [
@@ -200,7 +192,7 @@ def _links(links: LinkSet | None, main: str) -> str:
     )
 
 
-def _parts(report: AnswerReport) -> str:
+def _parts(report: answers.AnswerReport) -> str:
     heads, tokens = len(report.heads), len(report.tokens)
     return (
         f"{heads} head{'s' if heads != 1 else ''} of {report.all_heads} and {tokens} "
@@ -208,7 +200,7 @@ def _parts(report: AnswerReport) -> str:
     )
 
 
-def answer_table(report: AnswerReport, show: Display, *, verbose: bool = False) -> str:
+def answer_table(report: answers.AnswerReport, show: Display, *, verbose: bool = False) -> str:
     parts: list[Any] = wrap_text(printable(report.caption), show.width, "bold")
     parts.append(Text())
     for claim in sentences_of(report, verbose=verbose):
@@ -223,7 +215,7 @@ def answer_table(report: AnswerReport, show: Display, *, verbose: bool = False) 
     return render_parts(parts, show)
 
 
-def answer_document(report: AnswerReport) -> dict[str, Any]:
+def answer_document(report: answers.AnswerReport) -> dict[str, Any]:
     """The report as a JSON object, with its claims in words."""
     document = asdict(report)
     document["idle"] = None if report.idle is None else _claim_document(report.idle)
@@ -233,22 +225,22 @@ def answer_document(report: AnswerReport) -> dict[str, Any]:
     return document
 
 
-def _claim_document(claim: HeadClaim) -> dict[str, Any]:
+def _claim_document(claim: answers.HeadClaim) -> dict[str, Any]:
     why = None if claim.why is None else why_document(claim.why)
     return {**asdict(claim), "why": why, "is_sure": claim.is_sure}
 
 
-def answer_json(report: AnswerReport) -> str:
+def answer_json(report: answers.AnswerReport) -> str:
     return report_json("answer", **answer_document(report))
 
 
-def answer_tsv(report: AnswerReport) -> str:
+def answer_tsv(report: answers.AnswerReport) -> str:
     """A line for each number: what it is of, its name, another name, and the value."""
     lines: list[tuple[str, ...]] = [("part", "name", "other", "value"), *_rows(report)]
     return tsv(lines)
 
 
-def _rows(report: AnswerReport) -> Iterator[tuple[str, ...]]:
+def _rows(report: answers.AnswerReport) -> Iterator[tuple[str, ...]]:
     yield "answer", report.answer, "", all_digits(report.chance)
     if report.next_best:
         yield "next best", report.next_best[0], "", all_digits(report.next_best[1])
@@ -276,7 +268,7 @@ def _rows(report: AnswerReport) -> Iterator[tuple[str, ...]]:
         yield "idle", f"{at.stream} {at.layer}.{at.head}", "", all_digits(report.idle.effect)
 
 
-def answers_table(report: AnswersReport, show: Display) -> str:
+def answers_table(report: answers.AnswersReport, show: Display) -> str:
     """Which heads carry most answers, then a line for each text."""
     count = len(report.answers)
     several = "s" if count != 1 else ""
@@ -300,7 +292,7 @@ def answers_table(report: AnswersReport, show: Display) -> str:
     return render_parts(parts, show)
 
 
-def answers_tsv(report: AnswersReport) -> str:
+def answers_tsv(report: answers.AnswersReport) -> str:
     """A line for each number of each text; the first column is the text's id."""
     lines: list[tuple[str, ...]] = [("id", "part", "name", "other", "value")]
     for one in report.answers:
@@ -308,7 +300,7 @@ def answers_tsv(report: AnswersReport) -> str:
     return tsv(lines)
 
 
-def answers_json(report: AnswersReport) -> str:
+def answers_json(report: answers.AnswersReport) -> str:
     """One document: the heads that carry most, and the report of each text."""
     heads = [{**asdict(at), "texts": texts, "effect": effect} for at, texts, effect in report.heads]
     return report_json(
@@ -329,7 +321,7 @@ CONTRAST_READING = (
 )
 
 
-def contrast_lines(report: ContrastReport) -> list[str]:
+def contrast_lines(report: answers.ContrastReport) -> list[str]:
     """Each text with its answer, and how well the estimates agree with what was measured."""
     lines = [
         f'"{shorten(text, 60)}" → {answer}; log p of {report.answers[0]} '
@@ -344,7 +336,7 @@ def contrast_lines(report: ContrastReport) -> list[str]:
     return lines
 
 
-def contrast_table(report: ContrastReport, show: Display) -> str:
+def contrast_table(report: answers.ContrastReport, show: Display) -> str:
     """The heads that restore most, their rows, and all layers by position."""
     parts: list[Any] = introduction(printable(report.caption), CONTRAST_READING, show.width)
     for line in contrast_lines(report):
@@ -368,11 +360,11 @@ def contrast_table(report: ContrastReport, show: Display) -> str:
     return render_parts(parts, show)
 
 
-def _estimate(one: Restored) -> str:
+def _estimate(one: answers.Restored) -> str:
     return "" if one.estimate is None else f" ({_share(one.estimate)})"
 
 
-def _grid(cells: list[Restored], stream: str, *, alone: bool) -> list[Text]:
+def _grid(cells: list[answers.Restored], stream: str, *, alone: bool) -> list[Text]:
     """A line for each position, with the share of each layer."""
     layers = [*dict.fromkeys(one.layer for one in cells)]
     tokens = {one.position: printable(one.token) for one in cells}
@@ -390,7 +382,7 @@ def _grid(cells: list[Restored], stream: str, *, alone: bool) -> list[Text]:
     return lines
 
 
-def contrast_tsv(report: ContrastReport) -> str:
+def contrast_tsv(report: answers.ContrastReport) -> str:
     """A line for each head, head at a position, layer at a position, and link."""
     names = ("stream", "layer", "head", "position", "token", "key", "key_token")
     lines: list[tuple[str, ...]] = [(*names, "restored", "estimate")]
@@ -401,7 +393,7 @@ def contrast_tsv(report: ContrastReport) -> str:
     return tsv(lines)
 
 
-def contrast_json(report: ContrastReport) -> str:
+def contrast_json(report: answers.ContrastReport) -> str:
     return report_json("contrast", **asdict(report))
 
 
@@ -410,14 +402,14 @@ BAR = 16
 DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def agreement_line(report: SourcesReport) -> str:
+def agreement_line(report: answers.SourcesReport) -> str:
     """How well cheap estimates rank the parts."""
     correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
     line = f"estimates beside the effects (rank correlation): {' · '.join(correlations)}"
     return line.replace("-", "−")
 
 
-def sources_table(report: SourcesReport, show: Display) -> str:
+def sources_table(report: answers.SourcesReport, show: Display) -> str:
     """The answer, then a line for each part."""
     parts: list[Any] = wrap_text(printable(report.caption), show.width, "bold")
     parts += wrap_text(printable(report.question), show.width)
@@ -439,16 +431,18 @@ def sources_table(report: SourcesReport, show: Display) -> str:
         words = printable(f"{together}{one.file}: {one.text}")
         line.append(f"  {shorten(words, max(show.width - BAR - 16, 12))}")
         parts.append(line)
-    weak = [n for n, value in enumerate(report.support) if not value >= SUPPORTS]
+    weak = [n for n, value in enumerate(report.support) if not value >= answers.SUPPORTS]
     for number in weak:
-        words = f"no part supports “{shorten(report.sentences[number], 60)}” by {SUPPORTS} nats"
+        words = (
+            f"no part supports “{shorten(report.sentences[number], 60)}” by {answers.SUPPORTS} nats"
+        )
         parts += [Text(), *wrap_text(printable(words), show.width)]
     parts += [Text(), *wrap_text(agreement_line(report), show.width)]
     parts += wrap_text(f"a part is left out: {report.how}; {report.runs} runs", show.width, "dim")
     return render_parts(parts, show)
 
 
-def sources_tsv(report: SourcesReport) -> str:
+def sources_tsv(report: answers.SourcesReport) -> str:
     """A line for each part: its effect, that on each sentence, and each estimate."""
     names = [f"sentence_{number + 1}" for number in range(len(report.sentences))]
     header = ("number", "file", "tokens", "effect", *names, *report.agreement, "text")
@@ -459,7 +453,7 @@ def sources_tsv(report: SourcesReport) -> str:
     return tsv(lines)
 
 
-def sources_json(report: SourcesReport) -> str:
+def sources_json(report: answers.SourcesReport) -> str:
     sources = [report.sources_of(number) for number in range(len(report.sentences))]
     return report_json("sources", **asdict(report), sources=sources)
 

@@ -13,20 +13,12 @@ from attnviz.core.measures import EFFECT, Meaning, about_effects, mass_note
 from attnviz.renderers import Display
 from attnviz.renderers.data import group_by_head, head_places
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
-from attnviz.renderers.text.console import (
-    Column,
-    column_widths,
-    head_grid,
-    label_line,
-    no_room_note,
-    render_parts,
-    wrap_text,
-)
+from attnviz.renderers.text import console
 from attnviz.renderers.text.head_tables import measures_by_unit
 
 
 def _grid(
-    stream: StreamReport, columns: dict[str, Column], display: Display, *, role: bool = True
+    stream: StreamReport, columns: dict[str, console.Column], display: Display, *, role: bool = True
 ) -> list[Text]:
     names = _names(stream)
     headings: tuple[str, ...] = ("layer", "head")
@@ -36,8 +28,8 @@ def _grid(
             for name, row in zip(names, stream.rows, strict=True)
         ]
         headings = ("layer", "head", "role")
-    lines, left_out = head_grid(headings, names, columns, display)
-    return [*lines, *no_room_note(left_out, display)]
+    lines, left_out = console.head_grid(headings, names, columns, display)
+    return [*lines, *console.no_room_note(left_out, display)]
 
 
 def _names(stream: StreamReport) -> list[tuple[str, ...]]:
@@ -56,17 +48,17 @@ _SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]  # first and last offs
 
 def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
     """A line for each head; `show` names a kind of table."""
-    parts = wrap_text(printable(report.caption), display.width, "bold")
+    parts = console.wrap_text(printable(report.caption), display.width, "bold")
     size = f"{report.texts:,} {report.things} · {report.streams[0].tokens:,} tokens"
     failures = f" · {report.failed:,} could not be read" if report.failed else ""
-    parts += wrap_text(size + failures, display.width)
+    parts += console.wrap_text(size + failures, display.width)
     for stream in report.streams:
         parts.append(Text())
         if len(report.streams) > 1:
-            parts += wrap_text(f"stream {printable(stream.stream)}", display.width, "bold")
-        parts += wrap_text(_READING[show](report, stream), display.width, "dim")
+            parts += console.wrap_text(f"stream {printable(stream.stream)}", display.width, "bold")
+        parts += console.wrap_text(_READING[show](report, stream), display.width, "dim")
         parts += _LINES[show](stream, display)
-    return render_parts(parts, display)
+    return console.render_parts(parts, display)
 
 
 def _measures_reading(report: CorpusReport, stream: StreamReport) -> str:
@@ -114,7 +106,7 @@ def _measures(stream: StreamReport, display: Display) -> list[Text]:
     return _grid(stream, columns, display)
 
 
-def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Column:
+def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> console.Column:
     cells, shades, uniform = [], [], []
     for _, _, place in head_places(stream):
         at = (number, *place)
@@ -125,7 +117,7 @@ def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Colu
         uniform.append(_digits(float(stream.uniform[at])))
     width = max(map(len, cells))
     heading = meaning.name if len(meaning.name) <= width else meaning.short
-    return Column(heading, uniform, cells, shades)
+    return console.Column(heading, uniform, cells, shades)
 
 
 def _digits(value: float) -> str:
@@ -177,11 +169,11 @@ def _share_column(
     shares: NDArray[np.float64],
     stream: StreamReport,
     uniform: NDArray[np.float64] | None = None,
-) -> Column:
+) -> console.Column:
     at = [place for *_, place in head_places(stream)]
     values = [float(shares[place]) for place in at]
     even = [] if uniform is None else [two_digits(float(uniform[place])) for place in at]
-    return Column(heading, even, [two_digits(value) for value in values], values)
+    return console.Column(heading, even, [two_digits(value) for value in values], values)
 
 
 def _pairs(stream: StreamReport, display: Display) -> list[Text]:
@@ -221,11 +213,13 @@ def _head_lines(
     stream: StreamReport, display: Display, format_head: Callable[[tuple[str, str], int], str]
 ) -> Iterator[Text]:
     names = [("layer", "head"), *_names(stream)]
-    widths = column_widths(names)
-    yield Text(label_line(names[0], widths).plain, style="dim", no_wrap=True)
+    widths = console.column_widths(names)
+    yield Text(console.label_line(names[0], widths).plain, style="dim", no_wrap=True)
     room = display.width - sum(widths) - 3
     for row, own in zip(stream.rows, names[1:], strict=True):
-        yield label_line(own, widths).append("  " + format_head((row.layer, row.head), room))
+        yield console.label_line(own, widths).append(
+            "  " + format_head((row.layer, row.head), room)
+        )
 
 
 _LINES: dict[str, Callable[[StreamReport, Display], list[Text]]] = {

@@ -45,15 +45,7 @@ from attnviz.renderers.printable import (
     two_digits,
     with_sign,
 )
-from attnviz.renderers.text.console import (
-    Column,
-    column_widths,
-    head_grid,
-    introduction,
-    no_room_note,
-    render_parts,
-    wrap_text,
-)
+from attnviz.renderers.text import console
 from attnviz.renderers.text.table import sparkline
 
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
@@ -72,23 +64,23 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     names = [[*map(printable, name)] for name in names]
     columns = {meaning.name: _column(report, meaning) for meaning in report.measures}
     first = (keep, *_FIRST) if keep else _FIRST
-    lines, left_out = head_grid(headings, names, columns, display, first)
+    lines, left_out = console.head_grid(headings, names, columns, display, first)
     others = measures_by_unit(one for one in report.measures if one.name not in left_out)
     units = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
     notes = (mass_note(report.measures), about_effects(report.provenance))
     reading = "; ".join(["uniform: all it may see attended to alike", units, *filter(None, notes)])
-    parts = [*introduction(printable(report.caption), reading, display.width), *lines]
+    parts = [*console.introduction(printable(report.caption), reading, display.width), *lines]
     if any(row.writes for row in report.rows):
         parts += [Text(), *_writes_lines(report, display)]
     if report.sinks:
-        parts += [Text(), *wrap_text(printable(report.sinks), display.width)]
-    return render_parts([*parts, *no_room_note(left_out, display)], display)
+        parts += [Text(), *console.wrap_text(printable(report.sinks), display.width)]
+    return console.render_parts([*parts, *console.no_room_note(left_out, display)], display)
 
 
 def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
     """One line for each head: the tokens that it argues for."""
     title = "tokens that each head argues for: what it adds to their logits, above the mean of all"
-    lines = wrap_text(title, display.width, "dim")
+    lines = console.wrap_text(title, display.width, "dim")
     several = len({row.stream for row in report.rows}) > 1
     for row in report.rows:
         name = f"{row.stream} {row.layer}.{row.head}" if several else f"{row.layer}.{row.head}"
@@ -98,7 +90,7 @@ def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
     return lines
 
 
-def _column(report: HeadReport, meaning: Meaning) -> Column:
+def _column(report: HeadReport, meaning: Meaning) -> console.Column:
     values = [row.values.get(meaning.name, math.nan) for row in report.rows]
     even = [row.uniform.get(meaning.name, math.nan) for row in report.rows]
     cells = []
@@ -106,7 +98,7 @@ def _column(report: HeadReport, meaning: Meaning) -> Column:
         low, high = row.intervals.get(meaning.name, (math.nan, math.nan))
         half = "" if math.isnan(high - low) else f"±{(high - low) / 2:.2f}"
         cells.append(format_measure(value, meaning) + half)
-    return Column(
+    return console.Column(
         meaning.short.rjust(5 if meaning.unit == "tokens" else 4),
         [format_measure(value, meaning) for value in even],
         cells,
@@ -183,7 +175,7 @@ def similarity_table(report: SimilarityReport, display: Display) -> str:
     width = max(len("head"), *map(len, names))
     entry = width + 7
     count = max(min((display.width - width - 2) // entry, len(names) - 1, 6), 1)
-    parts = introduction(printable(report.caption), _READING, display.width)
+    parts = console.introduction(printable(report.caption), _READING, display.width)
     parts.append(Text(f"{'head'.rjust(width)}  looks most like (layer.head)", style="dim"))
     apart = report.divergences + np.diag(np.full(len(names), np.inf))
     for name, row in zip(names, apart, strict=True):
@@ -193,7 +185,7 @@ def similarity_table(report: SimilarityReport, display: Display) -> str:
             line.append(names[other].rjust(width), style="bold")
             line.append(f" {two_digits(float(row[other]))}".ljust(7))
         parts.append(line)
-    return render_parts(parts, display)
+    return console.render_parts(parts, display)
 
 
 def similarity_tsv(report: SimilarityReport) -> str:
@@ -229,7 +221,7 @@ def treebank_table(report: TreebankReport, display: Display) -> str:
         "very sentences; bold: more often than the best fixed offset"
     )
     caption = printable(f"{report.caption} · {sentences}")
-    parts = introduction(caption, reading, display.width)
+    parts = console.introduction(caption, reading, display.width)
     relations = [item for item in report.relations if item.count >= FEWEST] or report.relations
     name = max([8, *(len(printable(item.name)) for item in relations)])
     best = [_best_findings(report, toward) for toward in ("head", "dependent")]
@@ -243,8 +235,8 @@ def treebank_table(report: TreebankReport, display: Display) -> str:
     if few := len(report.relations) - len(relations):
         what = "relation" if few == 1 else "relations"
         note = f"{few} {what} with fewer than {FEWEST} cases: -f tsv and -f json have them"
-        parts += wrap_text(note, display.width, "dim")
-    return render_parts(parts, display)
+        parts += console.wrap_text(note, display.width, "dim")
+    return console.render_parts(parts, display)
 
 
 def treebank_tsv(report: TreebankReport) -> str:
@@ -312,7 +304,7 @@ def _history_lines(run: History, show: Display) -> str:
     short, common = short_paths([layer for _, layer, _ in run.heads])
     reading = f"layers: {printable(common)}; {READING}" if common else READING
     caption = f"{run.run}: {run.caption}" if run.run else run.caption
-    parts = introduction(printable(caption), reading, show.width)
+    parts = console.introduction(printable(caption), reading, show.width)
     several = len({stream for stream, _, _ in run.heads}) > 1
     top = float(np.nan_to_num(run.values[DRIFT]).max())
     lines = [["layer", "head", "stream", "role", "entropy", "sink", "score", DRIFT]]
@@ -329,15 +321,15 @@ def _history_lines(run: History, show: Display) -> str:
     if not several:
         for line in lines:
             del line[2]
-    widths = column_widths(lines)
+    widths = console.column_widths(lines)
     room = show.width - sum(widths[1:]) - 2 * len(widths[1:])
     widths[0] = min(widths[0], max(room, SHORTEST_NAME))
     for line in lines:
         text = "  ".join(map(set_cell_size, map(shorten, line, widths), widths))
         parts.append(Text(text.rstrip(), "dim" if line is lines[0] else "", no_wrap=True))
     for verdict in verdict_lines(run, short):
-        parts += [Text(), *wrap_text(printable(verdict), show.width)]
-    return render_parts(parts, show)
+        parts += [Text(), *console.wrap_text(printable(verdict), show.width)]
+    return console.render_parts(parts, show)
 
 
 def _ends(values: NDArray[np.float64], measure: str) -> str:

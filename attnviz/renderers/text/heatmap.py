@@ -26,14 +26,8 @@ from attnviz.renderers.colors import (
     scale_of,
 )
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
+from attnviz.renderers.text import table
 from attnviz.renderers.text.console import TextRenderer, wrap_text
-from attnviz.renderers.text.table import (
-    SHADE_STEPS,
-    numbered_width,
-    row_label,
-    shade_level,
-    shade_of,
-)
 
 UPPER = "▀"
 GAP = "│"  # drawn without colours where no cell is, which images mark by infinity
@@ -50,7 +44,9 @@ def paint(image: NDArray[np.float32], limits: Limits, colors: str | None) -> lis
     """An image as lines of text, one column for each pixel."""
     if colors is None:
         return [
-            Text("".join(GAP if value == np.inf else shade_of(value, limits) for value in row))
+            Text(
+                "".join(GAP if value == np.inf else table.shade_of(value, limits) for value in row)
+            )
             for row in image.tolist()
         ]
     if len(image) % 2:
@@ -76,10 +72,10 @@ def scale_legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text
         return text.append(f" {two_digits(limits[1])} {unit}")
     signs = (-1, 1) if limits[0] < 0 else (1,)
     for sign in signs:
-        for step in SHADE_STEPS:
+        for step in table.SHADE_STEPS:
             value = sign * step * limits[1]
             if colors is None:
-                text.append(shade_of(value, limits))
+                text.append(table.shade_of(value, limits))
             else:
                 text.append("  ", style=Style(bgcolor=_ink(value, limits, colors)))
             text.append(f" {'from' if sign > 0 else 'to'} {two_digits(value)}  ")
@@ -92,7 +88,7 @@ def _ink(value: float, limits: Limits, colors: str) -> str | None:
     if math.isnan(value):
         return {"standard": "bright_black", "256": "color(250)"}.get(colors, hex_of(NO_VALUE))
     if colors == "standard":
-        return (_NEGATIVE if value < 0 else _SHARES)[shade_level(value, limits)]
+        return (_NEGATIVE if value < 0 else _SHARES)[table.shade_level(value, limits)]
     if colors == "256":
         ramp = _NEGATIVE_256 if value < 0 else _SHARES_256
         return f"color({ramp[min(round(abs(value) / limits[1] * 9), 9)]})"
@@ -139,7 +135,7 @@ def view_picture(view: View, display: Display) -> list[Text]:
     """A view as lines: caption, ruler, labelled rows, scale and notes."""
     item, colors = view.map, display.colors
     colored = colors is not None
-    margin = numbered_width(item.query_tokens) + 1
+    margin = table.numbered_width(item.query_tokens) + 1
     layout = layout_of(item, display.width - margin, colored=colored)
     limits = scale_of(item)
     image = block_peaks(item.weights[0, 0], layout.rows, layout.columns)
@@ -187,7 +183,7 @@ def _labels(
     for row in range(rows):
         middle = row * layout.height + (layout.height - 1) // 2
         position = row * layout.rows
-        label = Text.assemble((f"{position:>{digits}} ", "dim"), row_label(tokens[position]))
+        label = Text.assemble((f"{position:>{digits}} ", "dim"), table.row_label(tokens[position]))
         labels.setdefault(middle // 2 if colored else middle, label)
     return labels
 

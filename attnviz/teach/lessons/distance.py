@@ -6,14 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import row_entropy
+from attnviz.mechanisms import relative
 from attnviz.mechanisms.dot_product import causal_mask
-from attnviz.mechanisms.relative import (
-    alibi,
-    relative_bias,
-    rotary,
-    sinusoidal_positions,
-    slopes_of,
-)
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range, name_parts
 
 Vector = NDArray[np.float64]
@@ -31,7 +25,7 @@ def positions_lesson(length: int = 64, size: int = 64) -> Lesson:
     """
     check_range("length", length, 2, MOST)
     check_range("size", size, 1, MOST)
-    encoding = sinusoidal_positions(length, size)
+    encoding = relative.sinusoidal_positions(length, size)
     pairs = [slice(first, min(first + 2, size)) for first in range(0, size, 2)]
     # At position 1 a wave has turned by less than a quarter, so its sine determines the angle.
     waves = 2 * np.pi / np.arcsin(encoding[1, ::2].astype(np.float64))
@@ -90,7 +84,7 @@ def rotary_lesson(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
     def scores(query: Vector, key: Vector, base: float) -> NDArray[Any]:
         """The scores of the query at every position with the key at every position."""
         sides = [np.tile(one, (FAR + length, 1)) for one in (query, key)]
-        matrix = name_parts(rotary, *sides, sides[1], base=base)["scores"]
+        matrix = name_parts(relative.rotary, *sides, sides[1], base=base)["scores"]
         return matrix.reshape(FAR + length, -1)
 
     ones = np.ones(size)
@@ -149,14 +143,14 @@ def alibi_lesson(length: int = 64, heads: int = 8) -> Lesson:
     check_range("heads", heads, 1, 64)
     inputs = np.zeros((length, heads))
     triangle = causal_mask(inputs, length, length)
-    parts = name_parts(alibi, inputs, inputs, inputs, triangle, heads=heads)
-    last, slopes = parts["weights"][:, -1], slopes_of(heads)
+    parts = name_parts(relative.alibi, inputs, inputs, inputs, triangle, heads=heads)
+    last, slopes = parts["weights"][:, -1], relative.slopes_of(heads)
     half_lives = np.log(2) / slopes
     more = max(length, 200)
     queries, table = np.zeros((more, 1)), np.zeros((RANGES, 1))
-    ranges = name_parts(relative_bias, queries, queries, queries, bias=table, both_ways=False)[
-        "range"
-    ][-1, ::-1]
+    ranges = name_parts(
+        relative.relative_bias, queries, queries, queries, bias=table, both_ways=False
+    )["range"][-1, ::-1]
     single = int((np.diff(ranges) != 0).cumprod().sum())
     sample = sorted({0, heads // 4, heads // 2, heads - 1})
     away = np.arange(length)

@@ -9,21 +9,14 @@ from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.dot_product import causal, causal_mask, scaled
 from attnviz.mechanisms.relative import global_window, sliding_window
 from attnviz.models.own import SeededEmbedding
-from attnviz.teach.lessons.lesson import (
-    SENTENCE,
-    Heat,
-    Lesson,
-    check_range,
-    name_parts,
-    project_words,
-)
+from attnviz.teach.lessons import lesson
 
 MOST_SHOWN = 512
 PADDED = 4
 PADDING = "[pad]"
 
 
-def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
+def masking_lesson(text: str = lesson.SENTENCE, size: int = 16, seed: int = 0) -> lesson.Lesson:
     """Full against causal attention over the same scores.
 
     The words get the seeded vectors and projections of an untrained layer.
@@ -31,12 +24,12 @@ def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesso
     A row holds, for each query: its entropy in nats and the key with the largest weight, full and
     causal, and the share of its full attention that the mask leaves.
     """
-    words, projections = project_words(text, size, seed)
+    words, projections = lesson.project_words(text, size, seed)
     full, masked = (attend(*projections)[1] for attend in (scaled, causal))
     count = len(words)
     strongest = [[words[key] for key in weights.argmax(axis=-1)] for weights in (full, masked)]
     visible = np.where(causal_mask(masked, count, count), masked, np.nan)
-    return Lesson(
+    return lesson.Lesson(
         f"masking · full and causal attention, untrained, size {size}, seed {seed}",
         {
             "query": words,
@@ -55,7 +48,7 @@ def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesso
         ),
         "Vaswani 2017 (Attention is all you need), section 3.2.3",
         (
-            Heat(
+            lesson.Heat(
                 "full and causal, hidden cells white; rows are queries, columns are keys",
                 np.hstack([full, np.full((count, 1), np.nan), visible]),
                 words,
@@ -65,7 +58,7 @@ def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesso
     )
 
 
-def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0) -> Lesson:
+def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0) -> lesson.Lesson:
     """Why a padded batch needs a key mask.
 
     Four padding positions follow a text, as in a batch with a longer one, in an untrained layer.
@@ -74,7 +67,7 @@ def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0
     and a mask; the share that padding gets without a mask; and how far the output is from that of
     the text alone, without and with the mask.
     """
-    words, alone = project_words(text, size, seed)
+    words, alone = lesson.project_words(text, size, seed)
     count, all_words = len(words), (*words, *[PADDING] * PADDED)
     embedding = SeededEmbedding(seed, size)
     pads = np.stack([embedding.draw(PADDING, size)] * PADDED)
@@ -89,7 +82,7 @@ def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0
     off = [np.linalg.norm(outputs[:count] - output, axis=-1) for outputs, _ in (without, masked)]
     shares = without[1][:count, count:].sum(axis=-1)
     visible = np.where(key_mask, masked[1], np.nan)
-    return Lesson(
+    return lesson.Lesson(
         f"padding · {count} words padded to {len(all_words)} positions, untrained, seed {seed}",
         {
             "query": words,
@@ -111,14 +104,16 @@ def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0
         ),
         "Rush 2018 (The annotated transformer), batches and masking",
         (
-            Heat("alone", weights, words, words),
-            Heat("padded, no mask", without[1], all_words, all_words),
-            Heat("padded, keys masked", visible, all_words, all_words),
+            lesson.Heat("alone", weights, words, words),
+            lesson.Heat("padded, no mask", without[1], all_words, all_words),
+            lesson.Heat("padded, keys masked", visible, all_words, all_words),
         ),
     )
 
 
-def window_lesson(length: int = 25, window: int = 2, size: int = 16, seed: int = 0) -> Lesson:
+def window_lesson(
+    length: int = 25, window: int = 2, size: int = 16, seed: int = 0
+) -> lesson.Lesson:
     """A sliding window: what one layer sees, and how far several reach.
 
     The position in the middle attends through layers of random vectors with the window's weights,
@@ -127,12 +122,12 @@ def window_lesson(length: int = 25, window: int = 2, size: int = 16, seed: int =
     A row holds, for each number of layers: how many positions have reached the middle one, how far
     away the furthest is, and which share of its content comes from beyond the window.
     """
-    check_range("length", length, 3, MOST_SHOWN)
-    check_range("window", window, 1, length - 1)
+    lesson.check_range("length", length, 3, MOST_SHOWN)
+    lesson.check_range("window", window, 1, length - 1)
     random = np.random.default_rng(seed)
     query, key = (random.standard_normal((length, size)) for _ in range(2))
-    near = name_parts(sliding_window, query, key, key, window=window)
-    wide = name_parts(global_window, query, key, key, window=window)
+    near = lesson.name_parts(sliding_window, query, key, key, window=window)
+    wide = lesson.name_parts(global_window, query, key, key, window=window)
     middle = length // 2
     away = np.abs(np.arange(length) - middle)
     layers = -(-int(away.max()) // window)
@@ -148,7 +143,7 @@ def window_lesson(length: int = 25, window: int = 2, size: int = 16, seed: int =
         for parts, one in zip((near, wide), through, strict=True)
     ]
     places = list(map(str, range(length)))
-    return Lesson(
+    return lesson.Lesson(
         f"window · {window} to either side, {length} positions, untrained, seed {seed}",
         {
             "layers": range(1, layers + 1),
@@ -168,9 +163,9 @@ def window_lesson(length: int = 25, window: int = 2, size: int = 16, seed: int =
         ),
         "Beltagy 2020 (Longformer), section 3.1",
         (
-            Heat("one layer, a window", maps[0], places, places),
-            Heat("with one global position", maps[1], places, places),
-            Heat(
+            lesson.Heat("one layer, a window", maps[0], places, places),
+            lesson.Heat("with one global position", maps[1], places, places),
+            lesson.Heat(
                 f"what position {middle} has from each",
                 flows,
                 ["1 layer", *(f"{layer} layers" for layer in range(2, layers + 1))],

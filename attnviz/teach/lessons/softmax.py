@@ -9,15 +9,7 @@ from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.mechanisms.weighing import online, sinks
 from attnviz.models import attend_query
-from attnviz.teach.lessons.lesson import (
-    SENTENCE,
-    Curves,
-    Heat,
-    Lesson,
-    check_range,
-    name_parts,
-    project_words,
-)
+from attnviz.teach.lessons import lesson
 
 QUERIES, KEYS = 512, 64
 HEAD_SIZES = tuple(2**power for power in range(11))
@@ -27,7 +19,7 @@ SINK_SCORES = (-8, -4, -2, 0, 1, 2, 3, 4, 6)
 FLOAT16 = float(np.log(np.finfo(np.float16).max))  # largest score that float16 can exponentiate
 
 
-def scaling_lesson(seed: int = 0) -> Lesson:
+def scaling_lesson(seed: int = 0) -> lesson.Lesson:
     """Scaled against unscaled softmax as the head size grows.
 
     Queries and keys come from the standard normal distribution. A score is then a sum of as many
@@ -47,7 +39,7 @@ def scaling_lesson(seed: int = 0) -> Lesson:
         rows.append([(query @ transpose(key)).std(), *entropies, *largest])
     even = float(np.log(KEYS))
     spread, hard, soft, hard_top, soft_top = np.array(rows, dtype=np.float64).T
-    return Lesson(
+    return lesson.Lesson(
         f"scaling · {QUERIES} random queries over {KEYS} random keys, seed {seed}",
         {
             "head_size": HEAD_SIZES,
@@ -68,7 +60,7 @@ def scaling_lesson(seed: int = 0) -> Lesson:
         ),
         "Vaswani 2017 (Attention is all you need), section 3.2.1, note 4",
         (
-            Curves(
+            lesson.Curves(
                 "entropy of a row",
                 "head size",
                 "nats",
@@ -77,7 +69,7 @@ def scaling_lesson(seed: int = 0) -> Lesson:
                 top=1.12 * even,
                 level=(even, "uniform attention"),
             ),
-            Curves(
+            lesson.Curves(
                 "largest weight of a row",
                 "head size",
                 "share of the row's attention",
@@ -89,7 +81,7 @@ def scaling_lesson(seed: int = 0) -> Lesson:
     )
 
 
-def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
+def temperature_lesson(text: str = lesson.SENTENCE, size: int = 16, seed: int = 0) -> lesson.Lesson:
     """One row of scores, softened and sharpened by a temperature.
 
     The scores are those of the last word in an untrained layer, divided by the temperature.
@@ -97,14 +89,14 @@ def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> L
     A row holds, for each temperature: the entropy in nats, over how many words uniform attention
     has that entropy, the largest weight p, and its slope by its own score, p (1 − p) / temperature.
     """
-    words, (query, key, value) = project_words(text, size, seed)
-    scores = name_parts(scaled, query[-1:], key, value)["scaled_scores"]
+    words, (query, key, value) = lesson.project_words(text, size, seed)
+    scores = lesson.name_parts(scaled, query[-1:], key, value)["scaled_scores"]
     shares = np.concatenate([softmax(scores / step) for step in TEMPERATURES])
     entropies, largest = row_entropy(shares), shares.max(axis=-1)
     answers = largest * (1 - largest) / TEMPERATURES
     best, count, most = TEMPERATURES[int(answers.argmax())], len(words), float(np.log(len(words)))
     steps = [f"{step:g}" for step in TEMPERATURES]
-    return Lesson(
+    return lesson.Lesson(
         f"temperature · what '{words[-1]}' looks at, untrained, size {size}, seed {seed}",
         {
             "temperature": TEMPERATURES,
@@ -125,8 +117,8 @@ def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> L
         ),
         "Hinton 2015 (Distilling the knowledge in a neural network), section 2",
         (
-            Heat("weights; one row for each temperature", shares, steps, words),
-            Curves(
+            lesson.Heat("weights; one row for each temperature", shares, steps, words),
+            lesson.Curves(
                 "entropy",
                 "temperature",
                 "nats",
@@ -135,7 +127,7 @@ def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> L
                 top=1.12 * most or 1,
                 level=(most, "uniform attention"),
             ),
-            Curves(
+            lesson.Curves(
                 "what is left to learn from",
                 "temperature",
                 "weight gained by a score higher by 1",
@@ -146,7 +138,7 @@ def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> L
     )
 
 
-def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
+def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> lesson.Lesson:
     """Softmax tile by tile equals the whole, with its running maximum and sum.
 
     Queries and keys are random; the row shown is the one whose maximum rises most often.
@@ -154,10 +146,10 @@ def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
     A row holds, for each tile of four keys: the largest score so far, the factor of the old sum,
     the new sum, and how far the output so far is from a softmax over the keys read so far.
     """
-    check_range("length", length, 2, 1024)
+    lesson.check_range("length", length, 2, 1024)
     random = np.random.default_rng(seed)
     query, key, value = (random.standard_normal((length, size)) for _ in range(3))
-    parts = name_parts(online, 2 * query, key, value, tile=TILE)
+    parts = lesson.name_parts(online, 2 * query, key, value, tile=TILE)
     maxima = parts["running_maximum"].reshape(length, -1)
     row = int((np.diff(maxima) > 0).sum(axis=-1).argmax())
     highest, scores = maxima[row], parts["scaled_scores"].reshape(length, -1)[row]
@@ -171,7 +163,7 @@ def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
     whole = np.stack([softmax(scores[None, :end])[0] @ value[:end] for end in ends])
     apart = float(np.abs(parts["output"] - scaled(2 * query, key, value)[0]).max())
     names = [f"{end} keys" for end in ends]
-    return Lesson(
+    return lesson.Lesson(
         f"online · row {row} of {length} random queries, {TILE} keys a tile, seed {seed}",
         {
             "keys_read": ends,
@@ -192,10 +184,10 @@ def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
         "Milakov 2018 (Online normalizer calculation for softmax); Dao 2022 (FlashAttention), "
         "section 3.1",
         (
-            Heat(
+            lesson.Heat(
                 "weights after each tile", so_far, names, [str(number) for number in range(length)]
             ),
-            Curves(
+            lesson.Curves(
                 "scores and their running maximum",
                 "key",
                 "score",
@@ -204,12 +196,14 @@ def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
                     "running maximum": (np.array(ends) - 1, highest),
                 },
             ),
-            Curves("running sum", "keys read", "Σ exp(score − maximum)", {"_sum": (ends, sums)}),
+            lesson.Curves(
+                "running sum", "keys read", "Σ exp(score − maximum)", {"_sum": (ends, sums)}
+            ),
         ),
     )
 
 
-def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
+def sinks_lesson(text: str = lesson.SENTENCE, size: int = 8) -> lesson.Lesson:
     """A sink lets a head that finds nothing look at nothing.
 
     One query matches one of eight keys (score 4), another matches none (all scores 0). A learned
@@ -218,7 +212,7 @@ def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
     A row holds, for each score of the sink and both queries: the share that the keys get, and the
     length of the output.
     """
-    check_range("size", size, 2, 512)
+    lesson.check_range("size", size, 2, 512)
     keys = np.eye(size)
     queries = np.stack([4 * size**0.5 * keys[size // 3], 0 * keys[0]])
     runs = [sinks(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
@@ -231,7 +225,7 @@ def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
     columns = [*(f"key {number}" for number in range(size)), "sink"]
     names = ["match", "no match"]
     pairs = [(name, lefts[:, row]) for row, name in enumerate(names)]
-    return Lesson(
+    return lesson.Lesson(
         f"sinks · a query that matches one of {size} keys, and one that matches none",
         {
             "sink_score": SINK_SCORES,
@@ -251,13 +245,13 @@ def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
         "Xiao 2023 (Efficient streaming language models with attention sinks), section 3; OpenAI "
         "2025 (gpt-oss), section 2.1",
         (
-            Heat(
+            lesson.Heat(
                 "without a sink, and with one that scores 2",
                 np.vstack([np.column_stack([without, [np.nan] * 2]), gap, cells]),
                 [*names, "", *names],
                 columns,
             ),
-            Curves(
+            lesson.Curves(
                 "what is left for the keys",
                 "score of the sink",
                 "share of the row's attention",

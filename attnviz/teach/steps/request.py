@@ -22,6 +22,7 @@ from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models.own import check_mechanism
 from attnviz.storage.matrices import TEXTS, Matrices, read_matrices, read_whole
 from attnviz.storage.texts import check_text
+from attnviz.teach.steps import given
 from attnviz.teach.steps.arithmetic import (
     Matrix,
     Stage,
@@ -29,13 +30,6 @@ from attnviz.teach.steps.arithmetic import (
     arithmetic,
     compare_results,
     operands_of,
-)
-from attnviz.teach.steps.given import (
-    EXAMPLES,
-    CalculationInputs,
-    as_mask,
-    seeded_sentence,
-    worked_example,
 )
 
 if TYPE_CHECKING:
@@ -151,7 +145,7 @@ class StepsRequest:
         how: Any = {"mechanism": mechanism, "heads": heads, "causal": self.causal}
         return {name: arithmetic(self._with_mask(setup), **how) for name, setup in examples.items()}
 
-    def _sentences(self) -> dict[str, CalculationInputs]:
+    def _sentences(self) -> dict[str, given.CalculationInputs]:
         """One or two sentences with random vectors; empty if none was given."""
         sentence, target = _sentence(self.file, self.text), self.target
         if sentence is None:
@@ -175,33 +169,35 @@ class StepsRequest:
         if both and target is not None:  # the first text is the first sequence, as of `attnviz co`
             sentence, target = target, sentence
         size, seed = self.layer.size or SIZE, self.layer.seed or 0
-        return {"": seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)}
+        return {"": given.seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)}
 
-    def _numbers(self) -> dict[str, CalculationInputs]:
+    def _numbers(self) -> dict[str, given.CalculationInputs]:
         """A built-in example, or what a file holds, by name."""
         file, example = self.file, self.example
         if isinstance(file, Mapping):
             if example is not None:
                 raise UsageError("example= is one of a file: leave it out beside arrays")
             arrays = {name: one if name in TEXTS else as_array(one) for name, one in file.items()}
-            setup = CalculationInputs.from_matrices(Matrices(arrays, Path("arrays")), "arrays")
+            setup = given.CalculationInputs.from_matrices(
+                Matrices(arrays, Path("arrays")), "arrays"
+            )
             return {"": setup}
         if file is None:
-            return {"": worked_example(choose(example or "self", EXAMPLES, "example"))}
+            return {"": given.worked_example(choose(example or "self", given.EXAMPLES, "example"))}
         if file != "-" and not _exists(file):
             raise InputError(f"there is no file '{file}'; to attend over a sentence, use --text")
         if file != "-" and Path(file).is_dir():
             raise InputError(f"'{file}' is a folder, not a file of matrices")
         data = read_whole(sys.stdin.buffer, "stdin") if file == "-" else None
         path = Path("stdin" if file == "-" else file)
-        examples = CalculationInputs.examples(path, data)
+        examples = given.CalculationInputs.examples(path, data)
         if example is None:
-            return examples or {"": CalculationInputs.from_file(path, data)}
+            return examples or {"": given.CalculationInputs.from_file(path, data)}
         if not examples:
             raise UsageError(f"'{path}' holds one calculation without a name: leave --example out")
         return {example: examples[choose(example, examples, "example")]}
 
-    def _with_mask(self, setup: CalculationInputs) -> CalculationInputs:
+    def _with_mask(self, setup: given.CalculationInputs) -> given.CalculationInputs:
         shape = tuple(len(setup.inputs[name]) for name in setup.names)
         if self.padding >= shape[1]:
             raise UsageError(f"--padding {self.padding} leaves none of the {shape[1]} keys")
@@ -216,7 +212,7 @@ def _mask(spelt: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
         matrices = read_matrices(Path(spelt))
         if "mask" not in matrices:
             raise InputError(f"'{spelt}' holds no matrix 'mask'")
-        mask = as_mask(matrices["mask"])
+        mask = given.as_mask(matrices["mask"])
     else:
         rows = [row.replace(" ", "") for row in re.split("[,;\n]", spelt)]
         if len({*map(len, rows)}) != 1 or not re.fullmatch("[01]+", "".join(rows)):

@@ -16,19 +16,12 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import IMPLIED, AttentionMap, Link, Projections, Provenance, Token
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.notices import notify
+from attnviz.models.hugging_face.capture import implied
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,
     links_note,
     strongest_in_matrices,
-)
-from attnviz.models.hugging_face.capture.implied import (
-    ROUTE,
-    UNIT,
-    ImpliedMatrices,
-    has_attention,
-    mixers_of,
-    watch_mixers,
 )
 from attnviz.models.hugging_face.capture.kernel import layer_names
 from attnviz.models.hugging_face.capture.passes import (
@@ -90,7 +83,7 @@ def capture(
     Returns:
         One item for each run of a stream's layers with equal heads, queries and keys.
     """
-    mixing = with_mixers and bool(mixers_of(model))
+    mixing = with_mixers and bool(implied.mixers_of(model))
     if not mixing and region.channels != "mean":
         raise UsageError(
             f"--channels is for layers without attention: '{model.config.model_type}' has none"
@@ -118,11 +111,11 @@ def capture(
     }
     plain_inputs = without_cache(model, inputs)
     stream, (length, _) = next(iter(sides.items()))
-    watching = watch_mixers(model, length, grids[stream], region.channels)
-    with watching if mixing else nullcontext(ImpliedMatrices()) as others:
+    watching = implied.watch_mixers(model, length, grids[stream], region.channels)
+    with watching if mixing else nullcontext(implied.ImpliedMatrices()) as others:
         layers = probe_layers(model, plain_inputs, sides, specs)
         streams = {name: check_calls(name, own, specs[name], model) for name, own in layers.items()}
-    if set(streams) != set(sides) and not (others.matrices and not has_attention(model)):
+    if set(streams) != set(sides) and not (others.matrices and not implied.has_attention(model)):
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "
@@ -134,11 +127,11 @@ def capture(
     return [item for items in streams.values() for item in items]
 
 
-def _implied_layers(others: ImpliedMatrices, grid: PooledGrid) -> list[Captured]:
+def _implied_layers(others: implied.ImpliedMatrices, grid: PooledGrid) -> list[Captured]:
     names = layer_names(list(others.matrices))
     arrays = dict(zip(names, others.matrices.values(), strict=True))
     heads = dict(zip(names, others.names.values(), strict=True))
-    captures = group_layers(IMPLIED, arrays, grid=grid, route=ROUTE, note=others.note)
+    captures = group_layers(IMPLIED, arrays, grid=grid, route=implied.ROUTE, note=others.note)
     return [replace(item, heads=heads[item.layers[0]]) for item in captures]
 
 
@@ -293,7 +286,7 @@ def as_map(
         for cell in strongest
         for query, key in [(tokens[side][cell.query], tokens[key_side][cell.key])]
     )
-    more: dict[str, Any] = {"values": "signed", "unit": UNIT} if stream == IMPLIED else {}
+    more: dict[str, Any] = {"values": "signed", "unit": implied.UNIT} if stream == IMPLIED else {}
     return AttentionMap(
         stream,
         queries.tokens(tokens[side]),

@@ -14,28 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import check_finite, not_finite
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture.exact_links import (
-    Bounds,
-    IgnoredPositions,
-    Strongest,
-    find_strongest,
-)
-from attnviz.models.hugging_face.capture.kernel import (
-    Call,
-    eager_copy,
-    layer_names,
-    match_stream,
-    output_attentions,
-    stream_of,
-    watch_kernels,
-)
-from attnviz.models.hugging_face.capture.probe import (
-    DRIFT,
-    broken_head,
-    dtype_of,
-    read_grid,
-    sink_logits,
-)
+from attnviz.models.hugging_face.capture import exact_links, kernel, probe
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.capture.scores import (
     CallScores,
@@ -53,7 +32,7 @@ from attnviz.models.hugging_face.load.devices import (
 )
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}  # how far above 1 rows may sum; else 1e-3
-NOTHING = IgnoredPositions()
+NOTHING = exact_links.IgnoredPositions()
 Sides = Mapping[str, tuple[int, int]]  # numbers of queries and keys by stream
 
 
@@ -63,7 +42,7 @@ class CaptureSpec:
 
     grid: PooledGrid
     links: int = 0  # how many of the strongest of each head
-    exclusions: IgnoredPositions = NOTHING  # positions whose links do not count
+    exclusions: exact_links.IgnoredPositions = NOTHING  # positions whose links do not count
     keep_qk: bool = False  # whether to keep queries and keys
     keep_scores: bool = False  # whether to measure the scores before the softmax
     first: int | None = None  # queries of the first text of a batch; None: all
@@ -76,7 +55,7 @@ class CallWeights:
 
     path: str  # the module that called, by its dotted name
     weights: NDArray[np.float32]  # (batch, heads, query blocks, key blocks)
-    links: tuple[Strongest, ...] = ()  # of each head
+    links: tuple[exact_links.Strongest, ...] = ()  # of each head
     projections: CapturedProjections | None = None
     how: str = "probed"  # or "given by its kernel"
     faulty_head: int | None = None  # a head whose attention is not finite; then nothing was read
@@ -99,7 +78,7 @@ def probe_layers(
     """Each stream's layers that call a kernel, by name."""
     import torch
 
-    def spec_for(path: str, call: Call) -> CaptureSpec | None:
+    def spec_for(path: str, call: kernel.Call) -> CaptureSpec | None:
         stream = stream_at(path, call, sides, model, batch)
         return None if stream is None else specs[stream]
 
@@ -111,9 +90,9 @@ def probe_layers(
     return group_by_layer(weights, sides, model)
 
 
-def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
+def stream_at(path: str, call: kernel.Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
     """The stream of a call; None: not wanted. Windows and blocks are refused."""
-    stream = match_stream(stream_of(path), sides)
+    stream = kernel.match_stream(kernel.stream_of(path), sides)
     texts, heads, queries, _ = call.query.shape
     keys = call.key.shape[2]
     if stream is not None and (texts, queries, keys) != (batch, *sides[stream]):
@@ -128,8 +107,12 @@ def group_by_layer(
     """Calls by stream and layer."""
     layers = dict[str, dict[str, CallWeights]]()
     for stream in sides:
-        own = [item for item in calls if match_stream(stream_of(item.path), sides) == stream]
-        names = layer_names([item.path for item in own], attending_layers(model.config))
+        own = [
+            item
+            for item in calls
+            if kernel.match_stream(kernel.stream_of(item.path), sides) == stream
+        ]
+        names = kernel.layer_names([item.path for item in own], attending_layers(model.config))
         for name, item in zip(names, own, strict=True):
             if item.faulty_head is not None:
                 raise not_finite(stream, name, str(item.faulty_head), computed_dtype(model))
@@ -141,7 +124,7 @@ def group_by_layer(
 def read_calls(
     model: Any,
     inputs: Mapping[str, Any],
-    spec_for: Callable[[str, Call], CaptureSpec | None],
+    spec_for: Callable[[str, kernel.Call], CaptureSpec | None],
     calls: int | None = None,
     *,
     peaks: bool = False,
@@ -152,7 +135,7 @@ def read_calls(
     paths = {id(module): name for name, module in model.named_modules()}
     weights = list[CallWeights]()
 
-    def look(call: Call) -> None:
+    def look(call: kernel.Call) -> None:
         path = paths.get(id(call.module))
         spec = None if path is None else spec_for(path, call)
         if path is not None and spec is not None:
@@ -165,18 +148,18 @@ def read_calls(
                 raise StopForward
 
     watching = watch_peaks(model) if peaks else nullcontext(lambda _: np.nan)
-    with suppress(StopForward), torch.no_grad(), watch_kernels(look), watching as peak_at:
+    with suppress(StopForward), torch.no_grad(), kernel.watch_kernels(look), watching as peak_at:
         model(**inputs, return_dict=True)
     return weights
 
 
-def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
+def read_call(path: str, call: kernel.Call, spec: CaptureSpec) -> CallWeights:
     """One call's attention."""
-    faulty = broken_head(call)
+    faulty = probe.broken_head(call)
     if faulty is not None:
         return CallWeights(path, np.empty(0, dtype=np.float32), faulty_head=faulty)
     # Granite's kernels return weights before the sink takes its share.
-    if spec.from_kernel and call.weights is not None and sink_logits(call) is None:
+    if spec.from_kernel and call.weights is not None and probe.sink_logits(call) is None:
         check_mixture(path, call, call.weights, spec.first)
         return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
     tiles = read_tiles(call, spec.grid, spec.links, spec.exclusions, scores=spec.keep_scores)
@@ -184,26 +167,28 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
     if tiles:
         weights, links, scores = tiles
     else:
-        bounds = Bounds(call, spec.grid, spec.exclusions) if spec.links else None
-        weights = read_grid(call, spec.grid, bounds.add if bounds else None)
+        bounds = exact_links.Bounds(call, spec.grid, spec.exclusions) if spec.links else None
+        weights = probe.read_grid(call, spec.grid, bounds.add if bounds else None)
         whole = weights.shape[2:] == (call.query.shape[2], call.key.shape[2])
         if whole and not spec.grid.is_pooled:
             check_mixture(path, call, weights, spec.first)
-        links = find_strongest(bounds, spec.links) if bounds else []
+        links = exact_links.find_strongest(bounds, spec.links) if bounds else []
         if spec.keep_scores:
             scores = read_scores(call, spec.grid, weights)
     projections = project_call(call, spec.grid) if spec.keep_qk else None
     return CallWeights(path, weights.numpy(), tuple(links), projections, scores=scores)
 
 
-def check_mixture(path: str, call: Call, weights: Any, queries: int | None = None) -> None:
+def check_mixture(path: str, call: kernel.Call, weights: Any, queries: int | None = None) -> None:
     """Refuse weights that times the values are not the kernel's output; one text is enough."""
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
     mixture = (weights[0, :, :queries].float().cpu() @ value).transpose(0, 1)
     output = call.output[0, :queries].float().cpu().reshape(mixture.shape)
     off = float((mixture - output).abs().max())
-    if not off <= DRIFT.get(dtype_of(call.value), 1e-3) * max(float(value.abs().max()), 1.0):
+    if not off <= probe.DRIFT.get(probe.dtype_of(call.value), 1e-3) * max(
+        float(value.abs().max()), 1.0
+    ):
         raise AttentionError(
             f"attention of '{path}' cannot be read: its kernel does more than mix values by "
             f"weights (off by {off:.2g})"
@@ -218,7 +203,7 @@ def eager_layers(
 
     _check_memory(model, sides, batch)
     with running_errors(model), torch.no_grad():
-        _, layers = output_attentions(eager_copy(model), inputs, list(sides))
+        _, layers = kernel.output_attentions(kernel.eager_copy(model), inputs, list(sides))
     return {
         stream: _read_batch(layers[stream], model.config, side, batch)
         for stream, side in sides.items()
@@ -230,7 +215,7 @@ def _check_memory(model: Any, sides: Sides, batch: int) -> None:
     heads = {stream: heads_of(model.config, stream) for stream in sides}
     cells = sum(heads[stream] * queries * keys for stream, (queries, keys) in sides.items())
     check_fit(
-        batch * cells * (BYTES.get(dtype_of(model), 4) + 4),
+        batch * cells * (BYTES.get(probe.dtype_of(model), 4) + 4),
         model.device,
         f"'{model.config.model_type}' calls no attention kernel and gives out all its matrices at "
         f"once: {sum(heads.values())} heads × {max(map(max, sides.values())):,} tokens²",

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import ScoreStudy, peak
 from attnviz.core.attention_map import Projections
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.models.hugging_face.capture import probe
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,
@@ -32,16 +33,6 @@ from attnviz.models.hugging_face.capture.exact_links import (
     drop_ignored,
 )
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.probe import (
-    DRIFT,
-    disagreement,
-    dtype_of,
-    largest_disagreement,
-    mean_queries,
-    recompute_rows,
-    score_rows,
-    select_heads,
-)
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
 CELLS = 2**20
@@ -67,14 +58,14 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
     whole = not grid.is_pooled and grid.keys.blocks == keys
     most = max(CELLS // keys, 1)
     together = max(most // rows, 1)
-    tolerance = DRIFT.get(dtype_of(call.value), 1e-4)
+    tolerance = probe.DRIFT.get(probe.dtype_of(call.value), 1e-4)
     with torch.no_grad():
         for first in range(0, heads, together):
             own = range(heads)[first : first + together]
-            part = select_heads(call, 0, own)
+            part = probe.select_heads(call, 0, own)
             for row in range(0, rows, most):
                 span = slice(row + grid.queries.start, min(row + most, rows) + grid.queries.start)
-                scores = score_rows(part, None, span)
+                scores = probe.score_rows(part, None, span)
                 if scores is None:
                     return {}
                 shares = torch.softmax(scores, -1)[..., : part.key.shape[2]]
@@ -82,11 +73,13 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
                     truth = torch.as_tensor(weights[0, own.start : own.stop, row : row + most])
                     off = float((shares.float().cpu() - truth[..., : shares.shape[2]]).abs().max())
                 else:
-                    off = disagreement(shares.float(), part.value[0], part.output[:, span].float())
+                    off = probe.disagreement(
+                        shares.float(), part.value[0], part.output[:, span].float()
+                    )
                 # The larger the scores, the more of each weight is their rounding.
                 largest = scores.where(scores > FILLED, 0).abs().max()
                 slack = tolerance + ROUNDING * torch.finfo(call.query.dtype).eps * float(largest)
-                if not off <= (slack if whole else largest_disagreement(call.value, slack)):
+                if not off <= (slack if whole else probe.largest_disagreement(call.value, slack)):
                     return {}
                 add_tile(study, slice(own.start, own.stop), part, span, (scores, shares))
     return study.values() | vector_norms(study, call)
@@ -276,7 +269,7 @@ class _Reader:
         self.weights = torch.zeros(
             (batch, heads, grid.queries.blocks, grid.keys.blocks), dtype=torch.float32
         )
-        self.tolerance = largest_disagreement(call.value, AGREEMENT)
+        self.tolerance = probe.largest_disagreement(call.value, AGREEMENT)
         keys = call.key.shape[2]
         self.rows = max(TILE // keys, min(ROWS, MOST // keys), 1)  # of a tile
         self.stop_event = Event()
@@ -291,7 +284,7 @@ class _Reader:
         every = torch.arange(len(heads))
         with torch.no_grad():
             space = torch.empty(self.rows * self.call.key.shape[2], dtype=torch.float32)
-            call = select_heads(self.call, text, heads)
+            call = probe.select_heads(self.call, text, heads)
             for first, stop in self._tiles():
                 if self.stop_event.is_set():
                     break
@@ -312,8 +305,8 @@ class _Reader:
         import torch
 
         if self.study is None:
-            return recompute_rows(call, None, rows, space)
-        scores = score_rows(call, None, rows)
+            return probe.recompute_rows(call, None, rows, space)
+        scores = probe.score_rows(call, None, rows)
         if scores is None:
             return None
         tile = torch.softmax(scores, -1)[..., : call.key.shape[2]]
@@ -334,9 +327,9 @@ class _Reader:
         queries, keys = self.grid.queries, self.grid.keys
         rows = tile.shape[1]
         axis = TokenBlocks(0, rows, min(queries.length, rows))
-        means = mean_queries(tile, axis)
-        output = mean_queries(call.output[:, first : first + rows], axis)
-        if not disagreement(means, call.value[0], output) <= self.tolerance:
+        means = probe.mean_queries(tile, axis)
+        output = probe.mean_queries(call.output[:, first : first + rows], axis)
+        if not probe.disagreement(means, call.value[0], output) <= self.tolerance:
             return False
         sums = means[..., keys.start : keys.stop]
         if keys.length > 1:

@@ -7,31 +7,10 @@ from typing import Any
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.capture.capture import (
-    Captured,
-    as_map,
-    capture_notes,
-    ignored_positions,
-    projections_of,
-    scores_of,
-    with_routes,
-)
+from attnviz.models.hugging_face.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
+from attnviz.models.hugging_face.inputs import generation, tokenization
 from attnviz.models.hugging_face.inputs.chat import render_messages
-from attnviz.models.hugging_face.inputs.generation import (
-    QUERIES,
-    continue_prompt,
-    shift_target,
-    write_target,
-)
-from attnviz.models.hugging_face.inputs.tokenization import (
-    TokenizedText,
-    check_text,
-    label_tokens,
-    pieces_of,
-    tokenize,
-    tokenizer_errors,
-)
 from attnviz.models.hugging_face.load.family import Task, show_decision
 from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.hugging_face.loaded_model import LoadedModel
@@ -69,7 +48,7 @@ class EncodedQuery:
 
     def build_attention(
         self,
-        captures: Sequence[Captured],
+        captures: Sequence[capture.Captured],
         task: Task | None = None,
         logits: Any = None,
         sides: Mapping[str, tuple[int, int]] | None = None,
@@ -80,16 +59,19 @@ class EncodedQuery:
         """
         first = next(iter(self.axes.values()))
         maps = tuple(
-            as_map(item, self.tokens, *self.axes.get(item.stream, first)) for item in captures
+            capture.as_map(item, self.tokens, *self.axes.get(item.stream, first))
+            for item in captures
         )
-        provenance = with_routes(self.attention.provenance, [item.route for item in captures])
-        notes = (*provenance.notes, *capture_notes(captures, sides or self.sides))
+        provenance = capture.with_routes(
+            self.attention.provenance, [item.route for item in captures]
+        )
+        notes = (*provenance.notes, *capture.capture_notes(captures, sides or self.sides))
         attention = replace(
             self.attention,
             maps=maps,
             provenance=replace(provenance, notes=notes),
-            projections=projections_of(maps, captures),
-            scores=scores_of(maps, captures),
+            projections=capture.projections_of(maps, captures),
+            scores=capture.scores_of(maps, captures),
         )
         if task is None or logits is None or "source" in self.tokens:
             return attention
@@ -112,11 +94,11 @@ def _encode_self(source: LoadedModel, query: Query) -> EncodedQuery:
     if source.chat_template and not query.rendered:
         messages = query.messages or (("user", text),)
         text = render_messages(source.tokenizer, messages, source.name)
-    read = tokenize(source.tokenizer, text, has_marks=source.chat_template)
+    read = tokenization.tokenize(source.tokenizer, text, has_marks=source.chat_template)
     _check_ids(source, read.ids, read.tokens, "text")
     if source.max_new_tokens is None:
         return _one_sequence(source, read, text, source.provenance)
-    text, read, settings, notes = continue_prompt(source, text, read)
+    text, read, settings, notes = generation.continue_prompt(source, text, read)
     return _one_sequence(source, read, text, _provenance(source, settings, notes))
 
 
@@ -133,7 +115,7 @@ def _encode_pair(source: LoadedModel, first: str, second: str) -> EncodedQuery:
 
 
 def _one_sequence(
-    source: LoadedModel, read: TokenizedText, text: str, provenance: Provenance
+    source: LoadedModel, read: tokenization.TokenizedText, text: str, provenance: Provenance
 ) -> EncodedQuery:
     encoder = source.family == "encoder–decoder"
     stream = {"encoder-only": "self", "decoder-only": "causal"}.get(source.family, "encoder")
@@ -152,7 +134,7 @@ def _one_sequence(
         {"text": read.tokens},
         {stream: ("text", "text")},
         Attention((), provenance, text=text, **typed_facts(provenance)),
-        {stream: ignored_positions(read.tokens, causal=stream == "causal")},
+        {stream: capture.ignored_positions(read.tokens, causal=stream == "causal")},
     )
 
 
@@ -169,14 +151,14 @@ def _encode_cross(source: LoadedModel, text: str, target: str | None) -> Encoded
         )
     if target is not None and source.max_new_tokens is not None:
         raise UsageError("a target was given, and --generate is to write one: give one of them")
-    read = tokenize(source.tokenizer, text)
+    read = tokenization.tokenize(source.tokenizer, text)
     _check_ids(source, read.ids, read.tokens, "text")
     if target is None:
-        decoder = write_target(source, read)
+        decoder = generation.write_target(source, read)
     else:
-        decoder = shift_target(source.model, source.tokenizer, target)
+        decoder = generation.shift_target(source.model, source.tokenizer, target)
         _check_ids(source, decoder.ids, decoder.tokens, "target")
-    provenance = _provenance(source, {"queries": QUERIES}, decoder.notes)
+    provenance = _provenance(source, {"queries": generation.QUERIES}, decoder.notes)
     attention = Attention((), provenance, source=text, target=decoder.text)
     inputs = {**read.inputs, "decoder_input_ids": decoder.ids}
     tokens = {"source": read.tokens, "target": decoder.tokens}
@@ -205,24 +187,24 @@ def _check_ids(source: LoadedModel, ids: Sequence[int], tokens: Sequence[Token],
         )
 
 
-def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
+def tokenize_pair(tokenizer: Any, first: str, second: str) -> tokenization.TokenizedText:
     """The tokens of two texts and their marks; offsets refer to `join_pair`.
 
     `sequence_ids` says which text a token belongs to, since many models (RoBERTa, T5) have no token
     types.
     """
     for text in (first, second):
-        check_text(text)
+        tokenization.check_text(text)
     if not tokenizer.is_fast:
         raise ModelError(
             "the model's tokenizer (written in Python) does not say which text of a pair a token "
             "is of: give one text"
         )
-    with tokenizer_errors(tokenizer), quiet_native():
+    with tokenization.tokenizer_errors(tokenizer), quiet_native():
         options = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         encoding = tokenizer(first, second, verbose=False, **options)
         parts = encoding.sequence_ids()
-        pieces = pieces_of(tokenizer, encoding["input_ids"])
+        pieces = tokenization.pieces_of(tokenizer, encoding["input_ids"])
     inputs = {name: list(row) for name, row in encoding.items()}
     offsets = inputs.pop("offset_mapping")
     specials = inputs.pop("special_tokens_mask")
@@ -235,8 +217,10 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
         (begin + start, end + start) if part == 1 else (begin, end)
         for (begin, end), part in zip(offsets, parts, strict=True)
     ]
-    tokens = label_tokens(pieces, spans, specials, join_pair(first, second), tokenizer.unk_token)
-    return TokenizedText(tokens, inputs)
+    tokens = tokenization.label_tokens(
+        pieces, spans, specials, join_pair(first, second), tokenizer.unk_token
+    )
+    return tokenization.TokenizedText(tokens, inputs)
 
 
 def join_pair(first: str, second: str) -> str:

@@ -14,13 +14,7 @@ import numpy as np
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, did_you_mean
-from attnviz.models.hugging_face.inputs.tokenization import (
-    TokenizedText,
-    label_ids,
-    tokenize,
-    tokenize_generated,
-    tokenizer_errors,
-)
+from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.family import parts_of
@@ -50,7 +44,7 @@ QUERIES = "the decoder's input: each token looks before the next one is predicte
 
 def shift_target(model: Any, tokenizer: Any, text: str) -> DecoderInput:
     """A text as the decoder reads it to predict that text: shifted by a start token."""
-    target = tokenize(tokenizer, text, as_target=True)
+    target = tokenization.tokenize(tokenizer, text, as_target=True)
     ids, tokens = list(target.ids), list(target.tokens)
     if not tokens[-1].special:
         # Shifting drops the last token, which must not belong to the text.
@@ -129,7 +123,7 @@ def _language_codes(tokenizer: Any) -> dict[str, int]:
     return codes
 
 
-def write_target(source: LoadedModel, read: TokenizedText) -> DecoderInput:
+def write_target(source: LoadedModel, read: tokenization.TokenizedText) -> DecoderInput:
     """The target that an encoder–decoder writes greedily for a source."""
     if not source.can_generate:
         raise ModelError(
@@ -143,7 +137,7 @@ def write_target(source: LoadedModel, read: TokenizedText) -> DecoderInput:
         getattr(model.config, f"num_{name}_layers", 0) for name in ("decoder", "hidden")
     )
     ids, cut = generate_ids(source, inputs, most, use_cache=above <= below, **source.first_token)
-    text, tokens = tokenize_generated(tokenizer, ids)
+    text, tokens = tokenization.tokenize_generated(tokenizer, ids)
     if not text:
         raise ModelError("the model wrote nothing about this text: give a target")
     # The start token stands for no text, whatever its name.
@@ -193,8 +187,8 @@ def writer_class(config: Any, name: str) -> Any:
 
 
 def continue_prompt(
-    source: LoadedModel, prompt: str, read: TokenizedText
-) -> tuple[str, TokenizedText, dict[str, Any], tuple[str, ...]]:
+    source: LoadedModel, prompt: str, read: tokenization.TokenizedText
+) -> tuple[str, tokenization.TokenizedText, dict[str, Any], tuple[str, ...]]:
     """A prompt and its continuation as one text, with tokens, settings and notes.
 
     A causal model attends alike step by step with a cache and in one pass, so prompt and output are
@@ -221,7 +215,7 @@ def continue_prompt(
     output = new_text(tokenizer, read.ids, new)
     if not output.strip():
         raise ModelError("the model wrote nothing after this text: give another one")
-    tokens = (*read.tokens, *label_ids(tokenizer, new, output, before=prompt))
+    tokens = (*read.tokens, *tokenization.label_ids(tokenizer, new, output, before=prompt))
     settings = {
         PARTS: "prompt and output",
         SECOND_PART: len(prompt),
@@ -229,7 +223,7 @@ def continue_prompt(
         "output tokens": len(new),
     }
     notes = ("the output was generated greedily, then read in one pass with the prompt", *cut)
-    both = TokenizedText(tokens, {"input_ids": [*read.ids, *new]})
+    both = tokenization.TokenizedText(tokens, {"input_ids": [*read.ids, *new]})
     return prompt + output, both, settings, notes
 
 
@@ -240,7 +234,7 @@ def continue_text(source: LoadedModel, inputs: Mapping[str, Any]) -> str:
     if source.family == "encoder–decoder":
         most = min(source.max_new_tokens or LONGEST, (source.limit or 1 << 20) - 1)
         ids, _ = generate_ids(source, tensors, most, use_cache=False, **source.first_token)
-        return tokenize_generated(source.tokenizer, ids)[0]
+        return tokenization.tokenize_generated(source.tokenizer, ids)[0]
     before = list(read["input_ids"])
     room = FEW if source.limit is None else min(FEW, source.limit - len(before))
     if room <= 0:
@@ -251,7 +245,7 @@ def continue_text(source: LoadedModel, inputs: Mapping[str, Any]) -> str:
 
 def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
     def decode(ids: list[int]) -> str:
-        with tokenizer_errors(tokenizer):
+        with tokenization.tokenizer_errors(tokenizer):
             return str(
                 tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
             )

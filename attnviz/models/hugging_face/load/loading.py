@@ -15,6 +15,7 @@ from typing import Any
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
 from attnviz.core.options import InMemoryModel, InMemoryReader
+from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.adapters import find_adapter, merge_adapter
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,
@@ -23,16 +24,6 @@ from attnviz.models.hugging_face.load.checkpoint import (
     check_sane,
     read_config,
     read_config_file,
-)
-from attnviz.models.hugging_face.load.devices import (
-    BYTES,
-    check_device_map,
-    check_fit,
-    choose_device,
-    choose_dtype,
-    computed_dtype,
-    library_errors,
-    loading_errors,
 )
 from attnviz.models.hugging_face.load.family import HEAD, Task, count_left_over, task_of
 from attnviz.models.hugging_face.load.imports import quick_imports, quiet, quiet_native
@@ -80,19 +71,19 @@ def load_parts(
     """
     if isinstance(name, InMemoryModel):
         return parts_in_memory(name.model, name.reader)
-    check_device_map(options.device_map, options.device)
+    devices.check_device_map(options.device_map, options.device)
     adapter = None
     if options.adapter is not None:
         adapter = find_adapter(options.adapter, allow_pickle=options.allow_pickle)
     folder = locate(name, options.revision, allow_code=options.allow_code)
     checkpoint = check_folder(folder, allow_pickle=options.allow_pickle)
     with quick_imports():
-        device = choose_device(options.device)
+        device = devices.choose_device(options.device)
         import torch
-    precision = choose_dtype(options.dtype, device.type, checkpoint.dtypes)
+    precision = devices.choose_dtype(options.dtype, device.type, checkpoint.dtypes)
     if options.device_map is None:
-        check_fit(
-            checkpoint.numbers * BYTES[precision],
+        devices.check_fit(
+            checkpoint.numbers * devices.BYTES[precision],
             device,
             f"'{name}' in {precision}",
             "use a smaller model, --dtype bfloat16, or --device-map auto",
@@ -111,7 +102,10 @@ def load_parts(
         more: dict[str, Any] = {"attn_implementation": "eager"} if stored_as else {}
         if options.device_map:
             more["device_map"] = options.device_map
-        with loading_errors(name), redirect_stderr(StringIO()) if stored_as else nullcontext():
+        with (
+            devices.loading_errors(name),
+            redirect_stderr(StringIO()) if stored_as else nullcontext(),
+        ):
             model, report = kind.from_pretrained(
                 folder,
                 config=config,
@@ -123,7 +117,7 @@ def load_parts(
                 **more,
             )
         _check_report(report, name)
-        with loading_errors(name):
+        with devices.loading_errors(name):
             # accelerate has placed each layer; `to` would undo that.
             model = (model if options.device_map else model.to(device)).eval()
     settings = {
@@ -200,7 +194,7 @@ def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> tupl
 
     if not allow_code:
         _check_known(checkpoint.config, name)
-    with loading_errors(name):
+    with devices.loading_errors(name):
         config = AutoConfig.from_pretrained(
             checkpoint.folder,
             local_files_only=True,
@@ -236,7 +230,7 @@ def load_configuration(path: Path) -> Any:
         from transformers import AutoConfig
 
         _check_known(entries, str(path))
-        with loading_errors(str(path)):
+        with devices.loading_errors(str(path)):
             return AutoConfig.from_pretrained(
                 path, local_files_only=True, trust_remote_code=False, output_attentions=False
             )
@@ -269,7 +263,7 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"
     )
     try:
-        with library_errors(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
+        with devices.library_errors(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
             tokenizer = AutoTokenizer.from_pretrained(
                 folder,
                 local_files_only=True,
@@ -357,7 +351,7 @@ def _describe(
     import torch
     import transformers
 
-    dtype = computed_dtype(model)
+    dtype = devices.computed_dtype(model)
     spread = getattr(model, "hf_device_map", None)
     settings = {
         **more,

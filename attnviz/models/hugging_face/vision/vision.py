@@ -23,6 +23,7 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.core.writers import WrittenText
 from attnviz.models import Predicting, UnbatchedSource
+from attnviz.models.hugging_face import outputs
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
@@ -35,28 +36,11 @@ from attnviz.models.hugging_face.load.family import Task, record_logits, show_de
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.loaded_model import input_names
-from attnviz.models.hugging_face.outputs import (
-    ExperimentRequest,
-    UnnamedMaps,
-    chosen_class,
-    class_name,
-    no_head,
-)
-from attnviz.models.hugging_face.vision.pictures import (
-    CAPTIONER,
-    SIDE,
-    load_processor,
-    over_patches,
-    pair,
-    picture_of,
-    pixels,
-    seen_box,
-    special_names,
-)
+from attnviz.models.hugging_face.vision import pictures
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
+class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
     """A pretrained vision model as a source of attention of a picture over itself, by patches."""
 
     name: str  # what it was asked for as
@@ -78,7 +62,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
                 )
             else:
                 encoding = self._encode(picture)
-                region = Region(max_size=len(encoding.tokens[SIDE]))
+                region = Region(max_size=len(encoding.tokens[pictures.SIDE]))
                 captures = capture(encoding.part, encoding.inputs, encoding.sides, region=region)
                 attention = encoding.build_attention(captures)
         if self.task is None or not logits:
@@ -89,25 +73,25 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
         """A picture to run with parts off; `target` is a class, None: the likeliest."""
         picture = self._picture(query)
         if self.task is None:
-            raise no_head(self.name, type(self.model).__name__)
+            raise outputs.no_head(self.name, type(self.model).__name__)
         with quiet():
             encoding = self._encode(picture)
         return experiment_of(
-            ExperimentRequest(
+            outputs.ExperimentRequest(
                 self.model,
                 encoding.inputs,
                 encoding,
-                lambda logits: (chosen_class(self.model.config, logits[0], target),),
-                partial(class_name, self.model.config),
+                lambda logits: (outputs.chosen_class(self.model.config, logits[0], target),),
+                partial(outputs.class_name, self.model.config),
                 self.task,
-                what=SIDE,
+                what=pictures.SIDE,
             )
         )
 
     def values(self, query: Query) -> ValueVectors:
         with quiet():
             encoding = self._encode(self._picture(query))
-            eager = EagerInputs(eager_copy(self.tower), encoding.inputs, encoding, SIDE)
+            eager = EagerInputs(eager_copy(self.tower), encoding.inputs, encoding, pictures.SIDE)
             return value_vectors(eager)
 
     def trace_writers(self, query: Query) -> WrittenText:
@@ -116,12 +100,12 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
         with quiet():
             encoding = self._encode(self._picture(query))
             part = self.tower if self.task is None else self.model
-            eager = EagerInputs(eager_copy(part), encoding.inputs, encoding, SIDE)
-            return RecordedText(eager, partial(class_name, self.model.config))
+            eager = EagerInputs(eager_copy(part), encoding.inputs, encoding, pictures.SIDE)
+            return RecordedText(eager, partial(outputs.class_name, self.model.config))
 
     def _picture(self, query: Query) -> Picture:
         """A query's picture; refused if its lens needs all pairs of tokens."""
-        picture = picture_of(query, self.name)
+        picture = pictures.picture_of(query, self.name)
         if picture.lens != "raw" and window_layers(self.tower):
             raise AttentionError(
                 f"'{self.name}' attends in windows, and --lens {picture.lens} needs every token to "
@@ -132,9 +116,11 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
     def _encode(self, picture: Picture) -> EncodedQuery:
         """A picture as the tower reads it, with a token for each patch."""
         inputs, grid = self._inputs(picture)
-        tokens = {SIDE: self._tokens(inputs, grid)}
+        tokens = {pictures.SIDE: self._tokens(inputs, grid)}
         attention = self._without_maps(picture, inputs, grid)
-        return EncodedQuery(self.tower, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
+        return EncodedQuery(
+            self.tower, inputs, tokens, {"self": (pictures.SIDE, pictures.SIDE)}, attention
+        )
 
     @property
     def tower(self) -> Any:
@@ -151,7 +137,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
         inputs: dict[str, Any] = {"pixel_values": values}
         height, width = values.shape[-2:]
         usual, takes = getattr(self.config, "image_size", None), input_names(self.tower)
-        if "interpolate_pos_encoding" in takes and pair(usual) != (height, width):
+        if "interpolate_pos_encoding" in takes and pictures.pair(usual) != (height, width):
             inputs["interpolate_pos_encoding"] = True
         if window_layers(self.tower):  # pixels beyond the last whole patch are padded to one
             return inputs, (-(-height // high), -(-width // wide))
@@ -165,7 +151,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
                 f"--image-size {size[0]}x{size[1]} is no multiple of '{self.name}'s patches of "
                 f"{high} × {wide} pixels"
             )
-        return pixels(self.processor, picture.image, size)
+        return pictures.pixels(self.processor, picture.image, size)
 
     @property
     def patch_size(self) -> tuple[int, int]:
@@ -175,7 +161,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
                 f"'{self.name}' ({self.model.config.model_type}) does not cut pictures into "
                 "patches of one size: its attention cannot be put back into the picture"
             )
-        return pair(size)
+        return pictures.pair(size)
 
     def _tokens(self, inputs: dict[str, Any], grid: tuple[int, int]) -> tuple[Token, ...]:
         """The special tokens, then the patches."""
@@ -187,7 +173,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
                 f"'{self.name}' ({kind}) makes {length} tokens of {rows} × {columns} patches: its "
                 "attention cannot be put back into the picture"
             )
-        names = special_names(kind, special)
+        names = pictures.special_names(kind, special)
         return *(Token(name, special=True) for name in names), *patch_tokens(rows, columns)
 
     def _without_maps(
@@ -196,7 +182,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
         height, width = inputs["pixel_values"].shape[-2:]
         settings = {"pixels": f"{height} × {width}", "patches": f"{grid[0]} × {grid[1]}"}
         provenance = replace(self.provenance, settings={**self.provenance.settings, **settings})
-        left, top, right, bottom = seen_box(self.processor, picture.image, picture.size)
+        left, top, right, bottom = pictures.seen_box(self.processor, picture.image, picture.size)
         # The pixels beyond the last whole patch are not seen.
         high, wide = (
             min(many * side / length, 1)
@@ -220,7 +206,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
 
 def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     """A pretrained vision model, or one with a tower; options are the fields of `LoadOptions`."""
-    parts = load_parts(name, LoadOptions(**options), load_processor, model_class)
+    parts = load_parts(name, LoadOptions(**options), pictures.load_processor, model_class)
     model = parts.model
     if model.main_input_name != "pixel_values" and vision_tower(model) is model:
         raise ModelError(
@@ -235,7 +221,7 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
 
 def vision_tower(model: Any) -> Any:
     """The part of a model that reads pictures; those of CLIP's kind and captioners have two."""
-    if model.config.model_type == CAPTIONER:
+    if model.config.model_type == pictures.CAPTIONER:
         return model.encoder
     whole = getattr(model, "base_model", model)  # numpy's model is no module
     towers = (getattr(whole, name, None) for name in ("vision_model", "image_model"))
@@ -356,7 +342,7 @@ def window_maps(
         weights = np.stack([_window_row(layer, at, finest) for _, layer in stage])
         keys = patch_tokens(rows, columns)
         names = tuple(name for name, _ in stage)
-        maps.append(over_patches(names, weights[:, :, None], (query,), keys))
+        maps.append(pictures.over_patches(names, weights[:, :, None], (query,), keys))
     return tuple(maps)
 
 
