@@ -19,13 +19,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import projected_scores, row_entropy
 from attnviz.analyses.words import merge_words
-from attnviz.core.attention_map import (
-    IMPLIED,
-    Attention,
-    AttentionMap,
-    known_mean,
-    stream_of_call,
-)
+from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean, stream_of_call
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
 

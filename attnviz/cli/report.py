@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import destinations
 from attnviz.cli.app import complain
-from attnviz.cli.places import (
-    Place,
-    check_apart,
-    hold_interrupts,
-    note,
-)
+from attnviz.cli.places import Place, check_apart, hold_interrupts, note
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.options import Look, Options

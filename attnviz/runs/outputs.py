@@ -245,10 +245,7 @@ def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = Non
 
 
 def page_html(
-    attention: Attention,
-    command: str = "",
-    atlas: tuple[Path, Path] | None = None,
-    **settings: Any,
+    attention: Attention, command: str = "", atlas: tuple[Path, Path] | None = None, **settings: Any
 ) -> str:
     """Every map of one text as one interactive HTML file; more options as of `page_data`."""
     from attnviz.renderers.page import assemble

@@ -17,14 +17,7 @@ from attnviz.core.answers import AnswerReport, ContrastReport, HeadClaim, Source
 from attnviz.core.attention_map import Provenance
 from attnviz.core.cache import CacheReport
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.effects import (
-    LENS_MEASURES,
-    AblationReport,
-    Effect,
-    HeadAt,
-    LinkAt,
-    Prediction,
-)
+from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction
 from attnviz.core.errors import choose
 from attnviz.core.measures import Argument, HeadReport, HeadRow, Meaning, Role, TreebankReport
 from attnviz.core.registry import DataKind

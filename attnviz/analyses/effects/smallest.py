@@ -243,11 +243,7 @@ class LinkTrials:
 
 
 def smallest_links(
-    trials: Trials,
-    heads: Sequence[HeadAt],
-    tokens: Sequence[TokenAt],
-    none: float,
-    enough: float,
+    trials: Trials, heads: Sequence[HeadAt], tokens: Sequence[TokenAt], none: float, enough: float
 ) -> LinkSet | None:
     """The smallest set of links of these heads that keeps the answer; None: no small one does.
 

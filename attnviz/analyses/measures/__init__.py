@@ -124,9 +124,7 @@ MEASURES: dict[str, Measure] = {
         "Rows of two keys or more that give one key over 0.999.", "spread:saturated", "satur"
     ),
     "log-sum-exp": Measure(
-        "Mean over rows of the logarithm of the softmax's denominator.",
-        "spread:log_sum_exp",
-        "lse",
+        "Mean over rows of the logarithm of the softmax's denominator.", "spread:log_sum_exp", "lse"
     ),
     "query-norm": Measure("Largest norm of a query.", "spread:query_norm", "|q|"),
     "key-norm": Measure("Largest norm of a key.", "spread:key_norm", "|k|"),

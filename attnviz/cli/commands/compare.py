@@ -52,8 +52,7 @@ def compare(
         ),
     ],
     b: Annotated[
-        str | None,
-        typer.Argument(help="The other side; default: A with other options."),
+        str | None, typer.Argument(help="The other side; default: A with other options.")
     ] = None,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),

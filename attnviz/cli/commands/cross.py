@@ -22,8 +22,7 @@ CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands =
 )
 def cross(
     source: Annotated[
-        str | None,
-        typer.Argument(help="Source, attended to (keys); - reads pairs from stdin."),
+        str | None, typer.Argument(help="Source, attended to (keys); - reads pairs from stdin.")
     ] = None,
     target: Annotated[
         str | None,

@@ -70,8 +70,7 @@ def _format_fact(fact: str, value: Any) -> str:
 @with_options(writes="listing")
 def models(
     name: Annotated[
-        str | None,
-        typer.Argument(help="Shipped model whose card to print, such as pocket."),
+        str | None, typer.Argument(help="Shipped model whose card to print, such as pocket.")
     ] = None,
     check: str | None = opt(
         ORIGIN,

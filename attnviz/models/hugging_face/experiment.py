@@ -26,11 +26,7 @@ from attnviz.models.hugging_face.capture.capture import check_calls
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import selected_keys, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
-from attnviz.models.hugging_face.interventions import (
-    change_output,
-    check_heads_apart,
-    upcast_half,
-)
+from attnviz.models.hugging_face.interventions import change_output, check_heads_apart, upcast_half
 from attnviz.models.hugging_face.layer_states import (
     Block,
     LayerStates,

@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from attnviz.models.light.architecture import (
-    Architecture,
-    Config,
-    _stretch_of,
-    rope_of,
-    turns_of,
-)
+from attnviz.models.light.architecture import Architecture, Config, _stretch_of, rope_of, turns_of
 from attnviz.models.light.network import LayerPart, Shape, UnknownArchitecture
 
 

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from attnviz.core.attention_map import (
-    Attention,
-    AttentionMap,
-    Provenance,
-    Token,
-    known_mean,
-)
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, known_mean
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.capture import Captured, as_map
 from attnviz.models.hugging_face.capture.exact_links import links_note

@@ -37,13 +37,7 @@ from attnviz.models.hugging_face.capture.probe import exact_rows
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
 from attnviz.models.hugging_face.capture.scores import CallScores
 from attnviz.models.watch import lineage, products
-from attnviz.models.watch.kernels import (
-    OPEN_MULTI_HEAD,
-    SDPA,
-    Kernel,
-    KernelCall,
-    replace_kernels,
-)
+from attnviz.models.watch.kernels import OPEN_MULTI_HEAD, SDPA, Kernel, KernelCall, replace_kernels
 from attnviz.models.watch.lineage import TorchCall, Whole
 from attnviz.models.watch.products import Mixture
 
@@ -456,10 +450,7 @@ class AttentionObserver(TorchFunctionMode):
             path,
             call,
             CaptureSpec(
-                grid,
-                region.links if grid.is_pooled else 0,
-                skip,
-                keep_scores=self.request.scores,
+                grid, region.links if grid.is_pooled else 0, skip, keep_scores=self.request.scores
             ),
         )
         scores = reading.scores

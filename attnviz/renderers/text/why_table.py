@@ -13,14 +13,7 @@ from attnviz.core.effects import HeadAt
 from attnviz.core.writers import LAYERS_READING, LayersReport, LinkReport, WiringReport, WriterPart
 from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, npz_bytes, report_json, tsv
-from attnviz.renderers.printable import (
-    all_digits,
-    nats,
-    printable,
-    shorten,
-    two_digits,
-    with_sign,
-)
+from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
 
 WORDS = 6
