@@ -52,9 +52,10 @@ def test_every_format_gives_the_same_texts_and_their_count(suffix, packed, tmp_p
 READERS = [
     name
     for name in COMMANDS
-    if any("--input" in item.opts for item in build_command(name).params) and name != "co"
+    if {"--input", "--format"} <= {opt for item in build_command(name).params for opt in item.opts}
+    and name != "co"
 ]
-"""The commands that read files of texts; co-attention is of pairs alone."""
+"""The commands that read files of texts and print data; co-attention is of pairs alone."""
 
 
 @pytest.mark.usefixtures("few_references")
