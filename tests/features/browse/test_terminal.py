@@ -237,8 +237,6 @@ class Terminal:
     def end(self) -> int:
         """The status, once it has ended; the terminal is as it was."""
         self.read_until(lambda: False)
-        while select.select([self.master], [], [], 0)[0]:
-            self.out += os.read(self.master, 4096)
         self.check()
         os.close(self.master)
         os.close(self.slave)
@@ -246,6 +244,8 @@ class Terminal:
 
     def check(self) -> None:
         """Every mode that was set is taken back, and keys are echoed as before."""
+        while select.select([self.master], [], [], 0)[0]:
+            self.out += os.read(self.master, 4096)
         assert termios.tcgetattr(self.slave) == self.before
         for mode in (1049, 1000, 1003, 1006, 2004, 1004, 2048):
             on, off = (self.out.rfind(f"\x1b[?{mode}{end}".encode()) for end in "hl")
