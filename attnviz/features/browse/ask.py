@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.analyses.effects.ablation import predictions
+from attnviz.analyses.select import named_heads
 from attnviz.analyses.why import explain_link
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, Prediction
@@ -220,21 +221,21 @@ class Asker:
         if not words[1:]:
             return ""
         item = state.item
-        view = {"--lens": state.lens, "--head": state.name, "--special": "drop"}
-        skip = [
-            name for name, usual in (("--lens", "raw"), ("--special", "")) if view[name] == usual
-        ]
-        skip += ["--special"] if state.special else []
-        skip += ["--head"] if len(item.heads) * len(item.layers) == 1 else []
-        if len(state.seen.maps) > 1:
-            words += ["--stream", item.stream]
-        words += [
-            part for name, value in view.items() if name not in skip for part in (name, value)
-        ]
-        if state.words:
-            words.append("--words")
-        if item.query_side == "picture" and not item.query_tokens[state.query].special:
-            words += ["--patch", item.query_tokens[state.query].text]
+        layer, _ = item.place(state.layer, state.head)
+        query = item.query_tokens[state.query]
+        many = len(item.heads) * len(item.layers) > 1
+        one = bool(named_heads(state.name))  # a lens may have combined heads, or layers too
+        options = {
+            "--stream": (item.stream, len(state.seen.maps) > 1),
+            "--lens": (state.lens, state.lens != "raw"),
+            "--head": (state.name, many and one),
+            "--layer": (layer, many and not one and layer.isdecimal()),
+            "--special": ("drop", not state.special),
+            "--patch": (query.text, item.query_side == "picture" and not query.special),
+        }
+        for name, (value, applies) in options.items():
+            words += [name, value] if applies else []
+        words += ["--words"] if state.words and item.query_side != "picture" else []
         return shlex.join(words)
 
 

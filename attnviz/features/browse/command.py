@@ -59,6 +59,8 @@ def browse(
 
     attnviz browse sample_inputs/shapes.png
     """
+    if options.choice.lens == "all":
+        raise UsageError("--lens all is shown by a page: here l goes through the lenses one by one")
     check_terminal()
     signal.signal(signal.SIGHUP, interrupt)  # else it would leave the cursor hidden
     asker, attention = first_answer(text, target, input_file, record, options)
@@ -124,10 +126,11 @@ def first_answer(
     asker = Asker(origin, kind, one)
     from rich.console import Console
 
-    with Console(stderr=True, force_jupyter=False).status("opening the model and reading"):
-        return asker, asker.attend(
-            lens="raw" if options.choice.lens == "all" else options.choice.lens
-        )
+    try:
+        with Console(stderr=True, force_jupyter=False).status("opening the model and reading"):
+            return asker, asker.attend()
+    finally:
+        os.write(2, b"\x1b[?25h")  # a signal may come between hiding the cursor and all else
 
 
 def read_text(
@@ -204,7 +207,7 @@ class BrowsedResult:
         asker = Asker(self.options.origin if kind else None, kind or "self", text)
         if kind:
             # The model answers again: what it was may be a part of its maps.
-            attention = asker.attend(lens=self.options.choice.lens)
+            attention = asker.attend()
         elif file and not kind_of_file(file):
             asker.saved = ("render", file)
         show(attention, asker, self.options)
@@ -222,8 +225,9 @@ def show(attention: Attention, asker: Asker, options: Options) -> int:
 
 def first_state(attention: Attention, asker: Asker, options: Options) -> State:
     """The state that a terminal of these colours opens on."""
-    from attnviz.analyses.effects.ablation import head_places
+    from attnviz.analyses.select import named_heads
     from attnviz.cli.destinations import display_of_stdout
+    from attnviz.features.browse.ask import work_of
     from attnviz.features.browse.state import begin, see
 
     choice, colors = options.choice, display_of_stdout(many=False).colors
@@ -231,15 +235,17 @@ def first_state(attention: Attention, asker: Asker, options: Options) -> State:
         attention,
         texts=asker.texts,
         live=asker.origin is not None,
-        lens=choice.lens,
         pictures=asker.pixels(attention),
         colors=colors,
         dark=is_dark(),
     )
+    if choice.lens not in ("raw", "all"):
+        state = work_of(asker, state, "lens", choice.lens)(state)
     if choice.words or choice.special != "keep":
-        state = see(state, words=choice.words, special=choice.special == "keep")
+        words = state.words or choice.words
+        state = see(state, words=words, special=choice.special == "keep")
     if choice.head is not None:
-        _, layer, head = head_places((choice.head,), None)[0]
+        layer, head = (named_heads(choice.head) or [("", "")])[0]
         item = state.item
         if layer not in item.layers or head not in item.heads:
             raise UsageError(f"--head {choice.head} does not exist in stream '{item.stream}'")

@@ -1,6 +1,7 @@
 """What is drawn of a state, and what keys make of it: no terminal is needed for that."""
 
 import itertools
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from rich.cells import cell_len
 import attnviz
 from attnviz.core.attention_map import Token
 from attnviz.core.effects import Intervention
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Choice, Options
 from attnviz.features.browse.ask import Asker, work_of
+from attnviz.features.browse.command import first_state
 from attnviz.features.browse.draw import plain, screen, width_of
 from attnviz.features.browse.state import (
     COMMANDS,
@@ -26,6 +30,7 @@ from attnviz.features.browse.state import (
     touch,
 )
 from attnviz.storage.texts import Text
+from tests.invoke import attnviz as attnviz_of
 
 SIZES = [(80, 24), (60, 20), (200, 60), (20, 6), (1, 1), (72, 3)]
 COLORS = ["truecolor", "256", "standard", None]
@@ -267,6 +272,25 @@ def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypa
     assert said.startswith("attnviz cross 'The red car is fast.' 'La voiture rouge")
     assert f"--head {state.name}" in said
     assert "--words" in said
+
+
+def test_options_say_what_is_seen_first_and_the_command_says_them(live, monkeypatch):
+    monkeypatch.setenv("COLORFGBG", "15;0")
+    asker, state = live
+    choice = Choice(head="1.4", special="drop")
+    first = first_state(state.raw, asker, Options(choice=choice))
+    assert (first.name, first.lens, first.special, first.words) == ("1.4", "raw", False, True)
+    line = asker.command(first)
+    assert line.endswith("--stream cross --head 1.4 --special drop --words")
+    assert attnviz_of(*shlex.split(line)[1:], "-q", "-f", "none").status == 0
+    reduced = first_state(saved(), Asker(), Options(choice=Choice(lens="rollout")))
+    assert (
+        Asker(saved=("render", "m.npz"))
+        .command(reduced)
+        .startswith("attnviz render m.npz --lens rollout --layer ")
+    )
+    with pytest.raises(UsageError, match=r"--head 9\.9 does not exist"):
+        first_state(state.raw, asker, Options(choice=Choice(head="9.9")))
 
 
 def test_an_answer_of_another_shape_keeps_the_screen_whole():
