@@ -27,28 +27,17 @@ from attnviz.features.browse.state import (
     raw_map,
     strongest,
 )
-from attnviz.renderers.colors import (
-    GLOW,
-    SHADES,
-    SIGNED_SHADES,
-    Color,
-    Limits,
-    block_peaks,
-    colors_of,
-    diverging_path,
-    even_path,
-    ink_on,
-    limits_of,
-)
+from attnviz.renderers import colors
+from attnviz.renderers.colors import Color, Limits, colors_of, ink_on
 from attnviz.renderers.printable import printable, shorten, two_digits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DARK_SHADES = even_path(
+DARK_SHADES = colors.even_path(
     ((0.24, 0.03, 262.0), (0.45, 0.12, 258.0), (0.72, 0.12, 243.0), (0.96, 0.04, 220.0)), 256
 )
-DARK_SIGNED_SHADES = diverging_path(
+DARK_SIGNED_SHADES = colors.diverging_path(
     ((0.24, 0.0, 60.0), (0.50, 0.10, 50.0), (0.75, 0.13, 62.0), (0.93, 0.08, 80.0)),
     ((0.24, 0.0, 240.0), (0.50, 0.11, 258.0), (0.72, 0.12, 243.0), (0.94, 0.05, 220.0)),
 )
@@ -161,10 +150,10 @@ def limits_of_head(state: State) -> Limits:
         ]
         weights = overview(state, state.layer, state.head)
         if weights.shape != state.weights.shape:
-            return limits_of(np.nan_to_num(weights), state.item.values)
+            return colors.limits_of(np.nan_to_num(weights), state.item.values)
         if all(words) and any(map(len, words)):
             weights = weights[np.ix_(*words)]
-        return limits_of(np.nan_to_num(weights), state.item.values)
+        return colors.limits_of(np.nan_to_num(weights), state.item.values)
 
     limits: Limits = state.note(("limits", state.stream, state.layer, state.head), make)
     return limits
@@ -173,8 +162,8 @@ def limits_of_head(state: State) -> Limits:
 def shades_on(*, signed: bool, dark: bool) -> NDArray[np.uint8]:
     """The colours of a scale on dark or light ground."""
     if signed:
-        return DARK_SIGNED_SHADES if dark else SIGNED_SHADES
-    return DARK_SHADES if dark else SHADES
+        return DARK_SIGNED_SHADES if dark else colors.SIGNED_SHADES
+    return DARK_SHADES if dark else colors.SHADES
 
 
 def has_shades(state: State) -> bool:
@@ -205,17 +194,21 @@ def ground_of(step: int | None, *, signed: bool, dark: bool) -> Color:
     return red, green, blue
 
 
+def stretch(cells: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
+    """The cells repeated, or some left out, to so many rows and columns."""
+    sides = zip(cells.shape, (rows, columns), strict=False)
+    return np.asarray(cells[np.ix_(*(np.arange(to) * n // to for n, to in sides))])
+
+
 def resample(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
     """The matrix in so many rows and columns: blocks by their largest weight, or cells repeated."""
     down, across = (
         max(-(-n // to), 1) for n, to in zip(weights.shape, (rows, columns), strict=True)
     )
-    peaks = block_peaks(weights, down, across) if down * across > 1 else weights
-    at = [np.arange(to) * n // to for n, to in zip(peaks.shape, (rows, columns), strict=True)]
-    return np.asarray(peaks[np.ix_(*at)])
+    return stretch(colors.block_peaks(weights, down, across), rows, columns)
 
 
-def picture_lines(state: State, pixels: NDArray[np.uint8]) -> list[Line]:
+def picture_lines(pixels: NDArray[np.uint8]) -> list[Line]:
     """Pixels (an even number of rows, columns, 3) as half blocks, two rows a line."""
     lines = []
     for upper, lower in zip(pixels[::2].tolist(), pixels[1::2].tolist(), strict=True):
@@ -233,9 +226,8 @@ def picture_lines(state: State, pixels: NDArray[np.uint8]) -> list[Line]:
 def shades(state: State, weights: NDArray[np.float32], limits: Limits) -> list[Line]:
     """A matrix of an even number of rows as cells: half blocks, or characters of five shades."""
     if has_shades(state):
-        return picture_lines(
-            state, colors_of(weights, limits, shades_on(signed=limits[0] < 0, dark=state.dark))
-        )
+        table = shades_on(signed=limits[0] < 0, dark=state.dark)
+        return picture_lines(colors_of(weights, limits, table))
     sizes = np.maximum(*(np.nan_to_num(np.abs(half)) for half in (weights[::2], weights[1::2])))
     levels = np.ceil(np.clip(sizes / limits[1], 0, 1) * 4 - 0.12).astype(int).clip(0, 4)
     return [[Span("".join(GLYPHS[level] for level in row))] for row in levels.tolist()]
@@ -406,7 +398,7 @@ def thumbnail(state: State, layer: int, head: int, wide: int, high: int) -> list
         if state.over_picture and weights.shape[1] > 8:
             weights = looks_of(state.item, layer, head)
         small = resample(weights, 2 * high, wide)
-        limits = limits_of(np.nan_to_num(small), state.item.values)
+        limits = colors.limits_of(np.nan_to_num(small), state.item.values)
         store[layer, head] = shades(state, small, limits)
     lines: list[Line] = store[layer, head]
     return lines
@@ -551,21 +543,15 @@ def over_picture(state: State, rows: int, width: int) -> list[Line]:
     ratio = across / down if pixels is None else pixels.shape[1] / pixels.shape[0]
     high = max(min(rows, int(width / ratio / 2)), 1)
     wide = max(min(int(2 * high * ratio), width), 1)
-    at = [np.arange(to) * n // to for n, to in zip(looks.shape, (2 * high, wide), strict=True)]
-    values = looks[np.ix_(*at)]
-    limits = limits_of(np.nan_to_num(looks), state.item.values)
+    values = stretch(looks, 2 * high, wide)
+    limits = colors.limits_of(np.nan_to_num(looks), state.item.values)
     if not has_shades(state) or pixels is None:
         lines = shades(state, values, limits)
     else:
-        where = [
-            np.arange(to) * n // to for n, to in zip(pixels.shape, (2 * high, wide), strict=False)
-        ]
-        ground = pixels[np.ix_(*where)]
         cover = (0.9 * np.clip(np.abs(np.nan_to_num(values)) / limits[1], 0, 1) ** 0.8)[..., None]
-        colors = colors_of(values, limits, GLOW if limits[0] >= 0 else None)
-        lines = picture_lines(
-            state, np.rint((1 - cover) * ground + cover * colors).astype(np.uint8)
-        )
+        glow = colors_of(values, limits, colors.GLOW if limits[0] >= 0 else None)
+        mix = (1 - cover) * stretch(pixels, 2 * high, wide) + cover * glow
+        lines = picture_lines(np.rint(mix).astype(np.uint8))
     lines = [with_acts(line, "patch", n, high, wide) for n, line in enumerate(lines)]
     return _with_patch(state, lines, (high, wide), (down, across))
 
