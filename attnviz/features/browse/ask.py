@@ -224,9 +224,10 @@ class Asker:
         layer, _ = item.place(state.layer, state.head)
         query = item.query_tokens[state.query]
         many = len(item.heads) * len(item.layers) > 1
+        of_picture = self.kind in ("picture", "picture-text")  # whose command has fewer options
         one = bool(named_heads(state.name))  # a lens may have combined heads, or layers too
         options = {
-            "--stream": (item.stream, len(state.seen.maps) > 1),
+            "--stream": (item.stream, len(state.seen.maps) > 1 and not of_picture),
             "--lens": (state.lens, state.lens != "raw"),
             "--head": (state.name, many and one),
             "--layer": (layer, many and not one and layer.isdecimal()),
@@ -235,7 +236,7 @@ class Asker:
         }
         for name, (value, applies) in options.items():
             words += [name, value] if applies else []
-        words += ["--words"] if state.words and item.query_side != "picture" else []
+        words += ["--words"] if state.words and not of_picture else []
         return shlex.join(words)
 
 

@@ -13,7 +13,7 @@ import attnviz
 from attnviz.core.attention_map import Token
 from attnviz.core.effects import Intervention
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Choice, Options
+from attnviz.core.options import Choice, Options, Origin
 from attnviz.features.browse.ask import Asker, work_of
 from attnviz.features.browse.command import first_state
 from attnviz.features.browse.draw import plain, screen, width_of
@@ -291,6 +291,22 @@ def test_options_say_what_is_seen_first_and_the_command_says_them(live, monkeypa
     )
     with pytest.raises(UsageError, match=r"--head 9\.9 does not exist"):
         first_state(state.raw, asker, Options(choice=Choice(head="9.9")))
+
+
+def test_a_picture_is_looked_at_patch_by_patch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = str(Path(__file__).parents[3] / "sample_inputs" / "shapes.png")
+    asker = Asker(Origin(), "picture", Text("0", file))
+    attention = asker.attend()
+    state = begin(attention, live=True, texts=asker.texts, pictures=asker.pixels(attention))
+    state = ask(asker, state, "enter", "down", "right", "o", "ctrl+u", "a", "enter")
+    assert "patch 1,1 looks at patch" in plain(screen(state)[1])
+    assert state.said == "wrote a.png and a.json"
+    line = asker.command(state)
+    assert line.endswith(f"--head {state.name} --patch 1,1")
+    assert attnviz_of(*shlex.split(line)[1:], "-q", "-f", "none").status == 0
+    off = ask(asker, replace(state, matrix=False), "x")
+    assert off.effect.startswith("1 head off")
 
 
 def test_an_answer_of_another_shape_keeps_the_screen_whole():
