@@ -71,6 +71,12 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
         key_side=first.key_side,
     )
     apart, notes = compare_rows(before, after)
+    changes = []
+    places = {difference.place(*at): at for at in np.ndindex(difference.weights.shape[:2])}
+    for link in strongest_links(difference, top, between_words=False):
+        cell = (*places[link.layer, link.head], link.query_position, link.key_position)
+        if link.weight:
+            changes.append(HeadChange(link, float(before[cell]), float(after[cell])))
     return Comparison(
         difference,
         tuple(
@@ -79,7 +85,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
             for b, d in zip(first.heads, second.heads, strict=True)
         ),
         apart,
-        _changes(difference, before, after, top),
+        tuple(changes),
         (*_pairing_notes(queries, keys), *notes),
     )
 
@@ -167,18 +173,6 @@ def compare_rows(before: Weights, after: Weights) -> tuple[NDArray[np.float64], 
     if left_out:
         notes.append(f"{left_out} rows attend to nothing on one side: left out of the divergence")
     return means, notes
-
-
-def _changes(
-    difference: AttentionMap, before: Weights, after: Weights, top: int
-) -> tuple[HeadChange, ...]:
-    changes = []
-    places = {difference.place(*at): at for at in np.ndindex(difference.weights.shape[:2])}
-    for link in strongest_links(difference, top, between_words=False):
-        cell = (*places[link.layer, link.head], link.query_position, link.key_position)
-        if link.weight:
-            changes.append(HeadChange(link, float(before[cell]), float(after[cell])))
-    return tuple(changes)
 
 
 def _token(pair: Pair, first: tuple[Token, ...], second: tuple[Token, ...]) -> Token:

@@ -141,7 +141,12 @@ def group_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -
                 )
         else:
             members = list(group)
-            _refuse_special(tokens, members, number)
+            for position in members:
+                if position < len(tokens) and tokens[position].special:
+                    raise InputError(
+                        f"group {number + 1} names position {position}, the special token "
+                        f"'{tokens[position].text}', which stays on its own"
+                    )
         spelt = group if isinstance(group, str) else "@" + ",".join(map(str, group))
         _claim(numbers, members, number, f"group {number + 1}, '{spelt}',")
     return numbers
@@ -163,15 +168,6 @@ def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[
     return [], cursor
 
 
-def _refuse_special(tokens: Sequence[Token], members: Sequence[int], number: int) -> None:
-    for position in members:
-        if position < len(tokens) and tokens[position].special:
-            raise InputError(
-                f"group {number + 1} names position {position}, the special token "
-                f"'{tokens[position].text}', which stays on its own"
-            )
-
-
 def _claim(numbers: list[int | None], members: Sequence[int], number: int, name: str) -> None:
     for position in members:
         if position >= len(numbers):
@@ -189,12 +185,9 @@ def read_groups(path: Path) -> list[list[Group]]:
 
 
 def _read_lines(path: Path, read: Callable[[str, str], Read]) -> list[list[Read]]:
-    from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.matrices import read_text
 
-    try:
-        lines = read_bytes(path).decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"'{path}' is not valid UTF-8") from error
+    lines = read_text(path).splitlines()
     texts = [
         [read(line.strip(), f"line {number} of '{path}'") for number, line in rows]
         for has_text, rows in groupby(enumerate(lines, 1), lambda item: bool(item[1].strip()))

@@ -37,6 +37,13 @@ class AttentionGradients:
             check_finite(gradient, item.stream, item.layers, item.heads, dtype, "the gradient")
 
 
+def rows_read(last: NDArray[Any]) -> tuple[int, ...]:
+    """The positions that a classifier reads, by the gradients of its last layer."""
+    # So nobody has to know whether it reads [CLS], the last token or the mean.
+    rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
+    return tuple(rows.tolist()) or tuple(range(last.shape[1]))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueVectors:
     """Inner products of the vectors fₕ(xⱼ) that weights scale, for heads h and keys j."""

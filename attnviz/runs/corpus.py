@@ -63,7 +63,7 @@ from attnviz.runs.pipeline import check_choice, query_of
 from attnviz.runs.reporting import RunReport, reject_of
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
-from attnviz.storage.matrices import read_bytes
+from attnviz.storage.matrices import read_bytes, read_text
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 
 if TYPE_CHECKING:
@@ -146,18 +146,15 @@ class CorpusState:
         else:
             failures = result.failures
             self.aggregates.merge(result.aggregates)
-            self._add_notes(result.notes)
+            # Notes that differ only in numbers become one, with ranges.
+            for text, count in result.notes.items():
+                same = next((one for one in self.notes if kind_of(one) == kind_of(text)), text)
+                before = self.notes.pop(same, 0)
+                self.notes[join_notices(same, text)] = before + count
         for record, error in failures:
             self.rejects += on_failure(record, error)
             self.failures += 1
         self.records += len(chunk)
-
-    def _add_notes(self, notes: Mapping[str, int]) -> None:
-        """Add notes; those that differ only in numbers become one, with ranges."""
-        for text, count in notes.items():
-            same = next((one for one in self.notes if kind_of(one) == kind_of(text)), text)
-            before = self.notes.pop(same, 0)
-            self.notes[join_notices(same, text)] = before + count
 
 
 class SavedNotes(Struct, frozen=True, forbid_unknown_fields=True):
@@ -429,10 +426,7 @@ def _read_back(file: IO[bytes]) -> Iterator[Record]:
 def read_frequencies(path: Path) -> Vocabulary:
     """The frequent words from a file: a word, a tab and its count on each line."""
     counts: Counter[str] = Counter()
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"'{path}' is not valid UTF-8") from error
+    text = read_text(path)
     for number, line in enumerate(io.StringIO(text, newline=None), 1):
         word, _, count = line.rstrip("\n").rpartition("\t")
         if not word or not is_number(count.strip()):

@@ -58,6 +58,14 @@ def read_bytes(path: Path) -> bytes:
             raise InputError(f"cannot read '{path}': {error.strerror}") from error
 
 
+def read_text(path: Path) -> str:
+    """A file's text, in UTF-8; an InputError where it is none."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{path}' is not valid UTF-8") from error
+
+
 def read_whole(file: IO[bytes], where: str) -> bytes:
     """All of a file, a pipe or a device, as far as it fits into memory."""
     parts = [file.read(SMALL)]

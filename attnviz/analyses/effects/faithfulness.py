@@ -35,7 +35,7 @@ from attnviz.core.effects import (
     TokenAt,
 )
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, rows_read
 from attnviz.core.notices import merge_notices
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
@@ -97,10 +97,8 @@ def token_scores(
     logits: Callable[[], AskedLogits],
 ) -> TokenScores:
     """Each lens' scores of the tokens, for the outputs that the experiment explains."""
-    # The last layer's gradients show from which rows a class is read: first, last or all.
-    last = inputs.gradients[0][-1]
-    rows = np.flatnonzero(np.any(last != 0, axis=(0, 2))).tolist() or [*range(last.shape[1])]
-    inputs = replace(inputs, positions=tuple(rows))
+    rows = rows_read(inputs.gradients[0][-1])
+    inputs = replace(inputs, positions=rows)
     tokens = tuple(_visible_tokens(inputs.attention, max(rows)))
     scores, left_out = dict[str, Numbers](), dict[str, str]()
     for lens in ("raw", *LENSES):

@@ -285,7 +285,9 @@ class ExplainedOutputs:
     def explain_first(self) -> lens_inputs.AttentionGradients:
         output = self.outputs[0]
         gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
-        rows = _rows_read(gradients[-1][-1]) if output.position is None else (output.row,)
+        rows = (
+            lens_inputs.rows_read(gradients[-1][-1]) if output.position is None else (output.row,)
+        )
         chance = None
         if self.is_choice:
             chance = self.chances(self.rows)[0, 0, output.number].exp().item()
@@ -294,10 +296,3 @@ class ExplainedOutputs:
 
     def spell(self, number: int) -> str:
         return self.request.spell(number)
-
-
-def _rows_read(last: NDArray[Any]) -> tuple[int, ...]:
-    """The positions that a classifier reads, by the gradients of its last layer."""
-    # So nobody has to know whether it reads [CLS], the last token or the mean.
-    rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
-    return tuple(rows.tolist()) or tuple(range(last.shape[1]))

@@ -49,7 +49,9 @@ def history_figure(run: History, other: History | None = None) -> Figure:
     layers = f"layers ({printable(common)})" if common else "layers"
     reading = f"{layers} run down, heads across; in each, steps run from left to right"
     notes = ["the band under each: the head's clearest role at a sample", *run.notes]
-    notes += _verdict_notes(run, other, short)
+    if other is not None:
+        notes.append(f"{run.run}: full lines; {other.run}: pale lines · {other.caption}")
+    notes += (line.partition(" – ")[0] for line in verdict_lines(run, short))
     texts = [run.caption, reading, *notes, *sides, *heads, *words.values(), *roles, *ends, "no…"]
     face = typeface(texts)
     line = figure.line_height(figure.NOTE_SIZE)
@@ -129,13 +131,6 @@ def _scales(runs: Sequence[History]) -> tuple[dict[str, float], dict[str, str]]:
         DRIFT: f"drift from the sample before, 0 to {roof.get(DRIFT, 0):g} nats",
     }
     return roof, {name: words[name] for name in measures}
-
-
-def _verdict_notes(run: History, other: History | None, short: Mapping[str, str]) -> list[str]:
-    beside = []
-    if other is not None:
-        beside = [f"{run.run}: full lines; {other.run}: pale lines · {other.caption}"]
-    return [*beside, *(line.partition(" – ")[0] for line in verdict_lines(run, short))]
 
 
 def _along(run: History, wide: float) -> NDArray[np.float64]:

@@ -103,7 +103,12 @@ def head_overview(report: HeadReport) -> Figure:
     canvas = full_canvas(face, width, head, foot, layout.bottom + _RAMP)
     canvas.axes.set_label("heads")
     _draw_roles(canvas, heads, layout, counts)
-    _draw_ramp(canvas, EDGE, layout.bottom)
+    height = sheet.points(sheet.NOTE_SIZE)
+    steps = colors_of(np.linspace(0, 1, 128, dtype=np.float32)[None])
+    _draw_cells(canvas, steps, (EDGE + 24, layout.bottom), (2, height))
+    middle = layout.bottom + height / 2
+    canvas.text(EDGE, middle, "0", sheet.NOTE_SIZE, FAINT)
+    canvas.text(EDGE + 292, middle, "1, or the number after 'scale to'", sheet.NOTE_SIZE, FAINT)
     for meaning, at in zip(measures, layout.tiles, strict=True):
         _draw_tile(canvas, heads, meaning, at, layout.tile)
     return canvas.figure
@@ -182,15 +187,6 @@ def _draw_tile(
     if meaning.unit != "share":
         notes.append(f"scale to {format_measure(meaning.top, meaning)}")
     canvas.text(after, line, ", ".join(notes), sheet.SMALLEST, FAINT)
-
-
-def _draw_ramp(canvas: Canvas, left: float, top: float) -> None:
-    height = sheet.points(sheet.NOTE_SIZE)
-    steps = colors_of(np.linspace(0, 1, 128, dtype=np.float32)[None])
-    _draw_cells(canvas, steps, (left + 24, top), (2, height))
-    middle = top + height / 2
-    canvas.text(left, middle, "0", sheet.NOTE_SIZE, FAINT)
-    canvas.text(left + 292, middle, "1, or the number after 'scale to'", sheet.NOTE_SIZE, FAINT)
 
 
 def _draw_cells(

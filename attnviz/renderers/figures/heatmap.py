@@ -238,7 +238,12 @@ def heatmap(
         names = names[0], f"{names[1]}, in seconds"
     name_axes(axes, names, frame, (columns.pixels, rows.pixels))
     draw_borders(axes, rows, columns)
-    _draw_divisions(axes, rows, columns, second_part)
+    looks: dict[str, Any] = {"color": sheet.ink(colors.INK), "linewidth": 0.8, "clip_on": False}
+    row, column = second_part
+    if row:
+        axes.hlines(row - 0.5, -0.5, len(columns.tokens) - 0.5, gid="division", **looks)
+    if column:
+        axes.vlines(column - 0.5, -0.5, len(rows.tokens) - 0.5, gid="division", **looks)
     if numbers:
         write_cells(axes, weights, numbers[0], limits, face.font(numbers[1]))
     return figure
@@ -332,17 +337,6 @@ def draw_borders(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
     edges = [np.arange(1, len(axis.tokens)) - 0.5 for axis in (rows, columns)]
     axes.hlines(edges[0], -0.5, len(columns.tokens) - 0.5, **looks)
     axes.vlines(edges[1], -0.5, len(rows.tokens) - 0.5, **looks)
-
-
-def _draw_divisions(
-    axes: Axes, rows: TokenAxis, columns: TokenAxis, second_part: tuple[int | None, int | None]
-) -> None:
-    looks: dict[str, Any] = {"color": sheet.ink(colors.INK), "linewidth": 0.8, "clip_on": False}
-    row, column = second_part
-    if row:
-        axes.hlines(row - 0.5, -0.5, len(columns.tokens) - 0.5, gid="division", **looks)
-    if column:
-        axes.vlines(column - 0.5, -0.5, len(rows.tokens) - 0.5, gid="division", **looks)
 
 
 def decimals_of(limits: colors.Limits) -> int:

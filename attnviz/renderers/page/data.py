@@ -64,7 +64,9 @@ def encode_weights(weights: NDArray[np.float32], signed: bool, fine: bool) -> Co
     pack = _pack_fine if fine else _pack_signed if signed else _pack_shares
 
     def encode(layer: NDArray[np.float32]) -> str:
-        return deflate(pack(_compand(layer, scale, levels)))
+        roots = np.sqrt(np.minimum(np.abs(layer) * np.float32(1 / scale), 1)) * np.float32(levels)
+        codes = np.rint(np.copysign(roots, layer))
+        return deflate(pack(np.where(np.isnan(codes), NO_VALUE, codes).astype(np.int16)))
 
     try:  # zlib lets other threads run
         with ThreadPoolExecutor() as threads:
@@ -85,13 +87,6 @@ def pack_base85(data: bytes) -> str:
     digits = np.frombuffer(whole, ">u4").astype("u4")[:, None] // _PLACES % 85
     text: bytes = np.array(letters)[digits].tobytes()
     return text[: len(whole) * 5 // 4 - room].decode("ascii")
-
-
-def _compand(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
-    roots = np.sqrt(np.minimum(np.abs(weights) * np.float32(1 / scale), 1)) * np.float32(levels)
-    signed = np.rint(np.copysign(roots, weights))
-    codes: NDArray[np.int16] = np.where(np.isnan(signed), NO_VALUE, signed).astype(np.int16)
-    return codes
 
 
 def _pack_fine(codes: NDArray[np.int16]) -> bytes:

@@ -27,7 +27,7 @@ from attnviz.renderers.reports import data_of
 from attnviz.renderers.text.answer_tables import SOURCES
 from attnviz.runs.questions.explain import by_decoder
 from attnviz.runs.reporting import RunReport
-from attnviz.storage.matrices import read_bytes
+from attnviz.storage.matrices import read_text
 from attnviz.storage.texts import check_text, read_message
 
 Grouping = Literal["passages", "sentences", "messages"]
@@ -103,10 +103,7 @@ def read_parts(request: SourcesRequest) -> tuple[list[tuple[str, str]], list[str
     """The context's passages (blank lines between) or messages (JSON), with files and roles."""
     parts, roles = list[tuple[str, str]](), list[str]()
     for path in request.context:
-        try:
-            text = read_bytes(path).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InputError(f"'{path}' is not valid UTF-8") from error
+        text = read_text(path)
         if request.group == "messages":
             for role, content in _read_messages(path, text):
                 parts.append((f"{path.name}, {role}", content))
