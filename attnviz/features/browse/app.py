@@ -276,7 +276,7 @@ def run(state: State, asker: Asker) -> int:
         app.run()
     if app.error is not None:
         raise app.error
-    return app.status
+    return app.status or app.return_code or 0
 
 
 @contextmanager

@@ -390,3 +390,22 @@ def test_a_result_of_python_is_browsed():
     terminal.send(b"q")
     assert terminal.end() == 0
     assert b"after" in terminal.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["draw.screen", "ask.WORK['why']"])
+def test_a_bug_leaves_a_traceback_and_the_terminal_as_it_was(place):
+    program = (
+        "import sys; from attnviz.features.browse import ask, draw\n"
+        "from attnviz.__main__ import main\n"
+        f"real = {place}\n"
+        "def bad(*given):\n"
+        "    if getattr(given[0], 'matrix', True): raise ZeroDivisionError\n"
+        "    return real(*given)\n"
+        f"{place} = bad; sys.argv = ['attnviz', 'browse', 'The cat sat on the mat']; main()"
+    )
+    terminal = Terminal("-c", program, command=[sys.executable])
+    terminal.opened()
+    terminal.send(b"w" if "why" in place else b"\r")
+    assert terminal.end() == 1
+    assert b"ZeroDivisionError" in terminal.out
