@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.analyses import patches
 from attnviz.analyses.effects.links import with_links
-from attnviz.analyses.patches import (
-    look_from,
-    look_from_token,
-    one_picture,
-    over_picture,
-    picture_views,
-    query_place,
-    said_looks,
-    spread_heads,
-    with_sinks,
-)
 from attnviz.analyses.select import reduce_attention
 from attnviz.analyses.view import picture_words
 from attnviz.analyses.words import merge_words
@@ -87,7 +77,7 @@ def flow_of_query(attention: Attention, patch: str | None) -> Attention:
     from attnviz.analyses.lenses.rollout import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens
-    place = None if patch == ALL else query_place(tokens, patch)
+    place = None if patch == ALL else patches.query_place(tokens, patch)
     fits = isqrt(MOST_SOLVES) - sum(token.special for token in tokens)
     return flow(
         attention,
@@ -210,13 +200,13 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
     provenance = replace(attention.provenance, settings=settings)
     attention = replace(attention, id=Path(request.names[0]).stem, provenance=provenance)
     if request.lens == "raw":  # of other values, a large sum may be what the patch shows
-        attention = with_sinks(attention)
+        attention = patches.with_sinks(attention)
     looks, wrote = attention, attention.main.query_side != "text"
     every = has_text and (request.token == ALL or (request.token is None and wrote))
     if not has_text and patch != ALL:
-        looks = look_from(attention, patch)
+        looks = patches.look_from(attention, patch)
     elif has_text and not every:
-        looks = look_from_token(attention, request.token)
+        looks = patches.look_from_token(attention, request.token)
     # The lens has been applied already.
     choice = replace(choice, lens="raw", explain=None)
     result = apply_choice(looks, choice)
@@ -237,7 +227,7 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
         files = {name: as_jpeg(part) for name, part in parts.items()}
         return page_html(maps, command, picture=files)
 
-    views = Views(partial(picture_views, result, every_layer=choice.layer is not None))
+    views = Views(partial(patches.picture_views, result, every_layer=choice.layer is not None))
     return Item(result, views, figures, page)
 
 
@@ -259,21 +249,21 @@ def _layer_pictures(
     """The last chosen layer, and every chosen head, over the picture."""
     item = attention.maps[-1]
     words: dict[str, Any] = {"unit": item.unit, "values": item.values}
-    looks = said_looks(item)
+    looks = patches.said_looks(item)
 
     def one() -> Figure:
         from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import Overlaying, overlay
 
-        one_map, which = one_picture(item)
+        one_map, which = patches.one_picture(item)
         words.update(picture_words(attention, item, looks, which), how=Overlaying(smooth=smooth))
-        return fit_width(overlay, picture(), weights=over_picture(one_map)[0, 0], **words)
+        return fit_width(overlay, picture(), weights=patches.over_picture(one_map)[0, 0], **words)
 
     def every() -> Figure:
         from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import Overlaying, overlay_grid
 
-        heads, more, one_map = spread_heads(attention.maps), "", item
+        heads, more, one_map = patches.spread_heads(attention.maps), "", item
         if len(attention.maps) > 1:  # one map for several runs of layers, for a title
             cells = np.nan_to_num(heads["weights"]).reshape(*heads["weights"].shape[:2], 1, -1)
             one_map = attention.main.with_weights(
@@ -302,7 +292,10 @@ def _contact_sheets(
         main = word_maps[0][1]
         pictures = {name: PictureCrop(np.asarray(part)) for name, part in parts.items()}
         tiles = [
-            [(pictures[item.stream], over_picture(item, row)[-1, 0]) for _, item in word_maps]
+            [
+                (pictures[item.stream], patches.over_picture(item, row)[-1, 0])
+                for _, item in word_maps
+            ]
             for row in range(len(main.query_tokens))
         ]
         return fit_width(
@@ -317,7 +310,9 @@ def _contact_sheets(
         )
 
     def overlay() -> Figure:
-        means = [(name.partition("-to-")[2], *one_picture(item)) for name, item in last.items()]
+        means = [
+            (name.partition("-to-")[2], *patches.one_picture(item)) for name, item in last.items()
+        ]
         return draw([(name, item) for name, item, _ in means], means[0][2])
 
     def grid() -> Figure:

@@ -23,11 +23,7 @@ from attnviz.models.hugging_face.capture.kernel import eager_attention
 from attnviz.models.hugging_face.capture.passes import TOLERANCE
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.devices import (
-    NotEnoughMemoryError,
-    computed_dtype,
-    free_bytes,
-)
+from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.family import record_logits
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 from attnviz.storage.texts import MEMORY_BUDGET, batches
@@ -134,7 +130,7 @@ class BatchRunner:
             readings = self._run(batch, mode)
             off = 0.0 if is_proven else self._compare(batch[0], readings[0], mode)
             alike = off <= self.tolerance_for(batch[0], off)
-        except NotEnoughMemoryError:
+        except devices.NotEnoughMemoryError:
             return self._halve(batch)
         except NotFiniteError:
             return []  # read alone, each text shows whether it is to blame
@@ -203,7 +199,7 @@ class BatchRunner:
 
     def tolerance_for(self, item: EncodedQuery, off: float) -> float:
         """The allowed difference of a batched reading, if rounding alone changes it by `off`."""
-        limit = TOLERANCE.get(computed_dtype(self.source.model), 1e-5)
+        limit = TOLERANCE.get(devices.computed_dtype(self.source.model), 1e-5)
         if not limit < off <= LEAK:
             return limit
         plain = self.read_alone(item)
@@ -300,5 +296,5 @@ def memory_budget() -> int:
     """The bytes of maps held at once: one of two sizes, so that most machines batch alike."""
     import torch
 
-    scarce = free_bytes(torch.device("cpu")) <= 4 * MEMORY_BUDGET
+    scarce = devices.free_bytes(torch.device("cpu")) <= 4 * MEMORY_BUDGET
     return MEMORY_BUDGET // 8 if scarce else MEMORY_BUDGET

@@ -43,14 +43,9 @@ from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.text_model import load_model
+from attnviz.models.hugging_face.vision import vision
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import CAPTIONER, load_processor, pair
-from attnviz.models.hugging_face.vision.vision import (
-    load_vision_model,
-    vision_tower,
-    window_layers,
-    window_maps,
-)
 from attnviz.models.lens import apply_lens, explained_by, likeliest_choices
 from attnviz.models.light.network import UnknownArchitecture
 
@@ -97,8 +92,10 @@ def try_model(request: ExperimentRequest) -> Trial:
 
     encoding, part = request.encoding, request.encoding.part
     try:
-        if window_layers(request.model):
-            window_maps(request.model, request.model.config.model_type, dict(request.inputs), None)
+        if vision.window_layers(request.model):
+            vision.window_maps(
+                request.model, request.model.config.model_type, dict(request.inputs), None
+            )
             return Trial("probe", ("self",))
         captures = capture(part, request.inputs, encoding.sides, with_mixers=True)
     except AttnvizError as error:
@@ -229,7 +226,7 @@ def _arithmetic_of(name: str, command: str) -> str:
     origin = Origin(model=name, allow_pickle=True)
     try:
         if command == "image":
-            open_light_vision(origin, name, partial(load_vision_model, name))
+            open_light_vision(origin, name, partial(vision.load_vision_model, name))
         else:
             open_light(origin, name, ALL_TOKENS, partial(load_model, name))
     except UnknownArchitecture as reason:
@@ -243,12 +240,12 @@ def _build_model(kind: Any, config: Any) -> Any:
 
 def _reads_pictures(model: Any) -> bool:
     """Whether 'attnviz image' reads the model without a text."""
-    alone = vision_tower(model) is not model and not hasattr(model.config, "image_token_id")
+    alone = vision.vision_tower(model) is not model and not hasattr(model.config, "image_token_id")
     return model.main_input_name == "pixel_values" or alone
 
 
 def _attending_part(model: Any) -> Any:
-    return vision_tower(model) if _reads_pictures(model) else model
+    return vision.vision_tower(model) if _reads_pictures(model) else model
 
 
 def _command_for(model: Any) -> str:
