@@ -22,7 +22,8 @@ PACKAGE = ROOT / "attnviz"
 FEATURES = PACKAGE / "features"
 MOST_FILES = 291  # of the core, which is the package without its features
 MOST_LINES = 65_369
-MOST_LINES_OF_A_FEATURE = 2_303  # of browse; new ones stay below 2,000
+MOST_LINES_OF_A_FEATURE = 2_000
+LARGER_FEATURES = {"browse": 2_296}  # none is added: what outgrows a feature is two
 MOST_FILES_OF_A_FEATURE = 16
 MOST_IN_A_ROOM = 19  # as many as there are commands, which are a file each
 MOST_WITHOUT_A_CONTRACT = 8
@@ -144,7 +145,8 @@ def test_a_feature_stays_small():
     for feature in FEATURES.iterdir():
         files = sources_in(feature)
         assert len(files) <= MOST_FILES_OF_A_FEATURE, feature.name
-        assert lines_of(files) <= MOST_LINES_OF_A_FEATURE, feature.name
+        most = LARGER_FEATURES.get(feature.name, MOST_LINES_OF_A_FEATURE)
+        assert lines_of(files) <= most, feature.name
 
 
 def test_no_two_public_classes_have_one_name():
