@@ -470,7 +470,12 @@ def _numbers(state: State, rows: int, width: int) -> list[Line]:
         if sum(widths.values()) <= room:
             break
     columns = _columns(widths, state.aim, room)
-    lines = [[Span(" " * (label + 2)), *(_column_name(state, at, widths[at]) for at in columns)]]
+    names_of_columns = [_column_name(state, at, widths[at]) for at in columns]
+    more_left, more_right = columns[0] > 0, columns[-1] + 1 < len(item.key_tokens)
+    if more_right:
+        end = names_of_columns[-1]
+        names_of_columns[-1] = end._replace(text=f"{end.text[:-1]}›")
+    lines = [[Span(f"{' ' * (label + 1)}{'‹' if more_left else ' '}"), *names_of_columns]]
     for query, name in names.items():
         here = query == state.query
         text = f"{'▸' if here else ' '}{cell(name, label)} "

@@ -27,20 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Mode = Literal["", "edit", "save", "page"]
-Job = Literal[
-    "attend",
-    "type",
-    "lens",
-    "off",
-    "why",
-    "rank",
-    "see",
-    "save",
-    "copy",
-    "window",
-    "suspend",
-    "quit",
-]
+Job = (
+    Literal["attend", "type", "lens", "off", "why", "rank"]
+    | Literal["see", "save", "copy", "window", "suspend", "quit"]
+)
 Colors = Literal["truecolor", "256", "standard"] | None
 
 

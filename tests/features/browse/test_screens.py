@@ -16,6 +16,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.features.browse.ask import Asker, work_of
 from attnviz.features.browse.command import first_state
+from attnviz.features.browse.draw import matrix as draw_matrix
 from attnviz.features.browse.draw import plain, screen, width_of
 from attnviz.features.browse.state import (
     COMMANDS,
@@ -140,6 +141,14 @@ def test_the_numbers_on_the_screen_are_those_of_the_map():
     assert f"sister looks at {name} {row[best]:.2f}".replace(" 0.", " .") in text
     line = next(line for line in text.splitlines() if "▸" in line.partition("│")[2])
     assert line.partition("│")[2].split()[-4:] == [f"{one:.2f}"[1:] for one in row]
+
+
+@pytest.mark.parametrize("key", [0, 19, 39])
+def test_columns_that_have_no_room_leave_a_mark(key):
+    state = replace(begin(saved([f"w{number}" for number in range(40)])), key=key)
+    header = plain(draw_matrix(state, 20, 60)[0])
+    assert f" w{key} " in f"{header.replace('›', ' ').replace('‹', ' ')} "
+    assert ("‹" in header, "›" in header) == (key > 0, key < 39)
 
 
 def test_arrows_move_over_heads_and_in_the_matrix_over_links():
