@@ -149,6 +149,18 @@ def test_a_feature_stays_small():
         assert lines_of(files) <= most, feature.name
 
 
+def test_what_is_left_works_without_the_features(tmp_path):
+    package = tmp_path / "attnviz"
+    package.mkdir()
+    for part in PACKAGE.iterdir():
+        if part != FEATURES:
+            (package / part.name).symlink_to(part)
+    for words in (("--help",), ("self", "the red car", "-f", "tsv"), ("why", "the red car")):
+        run = (sys.executable, "-m", "attnviz", *words)
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, "car" in done.stdout) == (0, True), done.stderr
+
+
 def test_no_two_public_classes_have_one_name():
     names = Counter(
         name
