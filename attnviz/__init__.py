@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from attnviz.api.questions import compare as compare
     from attnviz.api.questions import explain as explain
     from attnviz.api.questions import lenses as lenses
-    from attnviz.api.questions import lesson as lesson
     from attnviz.api.questions import sources as sources
-    from attnviz.api.questions import steps as steps
     from attnviz.api.questions import why as why
     from attnviz.api.questions import wiring as wiring
     from attnviz.core.attention_map import Attention as Attention
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance as Provenance
     from attnviz.core.attention_map import Token as Token
     from attnviz.core.errors import AttnvizError as AttnvizError
+    from attnviz.features.lessons.function import lesson as lesson
+    from attnviz.features.steps.function import steps as steps
     from attnviz.models.hugging_face.interventions import ablate_heads as ablate_heads
     from attnviz.runs.pipeline import Result as Result
     from attnviz.runs.pipeline import from_dict as from_dict
@@ -45,10 +45,12 @@ _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
     "api.measures": "align corpus heads history",
-    "api.questions": "ablate cache compare explain lenses lesson sources steps why wiring",
+    "api.questions": "ablate cache compare explain lenses sources why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
+    "features.lessons.function": "lesson",
+    "features.steps.function": "steps",
     "models.hugging_face.interventions": "ablate_heads",
     "runs.pipeline": "Result from_dict from_numpy load",
     "runs.watching": "Watched watch",

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from attnviz.cli import app
 from attnviz.cli.options import OUTPUT
-from attnviz.core.registry import FORMATS, LENSES, LESSONS, MECHANISMS, parse_mechanism
+from attnviz.core.registry import FORMATS, LENSES, MECHANISMS, parse_mechanism
+from attnviz.features.lessons import LESSONS
 from attnviz.renderers import PICTURE_SUFFIXES
 from attnviz.storage.layouts import LAYOUTS
 from fuzz import checkpoints, damage, world

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from attnviz.core.registry import LESSONS
+from attnviz.features.lessons import LESSONS
 from tests.hugging_face.tiny_models import gpt2
 from tests.invoke import attnviz
 from tests.real.speech import speak

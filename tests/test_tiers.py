@@ -11,7 +11,7 @@ from tests.conftest import hear_ctrl_c
 CONTRACTS = (
     "tests/cli/test_commands.py",
     "tests/cli/test_formats.py",
-    "tests/lessons/test_contract.py",
+    "tests/features/lessons/test_contract.py",
     "tests/layers/test_contract.py",
     "tests/mechanisms/test_contract.py",
     "tests/sources/test_lens.py",

@@ -1,4 +1,4 @@
-"""Questions: what changes without a part, between two texts or models; and how it is computed."""
+"""Questions: what changes without a part, or between two texts or models."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +10,9 @@ from attnviz.api import arguments
 from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, SavedEffects
-from attnviz.core.errors import UsageError, choose, in_short
+from attnviz.core.errors import UsageError, in_short
 from attnviz.core.options import InMemoryMaps, Options
-from attnviz.core.registry import LESSONS, Command
+from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
 from attnviz.runs.changes import check_changes, effect_changes, map_changes, saved_effects, sides_of
@@ -37,8 +37,6 @@ from attnviz.runs.questions.why import (
 )
 from attnviz.storage.saved_maps import read_effects
 from attnviz.storage.texts import check_text
-from attnviz.teach.lessons.teaching import lesson_data, teach
-from attnviz.teach.steps.request import StepsRequest
 
 Parts = str | Sequence[str | tuple[str | int, ...]] | None
 """Names of heads ("2.0", (2, 0)), links ("rouge>red", ("rouge", "red")) or tokens ("red[3]")."""
@@ -450,100 +448,3 @@ def _side(name: str, value: Any) -> str | InMemoryMaps | SavedEffects:
     if not isinstance(value, str):
         raise UsageError(f"{name}={in_short(value)} is no text and no name of a file")
     return value
-
-
-Numbers = str | Path | Mapping[str, Any]
-"""A file of matrices, a sentence, or arrays by name."""
-
-
-@arguments.public
-def steps(
-    file: Numbers | None = None,
-    target: str | None = None,
-    *,
-    text: str | None = None,
-    example: str | None = None,
-    mechanism: str | None = None,
-    causal: bool = False,
-    mask: str | None = None,
-    padding: arguments.NotNegative = 0,
-    diagram: bool = False,
-    **options: Unpack[arguments.StepsOptions],
-) -> Findings:
-    """The arithmetic of attention, matrix by matrix.
-
-    Args:
-        file: a file of matrices (.json, .npz, .safetensors), or a sentence: what has a space in
-            it, is no file and does not end like one; or arrays by name, as a file has them:
-            {"query": Q, "key": K, "value": V}. None: a worked example.
-        target: a second sentence, whose words are the queries.
-        text: a sentence, also of one word.
-        example: a worked example: "self", "cross" or "naive"; of a file with several, one of them.
-        mechanism: which attention: "rotary", "rotary:heads=2,size=8,seed=1".
-        causal: hide later positions.
-        mask: 1 if a query may look; one row for each query: "1 0 1, 1 1 1"; or a file.
-        padding: how many of the last keys to hide.
-        diagram: a table is the flow of the data, as Mermaid text.
-        options: those of `attnviz steps`, by name.
-
-    Returns:
-        Every matrix; the picture "scatter"; a page.
-    """
-    how = arguments.read_options(options)
-    if not isinstance(file, str | Path | Mapping | None):
-        raise UsageError(f"file={in_short(file)} is no file, sentence or dictionary of arrays")
-    request = StepsRequest(
-        file=str(file) if isinstance(file, Path) else file,
-        target=target,
-        text=text,
-        example=example,
-        mechanism=mechanism,
-        causal=causal,
-        mask=mask,
-        padding=padding,
-        diagram=diagram,
-    )
-    with collect("steps", "steps", how) as report:
-        report.add(request.data(how))
-    return report.findings
-
-
-@arguments.public
-def lesson(
-    name: str,
-    *,
-    length: arguments.Positive | None = None,
-    size: arguments.Positive | None = None,
-    heads: arguments.Positive | None = None,
-    window: arguments.Positive | None = None,
-    steps: arguments.Positive | None = None,
-    seed: arguments.NotNegative | None = None,
-    text: str | None = None,
-    model: Path | None = None,
-) -> Findings:
-    """One thing about attention in numbers.
-
-    Args:
-        name: one of `attnviz lesson --help`: "scaling", "masking", "induction", ….
-        length: positions, or pairs of "delta".
-        size: features of a position or head.
-        heads: heads of "alibi".
-        window: positions to either side.
-        steps: steps of training.
-        seed: seed of random numbers.
-        text: the sentence that is attended over.
-        model: the configuration, or the folder with it, that "cache" works out.
-
-    Returns:
-        The numbers; the picture "plot"; a page.
-    """
-    choose(name, LESSONS, "lesson")
-    values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
-    values |= {"steps": steps, "seed": seed, "text": text, "model": model}
-    settings = {option: value for option, value in values.items() if value is not None}
-    for option, value in settings.items():
-        if isinstance(value, int) and value > 10**9 and option != "seed":
-            raise UsageError(f"{option}={value}: no more than 1,000,000,000 can be asked for")
-    with collect("lesson", "lesson", Options()) as report:
-        report.add(lesson_data(teach(name, settings)))
-    return report.findings

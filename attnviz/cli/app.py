@@ -53,8 +53,10 @@ COMMANDS: dict[str, CommandEntry] = {
     "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),
     "align": CommandEntry("Align the words of sentence pairs.", "align:align"),
     "history": CommandEntry("Show how heads change over a training run.", "compare:history"),
-    "steps": CommandEntry("Show the arithmetic of attention, matrix by matrix.", "steps:steps"),
-    "lesson": CommandEntry("Teach one thing about attention in numbers.", "steps:lesson"),
+    "steps": FeatureEntry(
+        "Show the arithmetic of attention, matrix by matrix.", "steps.command:steps"
+    ),
+    "lesson": FeatureEntry("Teach one thing about attention in numbers.", "lessons.command:lesson"),
     "live": CommandEntry("Write a page with a model that answers as you type.", "serve:live"),
     "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
     "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),

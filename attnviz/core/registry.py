@@ -150,13 +150,6 @@ class Policy(Entry):
 
 
 @dataclass(frozen=True, slots=True)
-class LessonEntry(Entry):
-    """A row of the table of lessons."""
-
-    room = "attnviz.teach.lessons."
-
-
-@dataclass(frozen=True, slots=True)
 class CommandEntry(Entry):
     """A row of the table of commands."""
 
@@ -179,7 +172,6 @@ FORMATS: dict[str, Format]
 PICTURES: dict[str, Entry]
 MEASURES: dict[str, Measure]
 LENSES: dict[str, Lens]
-LESSONS: dict[str, LessonEntry]
 POLICIES: dict[str, Policy]
 ROOMS = {
     "MECHANISMS": "attnviz.mechanisms",
@@ -187,7 +179,6 @@ ROOMS = {
     "PICTURES": "attnviz.renderers",
     "MEASURES": "attnviz.analyses.measures",
     "LENSES": "attnviz.analyses.lenses",
-    "LESSONS": "attnviz.teach.lessons",
     "POLICIES": "attnviz.analyses.policies",
 }
 """The package whose `__init__.py` holds a table; it imports no other code."""

@@ -8,7 +8,7 @@ import pytest
 
 from attnviz.api.arguments import PICTURES
 from attnviz.cli.app import COMMANDS
-from attnviz.core.registry import LESSONS
+from attnviz.features.lessons import LESSONS
 from tests.invoke import OWN, attnviz
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"

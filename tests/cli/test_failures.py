@@ -105,7 +105,7 @@ def test_what_a_library_warns_of_is_not_said():
     code = """
 import sys, warnings
 from attnviz.__main__ import main
-from attnviz.teach.steps import arithmetic
+from attnviz.features.steps import arithmetic
 real = arithmetic.arithmetic
 arithmetic.arithmetic = lambda *a, **k: warnings.warn("careful", RuntimeWarning) or real(*a, **k)
 main()

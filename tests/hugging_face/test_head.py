@@ -8,13 +8,13 @@ import torch
 
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
+from attnviz.features.steps.request import head_steps
 from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.head_arithmetic import record_head
 from attnviz.models.hugging_face.inputs.encoding import encode
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.teach.steps.request import head_steps
 from tests.hugging_face.test_families import inputs_of, make
 from tests.hugging_face.tiny_families import UNLIKE, streams_of
 from tests.hugging_face.tiny_models import but_slow

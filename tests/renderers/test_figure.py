@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from attnviz.core.attention_map import Token
+from attnviz.features import lessons, steps
 from attnviz.renderers import PICTURE_SUFFIXES, figures
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.teach import lessons, steps
 from tests.invoke import OWN, fresh
 from tests.samples import notes_of
 

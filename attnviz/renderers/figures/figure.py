@@ -245,6 +245,24 @@ class ShownFigure(Figure):
         return figure_bytes(self, ".png")
 
 
+def titled_figure(
+    title: str, width: float, height: float, left: float, top: float, face: Typeface
+) -> Figure:
+    """A figure with a title; width, height and `left` in inches, `top` as a share of the height."""
+    figure = ShownFigure(figsize=(width, height), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.text(
+        left / width,
+        top,
+        face.wrap(face.drawable(title), TITLE_SIZE, (width - 2 * left) * DPI, bold=True),
+        fontproperties=face.font(TITLE_SIZE, bold=True),
+        color=ink(INK),
+        va="top",
+        parse_math=False,
+    )
+    return figure
+
+
 def figure_bytes(
     figure: Figure, suffix: str, provenance: str = "", dpi: float | None = None
 ) -> bytes:

@@ -1,0 +1,60 @@
+"""One lesson by its name, and all forms that it can be written in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attnviz.core.errors import UsageError
+from attnviz.features.lessons import LESSONS
+from attnviz.features.lessons.lesson import Lesson
+from attnviz.renderers.data import escape
+from attnviz.renderers.reports import Data
+from attnviz.storage.documents import dump_json
+from attnviz.storage.texts import check_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def teach(name: str, values: Mapping[str, Any]) -> Lesson:
+    """A lesson with the values that are given for its own; a None is none.
+
+    Raises:
+        UsageError: the lesson takes no such value.
+    """
+    values = {option: value for option, value in values.items() if value is not None}
+    if "text" in values:
+        check_text(values["text"])
+    lesson = LESSONS[name].load()
+    parameters = inspect.signature(lesson).parameters
+    for option in values:
+        if option not in parameters:
+            takes = ", ".join(f"--{parameter}" for parameter in parameters)
+            raise UsageError(f"--{option} means nothing to lesson '{name}', which takes {takes}")
+    result: Lesson = lesson(**values)
+    return result
+
+
+def lesson_data(result: Lesson) -> Data:
+    def draw() -> Figure:
+        from attnviz.features.lessons.drawing import draw_lesson
+
+        return draw_lesson(result)
+
+    def page(command: str) -> str:
+        from attnviz.features.lessons.drawing import lesson_page
+
+        return lesson_page(result, command)
+
+    lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
+    return Data(
+        text=result.table,
+        rows=lambda: "".join(f"{line}\n" for line in lines),
+        document=lambda: dump_json(result.data()) + "\n",
+        page=page,
+        figures={"plot": draw},
+        about=result.title,
+        value=result,
+    )
