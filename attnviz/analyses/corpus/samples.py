@@ -184,7 +184,7 @@ def _spell_words(text: SourceText) -> SourceText:
 
 
 def _in_text(words: Sequence[str], text: str) -> tuple[str, ...]:
-    units = [(match[0], match[0].lower(), match.start(), match.end()) for match in split(text)]
+    units = [(word, word.lower(), start, end) for word, start, end in split(text)]
     spellings, place, end = [], 0, 0
     for word in words:
         there = (at for at in range(place, min(place + 8, len(units))) if units[at][1] == word)

@@ -1,6 +1,7 @@
 """The words of a corpus, their frequencies and their tokens.
 
-A word is a run of letters, marks on letters and digits; any other character stands for itself.
+A word is a run of letters, marks on letters and digits, cut where its script writes no spaces; any
+other character stands for itself.
 Words are compared without regard to case.
 """
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.measures.shares import is_mark
-from attnviz.analyses.words import word_numbers
+from attnviz.analyses.words import cut_scripts, word_numbers
 from attnviz.core.attention_map import Token
 
 CLASSES = (
@@ -40,9 +41,14 @@ def _pattern() -> re.Pattern[str]:
     return re.compile(rf"(?:[^\W_]|[{marks}])+|\S")
 
 
-def split(text: str) -> Iterator[re.Match[str]]:
-    """The words of a text and its punctuation marks, without spaces."""
-    return _pattern().finditer(text)
+def split(text: str) -> Iterator[tuple[str, int, int]]:
+    """The words of a text and its punctuation marks, without spaces; where each starts and ends."""
+    for match in _pattern().finditer(text):
+        at = match.start()
+        for piece, _ in [(match[0], False)] if match[0].isascii() else cut_scripts(match[0]):
+            at = text.index(piece, at)
+            yield piece, at, at + len(piece)
+            at += len(piece)
 
 
 def is_word(text: str) -> bool:
@@ -86,7 +92,7 @@ class WordCounts:
 
     def add(self, text: str) -> None:
         """Count the words of one text."""
-        words = [match[0].lower() for match in split(text)]
+        words = [word.lower() for word, *_ in split(text)]
         self._new.update(words)
         self.words += len(words)
         self._in_bucket += len(words)
@@ -131,7 +137,7 @@ class WordAxis:
 def read_axis(tokens: Sequence[Token], text: str) -> WordAxis:
     """Group tokens into the words of their text; without a text each token is a word."""
     if text:
-        units = tuple(Token(match[0], match.start(), match.end()) for match in split(text))
+        units = tuple(Token(*one) for one in split(text))
         numbers = word_numbers(tokens, text, units)
     else:
         units = tuple(tokens)

@@ -32,6 +32,13 @@ def test_marks_on_letters_do_not_end_a_word():
     assert words("cafe\u0301 au lait") == ["cafe\u0301", "au", "lait"]
 
 
+def test_scripts_without_spaces_have_words(monkeypatch):
+    monkeypatch.setattr("attnviz.analyses.words._icu", lambda: None)
+    text = "我读书。 It's ไทย 42"
+    assert words(text) == ["我", "读", "书", "。", "It", "'", "s", "ไ", "ท", "ย", "42"]
+    assert all(text[start:end] == word for word, start, end in split(text))
+
+
 def test_pieces_belong_to_the_word_that_they_lie_in():
     text = "Running, dogs"
     pieces = [("[CLS]", 0, 0), ("Run", 0, 3), ("##ning", 3, 7), (",", 7, 8), (" dogs", 8, 13)]
