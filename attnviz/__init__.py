@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from attnviz.api.measures import heads as heads
     from attnviz.api.measures import history as history
     from attnviz.api.questions import ablate as ablate
-    from attnviz.api.questions import cache as cache
     from attnviz.api.questions import compare as compare
     from attnviz.api.questions import explain as explain
     from attnviz.api.questions import lenses as lenses
-    from attnviz.api.questions import sources as sources
     from attnviz.api.questions import why as why
     from attnviz.api.questions import wiring as wiring
     from attnviz.core.attention_map import Attention as Attention
@@ -31,7 +29,9 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance as Provenance
     from attnviz.core.attention_map import Token as Token
     from attnviz.core.errors import AttnvizError as AttnvizError
+    from attnviz.features.cache.function import cache as cache
     from attnviz.features.lessons.function import lesson as lesson
+    from attnviz.features.sources.function import sources as sources
     from attnviz.features.steps.function import steps as steps
     from attnviz.models.hugging_face.interventions import ablate_heads as ablate_heads
     from attnviz.runs.pipeline import Result as Result
@@ -45,11 +45,13 @@ _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
     "api.measures": "align corpus heads history",
-    "api.questions": "ablate cache compare explain lenses sources why wiring",
+    "api.questions": "ablate compare explain lenses why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
+    "features.cache.function": "cache",
     "features.lessons.function": "lesson",
+    "features.sources.function": "sources",
     "features.steps.function": "steps",
     "models.hugging_face.interventions": "ablate_heads",
     "runs.pipeline": "Result from_dict from_numpy load",

@@ -18,15 +18,7 @@ from attnviz.runs.ablation import Ablation, check_reference, report_ablation, re
 from attnviz.runs.changes import check_changes, effect_changes, map_changes, saved_effects, sides_of
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
-from attnviz.runs.questions.cache import CacheRequest, read_kinds, report_cache
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
-from attnviz.runs.questions.sources import (
-    Grouping,
-    SourcesRequest,
-    Without,
-    check_support,
-    report_sources,
-)
 from attnviz.runs.questions.why import (
     InputKind,
     Why,
@@ -36,7 +28,6 @@ from attnviz.runs.questions.why import (
     report_wiring,
 )
 from attnviz.storage.saved_maps import read_effects
-from attnviz.storage.texts import check_text
 
 Parts = str | Sequence[str | tuple[str | int, ...]] | None
 """Names of heads ("2.0", (2, 0)), links ("rouge>red", ("rouge", "red")) or tokens ("red[3]")."""
@@ -158,7 +149,7 @@ def why(
     Returns:
         A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
     """
-    how, texts, kind = _read_written("why", text, target, input, options)
+    how, texts, kind = read_written("why", text, target, input, options)
     request = Why(head, link, against, mean, layers, how.choice.explain)
     with collect("why", "why", how) as report:
         report_why(request, texts, kind, how, report)
@@ -194,7 +185,7 @@ def explain(
         An `AnswerReport`; of several texts an `AnswersReport`; with `contrast` a `ContrastReport`
         and the picture "plot".
     """
-    how, texts, kind = _read_written("explain", text, target, input, options)
+    how, texts, kind = read_written("explain", text, target, input, options)
     request = AnswerRequest(how.choice.explain, against, contrast)
     with collect("explain", "answer", how) as report:
         report_answers(
@@ -241,115 +232,19 @@ def wiring(
         with collect("wiring", "wiring", how) as report:
             report_weights(top, how, report)
         return report.findings
-    how, texts, kind = _read_written("wiring", text, target, input, options)
+    how, texts, kind = read_written("wiring", text, target, input, options)
     with collect("wiring", "wiring", how) as report:
         report_wiring(texts, kind, top, how, report)
     return report.findings
 
 
-def _read_written(
+def read_written(
     function: str, text: Any, target: str | None, file: str | None, options: Mapping[str, Any]
 ) -> tuple[Options, TextInput, InputKind]:
     """The options, texts or a file, and what reads them."""
     if (inputs := read_file_argument(text, target)) and file is None:
         return arguments.read_options(options), *inputs
     return _read_question(function, text, target, file, options)
-
-
-@arguments.public
-def sources(
-    question: str,
-    context: str | Path | Sequence[str | Path],
-    *,
-    answer: str | None = None,
-    group: Grouping = "passages",
-    by: Without = "hide",
-    budget: arguments.Positive = 200,
-    fit: arguments.NotNegative = 0,
-    fail_unsupported: arguments.Nats | None = None,
-    **options: Unpack[arguments.ChatOptions],
-) -> Findings:
-    """Which passages, sentences or messages of a context an answer was made from.
-
-    Args:
-        question: what stands behind the context.
-        context: a text file, or a list of files; a passage stands between blank lines.
-        answer: the answer; None: the model writes one.
-        group: what is left out: "passages", "sentences", or with chat=True "messages", a line of
-            JSON with `role` and `content` each.
-        by: "hide" hides a part's tokens and keeps positions, "remove" deletes its text.
-        budget: runs of the model at most; of more parts, halves are left out first.
-        fit: random subsets of parts on which a linear combination of heads is fitted; 0: none.
-        fail_unsupported: raise an error where a sentence has no source with such an effect.
-        options: those of `attnviz sources`, by name.
-
-    Returns:
-        A `SourcesReport`: one row for each part, with its effect on each sentence.
-    """
-    how = arguments.read_options(options)
-    check_text(question)
-    files = [context] if isinstance(context, str | Path) else context
-    if not isinstance(files, list | tuple) or not all(isinstance(n, str | Path) for n in files):
-        raise UsageError(f"context={in_short(context)} is no list of files")
-    if not files:
-        raise UsageError("context names no file")
-    request = SourcesRequest(tuple(map(Path, files)), question, answer, group, by, budget, fit)
-    with collect("sources", "sources", how) as report:
-        result = report_sources(request, how, report)
-    check_support(result, fail_unsupported)
-    return report.findings
-
-
-@arguments.public
-def cache(
-    text: str | arguments.Texts | Mapping[str, arguments.Texts] | Result | None = None,
-    target: str | None = None,
-    *,
-    keep: Names = None,
-    input: Names = None,  # noqa: A002 - as the option is called
-    prompt: str | int | float | None = None,
-    per_head: bool = False,
-    seed: arguments.NotNegative = 0,
-    **options: Unpack[arguments.CacheOptions],
-) -> Findings:
-    """What it costs if a cache holds fewer keys.
-
-    Args:
-        text: a text, the source of a pair, a picture's file, a list of texts or pairs, lists by the
-            kind of their texts, or a result of `attend`.
-        target: the target of a pair, or what a picture is asked.
-        keep: what stays: "h2o:0.2" is 20 % of the keys, "h2o:0.1,0.2" each of these,
-            "sinks:4+recent:64" both; a list compares several. A model that selects keys itself
-            needs none.
-        input: a file of texts instead, or several, a kind of text each.
-        prompt: tokens (an int), or their share (a float), that are read with all keys first; None:
-            half of a text, one token of a pair's target.
-        per_head: also measure each rule in each head alone.
-        seed: seed of the rule "random".
-        options: those of `attnviz cache`, by name.
-
-    Returns:
-        A `CacheReport`; the pictures "plot" and, of one text, "heatmap".
-    """
-    rules, names = arguments.name_parts("keep", keep, ""), arguments.name_parts("input", input, "")
-    start = None if prompt is None else str(prompt)
-    if isinstance(text, str) and target is not None and not names:
-        kinds, kind, how = read_kinds(text, target, [], arguments.read_options(options))
-    else:
-        groups: list[tuple[str, Any, str | None]] = [("", text, None)]
-        if names:
-            groups = [(Path(name).stem, text, name) for name in names]
-        elif isinstance(text, Mapping):
-            groups = [(name, own, None) for name, own in text.items()]
-        read = [_read_written("cache", own, target, file, options) for _, own, file in groups]
-        if not read:
-            raise UsageError("cache needs texts: there is no kind of them")
-        how, _, kind = read[0]
-        kinds = [(one[0], texts) for one, (_, texts, _) in zip(groups, read, strict=True)]
-    request = CacheRequest(rules, start, how.choice.stream, per_head, seed)
-    with collect("cache", "cache", how) as report:
-        report_cache(request, kinds, kind, how, report)
-    return report.findings
 
 
 @arguments.public

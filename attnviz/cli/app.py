@@ -41,11 +41,11 @@ COMMANDS: dict[str, CommandEntry] = {
     "explain": CommandEntry(
         "Show what decided an answer: the fewest tokens and heads that give it.", "explain:explain"
     ),
-    "sources": CommandEntry(
+    "sources": FeatureEntry(
         "Show which passages, sentences or messages of a context an answer was made from.",
-        "sources:sources",
+        "sources.command:sources",
     ),
-    "cache": CommandEntry("Show what it costs if a cache holds fewer keys.", "cache:cache"),
+    "cache": FeatureEntry("Show what it costs if a cache holds fewer keys.", "cache.command:cache"),
     "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
     "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),
     "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),

@@ -9,7 +9,7 @@ from attnviz.cli.options import CHOICE, ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.questions.sources import (
+from attnviz.features.sources.request import (
     Grouping,
     SourcesRequest,
     Without,

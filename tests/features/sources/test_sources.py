@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.analyses.effects.sources import effects_of_parts, fit_heads, leave_out_parts
 from attnviz.core.effects import Intervention, TokenAt
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.features.sources.subsets import effects_of_parts, fit_heads, leave_out_parts
 from attnviz.models.open import open_source
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from tests.hugging_face import tiny_models

@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects import sources
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.core.answers import SourcePart, SourcesReport
 from attnviz.core.attention_map import Token
@@ -20,6 +19,7 @@ from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, Usag
 from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.tokens import split_sentences
+from attnviz.features.sources import subsets
 from attnviz.models import Experimenting, Source, SupportsChat
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
@@ -204,7 +204,7 @@ def _measure(
     (rows,) = trial.experiment.run([Intervention()])
     full = trial.of_sentences(rows)
 
-    def remove(groups: Sequence[sources.Group]) -> NDArray[np.float64]:
+    def remove(groups: Sequence[subsets.Group]) -> NDArray[np.float64]:
         scores = []
         for group in groups:
             other = _open(source, context, answer, sentences, group)
@@ -215,12 +215,12 @@ def _measure(
     count = len(context.parts)
     leave_out = trial.score if request.by == "hide" else remove
     report.say(f"{min(request.budget, count) + request.fit} runs of the model follow, a part each")
-    effects = sources.effects_of_parts(
-        sources.leave_out_parts(count, leave_out, full, request.budget), count
+    effects = subsets.effects_of_parts(
+        subsets.leave_out_parts(count, leave_out, full, request.budget), count
     )
     item, outputs = trial.experiment.attention.main, trial.experiment.outputs
     answer_rows = sorted({outputs[output].row for output in trial.sentences})
-    shares = sources.attention_to(item, answer_rows, trial.places).reshape(count, -1)
+    shares = subsets.attention_to(item, answer_rows, trial.places).reshape(count, -1)
     estimates = {"attention": shares.mean(axis=1)}
     notes = list[str]()
     try:
@@ -228,7 +228,7 @@ def _measure(
     except AttnvizError as error:
         notes.append(f"the estimate by gradients is left out: {first_line(error)}")
     if request.fit:
-        estimates["heads"] = sources.fit_heads(shares, trial.score, float(full.sum()), request.fit)
+        estimates["heads"] = subsets.fit_heads(shares, trial.score, float(full.sum()), request.fit)
     exact = np.array([effect for effect, *_ in effects])
     attention = trial.experiment.attention
     return SourcesReport(
@@ -279,7 +279,7 @@ def _write(source: Source, context: Context) -> str:
 
 def _open(
     source: Source, context: Context, answer: str, spans: Sequence[Token], off: Sequence[int] = ()
-) -> sources.HiddenParts:
+) -> subsets.HiddenParts:
     """An experiment on the answer after the context, with only the answer's outputs."""
     experiment: Experiment = open_experiment(source, context.query(answer, off))
     attention = experiment.attention
@@ -300,10 +300,10 @@ def _open(
         [n for n, key in enumerate(keys) if not key.special and key.start < end and key.end > first]
         for first, end in context.spans()
     ]
-    return sources.HiddenParts(experiment, side, places, sentences)
+    return subsets.HiddenParts(experiment, side, places, sentences)
 
 
-def _gradient_estimate(trial: sources.HiddenParts) -> NDArray[np.float64]:
+def _gradient_estimate(trial: subsets.HiddenParts) -> NDArray[np.float64]:
     """The first-order effect of each part's columns, summed over heads and rows."""
     experiment, item = trial.experiment, trial.experiment.attention.main
     every = experiment.outputs

@@ -9,7 +9,7 @@ from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.questions.cache import CacheRequest, read_kinds, report_cache
+from attnviz.features.cache.request import CacheRequest, read_kinds, report_cache
 
 
 @with_options(

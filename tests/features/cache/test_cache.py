@@ -32,7 +32,7 @@ from tests.hugging_face.tiny_families import EVERY
 from tests.hugging_face.tiny_models import byte_pieces
 from tests.invoke import attnviz as run
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 TEXT = "Tom likes dogs. Mary likes cats. Tom likes dogs. Mary likes cats."
 RULES = ("sinks:1+recent:3", "window:5", "h2o:6", "heavy:5", "tova:5", "snapkv:4", "h2o:0.3")
 

@@ -18,11 +18,11 @@ from attnviz.core.cache import CacheReport
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
+from attnviz.features.cache.table import cache_json, cache_table, cache_tsv
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.cache_table import cache_json, cache_table, cache_tsv
 from attnviz.runs.ablation import each_text
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.questions import why
@@ -225,7 +225,7 @@ def report_cache(
 
 def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> Data:
     def plot() -> Figure:
-        from attnviz.renderers.figures.cache_picture import cost_curves
+        from attnviz.features.cache.picture import cost_curves
 
         return cost_curves(report)
 
@@ -241,7 +241,7 @@ def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> 
         return cache_page(report, curves, pictures, command)
 
     def draw(number: int = 0) -> Figure:
-        from attnviz.renderers.figures.cache_picture import struck_heatmap
+        from attnviz.features.cache.picture import struck_heatmap
         from attnviz.renderers.figures.figure import fit_width
 
         run, mass = text.costs[number].run, text.costs[number].mass

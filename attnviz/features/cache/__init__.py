@@ -1,0 +1,1 @@
+"""attnviz cache: what it costs if a cache holds fewer keys."""

@@ -1,0 +1,1 @@
+"""attnviz sources: which parts of a context an answer was made from."""
