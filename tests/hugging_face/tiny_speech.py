@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import transformers
 
@@ -121,7 +122,10 @@ def parakeet(folder: Path, kind: str = "CTC") -> Path:
     bands = {"num_mel_bins": 16, "subsampling_conv_channels": 8, "max_position_embeddings": 200}
     frames = {**DEEP, **bands, "intermediate_size": 48}
     config = getattr(transformers, f"Parakeet{kind}Config")(vocab_size=40, encoder_config=frames)
-    extractor = transformers.ParakeetFeatureExtractor(feature_size=16)
+    try:
+        extractor = transformers.ParakeetFeatureExtractor(feature_size=16)
+    except ImportError:
+        pytest.skip("this release of transformers makes Parakeet's spectrograms with librosa")
     return build(folder, f"ParakeetFor{kind}", config, extractor)
 
 
