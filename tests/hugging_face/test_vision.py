@@ -18,6 +18,7 @@ from attnviz.core.options import InMemoryModel, Origin
 from attnviz.core.tokens import AVERAGE
 from attnviz.models import SupportsGradients, SupportsValues, attend_query
 from attnviz.models.hugging_face.capture.kernel import eager_copy
+from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, seen_box
 from attnviz.models.hugging_face.vision.vision import (
     PADDED,
@@ -158,6 +159,14 @@ def test_maps_of_a_second_eager_pass_say_so(tmp_path):
 def test_a_size_that_cuts_a_patch_is_refused(shown):
     with pytest.raises(UsageError, match=r"--image-size 33x32 is no multiple .* 8 × 8 pixels"):
         look(shown("vit"), picture(), size=(33, 32))
+
+
+def test_a_picture_whose_matrices_do_not_fit_is_refused(shown, monkeypatch):
+    monkeypatch.setattr(devices, "free_bytes", lambda _: 3 * 4 * 8 * 17**2 - 1)
+    with pytest.raises(ModelError, match=r"picture of 17 tokens under 8 heads .* --image-size"):
+        look(shown("vit"), picture())
+    monkeypatch.setattr(devices, "free_bytes", lambda _: 3 * 4 * 8 * 17**2)
+    look(shown("vit"), picture())
 
 
 def test_a_model_that_fails_on_a_picture_is_one_line(shown, monkeypatch):

@@ -27,10 +27,11 @@ from attnviz.models.hugging_face import outputs
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
-from attnviz.models.hugging_face.capture.region import Region, each_token
+from attnviz.models.hugging_face.capture.region import Region, each_token, heads_of
 from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
 from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.family import Task, record_logits, show_decision
 from attnviz.models.hugging_face.load.imports import quiet
@@ -62,12 +63,26 @@ class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
                 )
             else:
                 encoding = self._encode(picture)
-                region = Region(max_size=len(encoding.tokens[pictures.SIDE]))
+                length = len(encoding.tokens[pictures.SIDE])
+                self._check_memory(length)
+                region = Region(max_size=length)
                 captures = capture(encoding.part, encoding.inputs, encoding.sides, region=region)
                 attention = encoding.build_attention(captures)
         if self.task is None or not logits:
             return attention
         return show_decision(attention, self.task, logits[-1], ())
+
+    def _check_memory(self, length: int) -> None:
+        """Refuse a picture whose whole matrices would not fit; what reads them makes two copies."""
+        import torch
+
+        heads = heads_of(self.config, "self")
+        devices.check_fit(
+            3 * 4 * heads * length**2,
+            torch.device("cpu"),
+            f"a picture of {length:,} tokens under {heads:,} heads",
+            "choose a smaller --image-size",
+        )
 
     def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
         """A picture to run with parts off; `target` is a class, None: the likeliest."""
