@@ -163,7 +163,7 @@ def test_a_size_that_cuts_a_patch_is_refused(shown):
 
 def test_a_picture_whose_matrices_do_not_fit_is_refused(shown, monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda _: 3 * 4 * 8 * 17**2 - 1)
-    with pytest.raises(ModelError, match=r"picture of 17 tokens under 8 heads .* --image-size"):
+    with pytest.raises(ModelError, match=r"picture of 17 tokens would .* --image-size"):
         look(shown("vit"), picture())
     monkeypatch.setattr(devices, "free_bytes", lambda _: 3 * 4 * 8 * 17**2)
     look(shown("vit"), picture())

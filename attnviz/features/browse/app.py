@@ -203,7 +203,7 @@ class Browser(App[int], inherit_bindings=False):
             if event.key == "escape" and self.waits and state.mode != "edit":
                 self.worker.end()
                 self.waits = 0
-                state = replace(state, said="given up")
+                state = replace(state, message="stopped")
             else:
                 state, request = press(state, event.key, event.character)
         elif isinstance(event, events.Paste):
@@ -236,7 +236,7 @@ class Browser(App[int], inherit_bindings=False):
             self.action_suspend_process()
         elif job == "copy":
             line = self.asker.command(self.state)
-            self.state = replace(self.state, said=line or "there is no command for maps in memory")
+            self.state = replace(self.state, message=line or "no command prints these maps")
             self.copy_to_clipboard(line)
         elif job != "type" or self.lasted < FAST:
             self.began = time.monotonic()

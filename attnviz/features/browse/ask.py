@@ -337,8 +337,8 @@ def _lens(asker: Asker, state: State, name: str) -> Change:
             refusals.append(f"{name}: {error}")
             name = next_lens(name, live=asker.origin is not None)
             continue
-        said = "left out " + "; ".join(refusals) if refusals else ""
-        return lambda now: answer(now, attention, raw=now.raw, lens=name, said=said)
+        message = "left out " + "; ".join(refusals) if refusals else ""
+        return lambda now: answer(now, attention, raw=now.raw, lens=name, message=message)
     return partial(say, text=refusals[0] if refusals else "there is no other lens")
 
 

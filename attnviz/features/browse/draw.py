@@ -233,7 +233,7 @@ def shades(state: State, weights: NDArray[np.float32], limits: Limits) -> list[L
     return [[Span("".join(GLYPHS[level] for level in row))] for row in levels.tolist()]
 
 
-# The sentence, and what is said of the token
+# The sentence, and where the chosen token looks
 
 
 def sentence(state: State, most: int) -> list[Line]:
@@ -362,7 +362,7 @@ class HeadGrid(NamedTuple):
 
 
 def grid_of(state: State, rows: int, width: int) -> HeadGrid:
-    """The largest thumbnails of which all fit, else small ones around the chosen head."""
+    """The largest size at which all thumbnails fit, else small ones around the chosen head."""
     layers, heads_count = state.item.weights.shape[:2]
     label = max(max(map(cell_len, map(_layer_name, state.item.layers))), 1)
     # A line between layers is worth smaller thumbnails, but for the smallest.
@@ -620,8 +620,8 @@ def status(state: State) -> Line:
         return [Span(start, bold=True), Span(before), Span(at, reverse=True), Span(after)]
     if state.busy:
         return [Span(f" {state.busy}", bold=True), Span(" · esc ends it", dim=True)]
-    if state.said:
-        return [Span(f" {printable(state.said)}", bold=True)]
+    if state.message:
+        return [Span(f" {printable(state.message)}", bold=True)]
     if state.effect:
         return [Span(f" {state.effect}", bold=True)]
     notes = state.seen.provenance.notes

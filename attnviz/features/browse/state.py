@@ -59,7 +59,7 @@ class State:
         mode: what keys do besides: write in `lines` ("edit", "save") or scroll a `page`.
         off: the parts that are off, by the places of `raw`.
         effect: what they change of the output, in words.
-        said: a message; busy: what a model is doing now.
+        message: what the line above the keys says; busy: what a model is doing now.
         pictures: for each stream over a picture, its pixels.
         memo: what was worked out of `seen`: thumbnails, words, ranks.
     """
@@ -88,7 +88,7 @@ class State:
     scroll: int = 0
     off: Intervention = NOTHING
     effect: str = ""
-    said: str = ""
+    message: str = ""
     busy: str = ""
     window: bool = False
     pictures: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
@@ -317,8 +317,8 @@ def answer(state: State, attention: Attention, **changes: Any) -> State:
     try:
         return see(state, **fields)
     except AttnvizError:  # weights of some lenses have no sums, and blocks no words
-        said = "here are pieces and special tokens: these weights cannot be added"
-        return see(state, **{**fields, "words": False, "special": True, "said": said})
+        message = "here are pieces and special tokens: these weights cannot be added"
+        return see(state, **{**fields, "words": False, "special": True, "message": message})
 
 
 def go_next(state: State) -> State:
@@ -328,7 +328,7 @@ def go_next(state: State) -> State:
     number = (order.index(at) + 1) % len(order) if at in order else 0
     layer, head = order[number]
     state = _at_link(replace(state, layer=layer, head=head, key=None))
-    return replace(state, said=f"number {number + 1} of {len(order)} by what it says of the text")
+    return replace(state, message=f"head {number + 1} of {len(order)} by the measure informative")
 
 
 # Keys. Each row: its names, its words in the footer, what it does.
@@ -361,7 +361,7 @@ def press(state: State, key: str, character: str | None = None) -> tuple[State, 
         return state, Request("quit", 130)
     if key == "ctrl+z":
         return state, Request("suspend")
-    state = replace(state, said="")
+    state = replace(state, message="")
     if state.mode == "page":
         return _press_page(state, key)
     if state.mode:
@@ -480,7 +480,7 @@ def touch(state: State, act: tuple[Any, ...], shift: int) -> tuple[State, Reques
     kind, *at = act
     if kind == "press":
         return press(state, at[0])
-    places: dict[str, Any] = {"key": None, "said": ""}
+    places: dict[str, Any] = {"key": None, "message": ""}
     if kind == "head":  # a second click leads into its matrix
         places |= {"layer": at[0], "head": at[1], "matrix": at == [state.layer, state.head]}
     elif kind == "query":
@@ -508,7 +508,7 @@ Step = State | Request
 
 def say(state: State, text: str) -> State:
     """The state with a message."""
-    return replace(state, said=text)
+    return replace(state, message=text)
 
 
 def _next(state: State, *, first: bool = False) -> Step:

@@ -170,14 +170,14 @@ def test_next_goes_through_the_heads_by_what_they_say():
         state, _ = press(state, key, key)
         seen.append((state.layer, state.head))
     assert seen == order
-    assert press(state, "n", "n")[0].said.startswith("number 1 of 6")
+    assert press(state, "n", "n")[0].message.startswith("head 1 of 6")
 
 
 def test_saved_maps_say_why_nothing_can_be_asked():
     for key in "/xtw":
         state, request = press(begin(saved()), key, key)
         assert request is None
-        assert "attnviz browse TEXT --model NAME" in state.said
+        assert "attnviz browse TEXT --model NAME" in state.message
 
 
 def test_a_line_is_written_and_corrected():
@@ -275,7 +275,7 @@ def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypa
     asker, state = live
     monkeypatch.chdir(tmp_path)
     state = ask(asker, state, "enter", "o", "ctrl+u", "a", "enter")
-    assert state.said == "wrote a.png and a.json"
+    assert state.message == "wrote a.png and a.json"
     assert attnviz.load("a.json")[0].weights.shape[:2] == (1, 1)
     said = asker.command(state)
     assert said.startswith("attnviz cross 'The red car is fast.' 'La voiture rouge")
@@ -310,7 +310,7 @@ def test_a_picture_is_looked_at_patch_by_patch(tmp_path, monkeypatch):
     state = begin(attention, live=True, texts=asker.texts, pictures=asker.pixels(attention))
     state = ask(asker, state, "enter", "down", "right", "o", "ctrl+u", "a", "enter")
     assert "patch 1,1 looks at patch" in plain(screen(state)[1])
-    assert state.said == "wrote a.png and a.json"
+    assert state.message == "wrote a.png and a.json"
     line = asker.command(state)
     assert line.endswith(f"--head {state.name} --patch 1,1")
     assert attnviz_of(*shlex.split(line)[1:], "-q", "-f", "none").status == 0

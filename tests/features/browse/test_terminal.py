@@ -93,7 +93,7 @@ def test_resizing_keeps_the_place(live):
         return before, app.state, text_of(app)
 
     before, after, shown = drive(*live, act)
-    assert replace(after, size=before.size, said="") == replace(before, said="")
+    assert replace(after, size=before.size, message="") == replace(before, message="")
     assert {len(line) for line in shown.split("\n")} == {60}
 
 
@@ -138,7 +138,7 @@ def test_escape_ends_slow_work(live):
     doing, after, shown = drive(state, asker, act)
     assert "esc ends it" in doing
     assert after.layer == min(state.layer + 1, 3)  # keys move meanwhile
-    assert "given up" in shown
+    assert "stopped" in shown
 
 
 def test_a_bug_of_a_worker_is_no_silent_end(live):

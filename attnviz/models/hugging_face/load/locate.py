@@ -164,10 +164,7 @@ def reads_pictures_alone(folder: Path) -> bool:
 
 
 def list_cached_models(note: Callable[[str], None] | None = None) -> list[CachedModel]:
-    """Every model in the local cache that has a configuration and weights, by name.
-
-    `note` is told why a cache cannot be read: the models inside need none.
-    """
+    """Every model that is whole in the local cache; `note` is told why that cannot be read."""
     cache = cache_folder()
     try:
         repositories = sorted(cache.glob("models--*")) if cache.is_dir() else []

@@ -32,7 +32,6 @@ from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
 from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices
-from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.family import Task, record_logits, show_decision
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
@@ -58,31 +57,21 @@ class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
                 maps = window_maps(self.tower, self.name, inputs, picture.patch)
                 attention = replace(self._without_maps(picture, inputs, grid), maps=maps)
                 route = f"{self.model.config._attn_implementation}, probed"
-                attention = replace(
-                    attention, provenance=with_routes(attention.provenance, [route])
-                )
+                provenance = with_routes(attention.provenance, [route])
+                attention = replace(attention, provenance=provenance)
             else:
                 encoding = self._encode(picture)
                 length = len(encoding.tokens[pictures.SIDE])
-                self._check_memory(length)
+                heads = heads_of(self.config, "self")
+                needs = 3 * 4 * heads * length**2  # float32, and two copies by what reads them
+                what, cpu = f"a picture of {length:,} tokens", devices.choose_device("cpu")
+                devices.check_fit(needs, cpu, what, "choose a smaller --image-size")
                 region = Region(max_size=length)
                 captures = capture(encoding.part, encoding.inputs, encoding.sides, region=region)
                 attention = encoding.build_attention(captures)
         if self.task is None or not logits:
             return attention
         return show_decision(attention, self.task, logits[-1], ())
-
-    def _check_memory(self, length: int) -> None:
-        """Refuse a picture whose whole matrices would not fit; what reads them makes two copies."""
-        import torch
-
-        heads = heads_of(self.config, "self")
-        devices.check_fit(
-            3 * 4 * heads * length**2,
-            torch.device("cpu"),
-            f"a picture of {length:,} tokens under {heads:,} heads",
-            "choose a smaller --image-size",
-        )
 
     def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
         """A picture to run with parts off; `target` is a class, None: the likeliest."""
@@ -133,9 +122,8 @@ class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
         inputs, grid = self._inputs(picture)
         tokens = {pictures.SIDE: self._tokens(inputs, grid)}
         attention = self._without_maps(picture, inputs, grid)
-        return EncodedQuery(
-            self.tower, inputs, tokens, {"self": (pictures.SIDE, pictures.SIDE)}, attention
-        )
+        sides = {"self": (pictures.SIDE, pictures.SIDE)}
+        return EncodedQuery(self.tower, inputs, tokens, sides, attention)
 
     @property
     def tower(self) -> Any:
@@ -211,7 +199,7 @@ class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
         import torch
 
         # no_grad, not inference mode: BEiT caches its positions, and gradients must pass later.
-        with running_errors(self.model, "picture"), torch.no_grad():
+        with devices.running_errors(self.model, "picture"), torch.no_grad():
             output = self.tower(**inputs, output_hidden_states=True)
         states = getattr(output, "last_hidden_state", None)
         if states is None:
@@ -340,7 +328,7 @@ def window_maps(
 
     if patch == "all":
         raise UsageError(f"'{name}' attends in windows: choose one --patch, or none for the mean")
-    with running_errors(model, "picture"), torch.inference_mode():
+    with devices.running_errors(model, "picture"), torch.inference_mode():
         layers = _read_windows(model, inputs)
     if not layers:
         raise AttentionError(
