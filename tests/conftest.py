@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,15 +41,6 @@ def hear_ctrl_c() -> None:
     """Tests send it to themselves and to programs they start; `nohup` and `&` have it ignored."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that cost most, which `slow.txt` lists."""
-    listed = {*Path(__file__).with_name("slow.txt").read_text("utf-8").split()}
-    for item in items:
-        if item.nodeid.partition("[")[0] in listed:
-            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

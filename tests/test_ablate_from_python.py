@@ -27,6 +27,7 @@ def named() -> Findings:
     return attnviz.ablate(*PAIR, tokens="red", **OFF)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".tsv", ".csv", ".txt"])
 def test_it_writes_what_the_command_writes(named, suffix, tmp_path):
     theirs, own = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
@@ -53,6 +54,7 @@ def test_pictures_are_those_of_the_command(tmp_path):
         assert found.picture("bars").axes
 
 
+@pytest.mark.slow
 def test_a_result_is_asked_again_by_its_own_model_and_text(named, tmp_path):
     seen = attnviz.attend(*PAIR, layer=1)
     again = attnviz.ablate(seen, tokens=["red"], **OFF)  # type: ignore[arg-type]
@@ -73,6 +75,7 @@ def test_a_result_is_asked_again_by_its_own_model_and_text(named, tmp_path):
         attnviz.ablate(loaded)
 
 
+@pytest.mark.slow
 def test_means_and_positions_come_from_other_texts(tmp_path):
     others = [("I love cats.", "J'aime les chats."), ("It is late.", "Il est tard.")]
     file = tmp_path / "others.jsonl"
@@ -85,6 +88,7 @@ def test_means_and_positions_come_from_other_texts(tmp_path):
     assert found.value.effects != attnviz.ablate(*PAIR, heads="2.0", by="mean").value.effects
 
 
+@pytest.mark.slow
 def test_positions_are_drawn_in_the_order_of_the_table():
     source = load_pocket()
     bank = open_experiment(
@@ -102,6 +106,7 @@ def test_positions_are_drawn_in_the_order_of_the_table():
         np.testing.assert_array_equal(found[stream, layer], drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "message"),
     [
@@ -150,6 +155,7 @@ def test_the_lens_effect_keeps_every_stream_and_lists_links():
     assert not alone.measured
 
 
+@pytest.mark.slow
 def test_two_ablations_are_compared_as_the_command_compares_their_files(tmp_path):
     one, other = (attnviz.ablate(*PAIR, each="layers", by=by) for by in ("zero", "mean"))
     one.save(tmp_path / "a.json")

@@ -80,6 +80,7 @@ print([label.get_text() for label in figure.axes[0].get_xticklabels()])
 """A program that has all the examples' rows in their tables and uses each once."""
 
 
+@pytest.mark.slow
 def test_what_each_door_shows_works_as_it_says():
     command = [sys.executable, "-W", "error", "-c", OPEN]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -53,6 +53,7 @@ ENDLESS = "9" * 5000
 """More digits than Python turns into a number."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [

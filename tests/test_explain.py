@@ -122,6 +122,7 @@ def test_of_many_items_the_shortest_list_is_pruned():
     assert len(asked) < 30
 
 
+@pytest.mark.slow
 def test_the_circuit_inside_is_found_and_its_numbers_are_those_of_ablate():
     found = attnviz.explain(TEXT, model="pocket-lm").value
     assert {(one.at.layer, one.at.head) for one in found.heads} == {("1", 1), ("2", 3), ("1", 4)}
@@ -159,6 +160,7 @@ def test_the_circuit_inside_is_found_and_its_numbers_are_those_of_ablate():
     assert found.tokens[0].effect == pytest.approx(loss([], [places[3]]), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_links_alone_are_what_a_slow_pass_gives():
     """Rows without a link put out the mean; the links that are left share the whole weight."""
     found = attnviz.explain(TEXT, model="pocket-lm").value
@@ -195,6 +197,7 @@ def test_links_alone_are_what_a_slow_pass_gives():
     assert found.links.removed == pytest.approx(1 - lost / found.span, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_eight_words_said_twice_have_a_small_set_that_keeps_the_answer():
     words = ["dog", "tree", "bread", "river", "king", "door", "milk", "garden", "house", "night"]
     drawn = np.random.default_rng(1)
@@ -219,6 +222,7 @@ def test_one_screen_says_what_was_measured():
     assert len(re.findall(r"^\S.{14}", done.text, re.MULTILINE)) <= 11  # caption, claims, footer
 
 
+@pytest.mark.slow
 def test_against_another_answer_the_difference_is_explained():
     found = attnviz.explain(TEXT, model="pocket-lm", against="cats").value
     model = attnviz.ablate(TEXT, tokens=["dogs"], model="pocket-lm", explain="next:dogs").value
@@ -229,6 +233,7 @@ def test_against_another_answer_the_difference_is_explained():
     assert effects["dogs"] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_every_form_holds_the_same_numbers(tmp_path):
     document = run("explain", TEXT, *LM, "-f", "json").json()
     rows = run("explain", TEXT, *LM, "-f", "tsv").rows
@@ -248,6 +253,7 @@ def test_every_form_holds_the_same_numbers(tmp_path):
     assert all(link in known for link in links)
 
 
+@pytest.mark.slow
 def test_many_texts_name_the_heads_that_carry_most(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text(f"{TEXT}\nMary likes cats. Tom likes dogs. Mary likes\n")
@@ -323,6 +329,7 @@ def test_patching_names_the_head_and_the_row_that_carry_the_difference():
     assert found.agreement > 0.95
 
 
+@pytest.mark.slow
 def test_every_form_of_a_contrast_has_the_estimates(tmp_path):
     drawn, page = tmp_path / "a.svg", tmp_path / "a.html"
     asked = ("explain", TEXT, "--contrast", TEXT.replace("dogs", "birds"), *LM)
@@ -335,6 +342,7 @@ def test_every_form_of_a_contrast_has_the_estimates(tmp_path):
     assert ["1", "4", "3"] in [row[1:4] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_references")
 def test_pairs_and_pictures_have_answers_too():
     pair = run("explain", "The red car.", "La voiture rouge.", "--target", "rouge[3]").text

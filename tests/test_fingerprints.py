@@ -120,6 +120,7 @@ def truth(model, tokenizer, **options):
     return attend(TEXT, model=eager, tokenizer=tokenizer, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [assigned, swapped, replaced_data, written_data, adapted])
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_a_lens_sees_the_weights_that_a_model_in_memory_has_now(kind, change, load):
@@ -132,6 +133,7 @@ def test_a_lens_sees_the_weights_that_a_model_in_memory_has_now(kind, change, lo
     assert np.abs(found.weights - before.weights).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [assigned, swapped, replaced_data, written_data, adapted])
 def test_so_do_raw_weights_of_a_family_without_a_kernel(change, load):
     model, tokenizer = load("falcon")
@@ -146,6 +148,7 @@ def test_so_do_raw_weights_of_a_family_without_a_kernel(change, load):
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_that_were_put_in_are_all_read(load):
     model, tokenizer = load("bert")
     given = {"model": model, "tokenizer": tokenizer}
@@ -159,6 +162,7 @@ def test_layers_that_were_put_in_are_all_read(load):
     np.testing.assert_allclose(normed.weights, truth(model, tokenizer, lens="norm").weights)
 
 
+@pytest.mark.slow
 def test_layers_of_ones_own_are_kept_where_attention_is_chosen_at_the_making(load):
     class Doubled(torch.nn.Module):
         def __init__(self, inside):
@@ -214,6 +218,7 @@ def saved_again(folder):
     model.save_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_was_saved_anew_is_read_anew(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     before = attend(TEXT, model=folder)
@@ -243,6 +248,7 @@ def test_a_dump_that_was_written_again_is_read_again(name, tmp_path):
         np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_run_reads_one_state_of_a_model_from_its_first_text_to_its_last(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     many = [f"{text} {word}" for text in TEXTS for word in ["a"] * 60]
@@ -321,6 +327,7 @@ def asked(what, given):
     return found.weights.tolist() if hasattr(found, "weights") else found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("models", [1, 2])
 @pytest.mark.parametrize("kinds", [("gpt2", "bert"), ("gpt2", "gpt2")])
 def test_eight_threads_get_what_one_gets(models, kinds, load):
@@ -352,6 +359,7 @@ def test_one_thread_at_a_time_keeps_native_code_off_stdout():
         pool.submit(imports._NATIVE.release).result()
 
 
+@pytest.mark.slow
 def test_threads_share_a_model_that_is_loaded_by_its_name(folders):
     attnviz.unload()
     asks = [
@@ -362,6 +370,7 @@ def test_threads_share_a_model_that_is_loaded_by_its_name(folders):
     assert together(asks) == expected
 
 
+@pytest.mark.slow
 def test_threads_with_models_without_attention(tmp_path):
     folder = mamba(tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -466,6 +475,7 @@ def test_nor_with_another_file_of_groups(tmp_path):
         check_same_options(*found, texts)
 
 
+@pytest.mark.slow
 def test_nor_with_another_model_in_memory(load, tmp_path):
     """The same numbers in another process are the same model; one changed number is another."""
     texts = tmp_path / "t.txt"

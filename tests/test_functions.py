@@ -107,6 +107,7 @@ def test_what_the_shell_writes_to_files_python_has_of_the_result():
             attnviz.heads(TEXT, **{name: "a.png"})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -125,6 +126,7 @@ def test_a_function_finds_what_the_shell_prints(words, found):
     assert str(result) == result.table()
 
 
+@pytest.mark.slow
 def test_lists_of_texts_and_pairs_are_read_like_a_file(tmp_path):
     texts = [TEXT, "", "A dog ran."]
     file = tmp_path / "texts.jsonl"
@@ -184,6 +186,7 @@ def test_a_table_in_a_notebook_is_text_and_prints_nothing(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_pictures_show_themselves_in_a_notebook():
     for figure in (
         attend(TEXT).heatmap(),
@@ -194,6 +197,7 @@ def test_pictures_show_themselves_in_a_notebook():
         assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_findings_are_saved_drawn_and_made_frames(tmp_path):
     found = attnviz.heads(TEXT)
     found.save(tmp_path / "heads.json")
@@ -261,6 +265,7 @@ def test_a_wrong_name_or_type_is_one_line(ask, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_result_says_what_it_is_and_gives_parts_of_itself():
     found = attend(*PAIRS[0])
     assert repr(found) == "<Result cross · pocket · 4 layers × 6 heads · 7 × 7 tokens · 3 streams>"
@@ -281,6 +286,7 @@ def test_a_result_says_what_it_is_and_gives_parts_of_itself():
                 again.lens(name)
 
 
+@pytest.mark.slow
 def test_attention_compares_by_value_and_travels_without_loss(tmp_path):
     found = attend(*PAIRS[0])
     changed = found.weights.copy()
@@ -344,6 +350,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
     return model, AutoTokenizer.from_pretrained(folder), folder
 
 
+@pytest.mark.slow
 def test_a_model_in_memory_is_read_and_left_as_it_was(loaded):
     model, tokenizer, folder = loaded
     model.train()
@@ -421,6 +428,7 @@ def test_models_stay_loaded_until_they_are_let_go(tmp_path, monkeypatch):
     assert loads == [0, 1, 2, 1, 1]
 
 
+@pytest.mark.slow
 def test_functions_of_the_shipped_model_wait_for_no_torch():
     import subprocess
     import sys

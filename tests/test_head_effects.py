@@ -45,6 +45,7 @@ def by_head(rows: list[list[str]], column: str) -> dict[tuple[str, str, str], fl
     return {name: float(value) for name, value in found.items() if value}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["zero", "mean"])
 def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by):
     pair = PAIRS[0]
@@ -58,6 +59,7 @@ def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by):
     assert ordered == sorted(ordered, reverse=True)
 
 
+@pytest.mark.slow
 def test_the_effects_of_a_texts_heads_are_the_same_by_every_command():
     text = ("Tom has a red car and a red", "--model", "pocket-lm")
     found = attnviz("heads", *text, "--effect", "--no-repeat", "-f", "tsv")
@@ -71,12 +73,14 @@ def test_the_effects_of_a_texts_heads_are_the_same_by_every_command():
     assert "all 8 tokens" in lenses["caption"]
 
 
+@pytest.mark.slow
 def test_each_stream_has_its_own_line_of_what_uniform_attention_gives():
     told = attnviz("heads", *PAIRS[1], "--cross", "-q").lines
     even = {line.split()[0] for line in told if " uniform " in line}
     assert even == {"cross", "encoder", "decoder"}
 
 
+@pytest.mark.slow
 def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs):
     how = ("--cross", "--effect", "--sort", "layer", "--dtype", "float64", "-f", "tsv")
     each = [[*by_head(attnviz("heads", *pair, *how).rows, "effect").values()] for pair in PAIRS]
@@ -91,6 +95,7 @@ def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs):
         np.testing.assert_allclose(found, [np.mean(each, axis=0), *ends], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_tables_documents_and_pictures_say_what_the_effect_is_of(pairs, tmp_path):
     told = "effect: log p of every token of the target, with the head minus without it (off: zeros)"
     how = ("--cross", "--effect", "--sort", "effect", "--overview", tmp_path / "heads.svg")
@@ -130,6 +135,7 @@ def test_an_ablation_of_several_texts_has_an_interval_and_one_has_none():
     assert mean_effect(measured[:1]).interval is None
 
 
+@pytest.mark.slow
 def test_a_curve_is_the_loss_of_switching_off_each_order_by_itself(pairs, monkeypatch):
     monkeypatch.setattr(effects, "POINTS", 4)
     picture = pairs.with_suffix(".svg")
@@ -179,6 +185,7 @@ def test_a_curve_goes_on_behind_a_text_that_no_effect_is_known_of():
     assert np.array_equal(found[1][0], chunk([good[1]])[0][0])
 
 
+@pytest.mark.slow
 def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(tmp_path, monkeypatch):
     monkeypatch.setattr(effects, "ENOUGH", 4)
     monkeypatch.setattr(effects, "POINTS", 2)
@@ -241,6 +248,7 @@ def test_a_mistake_is_one_line(arguments, said):
     assert said in done.mistake.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_the_scale_of_a_curve_ends_at_a_round_loss_in_even_steps():
     heads = tuple(HeadAt("cross", "0", head) for head in range(4))
     losses = np.array([[1, 1.05, 1.5, 2, 5], [1, 1, 2, 3, 5], [1, 2, 3, 4, 5], [1, 3, 4, 4.5, 5]])
@@ -259,6 +267,7 @@ def test_the_scale_of_a_curve_ends_at_a_round_loss_in_even_steps():
         assert scale == [f"{roof * step / steps:.3g}" for step in range(steps + 1)]
 
 
+@pytest.mark.slow
 def test_all_heads_of_the_pocket_model_are_measured_without_torch():
     done = subprocess.run(
         [sys.executable, BENCHMARK, "1"], capture_output=True, check=False, text=True

@@ -105,6 +105,7 @@ def calls_of(name: str) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]
                 yield f"{option}={what}", usual, {option: value}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_references")
 @pytest.mark.filterwarnings("ignore")  # of numpy, about what it is given
 @pytest.mark.parametrize(
@@ -126,6 +127,7 @@ def test_every_function_is_tried():
     assert functions - others == USUAL.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_in_memory_with_a_wrong_reader_or_wrong_heads_is_one_line(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -22,6 +22,7 @@ def cells(notebook: Any) -> list[tuple[str, str]]:
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
+@pytest.mark.slow
 @each_source
 def test_a_notebook_is_its_source_with_outputs(source):
     path = source.with_suffix(".ipynb")

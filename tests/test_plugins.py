@@ -69,6 +69,7 @@ def plain() -> str:
 MATS = ("The cat sat on the mat", "-q", "-f", "json")
 
 
+@pytest.mark.slow
 def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed):
     run = program(installed)
     assert "(from 'attnviz-example')" in run("mechanisms").stdout
@@ -81,6 +82,7 @@ def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed):
     assert_allclose(parts["scores"], 10 * cosines, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_lens_of_another_package_squares_the_weights(installed):
     run = program(installed)
     raw, seen = (
@@ -94,6 +96,7 @@ def test_a_lens_of_another_package_squares_the_weights(installed):
     assert "sharper" in streams
 
 
+@pytest.mark.slow
 def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(installed):
     run = program(installed)
     kept = run("cache", "the cat saw the dog and the cat", "--keep", "peak:3", "-q")
@@ -112,6 +115,7 @@ def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(ins
     )
 
 
+@pytest.mark.slow
 def test_a_format_of_another_package_writes_and_names_files(installed, tmp_path):
     path = tmp_path / "links.dot"
     done = program(installed)("self", MATS[0], "-o", str(path), "-q")
@@ -130,6 +134,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 def test_each_plugin_that_cannot_be_had_costs_one_line(tmp_path, plain):
     for number, (group, name, value, code, _) in enumerate(WRONG):
         declare(tmp_path, f"broken{number}", group, name, f"broken{number}:{value}", code)
@@ -149,6 +154,7 @@ FAILS = "def fail(*arguments, **options):\n    raise ValueError('this\\nfails')\
 ENDS = FAILS.replace("ValueError", "SystemExit")
 
 
+@pytest.mark.slow
 def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path):
     for name, fails in (("bad", FAILS), ("worse", ENDS)):
         row = ROW.format("Measure", f"'{name}'").replace("broken", name)
@@ -161,6 +167,7 @@ def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "row", "asked", "kind"),
     [
@@ -180,6 +187,7 @@ def test_what_fails_where_it_is_asked_for_is_one_line_and_status_1(
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path):
     fails = FAILS.replace("ValueError", "KeyboardInterrupt")
     run = broken(tmp_path, "measures", "bad", "broken:ROW", ROW.format("Measure", "'bad'") + fails)
@@ -187,6 +195,7 @@ def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path):
     assert (done.returncode, done.stdout) == (130, "")
 
 
+@pytest.mark.slow
 def test_beside_every_lens_one_that_fails_is_left_out(tmp_path):
     run = broken(tmp_path, "lenses", "bad", "broken:ROW", ROW.format("Lens", "") + FAILS)
     done = run("self", MATS[0], "--lens", "all", "-f", "json")

@@ -29,6 +29,7 @@ def test_every_public_name_resolves_and_is_listed():
         attnviz.atend  # noqa: B018
 
 
+@pytest.mark.slow
 def test_importing_the_package_costs_nothing():
     code = (
         "import sys, attnviz; print({'numpy', 'rich', 'typer', 'torch'} & set(sys.modules));"
@@ -49,6 +50,7 @@ def test_attend_gives_what_the_command_line_gives():
 SLOWER = [{}, {"layer": "0-2", "head": 3}, {"lens": "all"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen",
     [

@@ -119,6 +119,7 @@ def test_there_is_something_of_everything_that_saves(things):
     assert len(methods()) >= 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), methods())
 def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(kind, name, full, things):
     suffix = suffix_of(kind, name)
@@ -129,6 +130,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(kind, name, full, thi
         assert held(full) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), methods())
 def test_a_place_that_cannot_be_is_named_in_one_line(kind, name, tmp_path, things):
     suffix = suffix_of(kind, name)
@@ -142,6 +144,7 @@ def test_a_place_that_cannot_be_is_named_in_one_line(kind, name, tmp_path, thing
     assert [*tmp_path.rglob("*")] == [folder]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), methods())
 def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
     kind, name, tmp_path, things
@@ -158,6 +161,7 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
     assert not path.read_bytes().endswith(b"oldold")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -203,6 +207,7 @@ def test_a_sample_on_a_full_disk_leaves_the_run_and_the_older_samples(full):
     assert (held(full), sample_files(full)) == (before, {})
 
 
+@pytest.mark.slow
 def test_nothing_but_the_one_way_to_save_opens_a_file_to_write():
     found = {
         str(path.relative_to(PACKAGE)): re.findall(WRITES, text)

@@ -97,6 +97,7 @@ def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood():
         understood(f"attnviz {command}")
 
 
+@pytest.mark.slow
 def test_pictures_of_the_gallery_are_what_their_commands_draw(tmp_path):
     names = ("links.png", "window.png")
     for path, content in pages.draw_gallery(*names).items():
@@ -153,6 +154,7 @@ def test_every_command_has_a_manual_page_with_every_option():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_has_no_word_against_a_manual_page():
     for path, text in MANUAL.items():
@@ -176,6 +178,7 @@ def named(requirements: list[str]) -> set[str]:
     return {{"pillow": "PIL"}.get(name, name) for name in names}
 
 
+@pytest.mark.slow
 def test_manual_pages_are_made_with_no_more_than_a_build_has():
     """A wheel is built where pyproject.toml's build requirements are, and nothing else."""
     code = """

@@ -1,7 +1,6 @@
 """The fast tier, `pytest -m "not slow"`, leaves out no command and no table's contract."""
 
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -54,13 +53,6 @@ def test_what_needs_a_browser_ray_or_real_weights_is_slow(items):
     for item in items:
         if any(item.get_closest_marker(name) for name in ("browser", "ray", "real")):
             assert not is_fast(item), item.nodeid
-
-
-def test_each_line_of_the_list_of_slow_tests_is_a_test():
-    root = Path(__file__).parents[1]
-    for line in (root / "tests" / "slow.txt").read_text("utf-8").splitlines():
-        file, _, name = line.partition("::")
-        assert f"\ndef {name}(" in (root / file).read_text("utf-8"), line
 
 
 def test_ctrl_c_is_heard_where_whoever_started_the_tests_has_it_ignored():

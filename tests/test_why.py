@@ -107,6 +107,7 @@ def loaded():
     yield load_pocket_vit(dtype="float64").trace_writers(query)
 
 
+@pytest.mark.slow
 def test_parts_sum_for_every_head_of_the_models_inside():
     for text in loaded():
         for item in text.attention.maps:
@@ -146,6 +147,7 @@ def test_links_of_the_logits_lens_sum_with_the_other_parts_to_the_logit():
         assert heads + others == pytest.approx(whole[choice] - whole.mean(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_head_is_that_of_its_links():
     """Every link above its row's mean, weighted by attention: a slow loop."""
     text, at = load_pocket_lm(dtype="float64").trace_writers(Query(TEXT)), HeadAt("causal", "2", 3)
@@ -256,6 +258,7 @@ def test_mistakes_get_one_line(arguments, says):
     assert says in found.mistake
 
 
+@pytest.mark.slow
 def test_a_picture_shows_writers_link_and_tokens(tmp_path):
     file = tmp_path / "why.svg"
     found = run("why", TEXT, *LM, "--head", "2.3", "--plot", file)
@@ -279,6 +282,7 @@ def test_the_lesson_of_the_circuit_takes_each_step_away():
     assert max(without) < 0.02
 
 
+@pytest.mark.slow
 def test_each_text_of_a_pipe_gets_its_answer(tmp_path):
     lines = f"{TEXT}\nThe king saw the queen. The king saw\n"
     done = run("why", *LM, "--head", "2.3", "-f", "jsonl", stdin=lines.encode())

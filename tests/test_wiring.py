@@ -45,6 +45,7 @@ def knocked_out(text, at, side, writer):
     return moved[sides.visible.sum(axis=-1) > 1].mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pocket", "pocket-lm", "minilm"])
 def test_the_closed_form_ranks_pairs_as_knockouts_do(name):
     """Fifty texts, of each the pairs of a layer, a side and a writer drawn by chance."""
@@ -125,6 +126,7 @@ def test_texts_give_means_with_intervals():
     assert one.interval[0] <= one.moved <= one.interval[1]
 
 
+@pytest.mark.slow
 def test_a_corpus_has_the_means_and_intervals_of_its_texts_whoever_works(tmp_path, monkeypatch):
     """The corpus in shards, merged and saved, against all texts at once."""
     monkeypatch.setattr(AttendChunk, "size", 2)
@@ -162,6 +164,7 @@ def test_copying_is_a_measure_of_heads():
     assert "needs attnviz heads --writes" in run("heads", TEXT, "--sort", "copying").mistake
 
 
+@pytest.mark.slow
 def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):
     file = tmp_path / "w.svg"
     pair = ("The red car is fast.", "La voiture rouge est rapide.")

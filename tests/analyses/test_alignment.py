@@ -121,6 +121,7 @@ def koehn(  # noqa: C901 - as it is published
 CROWDED = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=14)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(CROWDED, CROWDED)
 def test_growing_is_the_published_pseudo_code(forward, reverse):
@@ -139,6 +140,7 @@ def test_lines_name_the_source_first_in_the_order_of_the_target():
     assert pharaoh(frozenset({(3, 3), (2, 1), (0, 0), (1, 2)})) == "0-0 2-1 1-2 3-3"
 
 
+@pytest.mark.slow
 @given(LINKS)
 def test_lines_are_read_as_they_were_written(links):
     assert read_pharaoh(pharaoh(links)) == links

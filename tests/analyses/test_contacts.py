@@ -41,6 +41,7 @@ def structures(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_planted_contacts_are_found_by_the_head_that_sees_them(structures):
     model = fit_contacts(structures, lambda name: planted(int(name))[0])
     assert model.precision > 0.8

@@ -70,6 +70,7 @@ def test_a_substituted_token_says_what_became_what():
     assert [token.text for token in found.map.key_tokens] == ["the", "cat→dog"]
 
 
+@pytest.mark.slow
 @checked
 @given(words, words, st.integers(0, 99))
 def test_exchanging_both_sides_changes_every_sign_and_no_divergence(first, second, seed):
@@ -181,6 +182,7 @@ def test_tokens_of_one_vocabulary_are_paired_by_their_numbers_in_it():
     assert [token.text for token in found.key_tokens] == ["−The", "+the", "+red", "car"]
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_tell_case_sees_no_difference_in_it(tmp_path):
     folder = BUILDERS["bert"](tmp_path)
     texts = "The professor published the red paper", "the red Professor published the red paper"

@@ -45,6 +45,7 @@ def log_p(found: TokenScores, *tokens: TokenAt) -> float:
     return float(sum(row[at, one.number] for at, one in enumerate(experiment.outputs)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [PAIR, TEXT])
 def test_a_lens_is_judged_by_the_tokens_that_it_ranks_highest(query):
     found = scores(query)
@@ -73,6 +74,7 @@ def test_a_lens_is_judged_by_the_tokens_that_it_ranks_highest(query):
         np.testing.assert_allclose(judged.measures[lens], expected, rtol=2e-6, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_score_of_effects_is_the_sum_of_all_links_to_a_token_but_its_own():
     found = scores(PAIR)
     expected = dict.fromkeys(found.tokens, 0.0)
@@ -119,6 +121,7 @@ def test_a_causal_text_leaves_out_what_no_explained_row_sees():
     assert len(found.tokens) == len(found.inputs.attention.main.key_tokens) - 2
 
 
+@pytest.mark.slow
 def test_a_lens_that_does_not_apply_is_listed_with_the_reason():
     def none() -> None:
         raise UsageError("there are only weights")
@@ -188,6 +191,7 @@ def test_what_is_concluded_follows_from_the_intervals():
     assert "too few tokens" in conclusion([row("a", np.nan, np.nan, np.nan)], noise, 1)
 
 
+@pytest.mark.slow
 def test_formats_agree():
     given = ("lenses", "the red car", "la voiture rouge", "-q", "--seed", 3)
     document = attnviz(*given, "-f", "json").json()
@@ -205,6 +209,7 @@ def test_formats_agree():
     assert document["conclusion"] in " ".join(table.split())
 
 
+@pytest.mark.slow
 def test_texts_that_fail_are_said_and_the_others_judged():
     lines = b"the red car\tla voiture rouge\n\xff\nthe black cat\tle chat noir\n"
     done = attnviz("lenses", "--input", "-", "--input-format", "tsv", "-f", "json", stdin=lines)
@@ -213,6 +218,7 @@ def test_texts_that_fail_are_said_and_the_others_judged():
     assert all(one["rank_correlation"]["low"] is not None for one in done.json()["lenses"])
 
 
+@pytest.mark.slow
 def test_a_long_text_is_refused_and_flow_is_left_out_of_one_that_is_rather_long(monkeypatch):
     monkeypatch.setattr(faithful, "MOST_HIDDEN", 5)
     refused = attnviz("lenses", "The red car is fast.", "La voiture rouge est rapide.")

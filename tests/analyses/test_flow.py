@@ -78,6 +78,7 @@ def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through():
     np.testing.assert_allclose(flows(graph), [[1, 0], [1, 0]])
 
 
+@pytest.mark.slow
 @given(st.integers(0, 300), st.lists(st.integers(0, 4), max_size=5, unique=True))
 def test_chosen_queries_get_the_rows_of_the_full_flow(seed, queries):
     graph = LayerGraph(with_residual(rows(seed, 2, 5, 5)))

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def test_a_word_of_one_text_may_stand_where_the_others_stands():
     assert [link.weight for link in strongest_links(cross, 1)] == [np.float32(0.9)]
 
 
+@pytest.mark.slow
 @checked
 @given(maps("self"), st.integers(1, 300))
 def test_links_are_the_largest_cells_in_order(item, count):

@@ -211,6 +211,7 @@ def test_two_heads_have_a_line_each():
     assert [line.head for line in picture_views(attention_of(two))[0].heads] == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_a_mean_over_many_patches_is_summed_exactly():
     tokens = patch_tokens(64, 64)
     weights = np.zeros((1, 1, len(tokens), len(tokens)), np.float32)

@@ -10,6 +10,7 @@ from tests.samples import attention_of, checked, maps, self_map
 AXES = {"heads": 1, "layers": 0, "both": (0, 1)}
 
 
+@pytest.mark.slow
 @checked
 @given(maps("self"))
 @pytest.mark.parametrize("over", list(AXES))

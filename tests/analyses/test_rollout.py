@@ -55,6 +55,7 @@ def test_three_layers_of_looking_back_worked_by_hand():
     np.testing.assert_allclose(found[:, 0, 1, 1], [0.5, 0.25, 0.125])
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 3), st.integers(1, 6))
 def test_it_equals_the_loop(seed, layers, heads, length):
     weights = rows(seed, layers, heads, length, length)

@@ -89,6 +89,7 @@ def test_over_several_texts_the_largest_score_is_the_largest():
         assert (row.values["score-max"], row.values["score-std"]) == (7, 5)
 
 
+@pytest.mark.slow
 def test_heads_and_corpus_measure_scores_where_they_are_asked_to(tmp_path):
     text = "The cat sat on the mat"
     rows = attnviz("heads", text, "--scores", "-f", "tsv", "-q").rows

@@ -67,6 +67,7 @@ def test_the_caption_says_what_was_left_out():
     assert "special tokens dropped (75% of self)" in describe_run(found, found.main)
 
 
+@pytest.mark.slow
 @checked
 @given(maps("self"))
 def test_what_was_held_is_what_the_rows_lack(item):
@@ -81,6 +82,7 @@ def test_what_was_held_is_what_the_rows_lack(item):
             assert held_by_special(item) == pytest.approx(lost, abs=1e-4)
 
 
+@pytest.mark.slow
 @checked
 @given(maps("self"))
 def test_renormalised_rows_sum_to_one_or_to_nothing(item):

@@ -76,6 +76,7 @@ def test_whole_words_are_left_as_they_were():
     assert merged.query_tokens == tokens
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["a", "bc", " ", " d", "  "]), min_size=1, max_size=12),
     st.integers(0, 2**32 - 1),

@@ -46,6 +46,7 @@ def text_of(*words: str) -> Attention:
     return Attention((item,), Provenance("own layer", "x"), text=text)
 
 
+@pytest.mark.slow
 def test_the_issue_s_command_shows_everything_that_changed():
     named = ("--head", "2.0", "--head", "encoder.3.5", "--link", "rouge>red", "--token", "red")
     lines = ablated(*PAIR, *named).text.splitlines()
@@ -69,6 +70,7 @@ def test_the_issue_s_command_shows_everything_that_changed():
     ]
 
 
+@pytest.mark.slow
 def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outputs():
     words = (*PAIR, "--head", "2.0", "--token", "red", "-q", "-f")
     found = {name: ablated(*words, name) for name in ALL}
@@ -94,6 +96,7 @@ def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outpu
     assert shown <= set(found["table"].text.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "parts"),
     [
@@ -112,6 +115,7 @@ def test_heads_and_layers_are_chosen_as_in_every_command(asked, parts):
     assert ",".join(labels) == parts
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_named_is_switched_off_as_by_each_layers():
     (named,) = ablated(*PAIR, "--layer", "2", "-q", "-f", "json").json()["effects"]
     each = ablated(*PAIR, "--each", "layers", "-q", "-f", "json").json()["effects"]
@@ -120,6 +124,7 @@ def test_a_layer_that_is_named_is_switched_off_as_by_each_layers():
     )
 
 
+@pytest.mark.slow
 def test_an_archive_has_the_effect_of_each_head_where_it_belongs():
     found = arrays(ablated(*PAIR, "--each", "heads", "-q", "-f", "npz"))
     for stream in ("cross", "encoder", "decoder"):
@@ -130,6 +135,7 @@ def test_an_archive_has_the_effect_of_each_head_where_it_belongs():
     assert np.isnan(found["interval"]).all()
 
 
+@pytest.mark.slow
 def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path):
     rejects, saved = tmp_path / "r.jsonl", tmp_path / "all.jsonl"
     (tmp_path / "p.tsv").write_bytes(PAIRS)
@@ -162,6 +168,7 @@ def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too():
     assert done.mistake == ("layer 9 does not exist: pocket (cross) has 4 layers, 0 to 3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -202,6 +209,7 @@ def test_what_is_not_there_is_told_in_one_line(words, told):
 TWICE = ("Tom has a red car and a red", "--model", "pocket-lm", "--head", "2.3", "-f", "json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "target", "spellings"),
     [
@@ -218,6 +226,7 @@ def test_a_target_that_may_mean_several_things_is_asked_back(words, target, spel
             assert f"--target '{spelt}'" in done.mistake
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "row", "word", "heading"),
     [
@@ -291,12 +300,14 @@ def test_a_word_of_several_tokens_stands_for_all_of_them():
     assert link.label == "la → est (encoder)"
 
 
+@pytest.mark.slow
 def test_words_of_several_tokens_are_said_to_be_so():
     done = ablated("the reddish car", "la voiture", "--token", "reddish")
     assert "note: 'reddish (source)' is 3 tokens, hidden together: 'red ##d ##ish'" in done.err
     assert done.text.count("reddish (source)") == 1
 
 
+@pytest.mark.slow
 def test_names_with_escapes_and_markup_never_act():
     texts = ("[red]cat[/red] \x1b[31m", "le chat")
     for words in (
@@ -313,6 +324,7 @@ def test_names_with_escapes_and_markup_never_act():
     assert "[red]cat (source)" in ablated(*texts, "--token", "[red]cat").text
 
 
+@pytest.mark.slow
 def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(tmp_path, monkeypatch):
     (tmp_path / "p.tsv").write_bytes(PAIRS)
     heads = (*PAIR, "--head", "0.0", "--head", "cross.3.4")
@@ -341,6 +353,7 @@ def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(tmp_path, 
     assert max(map(len, ablated(*heads, "--token", "red").lines)) <= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", ["heads", "layers", "links", "tokens"])
 def test_each_of_a_kind_is_measured_by_itself(each):
     document = ablated("the cat", "le chat", "--each", each, "-q", "-f", "json").json()
@@ -350,6 +363,7 @@ def test_each_of_a_kind_is_measured_by_itself(each):
     assert document["together"] is document["wrote"] is None
 
 
+@pytest.mark.slow
 def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path):
     places = {name: tmp_path / f"{name}.svg" for name in ("bars", "grid", "highlight")}
     ablated(*PAIR, "--each", "heads", "--bars", places["bars"], "--grid", places["grid"], "-q")
@@ -358,6 +372,7 @@ def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path):
         assert path.read_text().startswith("<?xml"), name
 
 
+@pytest.mark.slow
 def test_two_saved_runs_are_compared(tmp_path):
     a, b, c = tmp_path / "a.npz", tmp_path / "b.json", tmp_path / "c.json"
     ablated(*PAIR, "--each", "layers", "-o", a, "-q", "-f", "none")
@@ -388,6 +403,7 @@ def test_two_saved_runs_are_compared(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_parts_of_only_one_run_are_told(tmp_path):
     for name, words in {
         "a": ("--token", "red", "--head", "0.0"),
@@ -404,6 +420,7 @@ def test_parts_of_only_one_run_are_told(tmp_path):
     assert [bool(cell) for cell in rows["car (source)"]] == [False, True, False]
 
 
+@pytest.mark.slow
 def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path):
     a, lines = tmp_path / "a.npz", tmp_path / "b.jsonl"
     ablated("the cat", "le chat", "--head", "0.0", "-o", a, "-q", "-f", "none")
@@ -448,6 +465,7 @@ def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path):
     assert (done.status, "have no stream 'cross' to take from" in done.mistake) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path):
     words = ("the cat", "le chat", "--link", "decoder:<fr>><fr>", "--head", "0.0")
     saved = tmp_path / "a.npz"
@@ -472,6 +490,7 @@ def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("lenses",), ("ablate", "--head", "2.0")])
 def test_a_line_that_is_no_text_is_named_once(command):
     done = attnviz(*command, "--input", "-", stdin=b"a dog\tun chien\n\xff\tx\n")

@@ -83,6 +83,7 @@ def test_misspelt_values_are_usage_errors(capfd):
     assert "Did you mean 'output'" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "printed"), [("pharaoh", b"\n\n"), ("json", None)])
 def test_where_no_pair_could_be_aligned_the_old_file_stays(tmp_path, name, printed):
     pairs, links = tmp_path / "pairs.tsv", tmp_path / "links.txt"
@@ -101,6 +102,7 @@ def test_where_no_pair_could_be_aligned_the_old_file_stays(tmp_path, name, print
     assert links.read_text() == "\n0-0 1-1 2-2\n"
 
 
+@pytest.mark.slow
 def test_each_line_has_a_score_and_lines_that_cannot_be_relied_on_are_named(tmp_path):
     pairs, file = tmp_path / "pairs.tsv", tmp_path / "links.json"
     lines = [

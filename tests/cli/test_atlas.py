@@ -32,6 +32,7 @@ def of_run(page: Any) -> Any:
     return {name: value for name, value in page.items() if name not in ("command", "provenance")}
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_command_says(texts, tmp_path):
     page = atlas(texts, tmp_path / "page.html")
     (stream,) = attnviz("corpus", texts, *SMALL, "-f", "json").json()["streams"]
@@ -94,6 +95,7 @@ def test_hostile_texts_are_text(tmp_path):
     assert "</script><b" in "".join(words)
 
 
+@pytest.mark.slow
 def test_resuming_gives_the_same_bytes(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     whole, found = tmp_path / "whole.html", tmp_path / "found.html"
@@ -109,6 +111,7 @@ def test_resuming_gives_the_same_bytes(texts, tmp_path, monkeypatch):
     assert found.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.slow
 def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     monkeypatch.chdir(tmp_path)

@@ -31,6 +31,7 @@ def ast(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return SPEECH_BUILDERS["ast"](tmp_path_factory.mktemp("ast"))
 
 
+@pytest.mark.slow
 def test_data_are_the_text_over_the_frames_of_the_recording(whisper):
     done = attnviz("audio", VOWELS, "--model", whisper, *SAID, "-f", "json")
     found = done.json()
@@ -43,6 +44,7 @@ def test_data_are_the_text_over_the_frames_of_the_recording(whisper):
     assert "only tokens 0 to 129 of 150 tokens attend, and only to each other" in frames.err
 
 
+@pytest.mark.slow
 def test_why_a_head_listens_there_adds_up(whisper, ast):
     """The parts of each side sum to the score above the mean, of a text and of frames alone."""
     text = ("why", VOWELS, "ah ee oh", "--model", whisper, "--head")
@@ -67,6 +69,7 @@ def test_the_spectrogram_of_a_page_has_low_bands_below_and_strong_ones_dark():
     assert corners == sorted({*corners}, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_spectrogram_stands_above_the_heat_map(whisper, ast, tmp_path):
     for name, model, more in (("text", whisper, SAID), ("patches", ast, ())):
         file = tmp_path / f"{name}.svg"
@@ -79,6 +82,7 @@ def test_a_spectrogram_stands_above_the_heat_map(whisper, ast, tmp_path):
         assert pictures == (3 if name == "text" else 2)  # the bar, the map, the spectrogram
 
 
+@pytest.mark.slow
 def test_words_get_their_times_in_every_form(whisper, tmp_path):
     run = ("audio", VOWELS, "--model", whisper, *SAID, "--word-times")
     table = attnviz(*run)
@@ -96,6 +100,7 @@ def test_words_get_their_times_in_every_form(whisper, tmp_path):
     assert '"IntervalTier"\n"words"\n0\n2.600\n' in written.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_true_times_tell_how_far_each_head_errs(whisper):
     run = ("audio", VOWELS, "--model", whisper, "--language", "en", "--times", TIMES)
     done = attnviz(*run, "-f", "json")
@@ -117,6 +122,7 @@ def test_true_times_tell_how_far_each_head_errs(whisper):
     assert "alignment_heads" not in attnviz(*run, "-q").text
 
 
+@pytest.mark.slow
 def test_channels_and_what_is_not_heard_are_told(whisper, tmp_path):
     path = tmp_path / "two.flac"
     soundfile.write(path, np.stack([chirps(4.0), chirps(4.0)], axis=1), RATE)
@@ -178,6 +184,7 @@ def test_mistakes_are_told_before_anything_loads(arguments, said):
     assert said in attnviz("audio", VOWELS, *arguments).mistake
 
 
+@pytest.mark.slow
 def test_mistakes_that_only_the_model_can_tell(whisper, ast, tmp_path):
     for model, more, said in (
         (

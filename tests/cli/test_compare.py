@@ -65,6 +65,7 @@ def test_a_saved_difference_is_b_minus_a_and_can_be_rendered(saved, tmp_path):
     assert attnviz("render", str(out), "-f", "links", "-q").text.startswith(("the", "cat", "sat"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "title"),
     [

@@ -47,6 +47,7 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("show", ["measures", "positions", "classes", "pairs", "links"])
 def test_each_part_is_shown_on_request(texts, show):
     done = attnviz("corpus", texts, *SMALL, "--show", show, "-f", "tsv")
@@ -144,6 +145,7 @@ def many(count: int) -> list[Text | BadText]:
     return [BadText("", InputError("bad")) if n % 50 == 7 else t for n, t in enumerate(good)]
 
 
+@pytest.mark.slow
 def test_shards_give_the_same_bytes_wherever_they_are_worked_on():
     parts = list(shards(many(26), size=10))
     assert [number for number, _ in parts] == [0, 10, 20]
@@ -156,6 +158,7 @@ def test_shards_give_the_same_bytes_wherever_they_are_worked_on():
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_a_shard_says_which_records_failed():
     (shard,) = shards(many(60))
     outcome = study()(shard)
@@ -214,6 +217,7 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ShardTask, "__call__", stopped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [1, 2])
 def test_what_is_resumed_ends_with_the_same_bytes(tmp_path, monkeypatch, stops):
     monkeypatch.setattr(AttendChunk, "size", 10)

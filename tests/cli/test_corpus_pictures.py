@@ -38,6 +38,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_a_slow_loop(folder):
     (stream,) = attnviz("corpus", folder, "-f", "json", "-q").json()["streams"]
     sums: dict[Any, float] = defaultdict(float)
@@ -83,6 +84,7 @@ def test_the_numbers_are_those_of_a_slow_loop(folder):
         assert {told[name] for name in set(told) - set(expected) if name in (14, 15, 16)} == {0}
 
 
+@pytest.mark.slow
 def test_workers_and_resuming_give_the_same_bytes(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "PICTURES", 1)
     (folder / "broken.png").write_bytes(b"nothing")
@@ -102,6 +104,7 @@ def test_workers_and_resuming_give_the_same_bytes(folder, tmp_path, monkeypatch)
         assert page["streams"] == first["streams"]
 
 
+@pytest.mark.slow
 def test_the_atlas_shows_the_part_that_patches_cover(folder, tmp_path):
     page = tmp_path / "page.html"
     assert attnviz("corpus", folder, "-f", "none", "-q", "--atlas", page).status == 0
@@ -180,6 +183,7 @@ def test_other_files_of_a_folder_are_counted_in_a_note(folder):
     assert "decides" not in done.text
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("name", ["vit", "swin"])
 def test_models_of_others_read_pictures(folder, tmp_path, name):

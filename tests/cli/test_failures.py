@@ -33,6 +33,7 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(pairs, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
     done = attnviz("align", pairs, "--rejects", rejects)
@@ -46,6 +47,7 @@ def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(pairs, tmp
     }
 
 
+@pytest.mark.slow
 def test_align_stops_at_the_first_failure_where_asked_and_leaves_no_file(pairs, tmp_path):
     links = tmp_path / "links.txt"
     done = attnviz("align", pairs, "--on-error", "stop", "-o", links)

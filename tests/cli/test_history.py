@@ -171,6 +171,7 @@ def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path):
 # --- pictures and the page
 
 
+@pytest.mark.slow
 def test_a_gif_has_a_frame_for_each_sample(samples, tmp_path):
     file = tmp_path / "one.gif"
     assert attnviz("history", samples, "--gif", file, "-f", "none", "-q").status == 0
@@ -198,6 +199,7 @@ def test_the_page_has_a_stream_for_each_step(samples, tmp_path):
 # --- Python
 
 
+@pytest.mark.slow
 def test_python_has_the_report_its_pictures_and_its_rows(samples, tmp_path):
     found = package.history(samples)
     assert found.value.steps == (0, 50, 100)

@@ -39,6 +39,7 @@ def test_the_table_is_laid_out_like_the_picture(folder):
     assert "heads of layer 1" in done.text
 
 
+@pytest.mark.slow
 def test_data_is_one_row_of_the_whole_matrix(folder):
     whole = attnviz("image", SHAPES, "--model", folder, "--patch", "all", "-f", "json").json()
     weights = np.array(whole["maps"][0]["weights"])
@@ -69,6 +70,7 @@ def test_rollout_looks_through_all_layers(folder):
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patch", [None, "2,1"])
 def test_flow_is_solved_for_the_query_that_looks_alone(patch, folder):
     asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "-f", "json")
@@ -126,6 +128,7 @@ def test_norms_are_shares_of_all_heads_together_or_of_one(folder, tmp_path):
     assert "layer 1, its heads summed" in attnviz(*asked).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lens", ["rollout", "flow", "gradient", "norm"])
 def test_windows_are_seen_raw_only(lens, swin):
     done = attnviz("image", SHAPES, "--model", swin, "--lens", lens)
@@ -134,6 +137,7 @@ def test_windows_are_seen_raw_only(lens, swin):
     assert done.mistake.endswith("use --lens raw")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "suffix", [".png", *(pytest.param(other, marks=pytest.mark.slow) for other in (".svg", ".pdf"))]
 )
@@ -168,6 +172,7 @@ def test_another_size_gives_more_patches(folder):
     assert done.json()["provenance"]["settings"]["patches"] == "6 × 8"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -282,6 +287,7 @@ def test_the_file_must_be_a_picture(folder, tmp_path):
     assert attnviz("image", path, "--model", folder, "-f", "none", "-q").status == 0
 
 
+@pytest.mark.slow
 def test_effects_of_a_picture_are_signed_and_the_measured_links_are_those_of_the_query(
     folder, tmp_path
 ):

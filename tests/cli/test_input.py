@@ -214,6 +214,7 @@ def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(tmp_path, monke
     assert "there is no file" in attnviz("self", "--input", path).mistake
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
 def test_a_line_longer_than_the_limit_ends_the_file_and_the_limit_is_told(name, packed, tmp_path):

@@ -279,6 +279,7 @@ def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path):
         read_journal(path)
 
 
+@pytest.mark.slow
 def test_a_damaged_journal_is_one_line_with_and_without_resume(tmp_path):
     texts, path, other = (tmp_path / name for name in ("t.txt", "a.jsonl", "r.jsonl"))
     texts.write_text("a b\nc d\n")
@@ -293,6 +294,7 @@ def test_a_damaged_journal_is_one_line_with_and_without_resume(tmp_path):
     assert {one.name for one in tmp_path.iterdir()} == {*("t.txt", "r.jsonl", ".a.jsonl.journal")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--shard-size", "2")])
 @pytest.mark.parametrize("records", [0, 1, 3, 2, 10**15])
 def test_a_run_touches_only_what_its_command_line_names(more, records, tmp_path):

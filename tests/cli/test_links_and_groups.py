@@ -21,6 +21,7 @@ def test_links_are_listed_one_a_line_strongest_first():
     assert all(" → " in line and " head " in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "suffix"),
     [
@@ -37,6 +38,7 @@ def test_links_are_drawn_for_every_command(tmp_path, arguments, suffix):
     assert path.read_bytes().startswith(start)
 
 
+@pytest.mark.slow
 def test_a_saved_map_is_drawn_as_links_too(tmp_path):
     saved, path = tmp_path / "map.npz", tmp_path / "links.svg"
     assert attnviz("self", TEXT, *OWN, "-f", "none", "-o", str(saved)).status == 0

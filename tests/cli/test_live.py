@@ -12,6 +12,7 @@ from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz
 
 
+@pytest.mark.slow
 def test_a_page_goes_to_its_file_and_says_so_only_when_asked(tmp_path):
     path = tmp_path / "live.html"
     done = attnviz("live", "-o", path, "-v")

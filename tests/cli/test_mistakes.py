@@ -6,6 +6,7 @@ from attnviz.cli.app import COMMANDS
 from tests.invoke import OWN, attnviz
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -76,6 +77,7 @@ def test_a_misspelt_command_is_told_in_one_line(arguments, message):
     assert message in done.mistake
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_tells_of_an_unknown_option_and_has_help(command):
     assert "unknown option '--nonsense'" in attnviz(command, "--nonsense").mistake
@@ -126,6 +128,7 @@ def test_an_error_that_quotes_a_whole_file_shows_both_its_ends():
     assert done.mistake.endswith("co-two-stream.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "note"),
     [
@@ -215,6 +218,7 @@ models    | --check m             | pocket
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", EXCLUSIVE.strip().splitlines())
 def test_a_conflict_names_both_options(row, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

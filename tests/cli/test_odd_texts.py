@@ -54,6 +54,7 @@ def unescape(cell: str) -> str:
     return str(json.loads(f'"{quoted}"'))
 
 
+@pytest.mark.slow
 @few
 @example(NASTY)
 @given(odd_texts)

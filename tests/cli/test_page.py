@@ -79,6 +79,7 @@ def test_several_texts_become_a_page_each(tmp_path):
 ALL = ("--html", "page.html", "--heatmap", "map.png", "--grid", "grid.svg", "-f", "none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["file", "pipe", "argument"])
 @pytest.mark.parametrize("command", ["self", "cross"])
 def test_one_text_gets_the_names_that_were_asked_for(tmp_path, monkeypatch, how, command):

@@ -72,6 +72,7 @@ HOWS = ("itself", "..", "link", "hard link", "capitals")
 """How an output may be a file that is read; each way is tried with one input and one argument."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "read", "how"),
     [(*row, how) for place, row in enumerate(READ) for how in (HOWS if place < 2 else HOWS[:1])],
@@ -120,6 +121,7 @@ def test_two_outputs_are_never_one_file(more, tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"sub", "link.png"}
 
 
+@pytest.mark.slow
 def test_files_beside_one_another_are_two(here):
     places = ("--grid", "i-0.png", "--html", "i.html", "--rejects", "r.jsonl")
     done = attnviz("self", "-i", "i.jsonl", *OWN, "-q", "-f", "none", "-o", "i-0.jsonl", *places)
@@ -246,6 +248,7 @@ def test_options_say_what_was_given_unless_it_is_written(tmp_path, monkeypatch):
     assert not {value for _, value in found[0].given} & {"o", "r", "3"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in formats_of("maps") if FORMATS[name].suffix])
 def test_a_file_holds_what_its_suffix_says_or_is_refused(name, here):
     suffix = FORMATS[name].suffix

@@ -173,6 +173,7 @@ def test_every_error_can_be_had_as_one_line_of_json(arguments, error, status):
     assert plain.err.startswith("attnviz: error: ")  # the next run is text again
 
 
+@pytest.mark.slow
 def test_errors_of_a_watched_program_are_its_own(tmp_path):
     (tmp_path / "p.py").write_text("import sys; print(sys.argv[1:])\n")
     run = ("watch", "-o", tmp_path / "a.npz", tmp_path / "p.py", "--errors", "json")
@@ -196,6 +197,7 @@ def test_help_shows_the_options_that_people_use_and_names_the_rest(command):
             assert max(one.opts, key=len) in text
 
 
+@pytest.mark.slow
 def test_the_script_of_the_samples_names_what_it_needs_and_runs():
     path = ROOT / "sample_inputs" / "roles.py"
     block = re.search(r"(?m)^# /// script$\n((?:#(?: .*)?\n)+?)# ///$", path.read_text())

@@ -96,6 +96,7 @@ def test_reduced_maps_never_advise_a_layer_or_head_that_cannot_be_chosen():
     assert "layer mean" not in shown
 
 
+@pytest.mark.slow
 def test_a_table_shows_so_many_rows_and_says_how_to_see_more(tmp_path):
     words, path = [f"w{number}" for number in range(600)], tmp_path / "a.json"
     one = {"stream": "cross", "query_tokens": words, "key_tokens": ["x"]}

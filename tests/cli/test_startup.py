@@ -10,6 +10,7 @@ from tests.invoke import OWN, attnviz, fresh, imported
 HEAVY = {"torch", "transformers", "matplotlib"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("mechanisms",), ("models",)])
 def test_listing_and_help_import_nothing_heavy(arguments):
     loaded, done = imported(*arguments)
@@ -18,6 +19,7 @@ def test_listing_and_help_import_nothing_heavy(arguments):
     assert "attnviz" in loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["self", "heads"])
 def test_an_own_layer_needs_no_torch(command):
     loaded, done = imported(command, "a b c", *OWN)

@@ -144,6 +144,7 @@ def test_records_are_flushed_one_by_one():
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "encoding"),
     [
@@ -158,6 +159,7 @@ def test_help_is_shown_in_every_encoding(words, encoding):
     assert b"Usage: attnviz" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

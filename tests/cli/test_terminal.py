@@ -105,6 +105,7 @@ def test_each_protocol_carries_the_same_picture_and_the_table_comes_first():
     assert done["sixel"].out.index(b"rows attend") < done["sixel"].out.index(b"\x1bP")
 
 
+@pytest.mark.slow
 def test_a_picture_fits_the_width_of_the_terminal():
     for columns in (60, 80):
         done = on_terminal(
@@ -154,12 +155,14 @@ def test_sixels_without_their_package_say_how_to_get_it(monkeypatch):
     assert "pip install 'attnviz[terminal]'" in terminal.ask_screen().lack
 
 
+@pytest.mark.slow
 def test_of_several_texts_the_first_is_shown():
     done = on_terminal("self", "a b", "c d", *OWN, "--show", answer=ANSWERS["iterm2"], **PLAIN)
     assert done.out.count(b"\x1b]1337") == 1
     assert "--show shows the first result" in done.err
 
 
+@pytest.mark.slow
 def test_the_pictures_that_are_written_are_those_that_are_shown(tmp_path):
     files = ("--grid", tmp_path / "g.png", "--lines", tmp_path / "l.png")
     done = on_terminal(*SELF, *files, "--title", "Mine", answer=ANSWERS["iterm2"], **PLAIN)

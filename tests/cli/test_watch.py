@@ -65,6 +65,7 @@ def watched(done: Done) -> tuple[int, bytes, str]:
 KEPT = ("-q", "-o", "seen.npz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "behind"),
     [
@@ -81,6 +82,7 @@ def test_a_script_finds_what_python_gives_it(name, behind):
         assert watched(done) == by_python(name, *behind, stdin=b"given")
 
 
+@pytest.mark.slow
 def test_a_module_finds_what_python_gives_it():
     script(PROBE, "watched_package/__main__.py")
     script(PROBE, "watched_module.py")
@@ -90,6 +92,7 @@ def test_a_module_finds_what_python_gives_it():
             assert watched(done) == by_python("-m", name, "-o", "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "end",
     [
@@ -122,6 +125,7 @@ def test_a_traceback_shows_the_programs_frames_alone():
     assert "line 8, in <module>" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "status"),
     [
@@ -156,6 +160,7 @@ def test_what_was_seen_is_written_however_it_ends(end, status, monkeypatch):
     assert sorted(os.listdir()) == ["maps.npz", "page.html", "program.py"]  # noqa: PTH208
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_chosen():
     name = script(f"{ATTENDS}\nfor _ in range(6): attend(q, k, k)")
     attnviz("watch", "--batch", "all", "--every", 2, "--first", 3, "-o", "maps.npz", name)
@@ -178,6 +183,7 @@ def test_what_is_kept_is_chosen():
     assert "2 × 2" in done.err
 
 
+@pytest.mark.slow
 def test_nothing_seen_is_said_in_one_line_and_writes_no_file():
     name = script("print('done')")
     done = attnviz("watch", "-q", "-o", "maps.npz", name)
@@ -191,6 +197,7 @@ def test_nothing_seen_is_said_in_one_line_and_writes_no_file():
     assert "none of the calls seen is wanted (only=encoder.*); they were made by function" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
@@ -250,6 +257,7 @@ def test_the_samples_learn_where_to_look(name, says, every, rows, keys):
     assert first.mean() < 0.3
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_is_pythons():
     name = script(
         "import atexit, gc, os, sys, threading, warnings\n"

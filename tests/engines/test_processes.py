@@ -37,11 +37,13 @@ def alive(process: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_outcomes_come_in_the_order_of_the_shards_however_long_each_takes(tmp_path):
     with Processes(2) as engine:
         assert list(engine.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
 
 
+@pytest.mark.slow
 def test_shards_are_read_as_they_are_needed():
     read = 0
 
@@ -60,6 +62,7 @@ def test_shards_are_read_as_they_are_needed():
     assert read < 20 + AHEAD * 2
 
 
+@pytest.mark.slow
 def test_a_consumer_that_stops_early_leaves_no_worker_behind():
     with Processes(2) as engine:
         outcomes = engine.map(Remembering(), range(1000))
@@ -68,6 +71,7 @@ def test_a_consumer_that_stops_early_leaves_no_worker_behind():
     assert not any(map(alive, workers))
 
 
+@pytest.mark.slow
 def test_the_work_stays_in_its_worker_from_shard_to_shard():
     with Processes(2) as engine:
         seen = list(engine.map(Remembering(), range(12)))
@@ -107,6 +111,7 @@ def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(tmp
     assert len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path):
     with Processes(2) as engine:
         found = list(engine.map(DyingMessenger(tmp_path, 2), range(8)))
@@ -114,6 +119,7 @@ def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["died"]
 
 
+@pytest.mark.slow
 def test_an_error_of_the_work_comes_in_its_place_with_type_and_message():
     heard: list[str] = []
     with notices_to(heard.append), Processes(2) as engine:
@@ -125,6 +131,7 @@ def test_an_error_of_the_work_comes_in_its_place_with_type_and_message():
     assert heard == ["shard 0 begins", "shard 1 begins", "shard 2 begins"]
 
 
+@pytest.mark.slow
 def test_an_error_that_does_not_pickle_still_says_what_went_wrong_and_where():
     with (
         Processes(2) as engine,
@@ -134,6 +141,7 @@ def test_an_error_that_does_not_pickle_still_says_what_went_wrong_and_where():
     assert "works.py" in "".join(caught.value.__notes__)
 
 
+@pytest.mark.slow
 def test_an_outcome_that_does_not_pickle_says_so():
     with Processes(2) as engine, pytest.raises(TypeError, match="cannot pickle"):
         list(engine.map(opened, range(2)))
@@ -147,6 +155,7 @@ def test_every_error_of_the_package_survives_the_way_from_a_worker():
             assert (type(again), str(again), again.status) == (kind, "what was wrong", kind.status)
 
 
+@pytest.mark.slow
 def test_what_the_iterable_raises_comes_after_the_outcomes_before_it():
     def shards() -> Iterator[int]:
         yield from range(3)
@@ -158,6 +167,7 @@ def test_what_the_iterable_raises_comes_after_the_outcomes_before_it():
         next(outcomes)
 
 
+@pytest.mark.slow
 def test_workers_share_the_cores_and_keep_off_stdout(monkeypatch, capfd):
     monkeypatch.setattr("attnviz.runs.engines.processes.cores", lambda: 6)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

@@ -100,6 +100,7 @@ def test_a_short_campaign_is_clean_and_prints_its_seed(tmp_path, capsys, monkeyp
     assert "12 runs" in told
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_command_lines():
     drawn: list[str] = []
 

@@ -27,6 +27,7 @@ def check(case: Case) -> None:
     assert not wrong, f"{wrong}\n{case.line}"
 
 
+@pytest.mark.slow
 @settings(drawn, max_examples=30)
 @given(cases(models=False))
 def test_a_few_random_command_lines_keep_every_invariant(case):

@@ -166,6 +166,7 @@ def test_an_endless_run_is_ended(tmp_path, monkeypatch):
     assert "ends_by_itself" in dict(broken_invariants(seen(endless, tmp_path)))
 
 
+@pytest.mark.slow
 def test_a_run_that_fills_the_memory_is_seen_and_held_back(tmp_path):
     # In a process of its own: one that has been larger does not grow by what it takes again.
     code = f"""

@@ -55,6 +55,7 @@ def test_a_cell_is_one_frame_or_one_error(text, target, lens, layer):
     page(cell.pages[0].encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_cell_is_a_picture():
     found = attnviz.attend("a \x1b[31m $\\frac$ <b> \u202e")
     Image.open(io.BytesIO(found._repr_png_())).load()

@@ -85,6 +85,7 @@ def named(stream, layer, head):
     return (stream, layer, head) if stream else (layer, head)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize(("name", "stream"), CASES)
 def test_heads_are_off_as_a_hook_before_the_output_projection_has_them(
@@ -105,6 +106,7 @@ def test_heads_are_off_as_a_hook_before_the_output_projection_has_them(
     assert torch.equal(logits(model), plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize(("name", "stream"), CASES)
 def test_a_mean_is_over_the_text_without_its_padding(name, stream, side):
@@ -120,6 +122,7 @@ def test_a_mean_is_over_the_text_without_its_padding(name, stream, side):
     assert not torch.allclose(found[kept], logits(model, mask)[kept], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["zero", "mean"])
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_a_model_trains_with_heads_off(name, by):
@@ -167,6 +170,7 @@ def test_autocast_keeps_its_precision():
     assert torch.equal(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cached", [True, False])
 @pytest.mark.parametrize("name", ["gpt2", "bart"])
 def test_what_is_written_is_written_with_heads_off(name, cached):
@@ -188,6 +192,7 @@ def test_what_is_written_is_written_with_heads_off(name, cached):
     assert torch.equal(write(), plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "stream"), [("gpt2", ""), ("bart", "decoder"), ("bart", "cross")])
 def test_a_mean_needs_every_position_in_the_pass(name, stream):
     model = make(name)

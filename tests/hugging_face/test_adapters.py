@@ -70,6 +70,7 @@ def eager(model, base):
     return torch.cat(found).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_adapter_is_read_as_peft_runs_it(tmp_path, kind):
     base, adapter, model = trained(tmp_path, kind)
@@ -83,6 +84,7 @@ def test_an_adapter_is_read_as_peft_runs_it(tmp_path, kind):
     assert [*found.provenance.notes] == left_out * (kind == "bert with a classifier")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama by a pattern"])
 def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(tmp_path, kind):
     base, adapter, model = trained(tmp_path, kind)
@@ -98,6 +100,7 @@ def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(tmp_pa
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_an_adapter_alone_names_its_model_and_is_compared_with_it(tmp_path):
     base, adapter, _ = trained(tmp_path, "gpt2")
     alone = attnviz.attend(TEXT, adapter=str(adapter))
@@ -110,6 +113,7 @@ def test_an_adapter_alone_names_its_model_and_is_compared_with_it(tmp_path):
     assert "B  base + adapter · causal" in done.text
 
 
+@pytest.mark.slow
 def test_what_cannot_be_merged_is_one_line(tmp_path):
     base, adapter, _ = trained(tmp_path, "gpt2")
     other = BUILDERS["bert"](tmp_path / "other")

@@ -63,6 +63,7 @@ def cast(inputs, model):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_text_over_a_recording_equals_what_transformers_hands_over(kind, speech):
     loaded = speech(kind)
@@ -85,11 +86,13 @@ def test_a_text_over_a_recording_equals_what_transformers_hands_over(kind, speec
     assert "".join(words).split() == ["".join(TEXT.split())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPEECH_BUILDERS)
 def test_the_documentation_tells_what_is_found(kind, speech):
     assert read_line(heard_maps(speech(kind)), "audio") in documented().values(), WRITE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPEECH_BUILDERS)
 def test_a_recording_over_itself_equals_what_transformers_hands_over(kind, speech):
     found = attend_query(speech(kind), about(encoder=kind in WRITERS))
@@ -106,6 +109,7 @@ def test_a_recording_over_itself_equals_what_transformers_hands_over(kind, speec
     assert found.main.query_tokens == found.main.key_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whisper", "wav2vec2"])
 def test_what_a_model_answers_is_the_same_bit_by_bit_while_it_is_read(kind, speech):
     loaded, outputs = speech(kind), []
@@ -119,6 +123,7 @@ def test_what_a_model_answers_is_the_same_bit_by_bit_while_it_is_read(kind, spee
     assert all(torch.equal(output.last_hidden_state, plain) for output in outputs)
 
 
+@pytest.mark.slow
 def test_frames_are_named_by_the_second_at_which_they_begin(speech):
     for kind, step, count in (("whisper", 0.02, 75), ("wav2vec2", 0.02, 74),
                               ("moonshine", 0.024, 61), ("speech_to_text", 0.04, 37)):  # fmt: skip
@@ -164,6 +169,7 @@ def test_words_are_timed_as_the_description_of_whispers_own_code_has_it(speech):
     assert first_frames(scores[None])[0].tolist() == whisper_timing.path(expected)
 
 
+@pytest.mark.slow
 def test_words_are_timed_against_input_as_transformers_times_its_own_tokens(speech):
     loaded = speech("whisper")
     query = about(seconds=3.0, language="en")

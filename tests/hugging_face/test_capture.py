@@ -56,6 +56,7 @@ def stacked(layers):
     return torch.cat([layer.detach() for layer in layers]).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", but_slow(SELF))
 def test_self_attention_equals_what_transformers_hands_over(kind, folder_of, loaded):
     model = loaded(kind)

@@ -18,6 +18,7 @@ def check(folder):
     return done.json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
@@ -62,6 +63,7 @@ def test_what_works_with_a_model_is_said(kind, said, folder_of, tmp_path):
     assert found["bytes in float32"] == 4 * found["parameters"]
 
 
+@pytest.mark.slow
 def test_no_weights_are_read(copy_of):
     folder = copy_of("bert")
     file = folder / "model.safetensors"
@@ -114,6 +116,7 @@ def test_configurations_with_negative_and_infinite_numbers_are_read(kind, entrie
     assert check(tmp_path)["route"] == ("implied" if kind == "mamba2" else "probe")
 
 
+@pytest.mark.slow
 def test_what_is_missing_or_dangerous_is_said(copy_of):
     folder = copy_of("bert")
     for path in folder.glob("*token*"):

@@ -69,6 +69,7 @@ def stitched(steps):
     return torch.cat(rows, dim=-2).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_one_pass_equals_the_stitched_steps_of_a_cache(kind, folder_of, writer):
     model = writer(kind)
@@ -122,6 +123,7 @@ def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(archi
     check_as_near(known, own, its)
 
 
+@pytest.mark.slow
 def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, writer):
     model = writer("bart", 5)
     found = cross(model, PROMPT)
@@ -175,6 +177,7 @@ def test_models_that_do_not_write_say_so(folder_of, writer, loaded):
         )
 
 
+@pytest.mark.slow
 def test_a_chat_is_the_rendered_template_with_its_marks(writer):
     model = writer("llama")
     model.tokenizer.chat_template = TEMPLATE
@@ -262,6 +265,7 @@ def test_a_model_without_a_template_cannot_chat(loaded):
         attend(replace(loaded("gpt2"), chat_template=True), "a")
 
 
+@pytest.mark.slow
 def test_a_broken_template_is_one_line(writer):
     model = writer("llama")
     model.tokenizer.chat_template = "{{ raise_exception('only\nsystems') }}"
@@ -269,6 +273,7 @@ def test_a_broken_template_is_one_line(writer):
         attend(replace(model, chat_template=True), "a")
 
 
+@pytest.mark.slow
 def test_the_command_writes_and_shows_the_whole(folder_of, tmp_path):
     picture = tmp_path / "a.svg"
     asked = ("--model", folder_of("gpt2"), "--generate", 4, "-f", "json")

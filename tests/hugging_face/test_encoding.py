@@ -45,6 +45,7 @@ def counting(folder_of):
     return load
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5])
 def test_weights_gradients_and_values_need_a_text_tokenized_once(count, counting):
     model = counting("gpt2")
@@ -55,6 +56,7 @@ def test_weights_gradients_and_values_need_a_text_tokenized_once(count, counting
     assert model.tokenizer.texts == LINES[:count]
 
 
+@pytest.mark.slow
 def test_source_and_target_are_each_tokenized_once(counting):
     model = counting("t5")
     query = Query(LINES[0], LINES[1], "cross")

@@ -59,6 +59,7 @@ def assert_same(found, expected, weights, atol):
             assert weights[head, cell.query, cell.key] == pytest.approx(cell.weight, abs=atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "groups"), [(2, 4), (64, 2)])
 @pytest.mark.parametrize("sharp", [0.01, 1.7])
 @pytest.mark.parametrize("causal", [True, False])
@@ -188,6 +189,7 @@ def test_by_hand_the_strongest_links_leave_out_what_is_hidden():
     assert [(cell.query, cell.key) for cell in found] == [(2, 1), (1, 0), (2, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "gpt2"])
 def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
     model = loaded(kind)

@@ -31,6 +31,7 @@ def model_of(folder_of):
     return lambda kind, **how: load_model(str(folder_of(kind)), device="cpu", with_head=True, **how)
 
 
+@pytest.mark.slow
 def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(model_of):
     model = model_of("gpt2")
     experiment = model.experiment(Query(TEXT))
@@ -74,6 +75,7 @@ def test_head_outputs_of_several_texts_are_those_of_each_alone(kind, asked, mode
     assert sum(passes) == 5 > len(passes)  # texts of one length share a pass
 
 
+@pytest.mark.slow
 def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of, monkeypatch):
     # This model ends no text by itself.
     monkeypatch.setattr("attnviz.models.hugging_face.inputs.generation.LONGEST", 24)
@@ -90,6 +92,7 @@ def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of, mo
     assert model_of("roberta").experiment(Query(TEXT)).write(Intervention()) is None
 
 
+@pytest.mark.slow
 def test_every_token_of_a_target_is_explained_together(model_of):
     model = model_of("bart")
     experiment = model.experiment(PAIR, "all")
@@ -135,6 +138,7 @@ def test_tags_are_each_true_or_not(tmp_path):
     np.testing.assert_allclose(scores, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_without_kernels_says_that_nothing_was_measured(tmp_path):
     config = transformers.BloomConfig(vocab_size=340, hidden_size=32, n_layer=2, n_head=4)
     made = save(tmp_path, "BloomForCausalLM", byte_pieces(), config)

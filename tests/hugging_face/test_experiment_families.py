@@ -197,6 +197,7 @@ def in_double(name):
     return model, asked(name, model)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", families("probe"))
 def test_a_head_is_switched_off_as_at_the_input_of_the_projection_that_follows(name):
@@ -233,6 +234,7 @@ def masked(scores, change, place, sides):
     return scores
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", families("probe"))
 def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softmax(name):
@@ -270,6 +272,7 @@ def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softma
     assert np.abs(found[-1] - found[0]).max() > 1e-6
 
 
+@pytest.mark.slow
 def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
     """Float32 against float64 with the link masked by hand before the softmax, the sink kept."""
     model = make("gpt_oss")
@@ -324,6 +327,7 @@ def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
         np.testing.assert_allclose(shown, by_hand, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", families("probe"))
 def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
@@ -432,6 +436,7 @@ def changes_of(experiment):
     return [Intervention(), *found, together]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", families("probe"))
 def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name):
     """Float32 is bounded by the model's own rounding, not by that of an experiment.
@@ -463,6 +468,7 @@ def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name)
     assert apart(found, [true[0], *true]) < limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
 def test_what_fails_in_the_middle_or_is_nested_leaves_everything_as_it_was(name):
     model = make(name)
@@ -522,6 +528,7 @@ def test_weights_that_no_gradient_reaches_are_refused_in_one_line():
         experiment_of(asked("xlnet", make("xlnet"))).gradients()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", families("probe"))
 def test_runs_share_layers_only_where_their_changes_are_the_same(name, monkeypatch):

@@ -107,6 +107,7 @@ READ = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.usefixtures("untouched")
 def test_weights_equal_what_transformers_hands_over_and_the_output_stays(name):
@@ -150,6 +151,7 @@ def test_windows_are_read_as_they_are_and_refused_as_maps_of_a_text(name):
         capture(model, inputs, {"vision": (3, 3)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in EVERY if EVERY[name].route == "refused"])
 @pytest.mark.usefixtures("untouched")
 def test_what_is_not_weights_is_refused(name):
@@ -160,6 +162,7 @@ def test_what_is_not_weights_is_refused(name):
         capture(model, inputs_of(name), sides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
@@ -182,6 +185,7 @@ def test_a_long_text_of_blocks_drawn_by_chance_is_refused():
         capture(model, {"input_ids": ids}, {"self": (24, 24)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in TRIED]
 )

@@ -86,6 +86,7 @@ def shares(row):
     return (row / row.sum()).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "row"),
     [("BertForSequenceClassification", 0), ("llama", -1), ("LlamaForSequenceClassification", -1)],
@@ -105,6 +106,7 @@ def test_relevance_equals_direct_autograd(name, row, folders, explaining):
     )
 
 
+@pytest.mark.slow
 def test_relevance_of_a_pair_equals_direct_autograd(folders, explaining):
     model, found = explaining("t5"), own(folders("t5"))
     source, labels = (torch.tensor([model.tokenizer(text)["input_ids"]]) for text in PAIR)
@@ -133,6 +135,7 @@ def test_relevance_of_a_pair_equals_direct_autograd(folders, explaining):
     np.testing.assert_allclose(result.maps[1].weights[0, 0, 0], shares(own_row), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["BertForSequenceClassification", "llama", "gemma2"])
 def test_gradients_are_those_of_the_output_times_the_values(name, folders, explaining):
     model = exact_model(explaining(name))
@@ -179,6 +182,7 @@ def test_a_label_is_explained_at_its_token(explaining):
         gradients(model, TEXT, "student")
 
 
+@pytest.mark.slow
 def test_the_masked_word_is_explained_and_another_in_its_place(explaining):
     model = explaining("BertForMaskedLM")
     masked = "The professor published the [MASK] paper"
@@ -262,6 +266,7 @@ def test_the_command_explains_a_class_and_says_what_it_was(folders):
     assert (wrong.status, "is no class" in wrong.mistake) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_lens_that_does_not_apply_is_left_out_with_the_reason(folders):
     done = attnviz("self", TEXT, "--model", folders("bert"), "--lens", "all", "-f", "json")
     streams = [item["stream"] for item in done.json()["maps"]]
@@ -273,6 +278,7 @@ def test_a_lens_that_does_not_apply_is_left_out_with_the_reason(folders):
     assert (insisted.status, "no head" in insisted.mistake) == (1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lens", "part"),
     [("gradient", ("--rows", "0-2")), ("norm", ("--window", "0-2")), ("norm", ("--max-size", "4"))],

@@ -44,6 +44,7 @@ def worked(model, kind, layer, head):
     return attention, head_steps(attention, which, model.head_arithmetic(query, which))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", but_slow(OUTPUTS))
 def test_what_all_heads_add_is_what_the_output_projection_puts_out(kind, loaded):
     model = loaded(kind)

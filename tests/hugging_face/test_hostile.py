@@ -122,6 +122,7 @@ def refused(done, what):
     return str(done.mistake)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "name", "value"), CLAIMS)
 def test_more_than_is_stored_is_refused_before_anything_is_built(
     family, name, value, broken, photo, monkeypatch
@@ -145,11 +146,13 @@ def but_slow(rows):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "file", "name", "value", "what"), but_slow(WRONG))
 def test_a_wrong_entry_is_one_line(family, file, name, value, what, broken, photo):
     refused(ask(family, broken(family, file, {name: value}), photo), what)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [CONFIG, TOKENIZER, WORDS])
 @pytest.mark.parametrize("text", ["", "[]", "3", DEEP, "\udc80"])
 def test_a_file_of_something_else_is_one_line(file, text, broken, photo):
@@ -187,6 +190,7 @@ def test_tokens_beyond_the_embeddings_are_refused(broken, photo):
     refused(ask("bert", folder, photo), r"the tokenizer does not belong .*knows 0 to 11")
 
 
+@pytest.mark.slow
 def test_a_search_without_end_panics_in_one_line(broken, tmp_path, capfd):
     folder = broken("bert", WORDS, {})
     entries = json.loads((folder / WORDS).read_text())
@@ -247,6 +251,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps=STEPS, text=st.text("abc", min_size=1, max_size=6))
 def test_no_text_grows_by_more_than_the_bound(steps, text):
     from tokenizers import Regex, normalizers
@@ -267,6 +272,7 @@ def test_no_text_grows_by_more_than_the_bound(steps, text):
     assert len(made) <= bound * (len(text) + 1)
 
 
+@pytest.mark.slow
 def test_what_the_tokenizers_library_prints_stays_off_stdout(broken, photo, capfd):
     with imports.quiet_native():
         os.write(2, b"a word")

@@ -292,6 +292,7 @@ def in_order(array, axes):
     return np.einsum(f"{axes}->{'bhtp' if 'h' in axes else 'cbt'}", array)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_the_matrix_equals_a_slow_loop_and_makes_the_output_of_the_input(name, monkeypatch):
     model = make(name)
@@ -325,6 +326,7 @@ def test_the_matrix_equals_a_slow_loop_and_makes_the_output_of_the_input(name, m
         assert np.abs(made - output).max() <= 1e-5 * max(1, np.abs(output).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mamba", "rwkv"])
 def test_a_mean_over_channels_is_the_mean_of_the_single_ones(name):
     model = make(name)
@@ -336,6 +338,7 @@ def test_a_mean_over_channels_is_the_mean_of_the_single_ones(name):
     assert np.array_equal(some.weights, single.weights[:, [2, 3, 5]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mamba", "mamba2", "rwkv"])
 def test_blocks_windows_and_rows_are_parts_and_means_of_the_whole(name, monkeypatch):
     model = make(name)
@@ -398,6 +401,7 @@ def test_channels_are_of_layers_that_mix_by_channel():
         read(llama, channels="0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype", "off"),
     [
@@ -438,6 +442,7 @@ def folder(tmp_path_factory):
     return made
 
 
+@pytest.mark.slow
 def test_a_hybrid_shows_its_attention_and_what_its_other_layers_imply(folder, tmp_path):
     saved, page = tmp_path / "map.npz", tmp_path / "page.html"
     done = attnviz("self", "The red car", "-m", folder, "-o", saved, "--html", page, "-f", "json")
@@ -470,6 +475,7 @@ def test_single_channels_are_rows_of_tsv(folder):
     assert all(float(row[8]) == 0 for row in rows if int(row[6]) > int(row[4]))
 
 
+@pytest.mark.slow
 def test_what_needs_shares_leaves_it_out_and_says_so_or_refuses_it(folder, folder_of):
     heads = attnviz("heads", "The red car", "-m", folder, "-f", "tsv", "--no-repeat")
     assert heads.status == 0

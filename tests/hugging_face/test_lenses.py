@@ -24,6 +24,7 @@ def scores(folder, query):
     return scores_of(explained, partial(ask_source, source, query))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "query"), [("gpt2", TEXT), ("bart", PAIR)])
 def test_every_lens_is_judged(folder_of, kind, query):
     found = scores(folder_of(kind), query)
@@ -43,6 +44,7 @@ def test_a_class_that_is_read_from_the_last_token_explains_its_row(tmp_path):
     np.testing.assert_allclose(found.scores["raw"], raw, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_model_without_a_head_is_told_and_a_long_text_has_no_flow(folder_of):
     done = attnviz("lenses", TEXT.text, "--model", folder_of("bert"))
     assert (done.status, "has no head" in done.mistake) == (1, True)

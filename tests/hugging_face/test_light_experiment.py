@@ -188,6 +188,7 @@ def test_tied_weights_that_are_stored_twice_are_alike_or_left_to_transformers(gp
         assert type(source).__name__ == name
 
 
+@pytest.mark.slow
 def test_effects_are_measured_and_refused_without_torch(gpt2, tmp_path):
     loaded, done = imported("ablate", TEXT, "-m", gpt2, "--head", "0.1", "-v")
     assert not loaded & {"torch", "transformers", "safetensors"}
@@ -246,6 +247,7 @@ def check_without(text: Any, other: Any, at: HeadAt) -> None:
             np.testing.assert_allclose(mine * scale[0], its * scale[1], atol=near)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "fields"), but_slow(CASES, LIGHT))
 def test_what_is_written_is_what_torch_takes_apart(kind, fields, folders):
     """Two routes: numpy carries each writer through the layers, torch takes gradients."""

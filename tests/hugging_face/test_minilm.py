@@ -30,12 +30,14 @@ def attention(model):
     return attend(model, TEXT)
 
 
+@pytest.mark.slow
 def test_every_layer_head_and_token_is_there(attention):
     assert attention.tokens == ("[CLS]", *TEXT.split(), "[SEP]")
     assert attention.weights.shape == (6, 12, 11, 11)
     assert attention.main.stream == "self"
 
 
+@pytest.mark.slow
 def test_layer_0_head_2_looks_at_the_previous_token(attention):
     previous = attention.weights[0, 2].diagonal(-1)
     assert previous.mean() == pytest.approx(0.9996, abs=1e-4)

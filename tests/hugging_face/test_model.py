@@ -146,6 +146,7 @@ def test_cross_attention_of_a_model_without_it_names_what_to_use(kind, family, l
         cross(loaded(kind), "a", "b")
 
 
+@pytest.mark.slow
 def test_a_given_target_is_shifted_by_the_start_token_and_kept_whole(loaded):
     for kind, start in (("t5", "<pad>"), ("bart", "</s>"), ("marian", "<pad>")):
         found = cross(loaded(kind), "The car", "La voiture").main.query_tokens
@@ -154,6 +155,7 @@ def test_a_given_target_is_shifted_by_the_start_token_and_kept_whole(loaded):
         assert words.replace(" ", "") == "Lavoiture"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bart", "t5"])
 def test_without_a_target_the_model_writes_one(kind, loaded, monkeypatch):
     monkeypatch.setattr(generation, "LONGEST", 9)

@@ -44,6 +44,7 @@ def broken(copy_of):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "way"),
     [*(("bert", way) for way in WAYS), *((kind, "NaN") for kind in list(KINDS)[1:])],

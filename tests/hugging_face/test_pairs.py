@@ -79,6 +79,7 @@ def test_token_types_are_handed_on():
     assert read.inputs["token_type_ids"] == [0] * first + [1] * (len(read.ids) - first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MARKS)
 def test_weights_of_a_pair_equal_what_transformers_hands_over(kind, pair_folder):
     folder = pair_folder(kind)

@@ -111,6 +111,7 @@ def layers_of(found: Any) -> Any:
     return next(one for name in names if (one := getattr(found, name, None)))
 
 
+@pytest.mark.slow
 @every_family
 def test_the_weights_are_those_that_transformers_hands_over(family, loaded):
     source = loaded(family)
@@ -147,6 +148,7 @@ def test_the_weights_are_those_that_transformers_hands_over(family, loaded):
             check_as_near([own], [theirs], [double[0][:, :, rows][..., sheet.cells.ravel()]])
 
 
+@pytest.mark.slow
 @every_family
 def test_the_documentation_tells_what_is_found(family, loaded):
     found = read_line([look(loaded(family), picture(), TEXT)], PICTURE_COMMAND)
@@ -228,6 +230,7 @@ def painted(
     return Image.fromarray(pixels)
 
 
+@pytest.mark.slow
 @every_family
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_is_painted_in_a_cell_changes_its_own_token_most(family, count, loaded):
@@ -358,6 +361,7 @@ def test_a_captioners_encoder_over_itself(loaded):
     np.testing.assert_allclose(found.weights, theirs, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_chat_template_is_used_where_there_is_one(loaded, monkeypatch):
     source = loaded("llava")
     monkeypatch.setattr(source.processor, "chat_template", TEMPLATE)

@@ -30,6 +30,7 @@ def softmax(scores, stream):
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", "llama", "bart"])
 def test_the_softmax_of_their_scaled_products_is_the_weight(kind, loaded):
     attention = attend(replace(loaded(kind), region=KEEP), TEXT)

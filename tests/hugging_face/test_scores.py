@@ -155,6 +155,7 @@ def test_scores_are_known_where_they_have_grown_very_large(times, size):
     np.testing.assert_allclose(found["score-std"], wanted.std(-1, correction=0), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(flex, "AuxRequest"), reason="this torch tells no largest scores")
 def test_the_largest_score_and_the_denominator_are_those_of_flex_attention():
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -85,6 +85,7 @@ def test_a_class_and_its_probability_are_transformers_own(family, with_head):
     assert f"decides {CLASSES[best]}" in describe_run(found, found.main)
 
 
+@pytest.mark.slow
 def test_labels_stand_on_both_axes_and_a_word_has_that_of_its_first_piece(with_head):
     folder = with_head("BertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "B-LOC"})
     text = "the professor walked supervised students isn't red car"
@@ -101,6 +102,7 @@ def test_labels_stand_on_both_axes_and_a_word_has_that_of_its_first_piece(with_h
     assert any(token.text.startswith("##") for token in item.query_tokens)
 
 
+@pytest.mark.slow
 def test_a_regression_answers_a_number(with_head):
     folder = with_head("BertForSequenceClassification", id2label={0: "LABEL_0"})
     found = attend(load_model(str(folder), device="cpu"), TEXT)
@@ -144,6 +146,7 @@ def test_a_checkpoint_without_its_classifier_still_shows_its_attention(with_head
     assert any("lacks the weights of its classifier" in note for note in found.provenance.notes)
 
 
+@pytest.mark.slow
 def test_the_caption_on_the_terminal_says_what_was_decided(with_head):
     folder = with_head("BertForSequenceClassification")
     done = attnviz("self", TEXT, "--model", folder)

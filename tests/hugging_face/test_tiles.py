@@ -65,6 +65,7 @@ def weights_of(call):
     return torch.cat(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", [2**20, 20 * TOKENS, 3 * TOKENS])
 @pytest.mark.parametrize(
     ("mask", "options"),
@@ -112,6 +113,7 @@ def test_a_part_of_the_text_is_read_in_tiles_too(causal, grid, monkeypatch):
     np.testing.assert_allclose(found[0], pool_array(weights_of(call)[0].numpy(), grid), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hidden",
     [{"softcap": 0.9}, {"s_aux": SINKS}, {"position_bias": BIAS}, {"position_bias": BIAS / 50}],
@@ -188,6 +190,7 @@ def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch):
         read_tiles(called(), POOLED, 0, HIDDEN)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("threads")
 def test_a_model_computes_the_same_bits_while_it_is_read(monkeypatch):
     monkeypatch.setattr(scores, "TILE", 40 * 300)

@@ -92,6 +92,7 @@ def passes(monkeypatch):
     return sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", but_slow(SELF))
 def test_texts_over_themselves(kind, loaded, passes):
     model = loaded(kind)
@@ -137,6 +138,7 @@ def test_a_second_window_is_compared_no_more(loaded, passes):
     assert passes == [6, 1, 6]
 
 
+@pytest.mark.slow
 def test_a_batch_has_no_more_texts_than_asked_for(loaded, passes):
     model = loaded("bert")
     texts = alone(*LINES)
@@ -145,6 +147,7 @@ def test_a_batch_has_no_more_texts_than_asked_for(loaded, passes):
     assert passes == [3, 1, 3]
 
 
+@pytest.mark.slow
 def test_a_text_that_fails_gives_its_error_in_its_place_and_harms_no_other(loaded):
     model = loaded("bert")
     texts = alone(*LINES[:2], "paper " * 50, *LINES[2:], "\ud800")
@@ -178,6 +181,7 @@ def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
     assert passes == []
 
 
+@pytest.mark.slow
 def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypatch, passes):
     model = loaded("bert")
     monkeypatch.setattr(
@@ -190,6 +194,7 @@ def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypa
     assert passes == [6, 1]
 
 
+@pytest.mark.slow
 def test_where_padding_leaks_only_equal_lengths_come_together(loaded, monkeypatch, passes):
     model = loaded("bert")
     monkeypatch.setattr(company, "pad_inputs", leaky(company.pad_inputs))
@@ -246,6 +251,7 @@ def failing(*_, **_more):
     raise RuntimeError("broken")
 
 
+@pytest.mark.slow
 def test_where_a_proven_batch_fails_its_texts_are_read_one_by_one(loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES)
@@ -266,6 +272,7 @@ def failing_once(run):
     return once
 
 
+@pytest.mark.slow
 def test_layers_without_attention_are_read_text_by_text_and_nothing_is_said_of_batches(loaded):
     said = []
     with notices_to(said.append):
@@ -275,6 +282,7 @@ def test_layers_without_attention_are_read_text_by_text_and_nothing_is_said_of_b
     assert together == by_itself
 
 
+@pytest.mark.slow
 def test_a_head_that_cannot_read_several_texts_at_once_reads_one_by_one(
     loaded, monkeypatch, passes
 ):

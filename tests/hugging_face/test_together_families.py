@@ -66,6 +66,7 @@ def loaded(name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READ)
 def test_each_text_has_the_numbers_that_it_has_alone(name):
     model = loaded(name)

@@ -69,6 +69,7 @@ def check(transformed, place, made):
     assert transformed.projected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SELF)
 def test_they_are_the_lengths_of_what_each_head_adds(kind, folder_of, loaded):
     model = loaded(kind)
@@ -82,6 +83,7 @@ def test_they_are_the_lengths_of_what_each_head_adds(kind, folder_of, loaded):
     check(transformed, 0, made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CROSS)
 def test_across_a_pair_too(kind, folder_of, loaded):
     model = loaded(kind)
@@ -145,6 +147,7 @@ def test_more_than_fits_is_refused_before_the_model_runs(ask, loaded, monkeypatc
         ask(model, TEXT)
 
 
+@pytest.mark.slow
 @pytest.mark.minilm
 def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
     from importlib.util import find_spec

@@ -124,6 +124,7 @@ def processed(folder, **options):
     return processor(picture(), return_tensors="pt", **options)["pixel_values"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_weights_equal_what_transformers_hands_over(kind, vision_folder, shown):
     found = look(shown(kind), picture())
@@ -137,6 +138,7 @@ def test_weights_equal_what_transformers_hands_over(kind, vision_folder, shown):
     assert found.provenance.settings["attention"] == "sdpa, probed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vit", "dinov2", "beit", "clip"])
 def test_other_sizes_than_the_trained_one_are_read(kind, vision_folder, shown):
     found = look(shown(kind), picture(), size=(48, 32))
@@ -214,6 +216,7 @@ def slow_row(weights, rows, columns, window, shift, query):
     return found
 
 
+@pytest.mark.slow
 def test_windows_are_put_back_as_a_slow_loop_does(vision_folder, shown):
     folder = vision_folder("swin")
     windows = own_windows(folder)
@@ -230,6 +233,7 @@ def test_windows_are_put_back_as_a_slow_loop_does(vision_folder, shown):
         assert [len(item.key_tokens) for item in found.maps] == [144, 36]
 
 
+@pytest.mark.slow
 def test_the_mean_over_patches_is_that_of_all_rows(vision_folder, shown):
     folder = vision_folder("swin")
     weights = own_windows(folder)[3]
@@ -247,6 +251,7 @@ def test_every_patch_has_one_slot(rows, columns, window, shift):
     assert places.shape[1] == window * window
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vit", "dinov2", "beit", "siglip", "clip"])
 @pytest.mark.parametrize("shape", [(60, 40), (40, 60), (97, 41)])
 def test_what_is_said_to_be_seen_is_what_the_model_gets(kind, shape, shown):
@@ -296,6 +301,7 @@ def test_windows_give_no_lens_every_row(ask, shown):
         asked(model, query)
 
 
+@pytest.mark.slow
 def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
     from attnviz.models.hugging_face.text_model import load_model
 
@@ -357,6 +363,7 @@ def test_what_is_no_size_is_refused(text):
         parse_size(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

@@ -90,6 +90,7 @@ def test_a_class_that_does_not_exist_is_refused_with_those_that_do(folder):
         model.gradients(about(picture()), "bird")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["deit", "clip", "siglip"])
 def test_a_tower_without_classes_has_nothing_to_explain(kind, folder):
     model = load_vision_model(str(folder(kind)), device="cpu")

@@ -106,6 +106,7 @@ def through(lens: str, ran: PocketExperiment) -> Attention:
     return load(AttentionGradients(ran.attention, ran.gradients(), rows, "all", None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lens", ["raw", "rollout", pytest.param("effect", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("source", "target"), SOME)
 def test_the_document_is_that_of_python_number_by_number(engine, pocket, source, target, lens):
@@ -118,6 +119,7 @@ def test_the_document_is_that_of_python_number_by_number(engine, pocket, source,
     same_values(answer["codes"], codes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "target", "part"),
     [
@@ -148,6 +150,7 @@ def test_what_is_switched_off_changes_what_ablate_says(engine, pocket, source, t
     assert changed["written"] == ran.write(change(off))
 
 
+@pytest.mark.slow
 def test_maps_are_shown_as_they_are_with_a_change(engine):
     off = {**NOTHING, "links": [["cross", "0", 0, 1, 2]], "tokens": [["source", 3]]}
     answer = engine.ask(*PAIRS[0], off=off)
@@ -182,6 +185,7 @@ def test_the_effect_of_every_head_is_that_of_ablate(engine, pocket):
         np.testing.assert_allclose(message["values"], expected, atol=5 * CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), SOME[:3])
 def test_why_a_head_looks_there_is_that_of_python(engine, pocket, source, target):
     text, chance = pocket.trace_writers(Query(source, target, "cross")), np.random.default_rng(1)
@@ -230,6 +234,7 @@ def test_the_effect_lens_can_explain_a_single_piece(engine, pocket):
     assert ["output", "rouge"] in answer["document"]["provenance"]
 
 
+@pytest.mark.slow
 def test_the_language_of_the_target_can_be_said(engine):
     assert engine.ask("Paris", to="en")["answer"]["to"] == "en"
     assert engine.ask("Paris", to="fr")["answer"]["language"] == "en"

@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from attnviz.core.query import Query
 from attnviz.models.pocket.packed import quantise, split_by_bits
@@ -30,6 +31,7 @@ def test_no_weight_is_further_off_than_half_a_step_of_its_row():
             assert np.abs(codes).max() < 1 << (bits - 1)
 
 
+@pytest.mark.slow
 def test_the_packed_model_fits_into_a_page_and_is_no_markup(packed_model):
     text = pack_base85(packed_model)
     assert len(text) <= MOST

@@ -31,6 +31,7 @@ def test_a_row_with_nothing_in_sight_passes_no_nan_back():
     np.testing.assert_array_equal(scores.grad.numpy(), 0)
 
 
+@pytest.mark.slow
 @checked
 @given(matrix(3, 4), st.lists(st.booleans(), min_size=4, max_size=4))
 def test_hiding_keys_is_the_same_as_leaving_them_out(scores, seen):

@@ -74,6 +74,7 @@ def one_by_one(pocket: Pocket, queries: list[Query]) -> list[Attention | InputEr
     return list(pocket.attend(queries, batch_size=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("queries", "options"),
     [
@@ -112,6 +113,7 @@ def test_a_text_that_fails_gives_its_error_in_its_place(load):
     check(found[::2], one_by_one(load(), texts[::2]))
 
 
+@pytest.mark.slow
 def test_queries_and_keys_are_kept_of_each_text(load):
     pocket = load(keep_qk=True)
     found = list(pocket.attend(ALONE))

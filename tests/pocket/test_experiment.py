@@ -60,6 +60,7 @@ def whole_pass(pocket: Pocket, query: Query = PAIR) -> np.ndarray:
     return np.log(chosen[np.arange(len(chosen)), inputs.target_ids[1:]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stream", "layer", "head"), [("encoder", 3, 5), ("cross", 0, 2), ("decoder", 1, 4)]
 )
@@ -80,6 +81,7 @@ def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
     assert abs(found - plain).max() > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stream", "layer", "head", "query", "key"),
     [("encoder", 0, 1, 2, 1), ("cross", 2, 1, 3, 1), ("decoder", 1, 2, 4, 3)],
@@ -99,6 +101,7 @@ def test_a_link_that_is_cut_is_one_whose_score_is_minus_infinity(
     np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
 
 
+@pytest.mark.slow
 def test_a_token_that_is_hidden_is_seen_by_none_but_itself(pocket, monkeypatch):
     experiment = open_experiment(pocket, PAIR)
     tokens = Intervention(tokens=(TokenAt("source", 1), TokenAt("target", 2)))
@@ -145,6 +148,7 @@ def test_a_head_can_put_out_its_mean_instead(pocket):
     assert abs(mean - zero).max() > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_the_link(
     causal, monkeypatch
@@ -227,6 +231,7 @@ def test_the_largest_estimates_are_measured_one_by_one():
     )
 
 
+@pytest.mark.slow
 def test_estimates_rank_links_as_measurements_do():
     experiment = open_experiment(load_pocket(), PAIR)
     estimated = effect(explained_by(experiment))
@@ -261,6 +266,7 @@ def test_the_encoder_predicts_one_masked_word_only():
         open_experiment(pocket, Query("The red car is fast"), "all")
 
 
+@pytest.mark.slow
 def test_it_writes_otherwise_without_a_word():
     experiment = open_experiment(load_pocket(), PAIR)
     assert experiment.write(Intervention()) == "La voiture rouge est rapide."

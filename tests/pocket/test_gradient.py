@@ -35,6 +35,7 @@ def nudged(monkeypatch: pytest.MonkeyPatch, call: int, place: tuple[int, ...], b
     monkeypatch.setattr(network, "softmax", shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stream", "layer", "call"), [("encoder", 3, 3), ("cross", 1, 7)])
 def test_a_gradient_is_what_a_nudge_of_the_weight_changes(stream, layer, call, pocket, monkeypatch):
     explained = pocket.gradients(PAIR, "rouge[3]")

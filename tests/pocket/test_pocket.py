@@ -70,6 +70,7 @@ def test_the_alignment_head_links_words_that_stand_the_other_way_round(pocket):
     assert found["rapide"] == "fast"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "target", "expected"),
     [
@@ -93,6 +94,7 @@ def test_a_pair_gives_three_streams_each_with_the_sides_its_places_refer_to(pock
     ]
 
 
+@pytest.mark.slow
 def test_without_a_target_it_translates_and_says_which_way(pocket):
     attention = over_source(pocket, "I love cats.", None)
     assert attention.target is not None
@@ -126,6 +128,7 @@ def test_more_precision_changes_little():
 DTYPES = ("float32", "float64")
 
 
+@pytest.mark.slow
 def test_torch_gives_what_numpy_gives(pocket):
     on_torch = Pocket(device="cpu:0")  # any device but "cpu" is torch's
     pair = ("The red car is fast.", "La voiture rouge est rapide.")
@@ -149,6 +152,7 @@ def test_a_text_too_long_to_show_is_refused(pocket):
         over_itself(pocket, "word " * 5000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -188,6 +192,7 @@ def test_of_a_long_text_the_part_that_is_read_reliably_is_judged(pocket):
     assert [text.is_foreign for text in pocket.judge([german, english, short])] == [1, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_language_that_is_neither_is_called_unknown_and_so_is_the_head(pocket):
     found = over_source(pocket, "Der Hund schläft heute auf dem Sofa.", None)
     assert found.provenance.settings["direction"].startswith("unknown to ")
@@ -247,6 +252,7 @@ def comments(file: Path) -> str:
     return " ".join(re.findall(r"<!-- (.*?) -->", file.read_text(encoding="utf-8"), re.DOTALL))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("picture", ["--heatmap", "--grid", "--lines"])
 def test_every_picture_of_a_text_outside_of_its_training_says_so(tmp_path, picture):
     file = tmp_path / "made.svg"
@@ -257,6 +263,7 @@ def test_every_picture_of_a_text_outside_of_its_training_says_so(tmp_path, pictu
     assert "unknown" not in comments(file)
 
 
+@pytest.mark.slow
 def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(tmp_path):
     texts, file = tmp_path / "texts.txt", tmp_path / "made.svg"
     texts.write_text(f"{ENGLISH}\n{'the cat ' * 30}\n{'the cat ' * 40}\n", encoding="utf-8")
@@ -266,6 +273,7 @@ def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(tm
     assert "61–81 pieces" in comments(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["heads", "ablate", "corpus", "lenses", "heads --similar"])
 def test_documents_about_several_texts_carry_the_notes_of_each(tmp_path, command):
     texts = tmp_path / "texts.txt"

@@ -34,6 +34,7 @@ def test_of_a_pair_they_give_the_weights_of_all_three_streams():
     check(over_source(load_pocket(keep_qk=True), *PAIR))
 
 
+@pytest.mark.slow
 def test_torch_keeps_what_numpy_keeps():
     expected = over_source(load_pocket(keep_qk=True), *PAIR)
     # Any device but "cpu" is torch's.

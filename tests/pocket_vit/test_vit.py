@@ -86,6 +86,7 @@ def test_a_picture_with_grain_is_said_to_lie_outside(model, query):
     assert "lies outside" in note
 
 
+@pytest.mark.slow
 def test_lenses_and_switched_off_heads_work_on_it(model, query):
     for lens in ("rollout", "norm", "effect", "gradient"):
         done = attnviz("image", SHAPES, "--lens", lens, "-f", "json", "-q")

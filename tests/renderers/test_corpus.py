@@ -13,6 +13,7 @@ from attnviz.renderers.text.corpus_table import corpus_table
 from tests.renderers.corpus import corpus
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("show", SHOWS)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_table_has_a_line_a_head_and_fits(show, width):
@@ -46,6 +47,7 @@ def test_npz_reads_without_pickle_and_is_the_same_each_time():
     assert len(document["streams"][0]["pairs"]) == len(stream.pairs)
 
 
+@pytest.mark.slow
 def test_one_text_has_means_without_intervals():
     lone = corpus(1)
     assert "±" not in corpus_table(lone, "measures", Display()).split("uniform")[-1]

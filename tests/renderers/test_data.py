@@ -104,6 +104,7 @@ def test_one_json_document_stands_alone_unless_several_may_come():
     assert len(json.loads(many.add(item, list) + many.finish())) == 1
 
 
+@pytest.mark.slow
 @few
 @given(attentions())
 def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention):
@@ -114,6 +115,7 @@ def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention):
     assert [same(item, attention) for item in loaded] == [True] * 3
 
 
+@pytest.mark.slow
 def test_npz_holds_on_to_no_weights():
     item = attention_of(self_map(["a"] * 64, 2, 2))
     renderer = FORMATS["npz"].load()(Display())
@@ -126,6 +128,7 @@ def test_npz_holds_on_to_no_weights():
     assert kept < 200 * item.weights.nbytes / 20
 
 
+@pytest.mark.slow
 def test_parquet_numbers_records_by_their_place_in_the_input():
     renderer = FORMATS["parquet"].load()(Display(first=70))
     parts = [renderer.add(attention_of(self_map(["a"])), list)]

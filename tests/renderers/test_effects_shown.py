@@ -75,6 +75,7 @@ def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt):
         list(read_any(json.dumps(document).encode(), "x"))
 
 
+@pytest.mark.slow
 def test_pictures_draw_no_value_grey_and_say_so():
     found = one_head().main
     figure = heatmap(found, title="x")

@@ -35,6 +35,7 @@ def test_the_same_map_gives_the_same_bytes(draw, suffix):
     assert drawn(draw, suffix) == drawn(draw, suffix)
 
 
+@pytest.mark.slow
 @SUFFIX
 def test_a_readers_own_matplotlib_settings_do_not_reach_the_bytes(suffix):
     settings = {
@@ -65,6 +66,7 @@ def test_every_figure_is_drawn_under_settings_of_its_own():
     assert found > 15
 
 
+@pytest.mark.slow
 def test_a_readers_broken_matplotlib_costs_no_line_and_leaves_no_folder(tmp_path):
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\nnot a setting\nbackend: nope\n")
     (tmp_path / "made").mkdir()
@@ -80,6 +82,7 @@ def test_a_readers_broken_matplotlib_costs_no_line_and_leaves_no_folder(tmp_path
     assert not [*(tmp_path / "made").iterdir()]
 
 
+@pytest.mark.slow
 def test_provenance_is_kept_in_the_file():
     told = "own layer · seed 0\nmodèle ‹x› \x1b"
     png = Image.open(io.BytesIO(drawn(heatmap, ".png", provenance=told)))
@@ -88,6 +91,7 @@ def test_provenance_is_kept_in_the_file():
     assert b"/Subject" in drawn(heatmap, ".pdf", provenance=told)
 
 
+@pytest.mark.slow
 def test_a_png_has_the_figures_pixels_at_200_to_the_inch():
     figure = heatmap(map_of(shares(4, 5)), title="x")
     png = Image.open(io.BytesIO(figure_bytes(figure, ".png")))
@@ -105,6 +109,7 @@ def test_odd_text_is_drawn_in_every_format(draw, suffix):
     assert figure_bytes(figure, suffix, provenance=odd).startswith(MAGIC[suffix])
 
 
+@pytest.mark.slow
 def test_a_long_title_is_broken_so_that_it_stays_within_the_figure():
     figure = heatmap(map_of(shares(2, 2)), title="a long title " * 12, subtitle="more " * 60)
     right = figure.get_size_inches()[0] * 200

@@ -38,6 +38,7 @@ def test_every_weight_of_every_head_is_in_the_one_image(shape):
     assert np.array_equal(np.repeat(np.repeat(weights, tall, 2), wide, 3), cut)
 
 
+@pytest.mark.slow
 def test_long_paths_of_modules_keep_their_numbers_and_their_ends():
     path = "up_blocks.1.attentions.{}.transformer_blocks.0.attn2#3"
     names = (path.format(0), path.format(1), "decoder.layers.0.self_attn")
@@ -58,6 +59,7 @@ def test_gaps_are_white_and_zeros_are_not():
     assert colors[0, 0].tolist() != [255, 255, 255, 255]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "tile", "gap"),
     [

@@ -30,6 +30,7 @@ def labels(figure, side):
     return picture.get_yticklabels() if side == "rows" else picture.get_xticklabels()
 
 
+@pytest.mark.slow
 def test_numbers_in_cells_are_the_weights():
     weights = shares(4, 6, sharpness=1)
     texts = cells(draw(weights))
@@ -67,6 +68,7 @@ def test_a_number_is_as_short_as_it_can_be(value, digits, text):
     assert cell_number(value, digits) == text
 
 
+@pytest.mark.slow
 def test_markup_in_a_token_stays_text():
     row = tuple(map(Token, ["$x_1$", "[bold]", "\x1b[31m", "\u202e", " "]))
     figure = draw(shares(5, 5), row, row)

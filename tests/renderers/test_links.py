@@ -57,6 +57,7 @@ def test_where_every_token_is_special_none_is_grey():
     assert not choose_lines(map_of([[0.5, 0.5], [0.9, 0.1]], special, special)).pale.any()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 50), st.integers(1, 40), st.integers(1, 40))
 def test_no_link_left_out_is_stronger_than_one_that_is_drawn(seed, queries, keys):
     item = map_of(shares(1, 1, queries, keys, seed=seed))
@@ -94,6 +95,7 @@ def test_labels_never_touch(count):
         assert len(boxes) == 2 * count
 
 
+@pytest.mark.slow
 def test_negative_lines_of_several_heads_are_dashed():
     weights = np.array([[[0.5, -0.4]], [[-0.3, 0.2]]], np.float32)[None]
     item = map_of(weights, tokens(1), tokens(2), values="signed")
@@ -129,6 +131,7 @@ def test_links_below_a_twentieth_of_the_scale_are_not_drawn():
     )
 
 
+@pytest.mark.slow
 def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
     weights = np.zeros((10, 500), np.float32)
     weights[range(10), range(25, 500, 50)] = 1

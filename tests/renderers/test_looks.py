@@ -60,12 +60,14 @@ def differences(found: str, expected: str, close: float) -> list[tuple[str, str]
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_picture_looks_as_expected(name):
     expected = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
     assert differences(picture(name), expected, 0.15) == []
 
 
+@pytest.mark.slow
 def test_tables_and_data_read_as_expected():
     expected = (FOLDER / "tables.txt").read_text(encoding="utf-8")
     assert differences(tables(), expected, 0) == []

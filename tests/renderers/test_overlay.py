@@ -37,6 +37,7 @@ def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone(
     assert (found[:20, :30] == (200, 30, 10)).all()
 
 
+@pytest.mark.slow
 def test_smoothed_weights_flow_into_one_another_and_a_note_says_so():
     weights = np.array([[0.0, 1.0]], np.float32)
     step, smooth = (blend(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))

@@ -24,6 +24,7 @@ def test_json_holds_the_matrix_and_the_places():
     assert len(document["heads"][2]["place"]) == 2
 
 
+@pytest.mark.slow
 def test_the_plane_has_a_point_for_each_head_and_names_that_do_not_overlap():
     figure = head_plane(similarity(60), [row(0, 2, 0.99), row(0, 3, 0.2)])
     (plane,) = figure.axes

@@ -33,6 +33,7 @@ def widest(text: str) -> int:
     return max(map(cell_len, STYLE.sub("", text).splitlines()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 11, 15, 20, 26, 32, 40, 50, 60])
 def test_three_to_sixty_tokens_read_at_eighty_columns(count):
     words = [WORDS[place % len(WORDS)] for place in range(count)]
@@ -55,6 +56,7 @@ def test_no_line_is_wider_than_the_terminal(words, width, signed):
     assert not RAW.search(text)
 
 
+@pytest.mark.slow
 @checked
 @given(st.integers(1, 12), st.integers(0, 99))
 def test_the_numbers_are_the_maps_and_rows_are_queries(count, seed):

@@ -40,6 +40,7 @@ def inside(figure):
     return width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "heads", "tokens", "width"),
     [
@@ -65,6 +66,7 @@ def test_a_picture_is_as_wide_as_the_column_and_holds_all_its_texts(draw, heads,
         assert figure.axes[0].get_position().width > 1 / 3
 
 
+@pytest.mark.slow
 def test_panels_fit_the_column_or_say_that_they_do_not():
     maps = [map_of(shares(1, 1, 9, 9, seed=seed), words(9), words(9)) for seed in range(4)]
     for width, pixels in PIXELS.items():
@@ -74,6 +76,7 @@ def test_panels_fit_the_column_or_say_that_they_do_not():
         fitted(panels, [map_of(shares(1, 1, 3, 3), side, side)] * 4, "single", title=TITLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [heatmap, lines])
 def test_labels_that_leave_no_room_are_an_error_that_says_what_would_help(draw):
     side = tuple(Token("W" * 12, label="M" * 12) for _ in range(3))
@@ -88,6 +91,7 @@ def width_of(path):
         return picture.width
 
 
+@pytest.mark.slow
 def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path):
     import attnviz
 
@@ -116,6 +120,7 @@ def objects(pdf):
     return b"\n".join([pdf, *plain])
 
 
+@pytest.mark.slow
 def test_a_pdf_embeds_its_fonts_as_truetype_and_is_as_wide_as_the_column():
     figure = fitted(heatmap, map_of(shares(4, 5), words(4), words(5)), "single", title="été ▁ →")
     found = objects(figure_bytes(figure, ".pdf"))
@@ -125,6 +130,7 @@ def test_a_pdf_embeds_its_fonts_as_truetype_and_is_as_wide_as_the_column():
     assert float(box) == pytest.approx(PIXELS["single"] / 200 * 72, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_font_with_other_outlines_is_not_passed_off_as_truetype():
     families = typeface(["中国"]).families
     if can_embed(families):

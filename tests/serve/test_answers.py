@@ -46,6 +46,7 @@ def weights_in(answer: dict[str, Any], stream: str) -> np.ndarray:
     return np.where(codes == -32768, np.nan, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lens", ["raw", "rollout"])
 def test_the_maps_are_those_of_the_library(lens):
     answer = POCKET.attend(Question(source=PAIR[0], lens=lens))
@@ -57,6 +58,7 @@ def test_the_maps_are_those_of_the_library(lens):
     assert (answer["answer"]["language"], answer["answer"]["to"]) == ("en", "fr")
 
 
+@pytest.mark.slow
 def test_predictions_and_effects_are_those_of_ablate():
     answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=OFF))["answer"]
     report = attnviz.ablate(
@@ -76,6 +78,7 @@ def test_predictions_and_effects_are_those_of_ablate():
     assert shown == PAIR[1]
 
 
+@pytest.mark.slow
 def test_effects_of_all_heads_are_those_of_ablate_each():
     answer = POCKET.ablate(Question(source=PAIR[0], target=PAIR[1]))
     report = attnviz.ablate(*PAIR, each="heads").value
@@ -84,6 +87,7 @@ def test_effects_of_all_heads_are_those_of_ablate_each():
     assert [one["stream"] for one in answer["streams"]] == ["cross", "encoder", "decoder"]
 
 
+@pytest.mark.slow
 def test_effects_are_measured_beside_what_is_off():
     first, both = ("cross", "2", "0"), [("cross", "2", "0"), ("encoder", "1", "3")]
     pair = {"source": PAIR[0], "target": PAIR[1]}
@@ -130,6 +134,7 @@ def test_a_number_unfolds_to_the_change_of_log_p_that_ablate_measures():
     np.testing.assert_allclose(changes, np.subtract(found, before), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_decided_a_word_is_what_explain_says():
     text = "Tom likes dogs. Mary likes cats. Tom likes dogs"
     answer = POCKET.explain(Question(source=text, model="pocket-lm", explain=11))
@@ -156,6 +161,7 @@ def test_a_link_that_is_not_there_is_not_explained(link, said):
         POCKET.why(Question(source=PAIR[0], target=PAIR[1], link=link))
 
 
+@pytest.mark.slow
 def test_what_a_lens_explains_can_be_chosen():
     pair = {"source": PAIR[0], "target": PAIR[1], "lens": "effect"}
     answer = POCKET.attend(Question(**pair, explain=3))
@@ -168,6 +174,7 @@ def test_what_a_lens_explains_can_be_chosen():
     ).split()
 
 
+@pytest.mark.slow
 def test_a_head_that_is_off_is_one_whose_output_weights_are_zero():
     # The oracle: the same model with that head's columns of the output projection set to 0.
     answer = POCKET.attend(
@@ -186,6 +193,7 @@ def test_a_head_that_is_off_is_one_whose_output_weights_are_zero():
     assert np.abs(plain - weights_in(answer, "encoder"))[1:].max() > 0.01
 
 
+@pytest.mark.slow
 def test_what_is_cut_or_hidden_is_0_and_its_row_still_sums_to_1():
     off = Off(links=[("decoder", "1", "3", 4, 2)], tokens=[("source", 1)])
     answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=off))
@@ -200,6 +208,7 @@ def test_what_is_cut_or_hidden_is_0_and_its_row_still_sums_to_1():
     assert maps["encoder"][:, :, 1, 1].all()
 
 
+@pytest.mark.slow
 def test_a_lens_that_needs_more_than_weights_says_that_nothing_is_off_in_it():
     answer = POCKET.attend(Question(source=PAIR[0], lens="norm", off=Off(heads=OFF.heads)))
     assert answer["answer"]["changed"]["effect"] != 0
@@ -208,6 +217,7 @@ def test_a_lens_that_needs_more_than_weights_says_that_nothing_is_off_in_it():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("off", "said"),
     [
@@ -226,6 +236,7 @@ def test_what_is_not_there_cannot_be_switched_off(off, said):
         POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=off))
 
 
+@pytest.mark.slow
 def test_a_row_of_which_nothing_is_left_is_told_and_not_made_up():
     everything = [("source", place) for place in range(7)]
     answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=Off(tokens=everything)))
@@ -234,6 +245,7 @@ def test_a_row_of_which_nothing_is_left_is_told_and_not_made_up():
     assert note.startswith("the maps are of the model as it is:")
 
 
+@pytest.mark.slow
 def test_a_long_text_is_pooled():
     answer = POCKET.attend(Question(source="The cat sat on the mat. " * 100, command="self"))
     (item,) = answer["document"]["maps"]
@@ -252,6 +264,7 @@ class GivenUpError(BaseException):
     """Nobody waits."""
 
 
+@pytest.mark.slow
 def test_work_that_nobody_waits_for_ends_between_layers():
     turns = 0
 
@@ -299,6 +312,7 @@ def answers_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Answ
     return find
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize(
     ("kind", "stream", "pieces"),
@@ -323,6 +337,7 @@ def test_a_hugging_face_model_answers_as_ablate_and_ablated_do(answers_of, kind,
     assert np.abs(later - before)[1:].max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_a_model_that_predicts_nothing_answers_with_its_maps_and_one_line(answers_of):
     answers = answers_of("bert")
@@ -344,6 +359,7 @@ def as_file(kind: str) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
 def test_a_picture_is_answered_with_its_patches(answers_of, kind):
@@ -358,6 +374,7 @@ def test_a_picture_is_answered_with_its_patches(answers_of, kind):
     assert len(answers.ablate(asked)["streams"][0]["values"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_a_picture_and_a_text_are_answered_together(answers_of):
     answer = answers_of("llava").attend(Question(source="the red car", picture=as_file("PNG")))
@@ -366,6 +383,7 @@ def test_a_picture_and_a_text_are_answered_together(answers_of):
     assert answer["answer"]["notes"][0].startswith("nothing can be switched off:")
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize(
     ("picture", "said"),
@@ -396,6 +414,7 @@ def test_only_the_given_model_is_trusted_with_its_code(answers_of, monkeypatch, 
         answers._origin(Question(model=str(tmp_path)))
 
 
+@pytest.mark.slow
 def test_every_shipped_model_answers_and_loses_log_p_without_heads():
     own = Answers(Origin(model="pocket-lm"))
     names = [one["name"] for one in own.models()]

@@ -29,6 +29,7 @@ def test_the_address_is_all_that_stdout_gets(server):
     assert listening.laddr[0] == "127.0.0.1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_at_once_while_it_computes(number, status):
     with serving() as server:
@@ -70,6 +71,7 @@ def test_other_machines_are_answered_only_where_that_is_said(host):
     assert "nothing is encrypted on the way. Add --allow-network" in done.mistake
 
 
+@pytest.mark.slow
 def test_on_a_network_it_says_what_that_means_and_still_wants_the_token():
     with serving("--host", "0.0.0.0", "--allow-network") as server:
         assert server.address.startswith(f"http://{socket.gethostname().lower()}:")
@@ -98,6 +100,7 @@ def test_a_model_that_is_not_there_is_told_before_anything_listens(tmp_path):
     assert attnviz("serve", "--model", tmp_path).mistake.startswith(f"'{tmp_path}' is not a model")
 
 
+@pytest.mark.slow
 def test_the_pocket_model_is_served_without_torch():
     loaded, _ = imported("serve", "--port", 1 << 20)
     assert not {"torch", "transformers", "scipy", "starlette", "uvicorn", "numpy"} & loaded
@@ -125,6 +128,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("sh") is None, reason="a shell stands in for a browser")
 def test_a_browser_is_given_a_file_and_not_the_token(tmp_path):
     browser, seen = tmp_path / "browser", tmp_path / "seen"

@@ -20,6 +20,7 @@ def cookie_of(server: Server) -> dict[str, str]:
     return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer x", "Bearer é", "Basic eDp4", "Bearer "])
 def test_without_the_token_nothing_is_answered(server, method, path, given):

@@ -86,6 +86,7 @@ def test_a_question_is_described_as_it_is_checked():
         assert described == {**schema, "description": cleandoc(schema["description"])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", QUESTIONS)
 @pytest.mark.parametrize("path", ["/attend", "/ablate", "/why", "/explain"])
 def test_every_field_of_an_answer_is_described(server, path, case):
@@ -150,6 +151,7 @@ def test_what_is_not_there_is_refused_in_one_line(server):
         assert server.send(method, path).error
 
 
+@pytest.mark.slow
 def test_progress_says_what_is_done(server):
     slow = threading.Thread(
         target=server.ask, args=("/ablate",), kwargs={"source": "The cat sat on the mat. " * 20}

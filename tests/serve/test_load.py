@@ -172,6 +172,7 @@ def test_who_sends_half_a_head_is_hung_up_on_in_time_and_never_starts_the_clock_
     made.loop.call_later.return_value.cancel.assert_called_once()
 
 
+@pytest.mark.slow
 def test_connections_are_bounded_in_number():
     from attnviz.runs.serving import MOST_CONNECTIONS
 

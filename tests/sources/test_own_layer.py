@@ -58,6 +58,7 @@ def test_drawn_numbers_are_pinned_so_that_every_machine_agrees():
     assert SeededEmbedding(0, 4).draw("act", 4) != pytest.approx(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SELF)
 def test_a_run_repeats_exactly_and_seeds_differ(name):
     # Without scaling, large vectors look at nothing but themselves, whatever the seed: take small.
@@ -90,6 +91,7 @@ def test_linear_attention_takes_its_causal_form():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SELF)
 @pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-5), ("bfloat16", 0.06)])
 def test_other_precisions_agree_with_float32(name, dtype, close):

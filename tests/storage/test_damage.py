@@ -236,6 +236,7 @@ def rewritten(data: bytes, member: str, change: Callable[[bytes], bytes]) -> byt
     return file.getvalue()
 
 
+@pytest.mark.slow
 @checked
 @given(st.lists(st.tuples(st.integers(6, 117), st.sampled_from(b"0(){}'|<O-T\n")), min_size=1))
 def test_a_broken_header_of_a_member_is_harmless_or_an_input_error(spoilt):

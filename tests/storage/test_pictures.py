@@ -73,6 +73,7 @@ def test_a_small_file_of_a_huge_picture_is_refused_before_its_pixels_are_read(tm
         read_picture(tmp_path / "a.png")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Pillow's own, of what is damaged
 @pytest.mark.parametrize("name", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"])
 def test_a_damaged_file_is_a_picture_or_one_line(name, tmp_path):

@@ -93,6 +93,7 @@ def test_what_holds_no_times_is_refused_in_one_line(name, text, said, tmp_path):
         read_timed_words(tmp_path / "none.vtt")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60), st.sampled_from([".tsv", ".vtt", ".textgrid"]), st.integers(0, 400))
 def test_whatever_a_file_holds_it_is_read_or_refused(text, suffix, cut):
     whole = as_textgrid(WORDS, 3) if suffix == ".textgrid" else as_vtt(WORDS)

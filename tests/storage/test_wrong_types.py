@@ -132,6 +132,7 @@ def answer(data: bytes) -> list[Attention] | InputError:
         return error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["json", *(pytest.param(kind, marks=pytest.mark.slow) for kind in FORMATS[1:])]
 )
@@ -156,6 +157,7 @@ def test_what_was_not_changed_is_read(kind):
     assert json.loads(dump_json(to_document(found))) == WHOLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_answers_or_tells_a_wrong_field_in_one_line(command, tmp_path):
     sound, file = tmp_path / "sound.json", tmp_path / "changed.json"

@@ -46,6 +46,7 @@ def test_any_bytes_give_texts_or_reasons_and_every_line_back(data):
             )
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1))
 def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line):
     if line.isspace() or line.startswith("\ufeff"):

@@ -29,6 +29,7 @@ class Drops(io.RawIOBase):
         return self.data.read(min(size, next(self.sizes, size)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=6)), st.lists(st.integers(1, 5)), st.booleans())
 def test_lines_are_those_of_the_file_however_they_come(pieces, sizes, packed):
     data = b"\n".join(pieces)

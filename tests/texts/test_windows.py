@@ -1,5 +1,6 @@
 """Records come in windows, and every text gets its own result in order."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def test_a_window_goes_on_as_it_is_where_nothing_more_is_waiting():
     assert [len(window) for window in found] == [3, 2, 1]
 
 
+@pytest.mark.slow
 @given(LENGTHS, st.integers(20, 300), st.none() | st.integers(1, 9), st.booleans())
 def test_each_record_is_in_one_batch_which_is_as_large_as_allowed(lengths, tokens, most, even):
     plan = list(

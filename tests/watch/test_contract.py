@@ -122,6 +122,7 @@ def check(
     return seen.attention()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grad", [True, False])
 @pytest.mark.parametrize("name", MADE)
 def test_models_written_by_hand_are_seen_as_they_attend(name, grad):
@@ -132,6 +133,7 @@ def test_models_written_by_hand_are_seen_as_they_attend(name, grad):
     assert {stream_of_call(item.stream)[1] for item in result.maps} == streams
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("grad", "item"), [(True, 0), (False, 2)])
 @pytest.mark.parametrize("way", models.WAYS)
 def test_however_it_is_written_each_softmax_is_one_map_of_all_its_heads(way, grad, item):
@@ -260,6 +262,7 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "weights"), [("train", False), ("eval", True), ("no grad", False)]
 )
@@ -328,6 +331,7 @@ STACKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]], 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 @pytest.mark.parametrize("mode", ["train", "eval", "no grad"])
 @pytest.mark.parametrize("name", STACKS)
@@ -354,6 +358,7 @@ def test_what_a_fused_encoder_gives_for_padding_stays():
     assert torch.backends.mha.get_fastpath_enabled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_in_bfloat16_they_are_seen_to_a_hundredth(name):
     torch.manual_seed(6)
@@ -394,6 +399,7 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[..., Any]]]
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_whatever_the_product_the_weights_are_found_in_it(name):
     torch.manual_seed(8)

@@ -73,6 +73,7 @@ def test_a_model_that_raises_is_found_by_its_path_when_it_is_called_again():
     assert seen.attention().main.layers == ("0", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("kind", [AllHeads, MergedHeads])
 def test_dropout_draws_the_same_and_the_weights_are_those_before_it(kind, inplace):
@@ -108,6 +109,7 @@ def test_dropout_in_torch_s_own_module_draws_the_same(need_weights):
     assert "with dropout" in seen.attention().provenance.notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [AllHeads, Sinks, FusedCross])
 def test_gradients_are_equal(kind):
     model, x = kind().eval(), tokens().requires_grad_()
@@ -119,6 +121,7 @@ def test_gradients_are_equal(kind):
     assert seen.attention().weights.shape[1] == HEADS
 
 
+@pytest.mark.slow
 def test_a_training_run_goes_as_it_would():
     x, ends = tokens(), []
     for watched in (False, True):
@@ -245,6 +248,7 @@ def test_of_each_module_s_calls_some_are_kept():
     assert [item.stream for item in seen.attention().maps] == ["call 1 · self", "call 4 · causal"]
 
 
+@pytest.mark.slow
 def test_calls_are_spread_from_the_first_to_the_last_and_say_so():
     model, x = nn.MultiheadAttention(SIZE, HEADS, batch_first=True), tokens()
 
@@ -284,6 +288,7 @@ def test_calls_are_spread_from_the_first_to_the_last_and_say_so():
     assert repr(seen.attention()).startswith("<Result cross · MultiheadAttention · 1 layers × 10")
 
 
+@pytest.mark.slow
 def test_only_modules_that_match_are_kept():
     model = nn.Transformer(SIZE, HEADS, 1, 2, 16, batch_first=True)
     with watch(model, only=["decoder.*.multihead_attn", "encoder.*"]) as seen:
@@ -301,6 +306,7 @@ def test_only_modules_that_match_are_kept():
         assert item.layers[0] == "Transformer.decoder.layers.0.self_attn"
 
 
+@pytest.mark.slow
 def test_every_item_of_a_batch_is_a_record():
     model, x = nn.Sequential(AllHeads().eval(), FusedCross(1)), tokens(batch=3)
     with watch(model, batch="all") as seen:
@@ -323,6 +329,7 @@ def test_an_item_that_no_call_has_is_named():
         seen.attention()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [AllHeads, FusedCross, Sinks])
 def test_long_inputs_are_pooled_with_exact_links_beside(kind):
     model, x = kind().eval(), tokens(22)
@@ -342,6 +349,7 @@ def test_long_inputs_are_pooled_with_exact_links_beside(kind):
     assert "checked" in seen.attention().provenance.settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("queries", "keys"), [(31, 11), (11, 31)])
 @pytest.mark.parametrize("kind", [ThreeInputs, FusedCross])
 def test_long_inputs_of_two_lengths_are_pooled(kind, queries, keys):
@@ -375,6 +383,7 @@ class Largest(TorchDispatchMode):
         return made
 
 
+@pytest.mark.slow
 def test_no_matrix_of_all_tokens_is_made_of_a_fused_call():
     model, x = FusedCross(), tokens(3000, batch=1)
     with torch.no_grad(), Largest() as plain:
@@ -427,6 +436,7 @@ def test_tokens_name_the_axes_that_have_as_many():
         seen.attention()
 
 
+@pytest.mark.slow
 def test_what_was_seen_is_drawn_and_saved_like_any_result(tmp_path):
     model = Residual(AllHeads(), AllHeads()).eval()
     with watch(model) as seen:
@@ -499,6 +509,7 @@ def test_fused_functions_of_other_packages_are_seen(monkeypatch):
     assert np.abs(cross.weights[0] - scores.softmax(-1).numpy()).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 3, 4, 5, 8)])
 def test_the_fused_function_is_seen_whatever_stands_before_its_tokens(shape):
     torch.manual_seed(1)
@@ -558,6 +569,7 @@ def test_nothing_is_asked_of_what_is_watched(given):
         assert np.abs(item.weights[0] - truth).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["_turn", "lineage", "names", "modules"])
 def test_an_error_of_ours_is_noted_and_stops_nothing(part):
     model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()
@@ -575,6 +587,7 @@ def test_an_error_of_ours_is_noted_and_stops_nothing(part):
         seen.attention()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "given"),
     [("eager", True), pytest.param("aot_eager", False, marks=pytest.mark.slow)],

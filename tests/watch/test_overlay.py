@@ -108,6 +108,7 @@ def test_the_quarters_of_a_joint_sequence_are_its_cells(split):
     assert np.abs(maps_of(seen, "and")[2][0, 0] - word).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("places", "options", "word", "error"),
     [
@@ -135,6 +136,7 @@ def test_a_split_within_a_block_is_refused():
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "steps", "layers"),
     [

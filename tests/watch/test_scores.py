@@ -81,6 +81,7 @@ def test_scores_are_those_of_the_formula(way, size):
     assert not any("not known" in note for note in result.provenance.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["flex, with more", "changed after"])
 def test_where_scores_are_hidden_one_line_says_so(way):
     model, x = nn.ModuleList([Block(way)]), torch.randn(1, TOKENS, SIZE)

@@ -71,6 +71,7 @@ def run(folder: Path, steps: range = range(5), every: int = 2, **options: Any) -
     return recorder
 
 
+@pytest.mark.slow
 def test_a_sampled_run_is_the_bare_run_to_the_bit(tmp_path):
     bare, sampled = Small(), Small()
     sampled.encoder.layers[0].eval()  # a part may be in a mode of its own
@@ -93,6 +94,7 @@ def test_a_sampled_run_is_the_bare_run_to_the_bit(tmp_path):
     assert torch.is_grad_enabled()
 
 
+@pytest.mark.slow
 def test_a_sample_is_what_watching_the_model_at_that_step_shows(tmp_path):
     model = Small()
     train(model, range(3))
@@ -107,6 +109,7 @@ def test_a_sample_is_what_watching_the_model_at_that_step_shows(tmp_path):
     assert (sample.id, sample.provenance.settings["step"]) == ("step 3", 3)
 
 
+@pytest.mark.slow
 def test_steps_in_between_and_the_same_step_again_do_nothing(tmp_path):
     recorder = Recorder(Small(), PROBE, tmp_path, every=2)
     assert [recorder.step(step) is not None for step in (0, 0, 1, 2, 2, 3, 4)] == [
@@ -115,6 +118,7 @@ def test_steps_in_between_and_the_same_step_again_do_nothing(tmp_path):
     assert [*sample_files(tmp_path)] == [0, 2, 4]
 
 
+@pytest.mark.slow
 def test_the_last_step_of_a_run_is_sampled_once(tmp_path):
     recorder = run(tmp_path, range(6), every=4)
     path = recorder.finish()
@@ -128,6 +132,7 @@ def entropy(row: np.ndarray) -> float:
     return -sum(p * math.log(p) for p in row.astype(float) if p > 0)
 
 
+@pytest.mark.slow
 def test_measures_and_drift_are_those_of_a_slow_loop(tmp_path):
     recorder = run(tmp_path, range(5))
     (before,), (after,) = (load(path) for path in [*sample_files(tmp_path).values()][-2:])
@@ -149,6 +154,7 @@ def test_measures_and_drift_are_those_of_a_slow_loop(tmp_path):
     assert all(math.isnan(values["drift"]) for values in recorder.study.values[0].values())
 
 
+@pytest.mark.slow
 def test_long_maps_are_kept_and_measured_in_blocks_and_it_is_said(tmp_path):
     recorder = run(tmp_path, range(3), max_size=3)
     (sample,) = load(tmp_path / "step-00000002.npz")
@@ -159,6 +165,7 @@ def test_long_maps_are_kept_and_measured_in_blocks_and_it_is_said(tmp_path):
     assert report.values["entropy"][-1, 0] == pytest.approx(np.mean(wide), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("probe", "call"),
     [
@@ -184,6 +191,7 @@ def test_a_probe_is_called_as_its_kind_says(probe, call, tmp_path):
 # --- runs that go on, and samples that fail
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_goes_on_in_its_folder(tmp_path):
     run(tmp_path, range(7))
     assert [*sample_files(tmp_path)] == [0, 2, 4, 6]
@@ -199,6 +207,7 @@ def test_a_run_that_is_resumed_goes_on_in_its_folder(tmp_path):
     assert np.array_equal(sample.weights, first.weights)  # the same fresh model
 
 
+@pytest.mark.slow
 def test_another_probe_than_before_has_no_drift_and_it_is_said(tmp_path):
     run(tmp_path, range(1))
     other = Recorder(Small(), PROBE[:, :4], tmp_path, every=2)
@@ -221,6 +230,7 @@ class Sealed:
     __repr__ = __str__ = __call__ = __getitem__ = _raise  # type: ignore[assignment]
 
 
+@pytest.mark.slow
 def test_no_error_of_a_sample_ends_the_training_and_each_is_noted_once(tmp_path):
     model = Small()
     recorder = Recorder(model, PROBE, tmp_path, every=1, call=without_memory)
@@ -242,6 +252,7 @@ def test_no_error_of_a_sample_ends_the_training_and_each_is_noted_once(tmp_path)
         Recorder(model, PROBE, tmp_path, every=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [{"probe_batch": Sealed()}, {"call": Sealed()}, {"loggers": Sealed()}, {"model": Sealed()}],
@@ -304,6 +315,7 @@ class OfLightning:
 NAME = "attention/drift/encoder.layers.0.self_attn.1"
 
 
+@pytest.mark.slow
 def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path, monkeypatch):
     client = SimpleNamespace(log_artifact=lambda run, file, place: client.files.append((run, file)))
     client.files = []
@@ -480,6 +492,7 @@ def test_tensorboard_takes_what_is_logged(tmp_path):
 # --- trainers
 
 
+@pytest.mark.slow
 def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path):
     # The Trainer's own handler calls it; the Trainer itself needs accelerate.
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -508,6 +521,7 @@ def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path):
         callbacks.AttentionCallback(PROBE, tmp_path, every=0)
 
 
+@pytest.mark.slow
 def test_a_trainer_is_sampled(tmp_path):
     pytest.importorskip("accelerate")
     from transformers import Trainer, TrainingArguments
@@ -554,6 +568,7 @@ def lightning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vars(callbacks).pop("LightningCallback", None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lightning")
 def test_a_callback_of_lightning_follows_its_events(tmp_path):
     callback = callbacks.LightningCallback(PROBE, tmp_path, every=2)

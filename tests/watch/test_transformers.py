@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("kind", KINDS)

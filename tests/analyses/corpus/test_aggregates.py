@@ -61,12 +61,14 @@ def merged(ends: list[int], travelling: bool = False) -> Aggregates:
     return whole
 
 
+@pytest.mark.slow
 @given(ENDS)
 @settings(max_examples=15, deadline=None)
 def test_the_same_parts_give_the_same_bytes_wherever_they_were_made(ends):
     assert contents(merged(ends, travelling=True)) == contents(merged(ends))
 
 
+@pytest.mark.slow
 @given(ENDS)
 @settings(max_examples=15, deadline=None)
 def test_other_parts_give_the_same_numbers(ends):

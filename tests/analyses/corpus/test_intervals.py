@@ -16,6 +16,7 @@ def ends_of(values: np.ndarray) -> np.ndarray:
     return np.stack(found, axis=-1)
 
 
+@pytest.mark.slow
 def test_quantiles_of_student_are_scipys():
     freedom = np.arange(1, 300)
     expected = stats.t.ppf(0.975, freedom)

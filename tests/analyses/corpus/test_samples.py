@@ -59,6 +59,7 @@ def numbers(atlas: Atlas, head: int, slot: int) -> list[int]:
     return [int(number) for number in atlas.drawn[head, slot, :, 1] if number >= 0]
 
 
+@pytest.mark.slow
 def test_every_text_is_counted_and_the_lowest_hashes_of_each_bucket_are_kept(atlas):
     texts = [attention_of(number) for number in range(MANY)]
     assert len({text.text for text in texts}) > MANY // 2
@@ -75,6 +76,7 @@ def test_every_text_is_counted_and_the_lowest_hashes_of_each_bucket_are_kept(atl
         assert numbers(atlas, head, BUCKETS) == [*first.values()][:KEPT]
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_text_is_its_link_and_the_strongest_keys_of_the_query(atlas):
     for head, slot in product(range(4), range(BUCKETS + 1)):
         for weight, number, query, key, own, *others in atlas.drawn[head, slot].tolist():
@@ -88,6 +90,7 @@ def test_what_is_kept_of_a_text_is_its_link_and_the_strongest_keys_of_the_query(
             assert [value for value in others[1::2] if value >= 0] == pytest.approx(rest)
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(st.permutations(range(20)))
 def test_what_is_drawn_does_not_hang_on_the_order_of_texts(order):
@@ -99,6 +102,7 @@ def test_what_is_drawn_does_not_hang_on_the_order_of_texts(order):
     assert np.array_equal(one.counts, other.counts)
 
 
+@pytest.mark.slow
 def test_words_are_counted_at_the_ends_of_the_strongest_links(atlas):
     for head, side in product(range(4), range(2)):
         found = dict(zip((*atlas.words, "others"), atlas.ends[head, side].tolist(), strict=True))

@@ -37,6 +37,7 @@ def merged(numbers: list[float], cuts: list[int]) -> StreamSums:
     return whole
 
 
+@pytest.mark.slow
 @given(NUMBERS, st.lists(st.integers(0, 40), max_size=4))
 def test_sums_and_deviations_are_those_of_exact_arithmetic(numbers, cuts):
     found = merged(numbers, cuts).sums
@@ -71,6 +72,7 @@ def test_what_says_nothing_adds_nothing():
     assert found.sums["skew"][PLACE].item() == 0
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=40), st.lists(st.integers(0, 40)))
 def test_cubes_add_up_to_those_of_the_whole(numbers, cuts):
     found = merged(numbers, cuts).sums

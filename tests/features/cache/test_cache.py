@@ -170,6 +170,7 @@ def test_every_rule_costs_what_a_model_with_a_shorter_cache_loses(llama_lm, prom
         assert abs(cost) > 0.01, "a rule that costs nothing here tests nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("arithmetic", ["torch", pytest.param("light", marks=pytest.mark.slow)])
 def test_rules_decide_for_heads_that_share_keys_together(tmp_path, kind, arithmetic):
@@ -330,6 +331,7 @@ def test_each_head_alone_and_the_head_that_copies():
     assert len(lines) == 1 + 1 + 15
 
 
+@pytest.mark.slow
 def test_kinds_of_text_stand_apart_in_every_form(tmp_path):
     files = [tmp_path / "said-twice.txt", tmp_path / "plain.txt"]
     files[0].write_text("red cat old sun red cat old sun\ntree bird old sun tree bird old sun\n")

@@ -29,6 +29,7 @@ from attnviz.features.lessons.trained import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_wave_lengths_are_those_of_the_paper(size):
     expected = [2 * math.pi * 10000 ** (2 * pair / size) for pair in range((size + 1) // 2)]
@@ -351,6 +352,7 @@ def test_a_configuration_without_a_cache_is_refused(settings, says, tmp_path):
         cache_lesson(model=config(tmp_path, **settings))
 
 
+@pytest.mark.slow
 def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_its_size():
     lesson = groups_lesson()
     by_size = {(row[0] == "latent", row[2]): row[-1] for row in lesson.rows}
@@ -413,6 +415,7 @@ def test_induction_is_what_transformers_computes_with_the_heads_zeroed():
         assert np.mean(own) == pytest.approx(before, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_an_induction_head_dies_with_the_head_that_feeds_it():
     whole, without_first, without_second, another = induction_lesson(12, seed=1).rows
     assert whole[2] < whole[1] - 4

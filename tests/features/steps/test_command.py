@@ -57,6 +57,7 @@ def test_a_very_long_sentence_is_no_file_name(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_files_and_stdout_come_from_one_run(tmp_path, capfd):
     data, picture = tmp_path / "a.npz", tmp_path / "a.png"
     assert run(["steps", "--causal", "-o", str(data), "--scatter", str(picture), "--diagram"]) == 0

@@ -44,6 +44,7 @@ def own(name: str, **numbers: int) -> tuple[str, str]:
     return "--mechanism", f"{name}:" + ",".join(f"{key}={n}" for key, n in numbers.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SELF)
 def test_the_weights_are_those_of_the_own_layer(name):
     options = own(name, size=8, seed=3)
@@ -53,6 +54,7 @@ def test_the_weights_are_those_of_the_own_layer(name):
     np.testing.assert_allclose(weights, layer, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SOLO if "cross" in MECHANISMS[name].commands])
 def test_of_two_sentences_the_second_attends_to_the_first(name):
     options = own(name, size=8)
@@ -79,6 +81,7 @@ def test_a_causal_calculation_sees_nothing_later(name):
     assert not np.triu(np.array(found["weights"]), 1).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_what_is_written_is_read_back_as_the_same(name, tmp_path):
     options, heads = own(name, seed=0), 1 + MECHANISMS[name].many_heads
@@ -349,6 +352,7 @@ class Reader:
 ONE_ROW = ("linear", "causal-linear", "retention", "delta-rule", "gated-delta-rule")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize(
     "hidden", ["nothing", "a key", "the first key", "padding", "later", "rows"]
@@ -456,6 +460,7 @@ def test_a_mask_is_written_out_or_read_from_a_file(tmp_path):
     assert "as given" not in each["formulas"].splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -590,6 +595,7 @@ def test_names_of_results_are_those_of_the_parts():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("texts", "stream", "rows"),
     [

@@ -34,6 +34,7 @@ def steps_of(name: str, heads: int) -> Steps:
     return arithmetic(given, mechanism=name, heads=heads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "heads"), CASES)
 def test_a_number_hangs_on_nothing_that_does_not_light_up(name, heads):
     steps = steps_of(name, heads)

@@ -34,6 +34,7 @@ def decode(codes: Codes, layer: int, count: int, signed: bool) -> np.ndarray:
     return np.array([np.sign(code) * (code / codes.levels) ** 2 * codes.scale for code in found])
 
 
+@pytest.mark.slow
 @given(MAPS)
 def test_a_share_comes_back_within_a_thousandth(weights):
     codes = encode_weights(weights, signed=False, fine=False)

@@ -119,6 +119,7 @@ def test_random_heads_at_128_tokens_fit_in_three_megabytes():
     assert len(page(random_map(12, 12, 128))) <= 3.2e6
 
 
+@pytest.mark.slow
 def test_a_layer_of_random_heads_at_512_tokens_takes_its_twelfth_of_48_megabytes():
     fixed = len(page(random_map(1, 1, 2)))
     assert len(page(random_map(1, 12, 512))) - fixed <= (48e6 - fixed) / 12

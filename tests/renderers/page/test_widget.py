@@ -67,6 +67,7 @@ def test_what_is_selected_in_the_page_is_sent_and_nobody_else_is_heard(open_page
     assert opened.tab.evaluate("() => window.sent.every((one) => one.stream === 'encoder')")
 
 
+@pytest.mark.slow
 def test_a_selection_comes_back_to_the_result(result):
     widget = result.widget()
     assert (result.selection, widget.page) == ({}, result._notebook_page())
