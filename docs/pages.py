@@ -54,7 +54,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """A page whose links to the root's files lead to the pages made of these."""
     doors = "../CONTRIBUTING.md#doors-one-new-file-and-one-row"
     markdown = markdown.replace(f"]({doors})", "](extending.md)")
-    return re.sub(r"\]\(\.\./(\w+)\.md", lambda match: f"]({match[1].lower()}.md", markdown)
+    return re.sub(r"\]\(\.\./([A-Z]+)\.md", lambda match: f"]({match[1].lower()}.md", markdown)
 
 
 def on_post_build(config: Any) -> None:

@@ -1,4 +1,4 @@
-"""The lines of docs/families.md: what attnviz finds by trying each tiny family."""
+"""The lines of docs/tables/families.md: what attnviz finds by trying each tiny family."""
 
 import re
 import warnings
@@ -28,7 +28,7 @@ from tests.hugging_face.tiny_pictures import PICTURE_FAMILIES
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.hugging_face.tiny_vision import picture
 
-DOC = Path(__file__).parents[2] / "docs" / "families.md"
+DOC = Path(__file__).parents[2] / "docs" / "tables" / "families.md"
 WRITE = "run: python -m tests.hugging_face.families"
 COMMANDS = {"text": "self", "pair": "cross, self", "joint": "", "speech": "audio"}
 """By what a family reads: the command that shows it; else that of pictures."""

@@ -1,7 +1,7 @@
 """Small models of pictures and text with random weights and real processors, saved as folders.
 
 Each family is a row: how its image tokens lie in a picture, and how a tiny one is made. The table
-in docs/picture-text.md is written by `python -m tests.hugging_face.tiny_pictures`.
+in docs/tables/picture-text.md is written by `python -m tests.hugging_face.tiny_pictures`.
 """
 
 from collections.abc import Callable
@@ -515,7 +515,7 @@ class FramesReader:
 
 
 def table() -> list[str]:
-    """The families as docs/picture-text.md shows them."""
+    """The families as docs/tables/picture-text.md shows them."""
     rows = [
         "| family | image tokens are | a tiny one sees 60 × 40 pixels as | several | video |",
         "|---|---|---|---|---|",
@@ -529,7 +529,7 @@ def table() -> list[str]:
     return rows
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "picture-text.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tables" / "picture-text.md"
 
 
 def main() -> None:

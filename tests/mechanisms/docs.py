@@ -1,6 +1,6 @@
 """The documentation's table of mechanisms, from the functions themselves.
 
-`python -m tests.mechanisms.docs` writes it into `docs/mechanisms.md`; a test compares the two.
+`python -m tests.mechanisms.docs` writes `docs/tables/mechanisms.md`; a test compares them.
 """
 
 import inspect
@@ -11,7 +11,7 @@ from pathlib import Path
 from attnviz.core.registry import MECHANISMS
 from attnviz.mechanisms.formula import example_parts
 
-PAGE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tables" / "mechanisms.md"
 HEAD = "| mechanism | paper | what is computed |\n"
 
 
@@ -28,9 +28,8 @@ def table() -> Iterator[str]:
 
 def main() -> None:
     """Write the table in place of the one that is there."""
-    before, _, after = PAGE.read_text("utf-8").partition(HEAD)
-    rest = after.partition("\n\n")[2]
-    PAGE.write_text(before + "\n".join(table()) + "\n\n" + rest, encoding="utf-8")
+    before = PAGE.read_text("utf-8").partition(HEAD)[0]
+    PAGE.write_text(before + "\n".join(table()) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

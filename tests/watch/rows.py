@@ -551,7 +551,7 @@ LINEAR = [
     ),
 ]
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "watched.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "tables" / "packages.md"
 
 
 def document() -> Iterator[str]:
