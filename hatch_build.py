@@ -1,4 +1,4 @@
-"""Adds manual pages and shell completions to a wheel, made of the options that attnviz parses."""
+"""Adds to a wheel manual pages and completions, made of the options, and files of examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Writes what goes under `share` beside the package: none of it is kept in the repository."""
+    """Writes what goes under `share`, and copies the samples: the repository has them once."""
 
     place: TemporaryDirectory[str] | None = None
 
@@ -21,6 +21,12 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         sys.path[:0] = [self.root, str(Path(self.root, "docs"))]
         from reference import shared
+
+        from attnviz.features.examples import FILES
+
+        for name in FILES:
+            inside = f"attnviz/features/examples/files/{name}"
+            build_data["force_include"][str(Path(self.root, "sample_inputs", name))] = inside
 
         self.place = TemporaryDirectory()
         for path, text in shared().items():

@@ -15,6 +15,7 @@ from PIL import Image
 
 import attnviz
 from attnviz.cli.app import COMMANDS, build_command
+from attnviz.features.examples import FILES
 from docs import pages
 from docs.pages import DOCS, ROOT, reference
 from tests.invoke import attnviz as run
@@ -203,10 +204,12 @@ def test_a_wheel_has_them_and_an_editable_installation_has_not(monkeypatch):
 
     monkeypatch.setattr(sys, "path", [*sys.path])
     hook = CustomBuildHook(str(ROOT), {}, None, None, "", "wheel")  # type: ignore[arg-type]
-    made: dict[str, dict[str, str]] = {"shared_data": {}}
+    made: dict[str, dict[str, str]] = {"shared_data": {}, "force_include": {}}
     hook.initialize("editable", made)
-    assert made == {"shared_data": {}}
+    assert made == {"shared_data": {}, "force_include": {}}
     hook.initialize("standard", made)
     assert {path: Path(file).read_text() for file, path in made["shared_data"].items()} == SHARED
     hook.finalize("standard", made, "")
     assert not any(map(Path.exists, map(Path, made["shared_data"])))
+    assert {Path(file).name for file in made["force_include"]} == set(FILES)
+    assert all(map(Path.exists, map(Path, made["force_include"])))

@@ -57,6 +57,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "Show the arithmetic of attention, matrix by matrix.", "steps.command:steps"
     ),
     "lesson": FeatureEntry("Teach one thing about attention in numbers.", "lessons.command:lesson"),
+    "examples": FeatureEntry(
+        "Write small files to try commands with.", "examples.command:examples"
+    ),
     "live": CommandEntry("Write a page with a model that answers as you type.", "serve:live"),
     "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
     "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
@@ -69,7 +72,7 @@ PANELS = {
     "Look": "self cross co image audio browse watch",
     "Ask": "explain sources ablate cache why wiring lenses compare",
     "Measure": "heads corpus align history",
-    "Learn": "steps lesson live",
+    "Learn": "steps lesson live examples",
     "Manage": "render serve models mechanisms schema skill",
 }
 """The panels of `attnviz --help`, each with its commands."""
@@ -386,6 +389,8 @@ def attnviz(
     attnviz cross "The red car is fast" "La voiture rouge est rapide"
 
     COMMAND --help explains a command and its usual options, COMMAND --help-all every option.
+
+    'attnviz examples .' writes the files that the examples of COMMAND --help read.
     """
     for problem in BROKEN:
         tell("note", problem)

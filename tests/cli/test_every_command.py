@@ -79,6 +79,7 @@ WORK: dict[str, Work] = {
     "render": (lambda folder: [saved(folder)], "a"),
     "mechanisms": (lambda _: [], "multi-head"),
     "models": (lambda _: [], "pocket"),
+    "examples": (lambda folder: [folder / "new"], "pairs.tsv"),
     "schema": (lambda _: ["heads"], "heads"),
     "skill": (lambda _: [], "attnviz for programs"),
 }

@@ -1,0 +1,59 @@
+"""attnviz examples."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.commands.listings import write_listing
+from attnviz.cli.options import with_options
+from attnviz.cli.places import note
+from attnviz.core.options import Options
+from attnviz.features.examples import FILES
+from attnviz.renderers.reports import listing
+from attnviz.storage.writing import output_errors
+
+
+@with_options(writes="listing")
+def examples(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="Folder to write them into, else only list them."),
+    ] = None,
+    *,
+    options: Options,
+) -> None:
+    """Write small files to try commands with: texts, pairs, a picture, a recording, programs.
+
+    The examples of every command's help run in a folder that has them. A file
+    of your own that has the same name stays.
+
+    attnviz examples
+
+    attnviz examples .
+    """
+    if folder is not None:
+        other = [name for name in FILES if not _write(name, folder)]
+        if other and not options.output.quiet:
+            note(f"{', '.join(other)}: yours, which differ, stay")
+    write_listing(listing(("file", "what it is"), list(FILES.items())), options)
+
+
+def _write(name: str, folder: Path) -> bool:
+    """Write a file, unless there is one; False where that one is another."""
+    content = _read(name)
+    file = folder / name
+    with output_errors(file):
+        folder.mkdir(parents=True, exist_ok=True)
+        if file.exists():
+            return file.read_bytes() == content
+        file.write_bytes(content)
+    return True
+
+
+def _read(name: str) -> bytes:
+    """A file as the wheel has it, or the checkout."""
+    own = files("attnviz.features.examples") / "files" / name
+    place = own if own.is_file() else Path(__file__).parents[3] / "sample_inputs" / name
+    return place.read_bytes()
