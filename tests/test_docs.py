@@ -23,7 +23,7 @@ __all__ = ["documents_checked"]  # a fixture
 
 pytestmark = pytest.mark.slow
 
-NAMES = ("audio", "cache", "effects", "live", "mechanisms")
+NAMES = ("cache", "effects", "live", "mechanisms")
 PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES]
 PAGES.append(ROOT / "attnviz" / "cli" / "skill.md")
 BLOCK = re.compile(
@@ -62,7 +62,7 @@ def run(step: str, folder: Path, *, command: bool) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sample inputs."""
     place = tmp_path_factory.mktemp("docs")
-    furnish(place, models=False)
+    furnish(place)
     return place
 
 
@@ -85,7 +85,7 @@ def test_every_block_of_a_page_is_one_that_is_known():
 def update() -> None:
     """Write into the pages what every command and script prints now."""
     with tempfile.TemporaryDirectory() as place:
-        furnish(Path(place), models=False)
+        furnish(Path(place))
         for page in PAGES:
             text = page.read_text(encoding="utf-8")
             for step, expected, command in steps(page):

@@ -3,10 +3,9 @@
 The commands of a page run one after the other in a folder of its own. In a ```console block a line
 after `$ ` is a command, run by bash unless it is attnviz alone; the lines below it are its output,
 stdout and stderr together, where `…` stands for any lines. A ```python block is one script. The
-```make blocks are the Makefile of the folder, which also has three checkpoints of a tiny model,
-`checkpoints/step-1000` to `-3000`. Other blocks (```sh: setting up, which CI does) do not run.
-`python -m tests.test_readme` writes the present output into blocks without `…`. `test_docs` has the
-pages whose numbers depend on the processor.
+```make blocks are the Makefile of the folder. Other blocks (```sh: setting up, which CI does) do
+not run. `python -m tests.test_readme` writes the present output into blocks without `…`. The
+pages of `test_docs` have numbers that depend on the processor.
 """
 
 import os
@@ -38,7 +37,7 @@ PAGES = [
         ROOT / "docs" / f"{name}.md"
         for name in (
             *("index", "student", "researcher", "engineer-model", "engineer-corpus"),
-            *("recipes", "models", "python"),
+            *("models", "python"),
         )
     ),
 ]
@@ -76,32 +75,11 @@ def folder(furnished: Path, tmp_path: Path) -> Path:
     return shutil.copytree(furnished, tmp_path / "session")
 
 
-def furnish(place: Path, *, models: bool = True) -> None:
+def furnish(place: Path) -> None:
     """Put the files that the commands expect into a folder."""
     shutil.copytree(ROOT / "sample_inputs", place / "sample_inputs")
     rules = (rule for page in PAGES for rule in blocks(page, "make"))
     (place / "Makefile").write_text("\n".join(rules), encoding="utf-8")
-    if models:
-        save_checkpoints(place / "checkpoints")
-
-
-def save_checkpoints(place: Path) -> None:
-    """A tiny model early in a training run, after a step that changes little, and after a leap."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    from tests.hugging_face.tiny_models import gpt2
-
-    first = gpt2(place / "step-1000")
-    weights = load_file(first / "model.safetensors")
-    for step, change in (("2000", 0.001), ("3000", 0.3)):
-        generator = torch.Generator().manual_seed(0)
-        moved = {
-            name: array + change * torch.randn(array.shape, generator=generator)
-            for name, array in weights.items()
-        }
-        shutil.copytree(first, place / f"step-{step}")
-        save_file(moved, place / f"step-{step}" / "model.safetensors", {"format": "pt"})
 
 
 def test_there_are_blocks_to_run():
