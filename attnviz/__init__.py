@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from attnviz.api.questions import ablate as ablate
     from attnviz.api.questions import compare as compare
     from attnviz.api.questions import explain as explain
-    from attnviz.api.questions import lenses as lenses
     from attnviz.api.questions import why as why
     from attnviz.api.questions import wiring as wiring
     from attnviz.core.attention_map import Attention as Attention
@@ -45,7 +44,7 @@ _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
     "api.measures": "align corpus heads history",
-    "api.questions": "ablate compare explain lenses why wiring",
+    "api.questions": "ablate compare explain why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",

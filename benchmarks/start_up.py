@@ -86,8 +86,8 @@ def report(name: str, ours: list[str], theirs: list[str], aim: float, runs: int 
 
 def main() -> None:
     """Every speed that the project promises for a whole command."""
-    for options in (["--help"], ["--version"], ["mechanisms"]):
-        report(f"attnviz {options[0]}", ATTNVIZ + options, LISTING, 2.5)
+    for options in (["--help"], ["--version"], ["models", "--mechanisms"]):
+        report(f"attnviz {' '.join(options)}", ATTNVIZ + options, LISTING, 2.5)
     own = [*ATTNVIZ, "self", TEXT, "--mechanism", "multi-head"]
     report("self, own layer / import torch", own, TORCH, 0.35)
     report("self, pocket model / import torch", [*ATTNVIZ, "self", TEXT], TORCH, 0.22)

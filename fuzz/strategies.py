@@ -18,7 +18,6 @@ from attnviz.cli.options import OUTPUT
 from attnviz.core.registry import FORMATS, LENSES, MECHANISMS, parse_mechanism
 from attnviz.features.lessons import LESSONS
 from attnviz.renderers import PICTURE_SUFFIXES
-from attnviz.storage.layouts import LAYOUTS
 from fuzz import checkpoints, damage, world
 from fuzz.run import Case
 from tests.samples import ODD
@@ -105,8 +104,8 @@ class Draws:
     def __init__(self, draw: st.DrawFn, models: bool) -> None:
         self.draw, self.models = draw, models
         # What is served is served until the process is told to end: see tests/serve.
-        # The guide takes nothing that could be drawn, and a view in the terminal needs one.
-        left_out = ("browse", "serve", "skill", *(() if models else ("image", "audio", "watch")))
+        # A view in the terminal needs one.
+        left_out = ("browse", "serve", *(() if models else ("image", "audio", "watch")))
         self.commands = [name for name in app.COMMANDS if name not in left_out]
         self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""
@@ -505,8 +504,6 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
 
 def special_formats(given: tuple[str, ...]) -> tuple[str, ...]:
     """Formats that only some of a command's data can be written in."""
-    if given[0] == "schema":  # a document's schema, not the list of them
-        return tuple(name for name in FORMATS if name != "json")
     special = {"cross": ("pharaoh",), "align": ("table",), "audio": ("textgrid", "vtt")}.get(
         given[0], ()
     )
@@ -532,7 +529,6 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     if option in ("--layer", "--head", "--special", "--group", "--words"):
         aside = (
             "sources",
-            "co",
             "compare",
             "image",
             "align",
@@ -561,7 +557,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     return pictured or (option in other and given[0] in ("why", "wiring", "explain"))
 
 
-def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR0912, PLR0915 - rows
+def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR0912 - rows
     """A command with all that it needs, undamaged."""
 
     def whole(*kinds: str, only: tuple[str, ...] = ()) -> str:
@@ -593,20 +589,19 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
         case "cross":
             if made.often(0.3):
                 return [command, "--input", whole("pairs")]
-            return [command, made.draw(plain_texts), made.draw(plain_texts)]
+            co = ["--mechanism", "co"] if made.often(0.2) else []
+            return [command, made.draw(plain_texts), made.draw(plain_texts), *co]
         case "ablate":
             what = made.pick((["--head", "0.0"], ["--each", "layers"], ["--token", "the"]))
             if made.often(0.3):
                 return [command, "--input", whole("pairs"), "--each", "layers"]
             return [command, "the " + made.pick(("cat", "dog")), *what]
-        case "co":
-            return [command, made.draw(plain_texts), made.draw(plain_texts)]
         case "image":
             return [command, whole("pictures"), "--model", str(world.model("vit"))]
         case "audio":
             file = whole("recordings", only=("s.wav", "s.flac"))
             return [command, file, "--text", "the cat", "--model", str(world.model("whisper"))]
-        case "lenses" | "why" | "wiring" | "explain":
+        case "why" | "wiring" | "explain":
             return [command, made.draw(plain_texts)]
         case "cache":
             return [command, made.draw(plain_texts) + " here", "--keep", made.pick(KEPT)]
@@ -630,8 +625,6 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             text = "the " + made.draw(plain_texts)
             ways = (None, [text, *drawn], [text, "--model", "pocket"], ["--example", "naive"])
             return [command, *(made.pick(ways) or [whole("matrices", only=given)])]
-        case "schema":
-            return [command, made.pick(LAYOUTS)]
         case "lesson":
             return [command, made.pick([name for name in LESSONS if name not in SLOW_LESSONS])]
         case "history":

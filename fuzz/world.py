@@ -98,7 +98,9 @@ def saved_maps() -> dict[str, bytes]:
     found = {f"m.{name}": _output_of(*one, "-f", name) for name in ("json", "npz", "parquet")}
     for name in ("jsonl", "npz", "parquet"):
         found[f"many.{name}"] = _output_of("self", "-", *few, "-f", name, stdin=TEXTS.encode())
-    found["pair.json"] = _output_of("co", "the red car", "a car", "-f", "json")
+    found["pair.json"] = _output_of(
+        "cross", "the red car", "a car", "--mechanism", "co", "-f", "json"
+    )
     item = self_map(["the cat", "sat on", "the mat"], layers=2, heads=2)
     links = (Link("cat", "sat", 0.5, "0", "1", 1, 2), Link("mat", "the", 0.25, "1", "0", 5, 4))
     blocks = attention_of(replace(item, blocks=(2, 2), links=links), text="the cat sat on the mat")

@@ -17,4 +17,4 @@ def over_source(source: Source, text: str, target: str | None) -> Attention:
 
 def over_each_other(source: Source, first: str, second: str | None) -> Attention:
     """The maps of two texts over each other."""
-    return attend_query(source, Query(first, second, "co"))
+    return attend_query(source, Query(first, second, "cross"))

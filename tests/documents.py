@@ -1,4 +1,4 @@
-"""What every run writes as JSON, held against the layouts that `attnviz schema` prints."""
+"""What every run writes as JSON, held against the layouts that `attnviz --schema` prints."""
 
 import json
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("cache", "effects", "live", "mechanisms")
 PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES]
-PAGES.append(ROOT / "attnviz" / "cli" / "skill.md")
+PAGES.append(ROOT / "attnviz" / "cli" / "guide.md")
 BLOCK = re.compile(
     r"^```console\n(?P<console>.*?)^```$"
     r"|^```python\n(?P<code>.*?)^```$(?:\n\n^```text\n(?P<text>.*?)^```$)?",
@@ -140,7 +140,7 @@ def test_files_that_the_pages_scripts_name_exist():
     assert missing == []
 
 
-def test_the_options_that_skill_names_for_a_pair_work():
+def test_the_options_that_the_guide_names_for_a_pair_work():
     row = next(
         line for line in PAGES[-1].read_text("utf-8").split("\n") if "`attnviz ablate" in line
     )

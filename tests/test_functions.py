@@ -32,16 +32,12 @@ PAIRS = [
 WITHOUT_A_FUNCTION = {
     "self": "attend",
     "cross": "attend",
-    "co": "attend",
     "render": "load",
     "watch": "watch",
     "browse": "Result",
     "live": "",
     "serve": "",
     "models": "",
-    "mechanisms": "",
-    "schema": "",
-    "skill": "",
 }
 """Commands that are another function of Python; lists and a page without a text need none."""
 

@@ -69,7 +69,7 @@ def test_the_effects_of_a_texts_heads_are_the_same_by_every_command():
     assert by_head(found.rows, "effect") == pytest.approx(effects, abs=1e-5)
     experiment = open_experiment(load_pocket_lm(), Query(text[0]))
     assert len(experiment.outputs) == 8
-    lenses = attnviz("lenses", *text, "-f", "json").json()
+    lenses = attnviz("ablate", *text, "--lenses", "-f", "json").json()
     assert "all 8 tokens" in lenses["caption"]
 
 

@@ -49,7 +49,6 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "heads": (TEXT,),
     "history": ("no-folder",),
     "image": (SHAPES,),
-    "lenses": ([TEXT],),
     "lesson": ("scaling",),
     "load": ("no.npz",),
     "steps": (TEXT,),

@@ -72,7 +72,7 @@ MATS = ("The cat sat on the mat", "-q", "-f", "json")
 @pytest.mark.slow
 def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed):
     run = program(installed)
-    assert "(from 'attnviz-example')" in run("mechanisms").stdout
+    assert "(from 'attnviz-example')" in run("models", "--mechanisms").stdout
     weights = json.loads(run("self", *MATS, "--mechanism", "cosine").stdout)["maps"][0]["weights"]
     assert_allclose(np.sum(weights, axis=-1), 1, atol=1e-5)
     parts = json.loads(run("steps", "The cat", "--mechanism", "cosine", "-q", "-f", "json").stdout)

@@ -75,10 +75,10 @@ def test_pictures_from_python_are_those_that_the_command_line_draws(chosen, tmp_
     assert focus.findall(result.page()) == focus.findall(page.read_text("utf-8")) != []
 
 
-def test_a_target_makes_a_pair_and_a_command_makes_co_attention():
+def test_a_target_makes_a_pair_and_a_mechanism_co_attention():
     cross = own("the cat", "le chat noir")
     assert (cross.main.stream, cross.tokens) == ("cross", ("le", "chat", "noir"))
-    co = attend("the cat", "le chat", command="co", mechanism="co-two-stream")
+    co = attend("the cat", "le chat", mechanism="co-two-stream")
     assert [item.stream for item in co.maps] == ["a-to-b", "b-to-a"]
     assert co.stream("b-to-a").weights.shape == (1, 4, 2, 2)
     with pytest.raises(UsageError, match="unknown stream 'b-to-c'"):

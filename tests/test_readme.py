@@ -93,7 +93,7 @@ def test_the_readme_is_short():
 
 @pytest.fixture(autouse=True)
 def documents_checked() -> Iterator[None]:
-    """Whatever a command of a page writes, its JSON document keeps to `attnviz schema`."""
+    """Whatever a command of a page writes, its JSON document keeps to `attnviz --schema`."""
     with every_document_checked():
         yield
 

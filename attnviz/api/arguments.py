@@ -119,7 +119,7 @@ class AttendOptions(TranslationOptions, FileOptions, LensOptions, ViewOptions, t
 
     contacts: str | Path | None
     mechanism: str | None
-    command: Literal["self", "cross", "co"] | None
+    command: Literal["self", "cross"] | None
     causal: bool
     generate: int | None
     chat: bool
@@ -159,7 +159,7 @@ class ChatOptions(TranslationOptions, total=False):
 
 
 class ExperimentOptions(TranslationOptions, ReadingOptions, total=False):
-    """What `ablate` and `lenses` take."""
+    """What `ablate`, `why` and `explain` take."""
 
     token_groups: str | Path | None
     causal: bool

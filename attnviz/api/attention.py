@@ -45,8 +45,8 @@ def attend(
         target: the text whose tokens are the queries.
         pair: the second text of a sentence pair, which a model reads as one sequence.
         options: those of the shell, by name; `model` may be a model of transformers with its
-            `tokenizer` (it is left as it is), and `command` "cross", to let the model write the
-            target itself, or "co".
+            `tokenizer` (it is left as it is), and `command` "cross" lets the model write the
+            target itself.
 
     Returns:
         `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,

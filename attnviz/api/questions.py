@@ -14,7 +14,13 @@ from attnviz.core.errors import UsageError, in_short
 from attnviz.core.options import InMemoryMaps, Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
+from attnviz.runs.ablation import (
+    Ablation,
+    check_reference,
+    refuse_with_lenses,
+    report_ablation,
+    report_lenses,
+)
 from attnviz.runs.changes import check_changes, effect_changes, map_changes, saved_effects, sides_of
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
@@ -75,6 +81,7 @@ def ablate(
     each: Each | None = None,
     by: By = "zero",
     reference: str | Path | arguments.Texts | None = None,
+    lenses: bool = False,
     seed: arguments.NotNegative = 0,
     top: arguments.Positive = 10,
     **options: Unpack[arguments.ExperimentOptions],
@@ -93,7 +100,8 @@ def ablate(
         by: what a head puts out instead; the mean is over the text's positions, or those of
             `reference`, from which "resample" draws.
         reference: texts, or a file of them, whose positions are taken.
-        seed: seed of what "resample" draws.
+        lenses: how far each lens can be trusted instead: its scores of tokens beside hiding them.
+        seed: seed of what "resample" draws, and of the random scores beside lenses.
         top: effects that the table lists.
         options: those of `attnviz ablate`, by name.
 
@@ -111,7 +119,13 @@ def ablate(
         output=how.choice.explain,
         seed=seed,
         names=how.choice.token_groups,
+        lenses=lenses,
     )
+    if lenses:
+        refuse_with_lenses({"reference": reference})
+        with collect("ablate", "lenses", how) as report:
+            report_lenses(texts, command, seed, how, report)
+        return report.findings
     others = _read_reference("ablate", reference, how)
     check_reference(request, has_reference=others is not None)
     with collect("ablate", "ablation", how) as report:
@@ -245,30 +259,6 @@ def read_written(
     if (inputs := read_file_argument(text, target)) and file is None:
         return arguments.read_options(options), *inputs
     return _read_question(function, text, target, file, options)
-
-
-@arguments.public
-def lenses(
-    text: str | arguments.Texts | Result | None = None,
-    target: str | None = None,
-    *,
-    input: str | None = None,  # noqa: A002 - as the option is called
-    seed: arguments.NotNegative = 0,
-    **options: Unpack[arguments.ExperimentOptions],
-) -> Findings:
-    """How far each lens can be trusted: its scores of tokens beside hiding them.
-
-    Args:
-        text: a text, the source of a pair, a list of texts or pairs, or a result of `attend`.
-        target: the target of a pair.
-        input: a file of texts instead.
-        seed: seed of the random scores.
-        options: those of `attnviz lenses`, by name.
-    """
-    how, texts, command = _read_question("lenses", text, target, input, options)
-    with collect("lenses", "lenses", how) as report:
-        report_lenses(texts, command, seed, how, report)
-    return report.findings
 
 
 @arguments.public

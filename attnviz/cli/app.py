@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from attnviz.core import __version__
-from attnviz.core.errors import AttnvizError, UsageError, did_you_mean
+from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
 from attnviz.core.registry import FORMATS, CommandEntry, FeatureEntry
 from attnviz.core.values import check_option_text
@@ -27,7 +27,6 @@ from attnviz.core.values import check_option_text
 COMMANDS: dict[str, CommandEntry] = {
     "self": CommandEntry("Show how a text attends to itself.", "self:self_command"),
     "cross": CommandEntry("Show how a target attends to a source.", "cross:cross"),
-    "co": CommandEntry("Show how two texts attend to each other.", "cross:co"),
     "image": CommandEntry("Show where in a picture a vision model looks.", "image:image"),
     "audio": CommandEntry(
         "Show when a speech model listens, and when each word is spoken.", "audio:audio"
@@ -47,7 +46,6 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "cache": FeatureEntry("Show what it costs if a cache holds fewer keys.", "cache.command:cache"),
     "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
-    "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),
     "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
     "heads": CommandEntry("Show what each head does.", "heads:heads"),
     "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),
@@ -64,18 +62,23 @@ COMMANDS: dict[str, CommandEntry] = {
     "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
     "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),
-    "mechanisms": CommandEntry("List the attention mechanisms.", "listings:mechanisms"),
-    "schema": CommandEntry("Print the JSON Schema of a document.", "listings:schema"),
-    "skill": CommandEntry("Print a short guide for programs.", "listings:skill"),
 }
 PANELS = {
-    "Look": "self cross co image audio browse watch",
-    "Ask": "explain sources ablate cache why wiring lenses compare",
+    "Look": "self cross image audio browse watch",
+    "Ask": "explain sources ablate cache why wiring compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live examples",
-    "Manage": "render serve models mechanisms schema skill",
+    "Manage": "render serve models",
 }
 """The panels of `attnviz --help`, each with its commands."""
+OLD_NAMES = {
+    "co": "cross A B --mechanism co",
+    "lenses": "ablate TEXT --lenses",
+    "mechanisms": "models --mechanisms",
+    "schema": "--schema DOCUMENT",
+    "skill": "--guide",
+}
+"""What commands of earlier versions are now."""
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -118,6 +121,8 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names, with all its options."""
         name, *rest = args
+        if name in OLD_NAMES:
+            raise UsageError(f"'attnviz {name}' is 'attnviz {OLD_NAMES[name]}' now")
         if name not in COMMANDS:
             choices = ", ".join(COMMANDS)
             advice = f"choose from {choices}.{did_you_mean(name, COMMANDS)}".rstrip(".")
@@ -367,6 +372,29 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+def _guide(value: bool) -> None:
+    if value:
+        from importlib.resources import files
+
+        print(files("attnviz.cli").joinpath("guide.md").read_text("utf-8"), end="")
+        raise typer.Exit
+
+
+def _schema(name: str | None) -> None:
+    if name is not None:
+        from attnviz.storage.layouts import LAYOUTS, json_schema
+
+        print(json.dumps(json_schema(choose(name, LAYOUTS, "document")), indent=2))
+        raise typer.Exit
+
+
+def _documents(start: str) -> list[str]:
+    """The documents that a shell completes."""
+    from attnviz.storage.layouts import LAYOUTS
+
+    return [name for name in LAYOUTS if name.startswith(start)]
+
+
 app = typer.Typer(
     name="attnviz",
     cls=Commands,
@@ -381,6 +409,23 @@ def attnviz(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    guide: Annotated[
+        bool,
+        typer.Option(
+            "--guide", callback=_guide, is_eager=True, help="Print a short guide for programs."
+        ),
+    ] = False,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            callback=_schema,
+            is_eager=True,
+            metavar="DOCUMENT",
+            autocompletion=_documents,
+            help="Print the JSON Schema of a document: heads, maps, …; --guide names them.",
+        ),
+    ] = None,
 ) -> None:
     """See where a transformer looks: attention as tables, heat maps, grids and clean data.
 

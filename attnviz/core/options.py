@@ -143,7 +143,8 @@ class Origin:
     mechanism: str | None = rare(
         "mechanism",
         "--mechanism NAME",
-        "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').",
+        "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz models "
+        "--mechanisms' lists them).",
         suggestions=tuple(MECHANISMS),
     )
     weights: Path | InMemoryMaps | None = rare(

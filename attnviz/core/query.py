@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Messages = tuple[tuple[str, str], ...]  # the role and the content of each
-Kind = Literal["self", "pair", "cross", "co", "picture", "recording"]
+Kind = Literal["self", "pair", "cross", "picture", "recording"]
 ALL_OUTPUTS = "all"  # explains every token that the model predicts from those before it
 
 
@@ -54,7 +54,7 @@ class Query:
     text: str  # the text; with a target its source (keys); with a picture what follows it, or empty
     target: str | None = None  # the second text; None: none, or the model writes it ("cross")
     # "self" (a text over itself), "pair" (two texts read as one sequence), "cross" (a target over
-    # its source), "co" (two texts over each other), "picture" or "recording" (a picture or a
+    # its source; in co-attention each over the other), "picture" or "recording" (a picture or a
     # recording over itself, or its text over it)
     kind: Kind = "self"
     # of a query of that kind; `recording` with its spoken text, empty if the model writes it

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from attnviz.core.errors import UsageError, choose, did_you_mean
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, error_line
 
-Command = Literal["self", "cross", "co", "picture"]
+Command = Literal["self", "cross", "picture"]
 SourceKind = Literal[Command, "picture-text"]  # what a source is opened for
 Sums = Literal["one", "less", "any"]
 Needs = Literal["weights", "gradients", "values", "effects", "writers"]
@@ -93,9 +93,14 @@ class Mechanism(Entry):
     # further parameters by name, with their axes in words: "4 half_head"; "keys heads" and "queries
     # size" are of each position, sigmoid(inputs @ w_NAME)
     learned: Mapping[str, str] = field(default_factory=dict)
-    # of co-attention, the part that each stream of `attnviz co` shows
+    # of co-attention, the part that each of its streams shows
     streams: Mapping[str, str] = field(default_factory=dict)
     module: str = ""  # the class of `attnviz.layers.co_attention` that `CoAttention` builds for it
+
+    @property
+    def mutual(self) -> bool:
+        """Whether it is co-attention: both of two sequences attend."""
+        return bool(self.streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +215,7 @@ def __getattr__(name: str) -> dict[str, Any]:
 
 LARGEST_SEED = 2**64 - 1  # torch takes no larger one
 LARGEST = 10**9  # the largest number of an option; memory is checked where an array is made
+CO = "co-parallel"  # what "co" alone names
 LIMITS = {"heads": (1, LARGEST), "size": (1, LARGEST), "seed": (0, LARGEST_SEED)}
 """What --mechanism takes behind a name, with the least and the largest number."""
 
@@ -232,6 +238,7 @@ def parse_mechanism(text: str) -> MechanismChoice:
         UsageError: an unknown name or key, or a number that is out of range.
     """
     name, colon, numbers = text.partition(":")
+    name = CO if name == "co" else name
     mechanisms = tables()["MECHANISMS"]
     row: Mechanism = mechanisms[choose(name, mechanisms, "mechanism")]
     sizes: dict[str, int] = {}

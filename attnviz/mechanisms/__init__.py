@@ -186,7 +186,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "co-parallel": Mechanism(
         "Co-attention of two sequences through one shared affinity, both summarised at once.",
         "co_attention:co_parallel",
-        ("co",),
+        ("cross",),
         projected=False,
         learned={
             "w_affinity": "first second",
@@ -202,7 +202,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "co-alternating": Mechanism(
         "Co-attention in three turns: summarise one, let it guide the other, and back again.",
         "co_attention:co_alternating",
-        ("co",),
+        ("cross",),
         projected=False,
         learned={
             "w_first_inputs": "first hidden",
@@ -225,7 +225,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "co-two-stream": Mechanism(
         "Co-attention of two streams, each one's queries over the other's keys and values.",
         "co_attention:co_two_stream",
-        ("co",),
+        ("cross",),
         projected=False,
         learned={
             f"w_{side}_{name}": f"{side} hidden"

@@ -112,7 +112,7 @@ def example_parts(row: Mechanism, positions: int, size: int, heads: int) -> Iter
     shapes = shapes_of(row, size, heads).values()
     for (name, axes), shape in zip(row.learned.items(), shapes, strict=True):
         options[name] = np.ones((positions, *shape[1:]) if axes.startswith(SIDES) else shape)
-    sides = 2 if "co" in row.commands else 3
+    sides = 2 if row.mutual else 3
     yield from row.load().parts(*[np.ones((positions, size))] * sides, **options)
 
 

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 
 REFUSALS: dict[Kind, str] = {
-    "self": "co-attention needs two texts: attnviz co A B",
-    "cross": "co-attention needs 'co': attnviz co A B",
+    "self": "co-attention needs two texts: attnviz cross A B --mechanism co",
     "pair": (
         "--pair needs a model that reads sentence pairs (--model with a BERT-like model): "
-        "use 'attnviz cross' or 'attnviz co' for two texts"
+        "use 'attnviz cross' for two texts"
     ),
-    "co": "co-attention runs on an own layer only: attnviz co A B",
     "picture": "a picture needs a vision model: attnviz image FILE --model ID_OR_FOLDER",
     "recording": "a recording needs a speech model: attnviz audio FILE --model ID_OR_FOLDER",
 }

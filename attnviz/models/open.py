@@ -11,7 +11,7 @@ from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
-from attnviz.core.registry import Command, Entry, SourceKind
+from attnviz.core.registry import MECHANISMS, Command, Entry, SourceKind
 from attnviz.models import Source, WithHead
 
 if TYPE_CHECKING:
@@ -89,14 +89,17 @@ def check_origin(origin: Origin, command: Command) -> None:
             f"{origin.seed}"
         )
     _check_loading(origin, origins)
-    if origin.keep_qk and (origin.weights is not None or command == "co"):
+    if origin.keep_qk and (origin.weights is not None or is_mutual(origin)):
         raise UsageError(
             "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
-            f"not for {'--weights' if origin.weights is not None else 'co'}"
+            f"not for {'--weights' if origin.weights is not None else 'co-attention'}"
         )
     _check_extent(origin, command)
-    if command == "co" and origins and origins != ["--mechanism"]:
-        raise UsageError(f"{origins[0]} is not for 'co': co-attention runs on an own layer only")
+
+
+def is_mutual(origin: Origin) -> bool:
+    """Whether co-attention was asked for."""
+    return origin.layer is not None and MECHANISMS[origin.layer.name].mutual
 
 
 def check_pair(origin: Origin) -> None:
@@ -225,10 +228,10 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
         from attnviz.models.queries_keys import QueriesAndKeys
 
         return QueriesAndKeys(origin, origin.qk, region_of(origin))
-    if origin.mechanism is not None or command == "co":
+    if origin.mechanism is not None:
         from attnviz.models.own import OwnCoLayer, OwnLayer
 
-        return OwnCoLayer(origin) if command == "co" else OwnLayer(origin, command)
+        return OwnCoLayer(origin) if is_mutual(origin) else OwnLayer(origin, command)
     if is_shipped(origin):
         source: Source = load_shipped(origin, VISION if command == "picture" else None)
         return source

@@ -26,7 +26,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.formula import groups_of, logistic, shapes_of
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models import UnbatchedSource, check_device, check_kind, query_texts
+from attnviz.models import REFUSALS, UnbatchedSource, check_device, check_kind, query_texts
 
 # `check_finite` refuses an overflow by name; numpy need not warn too.
 overflowing = np.errstate(over="ignore", invalid="ignore")
@@ -169,17 +169,17 @@ class OwnLayer(SeededLayer):
 
 
 class OwnCoLayer(SeededLayer):
-    """One co-attention layer over two texts ("co"), A (the source) and B (the target)."""
+    """One co-attention layer over two texts, A (the source) and B (the target)."""
 
     def __init__(self, origin: Origin) -> None:
-        name = origin.layer.name if origin.layer else "co-parallel"
-        super().__init__(check_mechanism(name, "co"), origin)
+        assert origin.layer is not None
+        super().__init__(origin.layer.name, origin)
 
     @overflowing
     def _attend_one(self, query: Query) -> Attention:
-        check_kind(query, "co")
+        check_kind(query, "cross")
         if query.target is None:
-            raise InputError("co-attention needs two texts: attnviz co A B")
+            raise InputError(REFUSALS["self"])
         first, second = word_tokens(query.text), word_tokens(query.target)
         inputs = (self.array(self.embedding.embed(side)) for side in (first, second))
         parameters = self.embedding.draw_parameters(self.entry, self.heads)
@@ -213,7 +213,7 @@ def check_mechanism(name: str, command: Command) -> str:
     if command not in commands:
         raise UsageError(
             f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} --mechanism "
-            f"{name}'; 'attnviz mechanisms' lists what each command offers"
+            f"{name}'; 'attnviz models --mechanisms' lists what each command offers"
         )
     return name
 
@@ -257,7 +257,7 @@ class SeededEmbedding:
     ) -> NDArray[np.float64]:
         """One of them: a vector of about length 1, or a matrix that keeps lengths."""
         key, along, times = f"parameter {name}", 0 if name.startswith("w_") else -1, 1.0
-        if "co" in row.commands:
+        if row.mutual:
             # Names of the first version, kept because the random numbers depend on them.
             old_name = " ".join(name[2:].rsplit("_", 1)) if name.startswith("w_") else name
             key, along, times = f"projection {old_name}", 0, 2.0 if len(shape) == 1 else 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -58,10 +58,15 @@ class Ablation:
     output: str | None = None  # the output to explain; None: every predicted token, else one output
     seed: int = 0  # of what --by resample draws
     names: Path | None = None  # a file of groups of tokens with names
+    lenses: bool = False  # compare each lens with hiding each token instead
 
     def __post_init__(self) -> None:
         head_places(self.heads, self.layer)
         names = {"head": self.heads, "layer": self.layer, "link": self.links, "token": self.tokens}
+        if self.lenses:
+            others: dict[str, object] = {**names, "each": self.each, "token-groups": self.names}
+            others["by"] = self.by != "zero"
+            refuse_with_lenses({f"--{name}": value for name, value in others.items()})
         if self.joint and self.each:
             clash = next(name for name, value in names.items() if value)
             raise UsageError(
@@ -79,6 +84,12 @@ class Ablation:
     def joint(self) -> bool:
         """Whether all named parts are also switched off together."""
         return bool(self.heads or self.layer or self.links or self.tokens)
+
+
+def refuse_with_lenses(others: Mapping[str, object]) -> None:
+    """Refuse the options that were given beside --lenses."""
+    if clash := next((name for name, value in others.items() if value), None):
+        raise UsageError(f"--lenses hides each token by itself: leave {clash} out")
 
 
 def ablate_text(

@@ -208,7 +208,6 @@ LAYOUTS: dict[str, DocumentLayout] = {
     "facts": DocumentLayout(
         "listing", "What can be seen of a model (models --check).", "", open=True
     ),
-    "schemas": DocumentLayout("listing", "The list of these documents.", "[name summary:str]"),
     "error": DocumentLayout(
         *(None, "An error on stderr, with --errors json."),
         "schema:one kind:error message error:str status:int",

@@ -219,7 +219,11 @@ TWICE = ("Tom has a red car and a red", "--model", "pocket-lm", "--head", "2.3",
     ],
 )
 def test_a_target_that_may_mean_several_things_is_asked_back(words, target, spellings):
-    for command in (("ablate", "--head", "2.0"), ("self", "--lens", "gradient"), ("lenses",)):
+    for command in (
+        ("ablate", "--head", "2.0"),
+        ("self", "--lens", "gradient"),
+        ("ablate", "--lenses"),
+    ):
         done = attnviz(command[0], *words, *command[1:], "--target", target)
         assert (done.status, done.out, len(done.err.splitlines())) == (2, b"", 1)
         for spelt in spellings:
@@ -491,7 +495,7 @@ def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [("lenses",), ("ablate", "--head", "2.0")])
+@pytest.mark.parametrize("command", [("ablate", "--lenses"), ("ablate", "--head", "2.0")])
 def test_a_line_that_is_no_text_is_named_once(command):
     done = attnviz(*command, "--input", "-", stdin=b"a dog\tun chien\n\xff\tx\n")
     assert done.err.count("line 2 of stdin") == 1, done.err

@@ -13,7 +13,7 @@ PAIRS = [
     (name, command)
     for name, entry in MECHANISMS.items()
     for command in entry.commands
-    if command != "co"
+    if not entry.mutual
 ]
 
 
@@ -63,14 +63,15 @@ def test_rows_of_cross_are_the_target_and_columns_the_source():
     ],
 )
 def test_co_shows_both_directions_by_every_mechanism(mechanism, streams):
-    done = attnviz("co", "what is red", "a car", "--mechanism", mechanism, "-f", "json")
+    done = attnviz("cross", "what is red", "a car", "--mechanism", mechanism, "-f", "json")
     found = {item["stream"]: item for item in done.json()["maps"]}
     assert list(found) == streams
     for item in found.values():
         if item["values"] == "share":
             assert np.allclose(np.sum(item["weights"], axis=-1), 1, atol=1e-5)
     for stream in streams:
-        chosen = attnviz("co", "what is red", "a car", "--mechanism", mechanism, "--stream", stream)
+        co = ("cross", "what is red", "a car", "--mechanism", mechanism)
+        chosen = attnviz(*co, "--stream", stream)
         assert chosen.status == 0
         assert stream in chosen.lines[0]
 
@@ -78,16 +79,17 @@ def test_co_shows_both_directions_by_every_mechanism(mechanism, streams):
 def test_labels_of_co_are_those_of_its_first_text():
     for mechanism in ("co-parallel", "co-alternating", "co-two-stream"):
         done = attnviz(
-            "co", "John ran", "a car", "--mechanism", mechanism, "--labels", "B-PER O", "-q"
+            "cross", "John ran", "a car", "--mechanism", mechanism, "--labels", "B-PER O", "-q"
         )
         assert done.status == 0, done.err
         assert "B-PER" in done.text
 
 
 def test_mechanisms_lists_every_row_in_three_forms():
-    assert [line.split()[0] for line in attnviz("mechanisms").lines] == list(MECHANISMS)
-    assert [row[0] for row in attnviz("mechanisms", "-f", "tsv").rows[1:]] == list(MECHANISMS)
-    found = attnviz("mechanisms", "-f", "json").json()
+    listed = ("models", "--mechanisms")
+    assert [line.split()[0] for line in attnviz(*listed).lines] == list(MECHANISMS)
+    assert [row[0] for row in attnviz(*listed, "-f", "tsv").rows[1:]] == list(MECHANISMS)
+    found = attnviz(*listed, "-f", "json").json()
     assert [row["summary"] for row in found] == [item.summary for item in MECHANISMS.values()]
 
 

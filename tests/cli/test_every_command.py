@@ -55,7 +55,6 @@ def program(folder: Path) -> Path:
 WORK: dict[str, Work] = {
     "self": (lambda _: ["the cat sat"], "cat"),
     "cross": (lambda _: ["The red car", "La voiture rouge"], "rouge"),
-    "co": (lambda _: ["what is red", "a car"], "affinity"),
     "image": (lambda folder: [SAMPLES / "shapes.png", "--model", vision(folder)], "decides"),
     "audio": (lambda folder: [SAMPLES / "vowels.wav", "--model", speech(folder)], "self"),
     "watch": (lambda folder: ["-o", folder / "a.npz", "--", program(folder)], "done"),
@@ -71,17 +70,13 @@ WORK: dict[str, Work] = {
     "sources": (lambda _: ["the cat", "--context", SAMPLES / "sentences.txt"], "the model writes"),
     "cache": (lambda _: ["the cat saw the cat", "--keep", "h2o:3"], "nats a token"),
     "wiring": (lambda _: ["The cat sat down."], "←"),
-    "lenses": (lambda _: ["The cat sat down."], "one text decides little"),
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),
     "steps": (lambda _: [], "softmax"),
     "lesson": (lambda _: ["scaling"], "scaling"),
     "live": (lambda folder: ["-v", "-o", folder / "a.html"], ""),
     "render": (lambda folder: [saved(folder)], "a"),
-    "mechanisms": (lambda _: [], "multi-head"),
     "models": (lambda _: [], "pocket"),
     "examples": (lambda folder: [folder / "new"], "pairs.tsv"),
-    "schema": (lambda _: ["heads"], "heads"),
-    "skill": (lambda _: [], "attnviz for programs"),
 }
 
 

@@ -26,7 +26,7 @@ def jsonl(path: Path, *arguments: str) -> Done:
         *((("self", text, *OWN), "text is empty") for text in ("", " ", "\n\t", "\u3000")),
         (("self", "a\udcff", *OWN), "text is not valid UTF-8"),
         (("cross", "a", " ", *OWN), "target is empty"),
-        (("co", " ", "a"), "source is empty"),
+        (("cross", " ", "a", *OWN), "source is empty"),
     ],
 )
 def test_what_is_no_text_is_refused_and_named(command, what):
@@ -134,7 +134,7 @@ def test_pairs_come_tab_separated_and_a_line_without_a_target_is_named():
 def test_pairs_come_from_records_too(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"source": "the cat", "target": "le chat", "id": "x"}\n{"words": "a"}\n')
-    for command in (("cross", *OWN), ("co",)):
+    for command in (("cross", *OWN), ("cross", "--mechanism", "co")):
         done = attnviz(*command, "--input", path, "-f", "jsonl", "-q")
         assert ids(done) == ["x"]
         assert done.status == 1

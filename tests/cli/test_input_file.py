@@ -53,9 +53,8 @@ READERS = [
     name
     for name in COMMANDS
     if {"--input", "--format"} <= {opt for item in build_command(name).params for opt in item.opts}
-    and name != "co"
 ]
-"""The commands that read files of texts and print data; co-attention is of pairs alone."""
+"""The commands that read files of texts and print data."""
 
 
 @pytest.mark.usefixtures("few_references")

@@ -27,7 +27,7 @@ def test_links_are_listed_one_a_line_strongest_first():
     [
         (("self", TEXT, *OWN), ".svg"),
         (("cross", "a b", "c d e", *OWN), ".png"),
-        (("co", "a b", "c d e", "-q"), ".pdf"),
+        (("cross", "a b", "c d e", "--mechanism", "co", "-q"), ".pdf"),
     ],
 )
 def test_links_are_drawn_for_every_command(tmp_path, arguments, suffix):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnviz.cli.app import COMMANDS
+from attnviz.cli.app import COMMANDS, OLD_NAMES
 from tests.invoke import OWN, attnviz
 
 
@@ -13,7 +13,7 @@ from tests.invoke import OWN, attnviz
         (["--mechanism", "multi-hed"], "unknown mechanism 'multi-hed': choose from naive, "),
         (["--mechanism", "multi-hed"], "Did you mean 'multi-head'?"),
         (["--mechanism", "cross"], "'cross' is not for 'self': use 'attnviz cross --mechanism cr"),
-        (["--mechanism", "co-parallel"], "use 'attnviz co --mechanism co-parallel'"),
+        (["--mechanism", "co-parallel"], "use 'attnviz cross --mechanism co-parallel'"),
         ([*OWN, "-f", "jsn"], "unknown value 'jsn' for --format: choose from table, json, "),
         ([*OWN, "-f", "jsn"], "Did you mean 'json'?"),
         ([*OWN, "--layer", "3"], "layer 3 does not exist: multi-head (self) has 1 layer, 0"),
@@ -58,12 +58,11 @@ def test_a_misspelt_option_is_told_in_one_line(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["slef", "a"], "unknown command 'slef': choose from self, cross, co, "),
+        (["slef", "a"], "unknown command 'slef': choose from self, cross, image, "),
         (["slef", "a"], "Did you mean 'self'?"),
         (["--bogus"], "unknown option '--bogus'"),
-        (["co", "a"], "co-attention needs two texts: attnviz co A B"),
-        (["co", "a", "b", "--mechanism", "co-paralel"], "Did you mean 'co-parallel'?"),
-        (["co", "a", "b", "--mechanism", "linear"], "'linear' is not for 'co'"),
+        (["cross", "a", "b", "--mechanism", "co-paralel"], "Did you mean 'co-parallel'?"),
+        (["self", "a", "--mechanism", "co"], "'co-parallel' is not for 'self'"),
         (["cross", "a", "b", "--mechanism", "causal"], "use 'attnviz self --mechanism causal'"),
         (["cross", "a", "b", "c", *OWN], "unexpected extra argument"),
         (["cross", "-", "b", *OWN], "- reads every text from stdin and stands alone"),
@@ -75,6 +74,16 @@ def test_a_misspelt_command_is_told_in_one_line(arguments, message):
     done = attnviz(*arguments)
     assert done.status == 2
     assert message in done.mistake
+
+
+def test_a_command_of_an_earlier_version_says_its_new_name_in_one_line():
+    assert OLD_NAMES
+    for name, now in OLD_NAMES.items():
+        done = attnviz(name, "a")
+        assert (done.status, done.mistake) == (2, f"'attnviz {name}' is 'attnviz {now}' now")
+        new = now.split()[0]
+        assert new in COMMANDS or new in ("--guide", "--schema")
+        assert name not in COMMANDS
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_a_file_that_may_not_be_read_is_told_by_reading_it():
     "given",
     [
         ("self", "a b", "--mechanism", "scaled:size={}"),
-        ("co", "a", "b", "--mechanism", "co-parallel:size={}"),
+        ("cross", "a", "b", "--mechanism", "co-parallel:size={}"),
         ("lesson", "linear", "--size", "{}"),
         ("lesson", "masking", "--length", "{}"),
         ("steps", "a b", "--mechanism", "scaled:size={}"),

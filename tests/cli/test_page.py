@@ -52,7 +52,7 @@ def test_pieces_of_a_word_can_be_joined_on_the_page(tmp_path):
     ("command", "streams"),
     [
         (("cross", "a cat", "un chat", *OWN), ["cross"]),
-        (("co", "a cat", "a dog"), ["affinity", "a", "b"]),
+        (("cross", "a cat", "a dog", "--mechanism", "co"), ["affinity", "a", "b"]),
     ],
 )
 def test_other_commands_write_pages_too(tmp_path, command, streams):

@@ -54,7 +54,7 @@ READ: list[tuple[list[str], str]] = [
     (["self", "i.jsonl", *OWN, "-o", "i.jsonl"], "i.jsonl"),
     (["cross", "--input", "p.tsv", *OWN, "-o", "p.tsv"], "p.tsv"),
     (["cross", "a b", "c", *OWN, "--score", "gold.txt", "-o", "gold.txt"], "gold.txt"),
-    (["co", "--input", "p.tsv", "-o", "p.tsv"], "p.tsv"),
+    (["cross", "--input", "p.tsv", "-o", "p.tsv"], "p.tsv"),
     (["heads", "--input", "s.txt", *OWN, "-o", "s.txt"], "s.txt"),
     (["heads", "--treebank", "t.conllu", "--rejects", "t.conllu"], "t.conllu"),
     (["corpus", "s.txt", *OWN, "-o", "s.txt"], "s.txt"),

@@ -11,7 +11,9 @@ HEAVY = {"torch", "transformers", "matplotlib"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("mechanisms",), ("models",)])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("models",), ("models", "--mechanisms")]
+)
 def test_listing_and_help_import_nothing_heavy(arguments):
     loaded, done = imported(*arguments)
     assert done.status in (0, 2)
@@ -77,7 +79,7 @@ def completed(*words: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_shell_completes_commands_options_and_names():
-    assert completed("attnviz", "me") == ["mechanisms"]
+    assert completed("attnviz", "mo") == ["models"]
     assert {"causal", "causal-linear"} <= set(completed("attnviz", "self", "--mechanism", "c"))
     assert completed("attnviz", "self", "--mechanism", "m") == ["multi-head", "multi-query"]
     assert completed("attnviz", "self", "--for") == ["--format"]

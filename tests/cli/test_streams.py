@@ -105,7 +105,7 @@ def test_binary_is_kept_off_a_terminal():
 
 @pytest.mark.slow
 def test_without_a_text_on_a_terminal_nothing_waits():
-    for arguments in (("self", *OWN), ("cross", *OWN), ("co",)):
+    for arguments in (("self", *OWN), ("cross", *OWN)):
         done = on_terminal(*arguments)
         assert done.status == 2
         assert done.mistake.startswith("no text was given: write it in quotes, or use --input")

@@ -52,7 +52,7 @@ def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(
         tally = Tally()
         for number in range(3):
             must = number < valid
-            tally.take(Case((("mechanisms",),), valid=must), tmp_path / "0.log")
+            tally.take(Case((("models",),), valid=must), tmp_path / "0.log")
         (tmp_path / "0.log").write_text(json.dumps(tally.counts()) + "\n")
         assert report([tmp_path / "0.log"], [], 1.0) == status
     assert "only 0 of 3 runs were valid" in capsys.readouterr().out
@@ -60,7 +60,7 @@ def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(
 
 
 def test_failures_of_one_kind_are_one_class():
-    told = [run(Case((("mechanisms",), ("-f", "json")))) for _ in range(2)]
+    told = [run(Case((("models",), ("-f", "json")))) for _ in range(2)]
     kinds = {class_of(one, "stays_small", f"{n} MiB") for n, one in enumerate(told, 7)}
     assert kinds == {"stays_small: mechanisms: 0 MiB"}
 

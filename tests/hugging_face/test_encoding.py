@@ -106,8 +106,8 @@ def test_a_text_read_in_another_way_is_encoded_anew(counting):
 
 
 def test_a_query_that_a_text_model_does_not_answer_is_refused(loaded):
-    with pytest.raises(UsageError, match="answers no query of kind 'co'"):
-        attend(loaded("bert"), "a", "b", "co")
+    with pytest.raises(UsageError, match="answers no query of kind 'picture'"):
+        attend(loaded("bert"), "a", "b", "picture")
     with pytest.raises(ModelError, match="no head"):
         loaded("bert").gradients(Query("a"))
 

@@ -43,7 +43,7 @@ class CoContract(NamedTuple):
 @cache
 def co_contract(name: str) -> CoContract | None:
     """The contract in a co-attention's test, `test_<function>.py`; None of other mechanisms."""
-    if "co" not in MECHANISMS[name].commands:
+    if not MECHANISMS[name].mutual:
         return None
     contract: CoContract = import_module(f"tests.mechanisms.test_{name.replace('-', '_')}").CONTRACT
     return contract

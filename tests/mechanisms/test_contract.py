@@ -51,7 +51,7 @@ def test_a_test_imports_each_function_to_check_it_against_a_slow_loop():
 
 
 def test_a_command_offers_each_and_the_listing_has_it():
-    done = attnviz("mechanisms")
+    done = attnviz("models", "--mechanisms")
     assert done.status == 0, done.err
     listed = {line.split()[0] for line in done.text.splitlines() if line.split()}
     for name, row in MECHANISMS.items():
@@ -67,15 +67,13 @@ def test_every_command_that_offers_it_shows_it(name):
         assert attnviz(command, *texts, "--mechanism", name, "-q").status == 0
 
 
-CO = pytest.mark.parametrize(
-    "name", [name for name, row in MECHANISMS.items() if "co" in row.commands]
-)
+CO = pytest.mark.parametrize("name", [name for name, row in MECHANISMS.items() if row.mutual])
 
 
 @CO
-def test_a_co_attention_is_for_co_alone_and_its_streams_are_parts_of_it(name):
+def test_a_co_attention_is_for_cross_alone_and_its_streams_are_parts_of_it(name):
     assert name.startswith("co-")
-    assert MECHANISMS[name].commands == ("co",)
+    assert MECHANISMS[name].commands == ("cross",)
     parts = {part.name: part for part in example_parts(MECHANISMS[name], 2, 4, 1)}
     for part in MECHANISMS[name].streams.values():
         assert set(parts[part].axes) <= {"q", "k", "n"}
@@ -180,9 +178,7 @@ def test_the_documentation_lists_every_mechanism_with_its_formulas():
     assert "\n".join(docs.table()) in page, "python -m tests.mechanisms.docs writes it"
 
 
-SOFT = pytest.mark.parametrize(
-    "name", [name for name, row in MECHANISMS.items() if "co" not in row.commands]
-)
+SOFT = pytest.mark.parametrize("name", [name for name, row in MECHANISMS.items() if not row.mutual])
 
 
 @SOFT

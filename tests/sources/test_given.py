@@ -125,9 +125,7 @@ def test_a_saved_map_is_played_back_and_says_from_where(tmp_path):
 def test_origins_that_contradict_each_other_are_refused(tmp_path):
     for origin, command, message in (
         (Origin(model="a", weights=tmp_path), "self", "--model and --weights name two origins"),
-        (Origin(model="a"), "co", "--model is not for 'co'"),
-        (Origin(weights=tmp_path), "co", "--weights is not for 'co'"),
-        (Origin(mechanism="linear"), "co", "mechanism 'linear' is not for 'co'"),
+        (Origin(mechanism="co"), "self", "mechanism 'co-parallel' is not for 'self'"),
     ):
         with pytest.raises(AttnvizError, match=message):
             check_origin(origin, command)  # type: ignore[arg-type]

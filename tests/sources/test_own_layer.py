@@ -15,7 +15,7 @@ from tests.asked import over_each_other, over_itself, over_source
 
 SOURCE, TARGET = "the red car is fast", "la voiture est rouge"
 SELF = [name for name, entry in MECHANISMS.items() if "self" in entry.commands]
-VARIANTS = [name for name, entry in MECHANISMS.items() if "co" in entry.commands]
+VARIANTS = [name for name, entry in MECHANISMS.items() if entry.mutual]
 
 
 def origin_of(name: str, options: dict[str, Any]) -> Origin:

@@ -35,7 +35,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "answer": ("explain", *DOGS),
     "contrast": ("explain", *DOGS, "--contrast", "Tom likes cats. Tom likes"),
     "sources": ("sources", "the cat", *CONTEXT),
-    "lenses": ("lenses", *PAIR),
+    "lenses": ("ablate", *PAIR, "--lenses"),
     "cache": ("cache", *DOGS, "--keep", "sinks:1+recent:3"),
     "alignment": ("align", SAMPLES / "pairs.tsv"),
     "scores": ("align", SAMPLES / "pairs.tsv", "--score", SAMPLES / "pairs.gold"),
@@ -43,10 +43,9 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "examples": ("steps", SAMPLES / "worked_examples.json"),
     "lesson": ("lesson", "scaling"),
     "models": ("models",),
-    "mechanisms": ("mechanisms",),
+    "mechanisms": ("models", "--mechanisms"),
     "lessons": ("lesson",),
     "card": ("models", "pocket"),
-    "schemas": ("schema",),
 }
 
 
@@ -93,6 +92,14 @@ def test_each_line_of_jsonl_has_a_layout(name, tmp_path):
 
 def test_every_kind_of_data_has_a_layout():
     assert {layout.kind for layout in LAYOUTS.values()} == {*DATA_KINDS, None}
+
+
+def test_schemas_are_printed_and_the_guide_names_them_all():
+    guide = attnviz("--guide").text
+    assert guide.startswith("---\nname: attnviz\n")
+    assert ", ".join(LAYOUTS) in guide
+    assert attnviz("--schema", "heads").json()["title"] == "heads"
+    assert "Did you mean 'heads'?" in attnviz("--schema", "haeds").mistake
 
 
 def test_lines_of_stderr_and_of_rejects_have_layouts(tmp_path):

@@ -1,4 +1,4 @@
-"""attnviz ablate and attnviz lenses."""
+"""attnviz ablate."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +11,20 @@ from attnviz.cli.report import Report
 from attnviz.core.effects import By
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
+from attnviz.runs.ablation import (
+    Ablation,
+    check_reference,
+    refuse_with_lenses,
+    report_ablation,
+    report_lenses,
+)
 from attnviz.runs.inputs import texts_of, texts_or_pairs
 
 
 @with_options(
     *("model", "compute", "causal", "to", "chat", "token-groups", "show", "look", "reading"),
     also=["explain"],
-    writes="ablation",
+    writes=("ablation", "lenses"),
 )
 def ablate(
     text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
@@ -58,7 +64,18 @@ def ablate(
     reference: str | None = rare(
         CHOICE, "--reference FILE", "Texts whose positions --by mean and resample use."
     ),
-    seed: int = rare(CHOICE, "--seed N", "Seed of --by resample.", default=0, min=0),
+    lenses: bool = rare(
+        CHOICE,
+        "--lenses",
+        "Show instead how far to trust each lens: do its scores agree with hiding each token?",
+    ),
+    seed: int = rare(
+        CHOICE,
+        "--seed N",
+        "Seed of --by resample, and of the random scores beside --lenses.",
+        default=0,
+        min=0,
+    ),
     top: int = opt(OUTPUT, "--top N", "How many effects the table lists.", default=10, min=1),
     bars: Path | None = opt(OUTPUT, "--bars FILE", "Effects as bars: .png, .svg or .pdf."),
     grid: Path | None = opt(
@@ -78,6 +95,8 @@ def ablate(
 
     attnviz ablate --input pairs.tsv --head 2.0,2.1 --head encoder.3.5 --by mean -o effects.npz
 
+    attnviz ablate --input sample_inputs/pairs.tsv --lenses
+
     attnviz compare before.npz after.npz
     """
     request = Ablation(
@@ -90,8 +109,16 @@ def ablate(
         output=options.choice.explain,
         seed=seed,
         names=options.choice.token_groups,
+        lenses=lenses,
     )
     texts, command = texts_or_pairs(text, target, input_file, options)
+    pictures = {"bars": bars, "grid": grid, "highlight": highlight}
+    if lenses:
+        given = {f"--{name}": path for name, path in pictures.items()}
+        refuse_with_lenses({**given, "--reference": reference, "--show": options.output.show})
+        with Report(options, "lenses", pictures={}) as report:
+            report_lenses(texts, command, seed, options, report)
+        raise typer.Exit(report.status)
     check_reference(request, has_reference=reference is not None)
     if grid is not None and (request.joint or request.each not in (None, "heads")):
         raise UsageError("--grid colours every head by its effect: use it with --each heads")
@@ -100,7 +127,6 @@ def ablate(
             "--highlight colours every token of one text by its effect: use it with TEXT and "
             "--each tokens"
         )
-    pictures = {"bars": bars, "grid": grid, "highlight": highlight}
     with Report(options, "ablation", pictures=pictures) as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None
         report_ablation(
@@ -109,27 +135,4 @@ def ablate(
             top=top,
             single="jsonl" in report.formats,
         )
-    raise typer.Exit(report.status)
-
-
-@with_options(
-    "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="lenses"
-)
-def lenses(
-    text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
-    input_file: str | None = INPUT,
-    seed: int = opt(CHOICE, "--seed N", "Seed of the random scores.", default=0, min=0),
-    *,
-    options: Options,
-) -> None:
-    """Show how far each lens can be trusted: do its scores agree with hiding each token?
-
-    attnviz lenses "The red car is fast." "La voiture rouge est rapide."
-
-    attnviz lenses --input sample_inputs/pairs.tsv -f json -o lenses.json
-    """
-    texts, command = texts_or_pairs(text, target, input_file, options)
-    with Report(options, "lenses", pictures={}) as report:
-        report_lenses(texts, command, seed, options, report)
     raise typer.Exit(report.status)

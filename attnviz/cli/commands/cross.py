@@ -1,18 +1,14 @@
-"""attnviz cross and attnviz co."""
+"""attnviz cross."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
-from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
-from attnviz.core.errors import UsageError, in_words
-from attnviz.core.options import Options, Origin, map_options, opt
-from attnviz.core.registry import MECHANISMS
-
-CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands == ("co",))
+from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, PLACES, VIEW, with_options
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Options, Origin, map_options
 
 
 @with_options(
@@ -41,6 +37,8 @@ def cross(
 
     attnviz cross "The red car is fast" "La voiture rouge est rapide" -f pharaoh
 
+    attnviz cross "What colour is it" "The car is red" --mechanism co --grid heads.png
+
     attnviz cross --input pairs.jsonl -f jsonl | jq .id
     """
     from attnviz.cli.run import run_texts
@@ -65,37 +63,3 @@ def cross(
 
         raise typer.Exit(align_texts(texts, symmetrize, against, score, options))
     raise typer.Exit(run_texts("cross", texts, options))
-
-
-@with_options("compute", *VIEW, *PLACES, "reading", "files")
-def co(
-    a: Annotated[
-        str | None, typer.Argument(help="First text; - reads pairs with a tab between.")
-    ] = None,
-    b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
-    mechanism: str = opt(
-        ORIGIN,
-        "--mechanism NAME",
-        f"Untrained layer: {in_words(CO_MECHANISMS)}, or co-two-stream:heads=4,size=64,seed=0.",
-        default="co-parallel",
-        suggestions=CO_MECHANISMS,
-    ),
-    input_file: str | None = INPUT,
-    *,
-    options: Options,
-) -> None:
-    """Show how two texts attend to each other, both directions at once.
-
-    attnviz co "What colour is the car" "A red car stands in the street"
-
-    attnviz co "What colour is it" "The car is red" --mechanism co-two-stream --grid heads.png
-    """
-    from attnviz.cli.run import run_texts
-    from attnviz.runs.inputs import texts_of
-
-    if a is not None and a != "-" and b is None:
-        raise UsageError("co-attention needs two texts: attnviz co A B")
-    arguments = [text for text in (a, b) if text is not None]
-    texts = texts_of(arguments, input_file, options.many, pairs=True)
-    origin = replace(options.origin, mechanism=mechanism)
-    raise typer.Exit(run_texts("co", texts, replace(options, origin=origin)))

@@ -1,4 +1,4 @@
-"""Short lists of names: attnviz mechanisms, attnviz models."""
+"""attnviz models, and how a command writes a list of names."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from attnviz.cli.options import ORIGIN, with_options
-from attnviz.cli.places import note, write_bytes
+from attnviz.cli.places import note
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import MECHANISMS
@@ -22,14 +22,8 @@ def write_listing(data: Data, options: Options) -> None:
         report.finish("listed")
 
 
-@with_options(writes="listing")
-def mechanisms(*, options: Options) -> None:
-    """List the attention mechanisms, with the commands that offer them.
-
-    attnviz mechanisms
-
-    attnviz mechanisms -f json | jq .[0]
-    """
+def _mechanisms() -> Data:
+    """The attention mechanisms, with the commands that offer them."""
     rows = [
         (
             name,
@@ -38,7 +32,7 @@ def mechanisms(*, options: Options) -> None:
         )
         for name, row in MECHANISMS.items()
     ]
-    write_listing(listing(("mechanism", "commands", "summary"), rows), options)
+    return listing(("mechanism", "commands", "summary"), rows)
 
 
 def _model_facts(name: str) -> Data:
@@ -77,6 +71,9 @@ def models(
         "--check ID_OR_FOLDER",
         "Say what attnviz can show of a Hugging Face model, without loading its weights.",
     ),
+    mechanisms: bool = opt(
+        ORIGIN, "--mechanisms", "List instead the names of --mechanism: untrained layers."
+    ),
     *,
     options: Options,
 ) -> None:
@@ -85,7 +82,14 @@ def models(
     attnviz models pocket-lm
 
     attnviz models --check ./my-model
+
+    attnviz models --mechanisms -f json | jq .[0]
     """
+    if mechanisms:
+        if clash := "NAME" if name is not None else "--check" if check is not None else "":
+            raise UsageError(f"--mechanisms lists mechanisms: leave {clash} out")
+        write_listing(_mechanisms(), options)
+        return
     from attnviz.models.pocket.card import CARDS, card_of, summary_of
 
     if check is not None:
@@ -111,46 +115,3 @@ def models(
     others = list_cached_models(None if options.output.quiet else note)
     rows += [(str(item), "hugging face", item.model_type or "") for item in others]
     write_listing(listing(("model", "from", "about"), rows), options)
-
-
-@with_options(writes="listing")
-def schema(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A document, such as heads.")
-    ] = None,
-    *,
-    options: Options,
-) -> None:
-    """Print the JSON Schema of a document.
-
-    Without NAME it lists all documents that are written.
-
-    attnviz schema
-
-    attnviz schema heads > heads.schema.json
-    """
-    import json
-
-    from attnviz.storage.layouts import LAYOUTS, json_schema
-
-    if name is None:
-        rows = [(one, layout.summary) for one, layout in LAYOUTS.items()]
-        write_listing(listing(("name", "summary"), rows), options)
-        return
-    document = json.dumps(json_schema(choose(name, LAYOUTS, "document")), indent=2) + "\n"
-    write_listing(Data(text=lambda display: document, document=lambda: document), options)
-
-
-@with_options(report=("said",))
-def skill(*, options: Options) -> None:
-    """Print a short guide for programs.
-
-    It says which command answers which question, and how to keep answers small.
-
-    attnviz skill
-
-    attnviz skill > SKILL.md
-    """
-    from importlib.resources import files
-
-    write_bytes(files("attnviz.cli").joinpath("skill.md").read_bytes())

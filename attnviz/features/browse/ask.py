@@ -45,7 +45,7 @@ from attnviz.runs.questions.why import InputKind, effect_of, open_reader, query_
 from attnviz.storage.pictures import read_picture
 from attnviz.storage.texts import Text, check_text
 
-RESULTS = {"self": "self", "cross": "cross", "co": "co", "picture": "image"}
+RESULTS = {"self": "self", "cross": "cross", "picture": "image"}
 """The command that prints what a model answers, by what it is opened for."""
 NO_OPTIONS = ("top", "seed")
 
@@ -79,7 +79,7 @@ class Asker:
             return ()
         if self.kind == "picture-text":
             return (self.text.target or "",)
-        both = self.kind in ("cross", "co") or self.text.target is not None
+        both = self.kind == "cross" or self.text.target is not None
         return (self.text.text, self.text.target or "") if both else (self.text.text,)
 
     def with_texts(self, texts: tuple[str, ...]) -> Text:

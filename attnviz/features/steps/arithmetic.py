@@ -105,12 +105,12 @@ def arithmetic(
     if causal:
         name = MECHANISMS[name].causal or name
     row = MECHANISMS[name]
-    if "co" in row.commands and setup.key_value_input is None:
+    if row.mutual and setup.key_value_input is None:
         raise UsageError(f"'{name}' needs two sequences: two sentences, or first and second")
-    own = "co" in row.commands or row.groups != "all" or (row.learned and not row.projected)
+    own = row.mutual or row.groups != "all" or (row.learned and not row.projected)
     if setup.value is not None and own:
         raise UsageError(f"'{name}' makes queries and keys: give inputs, not query, key and value")
-    if "co" in row.commands and causal:
+    if row.mutual and causal:
         raise UsageError(f"'{name}' has no causal form: leave --causal out")
     calculation = _Calculation(setup, name, heads)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -136,7 +136,7 @@ class _Calculation:
     def __init__(self, setup: CalculationInputs, name: str, heads: int) -> None:
         self.setup, self.name, self.heads = setup, name, heads
         self.row: Mechanism = MECHANISMS[name]
-        self.both = "co" in self.row.commands
+        self.both = self.row.mutual
         self.matrices: dict[str, Matrix] = {}
         self.random_names = list[str]()
         self.notes = list[str]()

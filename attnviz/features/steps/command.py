@@ -39,7 +39,7 @@ def steps(
         GIVEN,
         "--mechanism NAME",
         f"Which attention: rotary, or rotary:heads=2,size=8,seed=1 (default: one head, {SIZE} "
-        "features, seed 0); 'attnviz mechanisms' lists the names.",
+        "features, seed 0); 'attnviz models --mechanisms' lists the names.",
         suggestions=tuple(MECHANISMS),
     ),
     causal: bool = opt(GIVEN, "--causal", "Hide later positions."),

@@ -162,11 +162,11 @@ class StepsRequest:
                 f"--example names a worked example, or one of a file: leave {also} out"
             )
         row = MECHANISMS[self.layer.name or "scaled"]
-        both = "co" in row.commands
+        both = row.mutual
         if self.layer.name and target is not None and not both:
             check_mechanism(self.layer.name, "cross")
         target = None if target is None else check_text(target, "target")
-        if both and target is not None:  # the first text is the first sequence, as of `attnviz co`
+        if both and target is not None:  # the first text is the first sequence
             sentence, target = target, sentence
         size, seed = self.layer.size or SIZE, self.layer.seed or 0
         return {"": given.seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)}

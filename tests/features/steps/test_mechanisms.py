@@ -26,8 +26,8 @@ from tests.invoke import attnviz
 from tests.mechanisms import test_co_alternating, test_co_parallel, test_co_two_stream
 
 SAMPLE = Path(__file__).parents[3] / "sample_inputs" / "worked_examples.json"
-SOLO = [name for name, row in MECHANISMS.items() if "co" not in row.commands]
-CO = [name for name, row in MECHANISMS.items() if "co" in row.commands]
+SOLO = [name for name, row in MECHANISMS.items() if not row.mutual]
+CO = [name for name, row in MECHANISMS.items() if row.mutual]
 SELF = [name for name in SOLO if "self" in MECHANISMS[name].commands]
 TEXT = "The cat sat on it"
 

@@ -29,7 +29,7 @@ CASES = [
 
 def steps_of(name: str, heads: int) -> Steps:
     row = MECHANISMS[name]
-    second = "A dog" if "co" in row.commands else None
+    second = "A dog" if row.mutual else None
     given = seeded_sentence("The cat sat", 4, 0, second, row, heads)
     return arithmetic(given, mechanism=name, heads=heads)
 
@@ -43,7 +43,7 @@ def test_a_number_hangs_on_nothing_that_does_not_light_up(name, heads):
     sides = [
         side if side in names and row.projected else "inputs" for side in ("query", "key", "value")
     ]
-    if "co" in row.commands:
+    if row.mutual:
         sides = ["first", "second"]
     leaves = {
         one: torch.tensor(steps[one].astype(float), requires_grad=True)
