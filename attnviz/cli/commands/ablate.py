@@ -114,8 +114,8 @@ def ablate(
     texts, command = texts_or_pairs(text, target, input_file, options)
     pictures = {"bars": bars, "grid": grid, "highlight": highlight}
     if lenses:
-        given = {f"--{name}": path for name, path in pictures.items()}
-        refuse_with_lenses({**given, "--reference": reference, "--show": options.output.show})
+        files = {f"--{name}": path for name, path in pictures.items()}
+        refuse_with_lenses({**files, "--reference": reference, "--show": options.output.show})
         with Report(options, "lenses", pictures={}) as report:
             report_lenses(texts, command, seed, options, report)
         raise typer.Exit(report.status)

@@ -428,7 +428,7 @@ def test_a_co_attention_is_worked_as_its_definition_and_as_the_command_shows_it(
     for part, values in by_loops(name, found, 1 + MECHANISMS[name].many_heads).items():
         values = np.reshape(values, found[part].shape)
         np.testing.assert_allclose(found[part], values, rtol=0, atol=1e-12)
-    shown = attnviz("co", "The red car", "La voiture", *options, "-f", "json", "-q").json()
+    shown = attnviz("cross", "The red car", "La voiture", *options, "-f", "json", "-q").json()
     for item in shown["maps"]:
         weights = found[MECHANISMS[name].streams[item["stream"]]]
         layer = np.reshape(item["weights"], weights.shape)
