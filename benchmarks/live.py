@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics import CHRF
 
-from attnviz.cli.commands.serve import read_sample_atlas
 from attnviz.core.query import Query
-from attnviz.models.pocket.packed import pack_model
+from attnviz.features.live.command import read_sample_atlas
+from attnviz.features.live.packed import pack_model
 from attnviz.models.pocket.translator import Pocket
 from attnviz.renderers.page.document import live_page, live_worker
-from tests.live.conftest import NOTHING, Engine, started
-from tests.live.test_in_browser import START
+from tests.features.live.conftest import NOTHING, Engine, started
+from tests.features.live.test_page_in_browser import START
 
 TEN_WORDS = (
     "I spent the whole week working on that long report.",

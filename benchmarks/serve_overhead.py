@@ -20,7 +20,7 @@ from attnviz.models.lens import open_experiment
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.pipeline import attend_one, query_of
 from attnviz.storage.texts import Text
-from tests.serve.server import serving
+from tests.features.live.server import serving
 
 TEXT = Text("0", "The old man saw the little dog in the garden.")
 

@@ -214,7 +214,7 @@ def leaves_nothing_behind(ran: Ran) -> str | None:
         and path.removeprefix(WORK) not in ran.case.files
         and not (ran.status == 1 and path.endswith(".journal"))
     ]
-    if "--open" not in ran.case.argv and "live" not in ran.case.argv[:1]:
+    if "--open" not in ran.case.argv:
         left += [path for path in ran.after if path.startswith("tmp/")]
     kinds = sorted(
         {re.sub(r"[A-Za-z0-9_]{8}$", "", PurePosixPath(path).name)[-20:] for path in left}
@@ -263,8 +263,8 @@ def runs_nothing_foreign(ran: Ran) -> str | None:
     return ", ".join(sorted(acts)) or None
 
 
-TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers", "watch", "live"}
-"""What asks for a file's code, a browser, as `live` alone does, or processes, which send each other
+TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers", "watch"}
+"""What asks for a file's code, a browser, or processes, which send each other
 pickles."""
 
 

@@ -103,9 +103,8 @@ class Draws:
 
     def __init__(self, draw: st.DrawFn, models: bool) -> None:
         self.draw, self.models = draw, models
-        # What is served is served until the process is told to end: see tests/serve.
-        # A view in the terminal needs one.
-        left_out = ("browse", "serve", *(() if models else ("image", "audio", "watch")))
+        # A page is served until it is told to end, and a view in the terminal needs one.
+        left_out = ("browse", "live", *(() if models else ("image", "audio", "watch")))
         self.commands = [name for name in app.COMMANDS if name not in left_out]
         self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""
@@ -380,7 +379,7 @@ def wild(draw: st.DrawFn, models: bool = True) -> Case:
         drawn.append(next(item for item in options if item.name == "model"))
     for option in drawn:
         groups += option_words(made, option)
-    if made.often(0.02) and command not in ("watch", "live"):
+    if made.often(0.02) and command != "watch":
         groups.append((draw(words),))
     if made.often(0.01):
         groups.append(("--help",))
@@ -495,7 +494,7 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
     formats = [name for name in named if name not in special_formats(groups[0])]
     if "--format" in known and made.often(0.5):
         groups.append(("-f", made.pick(formats)))
-    if made.often(0.25) and command != "live" and not clashes(groups[0], "--output"):
+    if made.often(0.25) and not clashes(groups[0], "--output"):
         groups.append(
             ("-o", f"out{made.pick(sorted({FORMATS[name].suffix for name in formats} - {''}))}")
         )
@@ -632,8 +631,6 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             return [command, "."]
         case "render":
             return [command, whole("saved")]
-        case "live":
-            return [command, "-o", "page.html"]
         case "watch":
             made.files["program.py"] = PROGRAM
             return [command, "program.py"]
@@ -651,7 +648,7 @@ def bend(draw: st.DrawFn, models: bool = True) -> Case:
     groups = [tuple(given)]
     if act < 5:
         groups = [tuple(bent_file(made, command, given))]
-        if made.often(0.3) and command not in ("watch", "live"):
+        if made.often(0.3) and command != "watch":
             groups.append(
                 ("-f", made.pick(choices_of(next(item for item in known if item.name == "format"))))
             )

@@ -22,7 +22,7 @@ from typing import Any
 from attnviz.__main__ import main
 from attnviz.cli import app
 from attnviz.cli.app import run
-from attnviz.models.pocket import packed
+from attnviz.features.live import packed
 from tests.patience import HUNG
 
 app.build_command = cache(app.build_command)  # which takes a third of a short run

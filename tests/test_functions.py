@@ -36,7 +36,6 @@ WITHOUT_A_FUNCTION = {
     "watch": "watch",
     "browse": "Result",
     "live": "",
-    "serve": "",
     "models": "",
 }
 """Commands that are another function of Python; lists and a page without a text need none."""

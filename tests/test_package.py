@@ -13,7 +13,7 @@ def test_the_lowest_versions_are_those_that_are_asked_for():
     lines = (ROOT / "tests" / "lowest.txt").read_text().splitlines()
     lowest = dict(line.split("==") for line in lines if not line.startswith("#"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needs = [*project["dependencies"], *project["optional-dependencies"]["serve"]]
+    needs = [*project["dependencies"], *project["optional-dependencies"]["live"]]
     asked = dict(re.match(r"([\w-]+)>=([\d.]+)", need).groups() for need in needs)  # type: ignore[union-attr]
     del asked["torch"]
     assert lowest.keys() == asked.keys()

@@ -98,7 +98,7 @@ def documents_checked() -> Iterator[None]:
         yield
 
 
-PROCESSES = ("watch", "serve")
+PROCESSES = ("watch",)
 """Commands that change the process they run in, or wait in it for a signal."""
 PLAIN = re.compile(
     r"""attnviz ((?:[^$*`~|<>;&\n'"]|'[^']*'|"[^"$`]*")*?)(?: (\||&&) (.*))?""", re.DOTALL

@@ -58,9 +58,10 @@ COMMANDS: dict[str, CommandEntry] = {
     "examples": FeatureEntry(
         "Write small files to try commands with.", "examples.command:examples"
     ),
-    "live": CommandEntry("Write a page with a model that answers as you type.", "serve:live"),
+    "live": FeatureEntry(
+        "Serve a page that answers as you type, with any model.", "live.command:live"
+    ),
     "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
-    "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),
 }
 PANELS = {
@@ -68,7 +69,7 @@ PANELS = {
     "Ask": "explain sources ablate cache why wiring compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live examples",
-    "Manage": "render serve models",
+    "Manage": "render models",
 }
 """The panels of `attnviz --help`, each with its commands."""
 OLD_NAMES = {
@@ -76,6 +77,7 @@ OLD_NAMES = {
     "lenses": "ablate TEXT --lenses",
     "mechanisms": "models --mechanisms",
     "schema": "--schema DOCUMENT",
+    "serve": "live",
     "skill": "--guide",
 }
 """What commands of earlier versions are now."""

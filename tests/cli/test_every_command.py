@@ -58,7 +58,6 @@ WORK: dict[str, Work] = {
     "image": (lambda folder: [SAMPLES / "shapes.png", "--model", vision(folder)], "decides"),
     "audio": (lambda folder: [SAMPLES / "vowels.wav", "--model", speech(folder)], "self"),
     "watch": (lambda folder: ["-o", folder / "a.npz", "--", program(folder)], "done"),
-    "serve": (lambda _: ["--help"], "/openapi.json"),  # tests/serve sees it do its work
     "browse": (lambda _: ["--help"], "by keys"),  # tests/features/browse sees it do its work
     "heads": (lambda _: ["the cat saw the cat"], "layer"),
     "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),

@@ -35,8 +35,8 @@ every_command = pytest.mark.parametrize("command", RUNS)
 def test_no_command_is_left_out():
     # Pictures and recordings need models (test_image.py, test_audio.py), saved maps a run before
     # (test_render.py, …), and the stdout of what is watched is its own (test_watch.py); live
-    # writes a page alone (tests/live), serve answers until it is ended (tests/serve), and browse
-    # needs a terminal (tests/features/browse).
+    # answers until it is ended (tests/features/live), and browse needs a terminal
+    # (tests/features/browse).
     assert {
         *(run[0] for run in RUNS.values()),
         "audio",
@@ -45,7 +45,6 @@ def test_no_command_is_left_out():
         "image",
         "live",
         "render",
-        "serve",
         "watch",
     } == {*COMMANDS}
 

@@ -237,7 +237,7 @@ def test_a_page_of_why_follows_the_writers_and_says_where_it_ends(open_page, tmp
     opened.tab.wait_for_selector("#why h2:has-text('why dogs → likes in causal 1·1')")
     assert opened.text("#why .sum").startswith("Position decides, whatever the words are")
     again = open_page(file.read_text("utf-8"), "heads=0.2&row=4&column=1")
-    assert "attnviz serve explains any link" in again.text("#why .sum")
+    assert "attnviz live explains any link" in again.text("#why .sum")
 
 
 def test_a_page_of_explain_opens_on_the_token_that_the_answer_needs_most(open_page, tmp_path):

@@ -64,7 +64,7 @@ async function recall({ link }) {
   const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]];
   const steps = query && key ? await stepsInPage(map, heads[0], query.at, key.at) : null;
   const report = reports.find((one) => one.link.join() === link.join())?.report;
-  const error = reports.length ? `The page explains ${reports.length} links, from the one that was asked for along its writers. attnviz serve explains any link.` : "";
+  const error = reports.length ? `The page explains ${reports.length} links, from the one that was asked for along its writers. attnviz live explains any link.` : "";
   why?.hear({ id: 0, kind: "why", report, ...(steps ? { steps } : {}), ...(report ? {} : { error }) });
 }
 

@@ -90,6 +90,6 @@ async function fetchJson(path, signal, body) {
 
 /** A server that is gone is no TypeError to a reader. @param {unknown} error */
 function wordsOf(error) {
-  if (error instanceof TypeError) return "no answer from attnviz: is 'attnviz serve' still running?";
+  if (error instanceof TypeError) return "no answer from attnviz: is 'attnviz live' still running?";
   return error instanceof Error ? error.message : String(error);
 }

@@ -106,7 +106,7 @@ export function unfoldSteps(steps, query, key, writes) {
   const [weight, rest] = [weights[at], 1 - weights.reduce((sum, one) => sum + one, 0)];
   const total = changes?.reduce((sum, [, change]) => sum + change, 0) ?? 0;
   const small = "No output changes by .005 or more.";
-  const needs = "Not in the page: attnviz serve shows it.";
+  const needs = "Not in the page: attnviz live shows it.";
   /** @type {[string, Node | string, (Node | string)[]][]} */
   const pictures = [
     ["query", bars(steps.query), ["q = W", make("sub", {}, ["Q"]), " · norm of ", word(query.text), `, length ${lengthOf(steps.query).toFixed(1)}`]],

@@ -18,7 +18,7 @@ from attnviz.core.registry import LENSES
 from attnviz.models.pocket.experiment import PocketExperiment
 from attnviz.models.pocket.translator import Pocket
 from attnviz.runs.outputs import page_html
-from tests.live.conftest import NOTHING
+from tests.features.live.conftest import NOTHING
 
 CLOSE = 2e-5
 """Nats: Python adds up in single precision, the page in double."""

@@ -1,4 +1,4 @@
-"""Questions about a text or a picture, and answers as plain values, for `serve`.
+"""Questions about a text or a picture, and answers as plain values, for `live`.
 
 Nothing here knows of HTTP. `openapi.json` describes questions and answers.
 """

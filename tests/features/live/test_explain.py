@@ -12,7 +12,7 @@ from attnviz.core.effects import HeadAt
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.renderers.text.answer_tables import sentences_of
 from attnviz.runs.questions.explain import AnswerRequest, Explainer
-from tests.live.conftest import Engine
+from tests.features.live.conftest import Engine
 
 
 def heard(engine: Engine, kind: str, **question: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.query import Query
-from attnviz.models.pocket.packed import quantise, split_by_bits
+from attnviz.features.live.packed import quantise, split_by_bits
 from attnviz.models.pocket.translator import Pocket
 from attnviz.renderers.page.data import pack_base85
 from attnviz.renderers.page.document import LIVE_PRECISION

@@ -2,8 +2,8 @@
 
 import pytest
 
-from attnviz.runs.serving import AccessPolicy
-from tests.serve.server import Server
+from attnviz.features.live.serving import AccessPolicy
+from tests.features.live.server import Server
 
 QUESTION = {"source": "The cat sat."}
 JSON = {"Content-Type": "application/json"}

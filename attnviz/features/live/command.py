@@ -1,10 +1,11 @@
-"""attnviz serve and attnviz live: pages that answer."""
+"""attnviz live: a page that answers, from a server or with the model inside."""
 
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -16,8 +17,8 @@ from attnviz.cli.destinations import PAGES, save_page
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.core.options import LENS_NAMES, Options, opt
-from attnviz.models.open import check_origin, find_model
+from attnviz.core.options import LENS_NAMES, Options, Origin, opt, rare
+from attnviz.models.open import POCKET, check_origin, find_model
 from attnviz.storage.writing import check_writable
 
 MEANING = (
@@ -25,33 +26,46 @@ MEANING = (
     "nothing is encrypted on the way"
 )
 """What it means to listen on a network."""
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+NOTHING = Origin(top=0)  # of an origin that nothing is said about
+THIS_MACHINE = "127.0.0.1"
+LOOPBACK = (THIS_MACHINE, "localhost", "[::1]")
 """Names of this machine."""
 
 
-@with_options("model", "compute", also=("open_page", "quiet"), report=())
-def serve(
+@with_options("model", "compute", also=("open_page",), report=("said",))
+def live(
+    output: Path | None = opt(
+        OUTPUT,
+        "--output -o FILE",
+        "Write the page instead, with the model 'pocket' inside: .html. It needs no server.",
+    ),
     port: int = opt(
         OUTPUT, "--port N", "Port to listen on; 0 takes a free one.", default=0, min=0, max=65535
     ),
-    host: str = opt(OUTPUT, "--host ADDRESS", "Address to listen on.", default="127.0.0.1"),
-    allow_network: bool = opt(
+    host: str = rare(OUTPUT, "--host ADDRESS", "Address to listen on.", default=THIS_MACHINE),
+    allow_network: bool = rare(
         OUTPUT, "--allow-network", "Also answer other machines, at the address of --host."
     ),
     *,
     options: Options,
 ) -> None:
-    """Start a local page that answers, with any model.
+    """Serve a page that answers as you type, with any model.
 
     Switch parts of the model off in it, and see what changes.
 
-    attnviz serve --model ./my-model --open
+    attnviz live --open
 
-    attnviz serve --model pocket-lm --port 8700
+    attnviz live --model ./my-model --port 8700
+
+    attnviz live -o live.html
 
     stdout gets the address, with the token that opens it; Ctrl-C ends it. Programs ask it in JSON:
     /openapi.json says how.
     """
+    if output is not None:
+        others = {"--port": port, "--host": host != THIS_MACHINE, "--allow-network": allow_network}
+        _write_page(output, others, options)
+        raise typer.Exit(0)
     check_origin(options.origin, "self")
     if not _is_loopback(host) and not allow_network:
         raise UsageError(
@@ -60,13 +74,14 @@ def serve(
         )
     find_model(options.origin)
     try:
-        from attnviz.runs import serving
+        from attnviz.features.live import serving
     except ModuleNotFoundError as error:
         raise ModelError(
-            f"'attnviz serve' needs the package {error.name}: pip install 'attnviz[serve]'"
+            f"'attnviz live' needs the package {error.name}: pip install 'attnviz[live]', or write "
+            "a page with the model inside by -o live.html"
         ) from error
+    from attnviz.features.live.answering import Answers
     from attnviz.renderers.page.document import assemble, live_document
-    from attnviz.runs.answering import Answers
 
     with closing(serving.open_listener(host, port)) as listener:
         number = listener.getsockname()[1]
@@ -81,7 +96,7 @@ def serve(
             note(f"Ctrl-C ends it{'' if _is_loopback(host) else f'; {MEANING}'}")
         answers = Answers(options.origin)
         names = [one["name"] for one in answers.models(None if options.output.quiet else note)]
-        document = live_document("attnviz serve", LENS_NAMES, names, answers.pictures())
+        document = live_document("attnviz live", LENS_NAMES, names, answers.pictures())
         page = assemble(document, {}, "serve")
         with opened_in_browser(address) if options.output.open_page else nullcontext():
             serving.serve(listener, answers, policy, page)
@@ -139,34 +154,24 @@ def read_sample_atlas() -> dict[str, Any]:
     return document | {"notes": ["the model translated the texts itself", *document["notes"]]}
 
 
-@with_options(also=["open_page"], report=("said",))
-def live(
-    output: Path | None = opt(
-        OUTPUT,
-        "--output -o FILE",
-        "The page: .html. Without it the page is opened, as with --open.",
-    ),
-    *,
-    options: Options,
-) -> None:
-    """Write a page with a model that answers as you type.
-
-    attnviz live
-
-    attnviz live -o live.html
-    """
-    if output is not None:
-        if output.suffix.lower() not in PAGES:
-            raise UsageError(f"--output '{output}' must end in {' or '.join(PAGES)}")
-        check_writable(output)
+def _write_page(output: Path, others: Mapping[str, object], options: Options) -> None:
+    """Write the page with the model inside."""
+    if flags := [name for name, value in others.items() if value]:
+        raise UsageError(f"{flags[0]} is for a server, and -o writes a page: give one of them")
+    if replace(options.origin, model=None) != NOTHING or options.origin.model not in (None, POCKET):
+        raise UsageError(
+            f"-o writes a page with the model '{POCKET}' inside: leave --model and its options out"
+        )
+    if output.suffix.lower() not in PAGES:
+        raise UsageError(f"--output '{output}' must end in {' or '.join(PAGES)}")
+    check_writable(output)
     start = time.perf_counter()
-    from attnviz.models.pocket.packed import pack_model
+    from attnviz.features.live.packed import pack_model
     from attnviz.renderers.page.document import live_page
 
     if sys.stderr.isatty() and not options.output.quiet:
         note("packing the model, and reading sentences for what its heads do in other texts")
     data = live_page("attnviz live", pack_model(), read_sample_atlas()).encode()
-    path = save_page(output, data, in_browser=options.output.open_page or output is None)
+    path = save_page(output, data, in_browser=options.output.open_page)
     if options.output.verbose:
         note(f"wrote '{path}', {len(data) / 1e6:.1f} MB, in {time.perf_counter() - start:.2f} s")
-    raise typer.Exit(0)

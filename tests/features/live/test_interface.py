@@ -11,11 +11,11 @@ import jsonschema
 import msgspec
 import pytest
 
-from attnviz.runs.answering import Answers, Question
-from attnviz.runs.serving import AccessPolicy, JobQueue, application
+from attnviz.features.live.answering import Answers, Question
+from attnviz.features.live.serving import AccessPolicy, JobQueue, application
 from tests.samples import ODD
 
-FILE = json.loads(files("attnviz.runs").joinpath("openapi.json").read_bytes())
+FILE = json.loads(files("attnviz.features.live").joinpath("openapi.json").read_bytes())
 SCHEMAS = FILE["components"]["schemas"]
 TEXT = "The red car is fast."
 OFF = {

@@ -38,8 +38,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attnviz.core.errors import AttnvizError, OutputError
 from attnviz.core.notices import ask_at_pauses
+from attnviz.features.live.answering import MOST_PICTURE, Answers, Question
 from attnviz.renderers.printable import printable
-from attnviz.runs.answering import MOST_PICTURE, Answers, Question
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -177,7 +177,7 @@ class AccessPolicy:
         if kind.lower() == "bearer" and _same(credentials.strip(), self.token):
             return ""
         if not _same(request.cookies.get(self.cookie_name, ""), self.cookie):
-            return "the token is missing: open the address that 'attnviz serve' has printed"
+            return "the token is missing: open the address that 'attnviz live' has printed"
         silent = origin is None and request.method not in ("GET", "HEAD")
         line = "no page says that it asks (Origin); a program sends the token itself"
         return line if silent else ""

@@ -10,7 +10,7 @@ from attnviz.core.errors import InputError
 from attnviz.models.pocket.card import FOLDER
 from attnviz.models.pocket.text import encode_text
 from attnviz.renderers.printable import printable
-from tests.live.conftest import Engine
+from tests.features.live.conftest import Engine
 
 LINES = 10_000
 MOST_PIECES = 256

@@ -17,11 +17,11 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import ask_at_pauses
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.features.live.answering import MOST_WEIGHTS, Answers, Off, Question
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.renderers.text.answer_tables import sentences_of
 from attnviz.renderers.text.why_table import why_document
-from attnviz.runs.answering import MOST_WEIGHTS, Answers, Off, Question
 from attnviz.runs.questions.explain import AnswerRequest, Explainer
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")

@@ -12,9 +12,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from tests.features.live.server import Server, serving
 from tests.patience import HUNG, wait_until
 from tests.samples import ODD
-from tests.serve.server import Server, serving
 
 CLIENTS, TURNS, REQUESTS = 50, 3, 3
 WORDS = ("cat", "dog", "car", "house", "red", "blue", "old", "sees", "takes", "the")
@@ -117,7 +117,7 @@ def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat()
 
 
 def test_who_waits_too_long_in_line_is_told_so(server):
-    from attnviz.runs.serving import MOST_WAITING
+    from attnviz.features.live.serving import MOST_WAITING
 
     long = json.dumps({"source": "The cat sat on the mat. " * 150}).encode()
     waiting = [raw(server, long)]
@@ -148,7 +148,7 @@ class Slow:
         self.config.load()
 
     def connect(self) -> tuple[Any, Mock]:
-        from attnviz.runs.serving import Connection
+        from attnviz.features.live.serving import Connection
 
         loop = Mock()
         loop.create_task = lambda work, **_: work.close() or Mock()
@@ -160,7 +160,7 @@ class Slow:
 
 
 def test_who_sends_half_a_head_is_hung_up_on_in_time_and_never_starts_the_clock_anew():
-    from attnviz.runs.serving import PATIENCE
+    from attnviz.features.live.serving import PATIENCE
 
     made, transport = Slow().connect()
     for part in (b"GET / HTTP/1.1\r\n", b"Host: x\r\n", b"X-A: b\r\n"):
@@ -174,7 +174,7 @@ def test_who_sends_half_a_head_is_hung_up_on_in_time_and_never_starts_the_clock_
 
 @pytest.mark.slow
 def test_connections_are_bounded_in_number():
-    from attnviz.runs.serving import MOST_CONNECTIONS
+    from attnviz.features.live.serving import MOST_CONNECTIONS
 
     slow = Slow()
     clients = [slow.connect()[1] for _ in range(MOST_CONNECTIONS + 3)]
@@ -193,7 +193,7 @@ def test_a_question_has_its_time_and_its_size(body, status, said, monkeypatch):
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
 
-    from attnviz.runs import serving
+    from attnviz.features.live import serving
 
     async def receive() -> dict[str, Any]:
         if body is None:

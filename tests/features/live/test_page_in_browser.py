@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attnviz.core.query import ALL_OUTPUTS, Query
-from tests.live.conftest import NOTHING
-from tests.live.test_tokens import lines
+from tests.features.live.conftest import NOTHING
+from tests.features.live.test_tokens import lines
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.features.live.server import serving
 from tests.invoke import attnviz, imported
 from tests.patience import HUNG, wait_until
-from tests.serve.server import serving
 
 LONG = {"source": "The cat sat on the mat. " * 150}
 
@@ -59,14 +59,14 @@ def test_a_question_that_is_given_up_is_not_worked_on_further(server):
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(server):
-    done = attnviz("serve", "--port", server.port)
+    done = attnviz("live", "--port", server.port)
     assert done.status == 1
     assert done.mistake.startswith(f"cannot listen on 127.0.0.1 port {server.port}: ")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
 def test_other_machines_are_answered_only_where_that_is_said(host):
-    done = attnviz("serve", "--host", host)
+    done = attnviz("live", "--host", host)
     assert done.status == 2
     assert "nothing is encrypted on the way. Add --allow-network" in done.mistake
 
@@ -85,28 +85,29 @@ def test_on_a_network_it_says_what_that_means_and_still_wants_the_token():
 
 
 def test_a_host_that_does_not_exist_is_told_in_one_line():
-    done = attnviz("serve", "--host", "no.such.host.invalid", "--allow-network")
+    done = attnviz("live", "--host", "no.such.host.invalid", "--allow-network")
     assert (done.status, done.mistake.startswith("cannot listen on no.such.host.")) == (1, True)
 
 
 def test_mistakes_are_found_before_anything_is_opened():
-    assert "65536" in attnviz("serve", "--port", 65536).mistake
-    assert attnviz("serve", "--device-map", "auto").status == 2
+    assert "65536" in attnviz("live", "--port", 65536).mistake
+    assert attnviz("live", "--device-map", "auto").status == 2
 
 
 def test_a_model_that_is_not_there_is_told_before_anything_listens(tmp_path):
-    done = attnviz("serve", "--model", tmp_path / "none")
+    done = attnviz("live", "--model", tmp_path / "none")
     assert (done.status, done.mistake.partition(" '")[0]) == (1, "there is no folder")
-    assert attnviz("serve", "--model", tmp_path).mistake.startswith(f"'{tmp_path}' is not a model")
+    assert attnviz("live", "--model", tmp_path).mistake.startswith(f"'{tmp_path}' is not a model")
 
 
 @pytest.mark.slow
 def test_the_pocket_model_is_served_without_torch():
-    loaded, _ = imported("serve", "--port", 1 << 20)
+    loaded, _ = imported("live", "--port", 1 << 20)
     assert not {"torch", "transformers", "scipy", "starlette", "uvicorn", "numpy"} & loaded
     code = (
         "import sys; from attnviz.core.options import Origin;"
-        "from attnviz.runs.answering import Answers, Question; import attnviz.runs.serving;"
+        "from attnviz.features.live.answering import Answers, Question;"
+        "import attnviz.features.live.serving;"
         "Answers(Origin()).attend(Question(source='The cat sat.'));"
         "print(*{'torch', 'transformers', 'scipy'} & set(sys.modules))"
     )
@@ -117,14 +118,15 @@ def test_the_pocket_model_is_served_without_torch():
 def test_without_the_extra_it_says_what_to_install(tmp_path):
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('no', name='uvicorn')")
     done = subprocess.run(
-        [sys.executable, "-m", "attnviz", "serve"],
+        [sys.executable, "-m", "attnviz", "live"],
         capture_output=True,
         check=False,
         env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
     )
     assert done.returncode == 1
     assert done.stderr.decode() == (
-        "attnviz: error: 'attnviz serve' needs the package uvicorn: pip install 'attnviz[serve]'\n"
+        "attnviz: error: 'attnviz live' needs the package uvicorn: pip install 'attnviz[live]', or "
+        "write a page with the model inside by -o live.html\n"
     )
 
 

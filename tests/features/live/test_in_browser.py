@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.features.live.server import Server, serving
 from tests.renderers.page.samples import HOSTILE
-from tests.serve.server import Server, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass
 class Server:
-    """A running `attnviz serve`."""
+    """A running `attnviz live`."""
 
     process: subprocess.Popen[bytes]
     address: str
@@ -85,7 +85,7 @@ class Server:
 def serving(*arguments: object, **variables: str) -> Iterator[Server]:
     """A server that is stopped at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "attnviz", "serve", *map(str, arguments)],
+        [sys.executable, "-m", "attnviz", "live", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | variables,

@@ -1,4 +1,4 @@
-"""The live page's engine in node, and the same model in Python."""
+"""One server for all tests, the live page's engine in node, and the same model in Python."""
 
 import json
 import shutil
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.models.pocket.packed import pack_model, quantise, split_by_bits
+from attnviz.features.live.packed import pack_model, quantise, split_by_bits
 from attnviz.models.pocket.translator import Pocket
 from attnviz.renderers.page.document import live_worker
+from tests.features.live.server import Server, serving
 
 NODE = shutil.which("node")
 NOTHING: dict[str, list[Any]] = {"heads": [], "links": [], "tokens": []}
@@ -111,3 +112,10 @@ def pocket() -> Pocket:
             rows = [scales[:, None] * codes for scales, codes in parts]
             model.weights.arrays[name] = np.concatenate(rows).astype(np.float32)
     return model
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The pocket model, served."""
+    with serving() as found:
+        yield found
