@@ -36,6 +36,7 @@ WITHOUT_A_FUNCTION = {
     "watch": "watch",
     "browse": "Result",
     "live": "",
+    "examples": "",
     "models": "",
 }
 """Commands that are another function of Python; lists and a page without a text need none."""

@@ -41,6 +41,7 @@ def test_no_command_is_left_out():
         *(run[0] for run in RUNS.values()),
         "audio",
         "browse",
+        "examples",
         "history",
         "image",
         "live",
