@@ -13,6 +13,7 @@ from attnviz.core.answers import ENOUGH
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, PredictedToken
 from attnviz.core.query import Query
+from attnviz.models.pocket.text import SPECIALS
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.renderers import Display
 from attnviz.renderers.text.answer_tables import answer_table
@@ -231,6 +232,56 @@ def test_against_another_answer_the_difference_is_explained():
     assert found.against == "cats"
     effects = {one.label: one.effect for one in found.tokens}
     assert effects["dogs"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_after_a_finished_sentence_the_next_word_is_explained_and_not_its_end():
+    text = "I love cats."
+    model = load_pocket_lm()
+    experiment = model.experiment(Query(text), "next:<eos>")
+    (rows,) = experiment.run([Intervention()])
+    powers = np.exp(rows[0].astype(np.float64))
+    assert powers[experiment.outputs[0].number] > 0.9  # the model ends the text here
+    words = powers[len(SPECIALS) :]
+    done = run("explain", text)
+    document = attnviz.explain(text).to_json()
+    assert f'The model says  "I" ({words.max() / words.sum():.2f})'.replace("0.", ".") in done.text
+    assert document["answer"] == "I" == experiment.spell(len(SPECIALS) + int(words.argmax()))
+    assert document["chance"] == pytest.approx(words.max() / words.sum(), rel=1e-4)
+    note = "the model says '<eos>' here (p 0.98), which is no word: the likeliest word is explained"
+    assert note in done.err
+    assert any(note in one for one in document["notes"])
+    # Without every head, p is that among the words too.
+    off = Intervention(heads=tuple(HeadAt("causal", str(n), m) for n in range(3) for m in range(5)))
+    after = model.experiment(Query(text))
+    ((plain,), (changed,)) = after.run([Intervention(), off])
+    assert np.exp(plain).sum() == pytest.approx(1) == np.exp(changed).sum()
+    assert np.exp(plain[: len(SPECIALS)]).sum() == 0 == np.exp(changed[: len(SPECIALS)]).sum()
+    slopes, cut = after.gradients()[0], experiment.gradients()[0]
+    assert np.isfinite(slopes).all()
+    assert not np.allclose(slopes, cut)
+    assert attnviz.explain(text, explain="next:<eos>").value.answer == "<eos>"
+
+
+def test_a_word_of_a_target_is_the_word_there_with_a_note_where_it_could_come_next():
+    pair = ("The red car is fast.", "La voiture rouge est rapide.")
+    note = "'rouge' is the word of the target: --target 'next:rouge' explains it as the token after"
+    for words in (
+        ("explain",),
+        ("why", "--head", "cross.2.0", "--link", "rouge>red"),
+        ("ablate", "--head", "2.0"),
+    ):
+        done = run(*words, *pair, "--target", "rouge", "-f", "json")
+        assert (done.status, done.err.count(note)) == (0, 1), words
+        plain = run(*words, *pair, "--target", "rouge[3]", "-f", "json", "-q")
+        assert "rouge" in plain.text
+        assert note not in plain.text
+        assert without_notes(done.json()) == without_notes(plain.json()), words
+
+
+def without_notes(document):
+    """A document without what is said of how its output was chosen."""
+    kept = {name: one for name, one in document.items() if name not in ("notes", "provenance")}
+    return json.loads(json.dumps(kept))
 
 
 @pytest.mark.slow

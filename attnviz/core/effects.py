@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -210,6 +210,21 @@ class PredictedToken:
     number: int  # its number among the choices
     name: str
     position: int | None = None  # the place of the token in the text; None for a class
+    without: tuple[int, ...] = ()  # choices that cannot come in its place, such as the text's end
+    note: str = ""  # what a reader should know of how it was chosen
+
+
+def leave_out(logits: Any, outputs: Sequence[PredictedToken]) -> Any:
+    """The logits (…, choices), changed: −∞ for choices that the outputs leave out."""
+    if left_out := [number for one in outputs for number in one.without]:
+        logits[..., left_out] = -np.inf
+    return logits
+
+
+def note_outputs(attention: Attention, outputs: Sequence[PredictedToken]) -> Attention:
+    """The attention with what a reader should know of its outputs."""
+    notes = [one.note for one in outputs if one.note]
+    return attention.with_maps(attention.maps, notes=notes) if notes else attention
 
 
 def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:

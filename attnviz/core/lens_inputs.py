@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.attention_map import Attention, Token, check_finite
+from attnviz.core.effects import PredictedToken
 from attnviz.core.errors import UsageError, in_words, is_number
 
 if TYPE_CHECKING:
@@ -126,24 +127,55 @@ def place_to_explain(
     first: int,
     number_of: Callable[[str], int | None],
     open_place: tuple[str, int],
-) -> tuple[int, int | None] | None:
-    """The place and the piece of the vocabulary to explain; None if there is no such place.
+    *,
+    is_target: bool = False,
+) -> tuple[int, int | None, str] | None:
+    """The place and the piece of the vocabulary to explain, with a note; None: no such place.
 
     Piece None means the token at that place, or else the likeliest. `number_of` gives the piece
     that a word is, if any. `open_place` is the place for words outside the text with its prefix:
-    ("next:", 7); the prefix is "" if a word in the text always means the text's token.
+    ("next:", 7); the prefix is "" if a word in the text always means the text's token. In the
+    target of a pair it does too, and the note says that it could also come next.
     """
     name, end = open_place
     if name and output.startswith(name):
         word = output.removeprefix(name)
         number = number_of(word) if word else None
-        return (end, number) if number is not None or not word else None
+        return (end, number, "") if number is not None or not word else None
     number = None if is_number(output) else number_of(output)
     also = f"{name}{output}" if name and number is not None else ""
-    place = find_token(tokens, output, first, also)
+    place = find_token(tokens, output, first, "" if is_target else also)
     if place is not None:
-        return place, None
-    return None if number is None else (end, number)
+        is_plain = also and is_target and not _NUMBERED.fullmatch(output)
+        other = f"--target '{also}' explains it as the token after the target"
+        return place, None, f"'{output}' is the word of the target: {other}" if is_plain else ""
+    return None if number is None else (end, number, "")
+
+
+def next_word(
+    position: int,
+    logits: NDArray[np.floating],
+    marks: Sequence[int],
+    spell: Callable[[int], str],
+    note: str = "",
+) -> PredictedToken:
+    """The likeliest token at a position; a word, where a mark such as the text's end is likelier.
+
+    The p of the word is then that among the words, as in writing that may not end yet.
+    """
+    number = int(logits.argmax())
+    if number not in marks:
+        return PredictedToken(position - 1, number, spell(number), position, note=note)
+    chance = 1 / float(np.exp(logits.astype(np.float64) - float(logits[number])).sum())
+    logits = logits.copy()
+    logits[[*marks]] = -np.inf
+    mark, word = spell(number), int(logits.argmax())
+    ends = (
+        f"the model says '{mark}' here (p {chance:.2f}), which is no word: the likeliest word is "
+        f"explained, as if one had to follow; --target '{NEXT}{mark}' explains '{mark}'"
+    )
+    notes = "; ".join([note, ends] if note else [ends])
+    return PredictedToken(position - 1, word, spell(word), position, (*marks,), notes)
 
 
 def last_word(tokens: Sequence[Token]) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tokenizers.processors import TemplateProcessing
 from transformers import CONFIG_MAPPING
 from transformers.utils import logging
 
@@ -134,6 +135,52 @@ def test_predictions_and_effects_are_those_of_transformers(kind, fields, folders
     written = mine.write(Intervention())
     assert written == theirs.write(Intervention())
     assert (written is None) == (mine.attention.main.stream == "self")
+
+
+def test_an_end_that_the_model_writes_or_the_tokenizer_adds_is_no_word_to_explain(folders):
+    folder = next(folders)
+    model = save("llama", folder)
+    with torch.no_grad(), quiet():
+        chances = model(torch.tensor([byte_pieces()(TEXT)["input_ids"]])).logits[0, -1].softmax(-1)
+    first, second = chances.topk(2).indices.tolist()
+    model.generation_config.eos_token_id = [2, first]
+    model.save_pretrained(folder)
+    expected = float(chances[second] / (1 - chances[[0, 1, 2, first]].sum()))
+    for experiment in (*open_after(folder, None), *open_after(folder, "next:")):
+        (output,) = experiment.outputs
+        assert output.number == second
+        assert f"says '{experiment.spell(first)}' here (p {chances[first]:.2f})" in output.note
+        assert output.note in experiment.attention.provenance.notes
+        ((plain,), (cut,)) = experiment.run(
+            [Intervention(), Intervention(heads=(HeadAt("self", "1", 0),))]
+        )
+        assert np.exp(plain[second]) == pytest.approx(expected, rel=1e-4)
+        assert np.exp(cut).sum() == pytest.approx(1, rel=1e-4)
+        assert plain[first] == -np.inf == cut[first]
+    # A tokenizer that puts its end token behind every text.
+    tokenizer = byte_pieces()
+    name = tokenizer.convert_ids_to_tokens(2)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"$A {name}", special_tokens=[(name, 2)]
+    )
+    tokenizer.save_pretrained(folder)
+    *_, experiment = open_after(folder, None)
+    assert experiment.attention.main.query_tokens[-1].special
+    (output,) = experiment.outputs
+    assert (output.number, output.row) == (second, len(experiment.attention.main.query_tokens) - 2)
+    assert (
+        f"the text ends in '{name}': what the model says in its place is explained" in output.note
+    )
+
+
+def open_after(folder: Path, wanted: str | None) -> list[Any]:
+    """What comes after the text: the experiment of numpy, and that of torch."""
+    return [
+        open_source(
+            Origin(model=str(folder), arithmetic=name), "self", with_head="exact"
+        ).experiment(Query(TEXT), wanted)
+        for name in ("light", "torch")
+    ]
 
 
 @pytest.mark.parametrize("kind", HEADS)

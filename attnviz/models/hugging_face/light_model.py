@@ -15,7 +15,7 @@ import numpy as np
 
 from attnviz.analyses.entropy import peak
 from attnviz.core.attention_map import Attention, Projections, Provenance, check_finite
-from attnviz.core.effects import Experiment, HeadOutputs, Intervention
+from attnviz.core.effects import Experiment, HeadOutputs, Intervention, note_outputs
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
 from attnviz.core.notices import explain
@@ -413,6 +413,7 @@ class LightExperiment(NetworkExperiment):
         first = model.head is not None and model.head.first
         scores = model.scores(model.weights, states[None, 0] if first else states[None])
         self.outputs = outputs.choose_outputs(model, encoding, scores, target)
+        self.attention = note_outputs(self.attention, self.outputs)
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core import lens_inputs
-from attnviz.core.effects import PredictedToken, label_of
+from attnviz.core.effects import PredictedToken, label_of, leave_out, note_outputs
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, is_number
 from attnviz.core.query import ALL_OUTPUTS
+from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.inputs.generation import ends_of
 from attnviz.models.hugging_face.interventions import upcast_half
 from attnviz.models.hugging_face.load.family import SUFFIXES, Task, check_labels
 from attnviz.models.hugging_face.loaded_model import LoadedModel
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnviz.core.attention_map import Attention, Provenance
+    from attnviz.core.attention_map import Attention, Provenance, Token
     from attnviz.core.writers import HeadWeights
 
 Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
@@ -133,7 +135,7 @@ def _chosen_word(
 ) -> PredictedToken:
     """A token that a language model predicts.
 
-    By default a masked model explains its mask, or the last word; a causal one the next token, or
+    By default a masked model explains its mask, or the last word; a causal one the next word, or
     the last of a given target. A wanted word that is not in the text comes from the vocabulary.
     """
     side = next(iter(encoding.axes.values()))[0]
@@ -141,28 +143,50 @@ def _chosen_word(
     ahead = 0 if source.family == "encoder-only" else 1
     mask = source.tokenizer.mask_token_id
     position = _default_position(encoding, ahead, mask)
-    number = None
+    end = _end_of_text(tokens) if ahead and side == "text" else len(tokens)
+    number, note = None, ""
     if target is not None:
         # After a complete target, and without a mask, there is no position to predict.
-        is_open = not tokens[-1].special if ahead else mask in ids
+        is_open = not tokens[end - 1].special or end == 1 if ahead else mask in ids
         name = lens_inputs.NEXT if ahead else MASK
-        place = name if is_open else "", len(tokens) if ahead else position
+        place = name if is_open else "", end if ahead else position
         number_of = partial(_vocabulary_number, source)
-        choice = lens_inputs.place_to_explain(tokens, target, ahead, number_of, place)
+        choice = lens_inputs.place_to_explain(
+            tokens, target, ahead, number_of, place, is_target=side == "target"
+        )
         if choice is None:
             raise UsageError(
                 f"--target '{target}' is neither a token of the {side} (by its text, or "
                 f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
             )
-        position, number = choice
+        position, number, note = choice
     row = position - ahead
+    first = end if target in (None, lens_inputs.NEXT) else len(ids)  # of what the model would say
+    if ahead and number is None and position >= first:
+        if position < len(ids):
+            mark = tokens[position].text
+            note = f"the text ends in '{mark}': what the model says in its place is explained"
+        scores, spell = to_numpy(logits[row]), partial(spell_piece, source)
+        return lens_inputs.next_word(position, scores, marks_of(source), spell, note)
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
     is_there = position < len(ids) and ids[position] == number
     name = tokens[position].text if is_there else spell_piece(source, number)
     if not ahead and not is_there and ids[position] != source.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
-    return PredictedToken(row, number, name, position)
+    return PredictedToken(row, number, name, position, note=note)
+
+
+def _end_of_text(tokens: Sequence[Token]) -> int:
+    """The position behind the text, where end tokens may stand that a tokenizer adds."""
+    return max((at + 1 for at, token in enumerate(tokens) if not token.special), default=1)
+
+
+def marks_of(source: LoadedModel) -> list[int]:
+    """The tokens that stand for no text, such as its end."""
+    tokenizer = source.tokenizer
+    marks = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id, tokenizer.mask_token_id}
+    return sorted({*marks, *ends_of(source)})
 
 
 def _default_position(encoding: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
@@ -170,7 +194,8 @@ def _default_position(encoding: EncodedQuery, ahead: int = 0, mask: int | None =
     side = next(iter(encoding.axes.values()))[0]
     tokens, ids = encoding.tokens[side], list(encoding.ids(side))
     if ahead:
-        return len(tokens) - 1 if side == "target" and len(tokens) > 1 else len(tokens)
+        is_target = side == "target" and len(tokens) > 1
+        return lens_inputs.last_word(tokens) if is_target else _end_of_text(tokens)
     if mask is not None and mask in ids:
         return ids.index(mask)
     return lens_inputs.last_word(tokens)
@@ -255,6 +280,7 @@ class ExplainedOutputs:
         self.is_single = self.rows.shape[2] == 1
         if self.is_single and self.is_choice:
             self.attention = self.attention.with_maps(self.attention.maps, notes=(ONE_SCORE,))
+        self.attention = note_outputs(self.attention, self.outputs)
 
     def rows_of(self, logits: Tensor, first: int = 0) -> Tensor:
         """The logits of each output, (batch, outputs, choices); a classifier has one row.
@@ -273,6 +299,7 @@ class ExplainedOutputs:
         if not self.is_choice:
             raise ModelError("the model predicts a number, which has no probability to explain")
         tags = self.is_single or self.kind == "multi_label_classification"
+        rows = leave_out(rows, self.outputs)
         return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:

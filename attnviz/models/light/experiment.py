@@ -23,6 +23,7 @@ from attnviz.core.effects import (
     LayerWeights,
     PredictedToken,
     SinkShares,
+    leave_out,
     replacement_outputs,
 )
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
@@ -185,6 +186,7 @@ class NetworkExperiment:
 
     def chances(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Log p of each choice (…, choices) by its logits."""
+        logits = leave_out(logits, self.outputs)
         log_p: NDArray[np.floating] = logits - logits.max(axis=-1, keepdims=True)
         log_p -= np.log(np.exp(log_p).sum(axis=-1, keepdims=True))
         return log_p

@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.effects import HeadOutputs, Intervention, PredictedToken, label_of
+from attnviz.core.effects import (
+    HeadOutputs,
+    Intervention,
+    PredictedToken,
+    label_of,
+    leave_out,
+    note_outputs,
+)
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import (
     NEXT,
@@ -16,6 +23,7 @@ from attnviz.core.lens_inputs import (
     ValueVectors,
     find_token,
     last_word,
+    next_word,
     place_to_explain,
 )
 from attnviz.core.query import ALL_OUTPUTS
@@ -79,7 +87,7 @@ class StoredExperiment(NetworkExperiment):
         states, layers = model.forward(weights, inputs, watch)
         logits = model.scores(weights, states[[output.row for output in self.outputs]])
         numbers = torch.tensor([[output.number] for output in self.outputs], device=logits.device)
-        chances = logits.log_softmax(-1).gather(1, numbers)
+        chances = leave_out(logits, self.outputs).log_softmax(-1).gather(1, numbers)
         score = (chances if log else logits.gather(1, numbers)).sum()
         return score, float(chances.detach()[0].exp()), layers
 
@@ -98,38 +106,43 @@ class PieceExperiment(StoredExperiment):
         numbers = (vocabulary.token_to_id(piece) for piece in (f"▁{word}", word))
         return next((int(number) for number in numbers if number is not None), None)
 
-    def choose_pieces(
-        self, tokens: tuple[Token, ...], ids: list[int], target: str | None, side: str, usual: int
-    ) -> tuple[PredictedToken, ...]:
-        """Pieces that a decoder predicts, each from the row before it.
+    def choose_pieces(self, ids: list[int], target: str | None, side: str) -> None:
+        """Set the outputs: pieces that a decoder predicts, each from the row before it.
+
+        By default the last word of a target, or the word that the model would write after a text.
 
         Args:
-            tokens: what it reads, a special one first.
-            ids: their numbers.
+            ids: the numbers of what it reads, a special one first.
             target: a token by text or position, "next:WORD", or "all"; None: the usual one.
-            side: the name of its text in messages.
-            usual: a position; the one behind the last is the piece that the model would write.
+            side: "target" or "text", what the decoder reads.
         """
+        tokens = self.attention.main.query_tokens
         if target == ALL_OUTPUTS:
-            return tuple(
+            self.outputs = tuple(
                 PredictedToken(place - 1, ids[place], tokens[place].text, place)
                 for place in range(1, len(tokens))
             )
-        position, number = usual, None
+            return
+        number, note = None, ""
+        position = last_word(tokens) if side == "target" and len(tokens) > 1 else len(tokens)
         if target is not None:
             is_open = not tokens[-1].special or len(tokens) == 1
             place = NEXT if is_open else "", len(tokens)
-            choice = place_to_explain(tokens, target, 1, self.piece_of, place)
-            position, number = require_place(choice, tokens, target, side, 1)
-        if number is not None:
-            return (PredictedToken(position - 1, number, self.spell(number), position),)
-        if position < len(tokens):
-            return (PredictedToken(position - 1, ids[position], tokens[position].text, position),)
-        # Of the special pieces, only the end is ever written.
-        self.outputs = (PredictedToken(position - 1, END, "", position),)
-        (scores,) = self.run([Intervention()])
-        number = max((END, *range(len(SPECIALS), scores.shape[1])), key=scores[0].__getitem__)
-        return (PredictedToken(position - 1, number, self.spell(number), position),)
+            choice = place_to_explain(
+                *(tokens, target, 1, self.piece_of, place), is_target=side == "target"
+            )
+            position, number, note = require_place(choice, tokens, target, side, 1)
+        if number is None and position == len(tokens):
+            self.outputs = (PredictedToken(position - 1, END, "", position),)
+            (scores,) = self.run([Intervention()])
+            output = next_word(position, scores[0], range(len(SPECIALS)), self.spell)
+        elif number is None:
+            name = tokens[position].text
+            output = PredictedToken(position - 1, ids[position], name, position, note=note)
+        else:
+            output = PredictedToken(position - 1, number, self.spell(number), position)
+        self.outputs = (output,)
+        self.attention = note_outputs(self.attention, self.outputs)
 
 
 def require_place(
@@ -155,7 +168,7 @@ class PocketExperiment(PieceExperiment):
 
     The encoder predicts a masked word, the decoder the next piece. The wanted output is a token by
     its text or position, or "all" tokens of the decoder's text. By default it is the last word of
-    the encoder's text, the last piece of a translation, or the next piece after the decoder's text.
+    the encoder's text or of a translation, or the next word after the decoder's text.
     """
 
     model: PocketModel
@@ -168,9 +181,7 @@ class PocketExperiment(PieceExperiment):
         if query.target is None:
             self.attention, self.outputs = self._mask_word(attention, target)
         else:
-            tokens, ids = attention.main.query_tokens, query.target_ids
-            side, usual = ("target", len(ids) - 1) if query.source else ("text", len(ids))
-            self.outputs = self.choose_pieces(tokens, ids, target, side, usual)
+            self.choose_pieces(query.target_ids, target, "target" if query.source else "text")
 
     def values(self) -> ValueVectors:
         return stored_values(self.model, self.feed, self.attention)

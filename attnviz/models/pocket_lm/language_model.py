@@ -175,7 +175,7 @@ class CausalPocket(StoredModel):
 
 
 class CausalExperiment(PieceExperiment):
-    """The causal pocket model and a text; by default it explains the next piece."""
+    """The causal pocket model and a text; by default it explains the next word."""
 
     model: CausalPocket
 
@@ -183,8 +183,7 @@ class CausalExperiment(PieceExperiment):
         self, model: CausalPocket, ids: list[int], attention: Attention, target: str | None
     ) -> None:
         super().__init__(model, ids, attention)
-        tokens = attention.main.query_tokens
-        self.outputs = self.choose_pieces(tokens, ids, target, "text", len(ids))
+        self.choose_pieces(ids, target, "text")
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         new = self.model.write(self.feed, FEW, self._edit([change], instead))

@@ -205,7 +205,8 @@ def effect_of(
         if wants_output and experiment is None:  # the output that is asked for does not exist
             raise
         return None, [f"the effect of the link is not known: {first_line(error)}"]
-    return (effect.effect, label_of(experiment.outputs[0], own)), []
+    notes = [one.note for one in experiment.outputs if one.note]
+    return (effect.effect, label_of(experiment.outputs[0], own)), notes
 
 
 def why_of_query(source: Source, query: Query, request: Why) -> tuple[LinkReport, WrittenText]:
@@ -240,15 +241,15 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
     trace = written_of(source, query)
     item = trace.attention.main
     words = text_places(item.query_tokens)
-    row, choice = words[-1] if words else 0, None
+    row, choice, notes = words[-1] if words else 0, None, list[str]()
     if not trace.predicts(item.stream, row):
         row = 0
     if not trace.predicts(item.stream, row):
         raise UsageError("the model predicts nothing here, so no logit can be followed")
     if request.output is not None and isinstance(source, Experimenting):
         (output, *_) = source.experiment(query, request.output).outputs
-        row, choice = output.row, output.number
-    return follow_layers(trace, row, choice)
+        row, choice, notes = output.row, output.number, [output.note] if output.note else []
+    return follow_layers(trace, row, choice, notes)
 
 
 def report_why(

@@ -162,12 +162,17 @@ def generate_ids(
                 **inputs, **plain, num_beams=1, max_new_tokens=most, **options
             )
         ids = output[0].tolist()
-    ends = source.model.generation_config.eos_token_id
-    ends = ends if isinstance(ends, list) else [ends]
-    if ids[-1] in (*ends, source.tokenizer.eos_token_id):
+    if ids[-1] in ends_of(source):
         return ids[:-1], ()
     # Whisper leaves the end token out: an output shorter than allowed was not cut.
     return ids, (f"the model was stopped after {most} tokens",) if len(ids) >= most else ()
+
+
+def ends_of(source: Any) -> set[int]:
+    """The tokens that end what a model writes."""
+    ends = getattr(getattr(source.model, "generation_config", None), "eos_token_id", None)
+    ends = ends if isinstance(ends, list) else [ends]
+    return {*ends, source.tokenizer.eos_token_id} - {None}
 
 
 def writer_class(config: Any, name: str) -> Any:
