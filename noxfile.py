@@ -1,6 +1,6 @@
 """The commands that everyone runs; `nox -l` lists them, CI runs the same.
 
-They run in the active environment, after one `pip install -e ".[test]"`: torch is too large for an
+They run in the active environment, after one `pip install -e ".[dev]"`: torch is too large for an
 environment of each session. `nox --force-venv-backend venv -s NAME` makes a new one all the same,
 and `--force-python 3.13` makes it with another Python.
 """
@@ -39,16 +39,16 @@ PROCESSORS = {
 
 @nox.session
 def fast(session: nox.Session) -> None:
-    """Run the fast tier: every command and contract, about a minute on two cores."""
+    """Run the fast tier: every command and contract."""
     _install(session)
     session.run("pytest", "-n", "2", "-m", "not slow", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run every test."""
+    """Run every test; `-- -m "slow and not core"` runs what `pytest` alone leaves out."""
     _install(session)
-    session.run("pytest", "-n", "2", *session.posargs)
+    session.run("pytest", "--all", "-n", "2", *session.posargs)
 
 
 @nox.session
@@ -174,7 +174,7 @@ def wheel(session: nox.Session) -> None:
                 session.run(program, *asked, external=True, env=nowhere)
 
 
-def _install(session: nox.Session, extra: str = "test") -> None:
+def _install(session: nox.Session, extra: str = "dev") -> None:
     """Install the package and its test tools, unless the session uses the active environment."""
     if session.virtualenv.venv_backend == "none":
         return

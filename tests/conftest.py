@@ -28,13 +28,40 @@ settings.register_profile(
 settings.load_profile("without the clock")
 
 
-def pytest_configure() -> None:
-    """Hear Ctrl-C, and collect no garbage yet.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="every test, the slow ones too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the tests, hear Ctrl-C, and collect no garbage yet.
 
     What is imported and collected stays: to look through it for garbage costs seconds.
     """
+    choose_tests(config)
     hear_ctrl_c()
     gc.disable()
+
+
+SHORT_RUN = "not slow or core"
+"""The tests that `pytest` runs by itself."""
+
+
+def choose_tests(config: pytest.Config) -> None:
+    """Leave slow tests out where nothing is asked for: no file, no name, no mark and not all."""
+    asked = config.option.all or config.option.keyword or config.option.markexpr
+    if not asked and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.option.markexpr = SHORT_RUN  # the workers of pytest-xdist are told
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say what was left out."""
+    if config.option.markexpr == SHORT_RUN:
+        terminalreporter.write_line(
+            "Left out: about 4,000 slow tests, more of the same kinds (CONTRIBUTING.md, Test tiers). "
+            "All: pip install -e '.[dev]' && pytest --all"
+        )
 
 
 def hear_ctrl_c() -> None:

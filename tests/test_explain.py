@@ -124,6 +124,7 @@ def test_of_many_items_the_shortest_list_is_pruned():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_the_circuit_inside_is_found_and_its_numbers_are_those_of_ablate():
     found = attnviz.explain(TEXT, model="pocket-lm").value
     assert {(one.at.layer, one.at.head) for one in found.heads} == {("1", 1), ("2", 3), ("1", 4)}

@@ -104,6 +104,7 @@ def test_what_the_shell_writes_to_files_python_has_of_the_result():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("words", "found"),
     [

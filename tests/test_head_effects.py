@@ -46,6 +46,7 @@ def by_head(rows: list[list[str]], column: str) -> dict[tuple[str, str, str], fl
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("by", ["zero", "mean"])
 def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by):
     pair = PAIRS[0]

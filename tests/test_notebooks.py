@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
+
+nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[dev]'")
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "notebooks"
@@ -22,7 +24,6 @@ def cells(notebook: Any) -> list[tuple[str, str]]:
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
-@pytest.mark.slow
 @each_source
 def test_a_notebook_is_its_source_with_outputs(source):
     path = source.with_suffix(".ipynb")
@@ -48,7 +49,6 @@ def test_answers_are_folded_away(source):
 
 
 @each_source
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # as a notebook's own process does
 def test_every_cell_and_every_answer_runs(source, monkeypatch):
     """In this process, which has imported torch."""
@@ -60,7 +60,6 @@ def test_every_cell_and_every_answer_runs(source, monkeypatch):
             shell.run_cell(code).raise_error()
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # jupyter's own, in this process
 def test_a_kernel_runs_a_notebook_up_to_a_cell_that_fails(tmp_path):
     blocks = ("```python\nprint(6 * 7)\n```", "```python\n1 / 0\n```")

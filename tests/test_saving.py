@@ -120,6 +120,7 @@ def test_there_is_something_of_everything_that_saves(things):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(("kind", "name"), methods())
 def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(kind, name, full, things):
     suffix = suffix_of(kind, name)

@@ -1,11 +1,12 @@
-"""The fast tier, `pytest -m "not slow"`, leaves out no command and no table's contract."""
+"""The fast tier leaves out no command and no contract, `pytest` alone only slow tests."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 
 from attnviz.cli.app import COMMANDS
-from tests.conftest import hear_ctrl_c
+from tests.conftest import SHORT_RUN, choose_tests, hear_ctrl_c, pytest_terminal_summary
 
 CONTRACTS = (
     "tests/cli/test_commands.py",
@@ -47,6 +48,44 @@ def test_the_fast_tier_holds_every_contract(items):
         own = [item for item in items if item.nodeid.startswith(f"{name}::")]
         assert own, f"{name} has no tests"
         assert all(map(is_fast, own)), f"{name} has slow tests"
+
+
+def test_the_core_has_a_browser_a_kill_and_a_pretrained_model_but_not_a_hundred_tests(items):
+    core = [item for item in items if item.get_closest_marker("core")]
+    names = {item.nodeid.partition("[")[0] for item in core}
+    assert {name.partition("::")[0] for name in names} >= {
+        "tests/cli/test_resume.py",
+        "tests/hugging_face/test_minilm.py",
+        "tests/live/test_numbers.py",
+        "tests/renderers/page/test_in_browser.py",
+    }
+    assert len(names) < 100
+    assert not any(item.get_closest_marker(name) for item in core for name in ("ray", "real"))
+
+
+ARGUMENTS = pytest.Config.ArgsSource.ARGS
+ALONE = pytest.Config.ArgsSource.TESTPATHS
+
+
+@pytest.mark.parametrize(
+    ("asked", "source", "chosen"),
+    [
+        ({}, ALONE, SHORT_RUN),
+        ({"all": True}, ALONE, ""),
+        ({"markexpr": "slow"}, ALONE, "slow"),
+        ({"keyword": "resume"}, ALONE, ""),
+        ({}, ARGUMENTS, ""),
+    ],
+)
+def test_slow_tests_are_left_out_where_nothing_is_asked_for_and_one_line_says_so(
+    asked, source, chosen
+):
+    option = SimpleNamespace(**{"all": False, "markexpr": "", "keyword": "", **asked})
+    config, lines = SimpleNamespace(option=option, args_source=source), []
+    choose_tests(config)
+    pytest_terminal_summary(SimpleNamespace(write_line=lines.append), config)
+    assert option.markexpr == chosen
+    assert len(lines) == (chosen == SHORT_RUN)
 
 
 def test_what_needs_a_browser_ray_or_real_weights_is_slow(items):

@@ -108,6 +108,7 @@ def loaded():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_parts_sum_for_every_head_of_the_models_inside():
     for text in loaded():
         for item in text.attention.maps:

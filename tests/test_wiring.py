@@ -46,6 +46,7 @@ def knocked_out(text, at, side, writer):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("name", ["pocket", "pocket-lm", "minilm"])
 def test_the_closed_form_ranks_pairs_as_knockouts_do(name):
     """Fifty texts, of each the pairs of a layer, a side and a writer drawn by chance."""

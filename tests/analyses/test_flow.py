@@ -55,6 +55,7 @@ def test_two_layers_worked_by_hand():
 
 @given(st.integers(0, 300))
 @pytest.mark.slow
+@pytest.mark.core
 def test_it_equals_the_smallest_cut(seed):
     steps = with_residual(rows(seed, 2, 3, 3))
     expected = [[smallest_cut(steps, query, key) for key in range(3)] for query in range(3)]

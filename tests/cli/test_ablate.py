@@ -47,6 +47,7 @@ def text_of(*words: str) -> Attention:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_the_issue_s_command_shows_everything_that_changed():
     named = ("--head", "2.0", "--head", "encoder.3.5", "--link", "rouge>red", "--token", "red")
     lines = ablated(*PAIR, *named).text.splitlines()
@@ -71,6 +72,7 @@ def test_the_issue_s_command_shows_everything_that_changed():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outputs():
     words = (*PAIR, "--head", "2.0", "--token", "red", "-q", "-f")
     found = {name: ablated(*words, name) for name in ALL}
@@ -377,6 +379,7 @@ def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_two_saved_runs_are_compared(tmp_path):
     a, b, c = tmp_path / "a.npz", tmp_path / "b.json", tmp_path / "c.json"
     ablated(*PAIR, "--each", "layers", "-o", a, "-q", "-f", "none")

@@ -83,6 +83,7 @@ def test_a_spectrogram_stands_above_the_heat_map(whisper, ast, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_words_get_their_times_in_every_form(whisper, tmp_path):
     run = ("audio", VOWELS, "--model", whisper, *SAID, "--word-times")
     table = attnviz(*run)

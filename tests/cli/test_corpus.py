@@ -218,6 +218,7 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("stops", [1, 2])
 def test_what_is_resumed_ends_with_the_same_bytes(tmp_path, monkeypatch, stops):
     monkeypatch.setattr(AttendChunk, "size", 10)

@@ -39,6 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_the_numbers_are_those_of_a_slow_loop(folder):
     (stream,) = attnviz("corpus", folder, "-f", "json", "-q").json()["streams"]
     sums: dict[Any, float] = defaultdict(float)

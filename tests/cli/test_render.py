@@ -18,6 +18,7 @@ TEXTS = ("The cat sat.", "A dog ran")
     ],
 )
 @pytest.mark.slow
+@pytest.mark.core
 def test_a_pipe_gives_what_a_direct_run_gives(saved_as, name):
     for texts in (TEXTS[:1], TEXTS):
         saved = attnviz("self", *texts, *OWN, "-f", saved_as).out

@@ -80,6 +80,7 @@ def in_folder(folder: Path, name: str) -> tuple[Any, ...]:
     return ("-o", folder / name, "--rejects", folder / "rejects.jsonl")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("name", "more"),
     [

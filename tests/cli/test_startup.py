@@ -35,6 +35,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 slow = partial(pytest.param, marks=pytest.mark.slow)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -22,6 +22,7 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_head_ends_quietly():
     texts = "the cat sat on the mat and looked at the moon\n" * 300
     command = f"{sys.executable} -m attnviz self - {' '.join(OWN)} -f tsv -q"
@@ -36,6 +37,7 @@ def test_head_ends_quietly():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_ctrl_c_ends_with_130_and_without_a_traceback():
     process = subprocess.Popen(
         [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],

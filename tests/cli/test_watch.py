@@ -126,6 +126,7 @@ def test_a_traceback_shows_the_programs_frames_alone():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("end", "status"),
     [

@@ -85,6 +85,7 @@ def test_the_work_stays_in_its_worker_from_shard_to_shard():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_the_shard_of_a_worker_that_is_killed_is_tried_again(tmp_path):
     with Processes(2) as engine:
         assert list(engine.map(Deadly(tmp_path, 3, 2), range(8))) == [i * i for i in range(8)]
@@ -112,6 +113,7 @@ def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path):
     with Processes(2) as engine:
         found = list(engine.map(DyingMessenger(tmp_path, 2), range(8)))

@@ -28,6 +28,7 @@ def check(case: Case) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @settings(drawn, max_examples=30)
 @given(cases(models=False))
 def test_a_few_random_command_lines_keep_every_invariant(case):

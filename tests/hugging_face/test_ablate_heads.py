@@ -86,6 +86,7 @@ def named(stream, layer, head):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize(("name", "stream"), CASES)
 def test_heads_are_off_as_a_hook_before_the_output_projection_has_them(

@@ -5,7 +5,6 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-import peft
 import pytest
 import torch
 import transformers
@@ -15,8 +14,13 @@ from attnviz.core.errors import ModelError, UsageError
 from tests.hugging_face.tiny_models import BUILDERS
 from tests.invoke import attnviz as shell
 
+peft = pytest.importorskip("peft", reason="pip install -e '.[dev]'")
+
 # Calls of peft to what transformers has renamed.
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),
+]
 
 TEXT = "the cat sat on the mat"
 LORA: dict[str, Any] = {"init_lora_weights": False}
@@ -70,7 +74,6 @@ def eager(model, base):
     return torch.cat(found).numpy()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_adapter_is_read_as_peft_runs_it(tmp_path, kind):
     base, adapter, model = trained(tmp_path, kind)
@@ -84,7 +87,6 @@ def test_an_adapter_is_read_as_peft_runs_it(tmp_path, kind):
     assert [*found.provenance.notes] == left_out * (kind == "bert with a classifier")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama by a pattern"])
 def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(tmp_path, kind):
     base, adapter, model = trained(tmp_path, kind)
@@ -100,7 +102,6 @@ def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(tmp_pa
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
 
 
-@pytest.mark.slow
 def test_an_adapter_alone_names_its_model_and_is_compared_with_it(tmp_path):
     base, adapter, _ = trained(tmp_path, "gpt2")
     alone = attnviz.attend(TEXT, adapter=str(adapter))
@@ -113,7 +114,6 @@ def test_an_adapter_alone_names_its_model_and_is_compared_with_it(tmp_path):
     assert "B  base + adapter · causal" in done.text
 
 
-@pytest.mark.slow
 def test_what_cannot_be_merged_is_one_line(tmp_path):
     base, adapter, _ = trained(tmp_path, "gpt2")
     other = BUILDERS["bert"](tmp_path / "other")

@@ -170,6 +170,7 @@ def test_words_are_timed_as_the_description_of_whispers_own_code_has_it(speech):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_words_are_timed_against_input_as_transformers_times_its_own_tokens(speech):
     loaded = speech("whisper")
     query = about(seconds=3.0, language="en")

@@ -76,6 +76,7 @@ def test_self_attention_equals_what_transformers_hands_over(kind, folder_of, loa
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.slow
+@pytest.mark.core
 def test_cross_attention_equals_what_transformers_hands_over(kind, folder_of, loaded):
     model = loaded(kind)
     attention = cross(model, "The red car is fast", "La voiture rouge est rapide")

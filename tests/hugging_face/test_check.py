@@ -19,6 +19,7 @@ def check(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("kind", "said"),
     [

@@ -70,6 +70,7 @@ def stitched(steps):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_one_pass_equals_the_stitched_steps_of_a_cache(kind, folder_of, writer):
     model = writer(kind)

@@ -190,6 +190,7 @@ def test_by_hand_the_strongest_links_leave_out_what_is_hidden():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "gpt2"])
 def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
     model = loaded(kind)

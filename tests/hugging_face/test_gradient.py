@@ -87,6 +87,7 @@ def shares(row):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("name", "row"),
     [("BertForSequenceClassification", 0), ("llama", -1), ("LlamaForSequenceClassification", -1)],

@@ -45,6 +45,7 @@ def worked(model, kind, layer, head):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("kind", but_slow(OUTPUTS))
 def test_what_all_heads_add_is_what_the_output_projection_puts_out(kind, loaded):
     model = loaded(kind)

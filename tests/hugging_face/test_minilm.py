@@ -31,6 +31,7 @@ def attention(model):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_every_layer_head_and_token_is_there(attention):
     assert attention.tokens == ("[CLS]", *TEXT.split(), "[SEP]")
     assert attention.weights.shape == (6, 12, 11, 11)
@@ -38,6 +39,7 @@ def test_every_layer_head_and_token_is_there(attention):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_layer_0_head_2_looks_at_the_previous_token(attention):
     previous = attention.weights[0, 2].diagonal(-1)
     assert previous.mean() == pytest.approx(0.9996, abs=1e-4)
@@ -65,6 +67,7 @@ def test_one_head_links_words_that_the_mean_over_heads_hides(attention):
 
 @pytest.mark.parametrize("most", [64, 20, 7])
 @pytest.mark.slow
+@pytest.mark.core
 def test_no_head_of_a_long_text_misses_a_link(model, most):
     text = " ".join([TEXT, "while", "an editor who had read it twice was still not sure"] * 20)
     pooled = attend(replace(model, region=Region(max_size=most)), text).main

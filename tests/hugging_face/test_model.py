@@ -156,6 +156,7 @@ def test_a_given_target_is_shifted_by_the_start_token_and_kept_whole(loaded):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("kind", ["bart", "t5"])
 def test_without_a_target_the_model_writes_one(kind, loaded, monkeypatch):
     monkeypatch.setattr(generation, "LONGEST", 9)

@@ -69,6 +69,7 @@ def own_output(folder, architecture, text=TEXT):
 
 @pytest.mark.parametrize("family", ["Bert", "DistilBert", "Llama", "Bart", "T5"])
 @pytest.mark.slow
+@pytest.mark.core
 def test_a_class_and_its_probability_are_transformers_own(family, with_head):
     architecture = f"{family}ForSequenceClassification"
     folder = with_head(architecture)

@@ -93,6 +93,7 @@ def passes(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("kind", but_slow(SELF))
 def test_texts_over_themselves(kind, loaded, passes):
     model = loaded(kind)

@@ -70,6 +70,7 @@ def check(transformed, place, made):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("kind", SELF)
 def test_they_are_the_lengths_of_what_each_head_adds(kind, folder_of, loaded):
     model = loaded(kind)

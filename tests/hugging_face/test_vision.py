@@ -125,6 +125,7 @@ def processed(folder, **options):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_weights_equal_what_transformers_hands_over(kind, vision_folder, shown):
     found = look(shown(kind), picture())

@@ -61,6 +61,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("wanted", [None, "tree"])
 @pytest.mark.slow
+@pytest.mark.core
 def test_relevance_over_a_picture_equals_direct_autograd(kind, wanted, folder):
     path = folder(kind, head=True)
     auto = getattr(transformers, HEADS[kind])

@@ -82,6 +82,7 @@ def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("stream", "layer", "head", "query", "key"),
     [("encoder", 0, 1, 2, 1), ("cross", 2, 1, 3, 1), ("decoder", 1, 2, 4, 3)],

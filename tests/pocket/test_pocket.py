@@ -95,6 +95,7 @@ def test_a_pair_gives_three_streams_each_with_the_sides_its_places_refer_to(pock
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_without_a_target_it_translates_and_says_which_way(pocket):
     attention = over_source(pocket, "I love cats.", None)
     assert attention.target is not None

@@ -38,6 +38,7 @@ def theirs() -> Any:
 
 @pytest.mark.models
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("text", [TEXT, ODD])
 def test_its_pieces_weights_and_scores_are_those_of_transformers(model, theirs, text):
     import torch

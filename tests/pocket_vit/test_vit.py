@@ -37,6 +37,7 @@ def query() -> Query:
 
 @pytest.mark.models
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.filterwarnings("ignore")
 def test_its_weights_and_scores_are_those_of_transformers(model, query):
     import torch

@@ -49,6 +49,7 @@ def test_no_text_at_all_is_still_well_formed(name):
 @checked
 @given(attentions())
 @pytest.mark.slow
+@pytest.mark.core
 def test_tsv_has_one_line_a_weight_and_never_a_quote(attention):
     lines = rendered("tsv", [attention]).decode().split("\n")
     assert lines.pop() == ""

@@ -31,6 +31,7 @@ def drawn(draw, suffix, **told):
 @DRAW
 @SUFFIX
 @pytest.mark.slow
+@pytest.mark.core
 def test_the_same_map_gives_the_same_bytes(draw, suffix):
     assert drawn(draw, suffix) == drawn(draw, suffix)
 

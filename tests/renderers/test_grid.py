@@ -30,6 +30,7 @@ def tiles(figure, layers, heads):
 
 @pytest.mark.parametrize("shape", [(1, 1, 3, 3), (4, 6, 12, 12), (2, 3, 5, 9), (3, 2, 20, 4)])
 @pytest.mark.slow
+@pytest.mark.core
 def test_every_weight_of_every_head_is_in_the_one_image(shape):
     weights = shares(*shape)
     cut = tiles(draw(weights), *shape[:2])

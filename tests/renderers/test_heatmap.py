@@ -87,6 +87,7 @@ def test_a_very_long_token_is_cut():
     [(3, 3), (12, 12), (40, 40), (120, 120), (5, 30), (60, 4), (1, 1), (6, 300)],
 )
 @pytest.mark.slow
+@pytest.mark.core
 def test_labels_never_overlap_and_stay_within_the_figure(queries, keys):
     words = ["a", "sentence", "of", "extraordinarily", "long", "words"]
     row = tuple(Token(words[i % 6], label="B" if i % 17 == 8 else None) for i in range(300))

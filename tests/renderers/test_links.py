@@ -58,6 +58,7 @@ def test_where_every_token_is_special_none_is_grey():
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @given(st.integers(0, 50), st.integers(1, 40), st.integers(1, 40))
 def test_no_link_left_out_is_stronger_than_one_that_is_drawn(seed, queries, keys):
     item = map_of(shares(1, 1, queries, keys, seed=seed))

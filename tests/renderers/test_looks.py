@@ -68,6 +68,7 @@ def test_a_picture_looks_as_expected(name):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_tables_and_data_read_as_expected():
     expected = (FOLDER / "tables.txt").read_text(encoding="utf-8")
     assert differences(tables(), expected, 0) == []

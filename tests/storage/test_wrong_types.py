@@ -133,6 +133,7 @@ def answer(data: bytes) -> list[Attention] | InputError:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     "kind", ["json", *(pytest.param(kind, marks=pytest.mark.slow) for kind in FORMATS[1:])]
 )

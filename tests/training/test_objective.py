@@ -30,6 +30,7 @@ def test_a_text_that_repeats_nothing_costs_nothing(spelling):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_a_few_steps_lead_the_head_to_the_other_occurrences(tmp_path):
     (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
     pairs = read_pairs(tmp_path / "pairs.txt")

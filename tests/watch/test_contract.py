@@ -263,6 +263,7 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("mode", "weights"), [("train", False), ("eval", True), ("no grad", False)]
 )

@@ -110,6 +110,7 @@ def test_dropout_in_torch_s_own_module_draws_the_same(need_weights):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize("kind", [AllHeads, Sinks, FusedCross])
 def test_gradients_are_equal(kind):
     model, x = kind().eval(), tokens().requires_grad_()
@@ -122,6 +123,7 @@ def test_gradients_are_equal(kind):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_a_training_run_goes_as_it_would():
     x, ends = tokens(), []
     for watched in (False, True):

@@ -133,6 +133,7 @@ def entropy(row: np.ndarray) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_measures_and_drift_are_those_of_a_slow_loop(tmp_path):
     recorder = run(tmp_path, range(5))
     (before,), (after,) = (load(path) for path in [*sample_files(tmp_path).values()][-2:])
@@ -522,6 +523,7 @@ def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_a_trainer_is_sampled(tmp_path):
     pytest.importorskip("accelerate")
     from transformers import Trainer, TrainingArguments

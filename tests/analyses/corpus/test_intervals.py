@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from attnviz.analyses.measures.intervals import intervals, student
+
+stats = pytest.importorskip("scipy.stats", reason="pip install -e '.[dev]'")
+pytestmark = pytest.mark.slow
 
 
 def ends_of(values: np.ndarray) -> np.ndarray:
@@ -16,7 +18,6 @@ def ends_of(values: np.ndarray) -> np.ndarray:
     return np.stack(found, axis=-1)
 
 
-@pytest.mark.slow
 def test_quantiles_of_student_are_scipys():
     freedom = np.arange(1, 300)
     expected = stats.t.ppf(0.975, freedom)

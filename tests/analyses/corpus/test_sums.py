@@ -38,6 +38,7 @@ def merged(numbers: list[float], cuts: list[int]) -> StreamSums:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @given(NUMBERS, st.lists(st.integers(0, 40), max_size=4))
 def test_sums_and_deviations_are_those_of_exact_arithmetic(numbers, cuts):
     found = merged(numbers, cuts).sums

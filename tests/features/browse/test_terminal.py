@@ -256,6 +256,7 @@ class Terminal:
         assert self.out.count(b"\x1b[<u") >= len(re.findall(rb"\x1b\[>\d+u", self.out))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("how", "status"),
     [

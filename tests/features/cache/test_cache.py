@@ -154,6 +154,7 @@ def llama_lm():
     return model.eval()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("prompt", [pytest.param(0, marks=pytest.mark.slow), 7])
 def test_every_rule_costs_what_a_model_with_a_shorter_cache_loses(llama_lm, prompt):
     experiment = open_source(Origin(model="pocket-lm"), "self", with_head="exact").experiment(

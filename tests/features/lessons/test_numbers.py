@@ -375,6 +375,7 @@ def test_a_layer_learns_to_reverse_and_its_heads_find_the_place():
 
 @pytest.mark.models
 @pytest.mark.slow
+@pytest.mark.core
 def test_induction_is_what_transformers_computes_with_the_heads_zeroed():
     import torch
     from transformers import LlamaForCausalLM

@@ -59,6 +59,7 @@ def test_the_maps_are_those_of_the_library(lens):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_predictions_and_effects_are_those_of_ablate():
     answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=OFF))["answer"]
     report = attnviz.ablate(

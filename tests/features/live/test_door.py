@@ -21,6 +21,7 @@ def cookie_of(server: Server) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer x", "Bearer é", "Basic eDp4", "Bearer "])
 def test_without_the_token_nothing_is_answered(server, method, path, given):

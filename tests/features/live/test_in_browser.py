@@ -58,6 +58,7 @@ def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(tab, ser
     assert "voiture" in tab.locator("#ask").inner_text()
 
 
+@pytest.mark.core
 def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab):
     typed(tab, "The cat sat on the mat.")
     tab.locator("#ask", has_text="chat").wait_for()

@@ -170,6 +170,7 @@ def test_a_row_from_which_everything_is_hidden_has_no_value(engine):
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_the_effect_of_every_head_is_that_of_ablate(engine, pocket):
     source = PAIRS[0][0]
     ran = experiment(pocket, source, None)

@@ -161,6 +161,7 @@ TEMPLATE = (
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.models
 def test_messages_of_a_chat_are_left_out_each(tmp_path):
     """Against the rendered conversation with the tokens of a message hidden by hand."""

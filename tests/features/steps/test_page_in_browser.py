@@ -41,6 +41,7 @@ def steps_of(name: str, heads: int) -> Steps:
     return arithmetic(given, mechanism=name, heads=heads)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("name", "heads"), [("rotary", 2), ("additive", 2), ("online", 1)])
 def test_pointing_lights_up_what_makes_a_number(name, heads, open_page):
     steps = steps_of(name, heads)

@@ -38,6 +38,7 @@ def center(opened: Opened, number: int) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
+@pytest.mark.core
 def test_heads_are_pointed_at_chosen_gathered_and_found(open_page, atlas):
     opened = open_page(atlas, "stream=1")
     tab = opened.tab

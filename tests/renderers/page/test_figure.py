@@ -82,6 +82,7 @@ def test_every_head_and_the_whole_table_are_saved_where_they_are_seen(open_page)
     assert len(numbers) == 49
 
 
+@pytest.mark.core
 def test_what_is_off_and_both_sentences_stand_in_the_figure(open_page, live_page):
     off = ",".join(f"cross:{layer}:{head}" for layer in range(3) for head in range(6))
     state = {"off": f"{off},source:1,cross:3:0:3:2", "beside": "on"}

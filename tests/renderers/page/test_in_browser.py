@@ -55,6 +55,7 @@ def pointed_at(opened: Opened) -> float:
     return number(opened.text("#readout output"))
 
 
+@pytest.mark.core
 def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page):
     opened = open_page(encoder_page(title="sample · 2 layers", command="attnviz render x"))
     assert opened.text("h1") == "sample · 2 layers"
@@ -328,6 +329,7 @@ def test_lines_are_drawn_from_a_threshold_on(open_page):
     assert f"{expected} line" in opened.text("#view .tools")
 
 
+@pytest.mark.core
 def test_lines_of_several_heads_have_a_colour_each(open_page):
     opened = open_page(encoder_page(), "view=lines&least=0.2&heads=0.0,1.1")
     expected = int((encoder().weights[[0, 1], [0, 1]] >= 0.2).sum())
@@ -355,6 +357,7 @@ def shades(opened: Opened) -> list[float]:
     ]
 
 
+@pytest.mark.core
 def test_a_word_of_the_text_shades_the_others_by_what_it_gives_or_gets(open_page):
     opened = open_page(encoder_page(), "view=text")
     opened.tab.locator(".word").nth(4).click()
@@ -373,6 +376,7 @@ def test_the_words_of_one_text_shade_those_of_the_other(open_page):
     np.testing.assert_allclose(shades(opened)[:5], weights[:, 1], atol=CLOSE)
 
 
+@pytest.mark.core
 def test_query_and_key_multiply_to_the_weight(open_page):
     attention, kept = with_projections()
     html = page(attention, projections={0: kept})
@@ -445,6 +449,7 @@ def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(op
     assert opened.tab.locator("[role=tab][aria-selected=true]").inner_text() == "Heat map"
 
 
+@pytest.mark.core
 def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page):
     attention, image = picture()
     html = page(attention, patches={0: Patches(image, 2, 2, 1)})
@@ -557,6 +562,7 @@ def test_the_strongest_link_of_each_head_opens_that_head(open_page):
     assert f"layer {layer} head {head}" in opened.text("#caption")
 
 
+@pytest.mark.core
 def test_the_table_holds_every_weight(open_page):
     opened = open_page(encoder_page(), "view=table")
     cells = [number(text) for text in opened.tab.locator("#table tbody td").all_inner_texts()]
@@ -664,6 +670,7 @@ def test_a_view_is_saved_as_svg_and_png(open_page, view):
     assert opened.download("png").startswith(b"\x89PNG\r\n\x1a\n")
 
 
+@pytest.mark.core
 def test_hostile_tokens_are_shown_and_saved_as_text(open_page):
     opened = open_page(page(hostile()))
     for view in ("table", "text", "lines", "heatmap"):
@@ -748,6 +755,7 @@ def test_several_pages_in_one_notebook_do_not_disturb_each_other(open_page, tmp_
     assert "#" not in opened.tab.url
 
 
+@pytest.mark.core
 def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page):
     item = random_map(2, 2, 5).main
     maps = tuple(

@@ -156,6 +156,7 @@ def became(opened: Opened, **state: str) -> None:
     opened.settle()
 
 
+@pytest.mark.core
 def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_page):
     opened = open_page(encoder_page())
     undo, redo = (opened.tab.get_by_role("button", name=name) for name in ("Undo", "Redo"))

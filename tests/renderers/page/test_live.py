@@ -76,6 +76,7 @@ def test_it_is_one_file_under_ten_megabytes_that_may_start_a_worker_and_nothing_
     assert not re.search(r"\b(eval|fetch|XMLHttpRequest|WebSocket|importScripts)\(", live_page)
 
 
+@pytest.mark.core
 def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(open_page, live_page):
     opened = answered(open_page(live_page))
     assert "layer 2 head 0 (trained to align)" in opened.text("#caption")
@@ -143,6 +144,7 @@ def test_a_click_hides_a_token_and_what_changed_is_marked(open_page, live_page):
     assert "nats lower" in spoken
 
 
+@pytest.mark.core
 def test_a_link_is_cut_by_key_by_alt_click_and_by_a_click_on_its_line(open_page, live_page):
     opened = answered(open_page(live_page, "row=3&column=1"))
     opened.key("k")

@@ -36,6 +36,7 @@ def formula(opened: Opened, step: int) -> float:
     )
 
 
+@pytest.mark.core
 def test_a_link_unfolds_into_seven_pictures_that_lead_from_one_to_the_next(open_page, live_page):
     opened = answered(open_page(live_page, "row=3&column=1"))
     opened.tab.wait_for_selector("#why .unfold")
