@@ -59,7 +59,7 @@ def pytest_terminal_summary(
     """Say what was left out."""
     if config.option.markexpr == SHORT_RUN:
         terminalreporter.write_line(
-            "Left out: about 4,000 slow tests, more of the same kinds (CONTRIBUTING.md, Test tiers). "
+            "Left out: about 4,000 slow tests, more of the kinds in CONTRIBUTING.md. "
             "All: pip install -e '.[dev]' && pytest --all"
         )
 
