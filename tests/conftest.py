@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -74,6 +75,16 @@ def pytest_collection_finish() -> None:
     """From here on only what the tests make is looked through."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Lift the limit that a test set to the size of files: pytest's own output may be a file."""
+    try:
+        yield
+    finally:
+        hardest = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hardest, hardest))
 
 
 @pytest.fixture(scope="session", autouse=True)

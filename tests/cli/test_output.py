@@ -4,6 +4,8 @@ import errno
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +28,14 @@ def room(tmp_path: Path) -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     yield 100
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_what_pytest_prints_may_go_to_a_file(tmp_path):
+    path = tmp_path / "log"
+    name = f"{__file__}::{test_where_there_is_no_room_for_all_nothing_is_written.__name__}"
+    with path.open("w") as file:
+        subprocess.run([sys.executable, "-m", "pytest", "-v", name], stdout=file, check=True)
+    assert "3 passed" in path.read_text()
 
 
 @pytest.mark.parametrize("flags", [os.O_TRUNC, os.O_APPEND, 0])
