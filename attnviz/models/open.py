@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
@@ -233,8 +233,8 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
 
         return OwnCoLayer(origin) if is_mutual(origin) else OwnLayer(origin, command)
     if is_shipped(origin):
-        source: Source = load_shipped(origin, VISION if command == "picture" else None)
-        return source
+        source: Any = load_shipped(origin, VISION if command == "picture" else None)
+        return cast("Source", source)
     name = name_of(origin)
     if kind == "picture-text":
         from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
@@ -242,8 +242,13 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
         check_torch(origin, "pictures with a text")
         return load_picture_text_model(name, generate=origin.generate, **loading_of(origin))
     load_whole = partial(_load_by_transformers, origin, kind, with_head=bool(with_head))
-    source_in_numpy = _open_in_numpy(origin, name, kind, load_whole, with_head=with_head)
-    return source_in_numpy or load_whole()
+    source = _open_in_numpy(origin, name, kind, load_whole, with_head=with_head) or load_whole()
+    if origin.causal and source.family != "decoder-only":
+        raise UsageError(
+            f"--causal changes nothing in '{source.name}' ({source.family}), which reads with its "
+            "own mask: leave it out, or name a causal model such as --model pocket-lm"
+        )
+    return cast("Source", source)
 
 
 def _open_in_numpy(

@@ -122,6 +122,14 @@ def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path):
     assert done.json()["maps"][0]["stream"] == "cross"
 
 
+def test_causal_says_which_network_answers():
+    done = attnviz("self", SOURCE, "--causal", "-f", "json")
+    said = "another network answers, the decoder of the pocket model, which was trained to translate"
+    assert said in done.err
+    assert any(said in note for note in done.json()["provenance"]["notes"])
+    assert said not in attnviz("self", SOURCE, "-f", "json").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

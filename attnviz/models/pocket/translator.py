@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from attnviz.models.pocket.experiment import PocketExperiment
 
+DECODER_ANSWERS = (
+    "--causal: another network answers, the decoder of the pocket model, which was trained to "
+    "translate; the model inside that continues texts is --model pocket-lm"
+)
 CACHED = 4  # encoded queries that are kept: a lens asks about the same text again
 BATCH_TOKENS = 1024  # pieces of a batch at most, padding counted
 
@@ -168,7 +172,7 @@ def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[PocketInp
         if source:
             notes = [*source.notes("the source"), *target.notes("the target"), *notes]
         else:
-            notes = target.notes("the text")
+            notes = [*target.notes("the text"), DECODER_ANSWERS]
         inputs.append(PocketInputs(source, target, language, tuple(notes)))
     return inputs
 
