@@ -140,6 +140,11 @@ def named_heads(selection: str | None) -> list[tuple[str, str]]:
     return list(dict.fromkeys((str(int(layer)), str(int(head))) for layer, head in names))
 
 
+def shows_layers(layer: str | None, head: str | None) -> bool:
+    """Whether each layer is chosen: by number, or by heads that are those of every layer."""
+    return layer is not None or (head is not None and not named_heads(head))
+
+
 def _differ(heads: Sequence[tuple[str, str]]) -> bool:
     """Whether layers have different heads of these."""
     layers, numbers = ({one[at] for one in heads} for at in (0, 1))

@@ -279,8 +279,8 @@ class Choice:
     head: str | None = opt(
         "heads",
         "--head WHICH",
-        "Heads: 2.3 is head 3 of layer 2, 2.3,1.4 are two; or 3, 0,2, 0-3, last or all, in "
-        "each layer chosen.",
+        "Heads: 2.3 is head 3 of layer 2, 2.3,1.4 are two; 3 is head 3 of every layer, or of those "
+        "of --layer; also 0,2, 0-3, last or all.",
     )
     reduce: Reduce = rare(
         "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from attnviz.analyses.select import named_heads, strongest_links
+from attnviz.analyses.select import named_heads, shows_layers, strongest_links
 from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
@@ -132,10 +132,11 @@ class Presentable:
 def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -> Views:
     """The views of a text for whatever shows it, worked out once and only if asked for.
 
-    A reader who chose layers sees each of them; who chose heads or reduced them, these alone.
+    A reader who chose layers sees each of them, and so does one who chose a head of every layer;
+    who chose heads or reduced them, these alone.
     """
     own = choice or Choice()
-    every_layer = own.layer is not None
+    every_layer = shows_layers(own.layer, own.head)
     as_chosen = every_layer or own.head is not None or own.reduce != "none"
     every_head = bool(named_heads(own.head)) and own.reduce == "none"
     make = partial(

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnviz.analyses import patches
 from attnviz.analyses.effects.links import with_links
-from attnviz.analyses.select import reduce_attention
+from attnviz.analyses.select import reduce_attention, shows_layers
 from attnviz.analyses.view import picture_words
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -227,7 +227,9 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
         files = {name: as_jpeg(part) for name, part in parts.items()}
         return page_html(maps, command, picture=files)
 
-    views = Views(partial(patches.picture_views, result, every_layer=choice.layer is not None))
+    views = Views(
+        partial(patches.picture_views, result, every_layer=shows_layers(choice.layer, choice.head))
+    )
     return Item(result, views, figures, page)
 
 

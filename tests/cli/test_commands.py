@@ -1,10 +1,12 @@
 """Each command with each mechanism it offers, and what each says."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
+import attnviz as attnviz_api
 from attnviz.core.registry import MECHANISMS
 from tests.invoke import OWN, attnviz
 
@@ -122,9 +124,36 @@ def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path):
     assert done.json()["maps"][0]["stream"] == "cross"
 
 
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        (("--head", "3"), ["0.3", "1.3", "2.3", "3.3"]),
+        (("--head", "3", "--layer", "1"), ["1.3"]),
+        (("--head", "3", "--layer", "1-2"), ["1.3", "2.3"]),
+        (("--head", "2.3"), ["2.3"]),
+    ],
+)
+@pytest.mark.parametrize("command", ["self", "cross"])
+def test_a_head_without_a_layer_is_that_of_every_layer_shown(command, words, places):
+    texts = (SOURCE,) if command == "self" else ("red car", "voiture rouge")
+    shown = attnviz(command, *texts, *words, "-q").text
+    captions = re.findall(r"^pocket · \w+ .*layer (\d) head (\d)$", shown, re.MULTILINE)
+    assert [".".join(one) for one in captions] == places
+    item = attnviz(command, *texts, *words, "-f", "json", "-q").json()["maps"][0]
+    own = [f"{layer}.{head}" for layer in item["layers"] for head in item["heads"]]
+    assert own == places
+    how = {name.removeprefix("--"): one for name, one in zip(words[::2], words[1::2], strict=True)}
+    if how["head"] == "3":
+        how["head"] = 3
+    main = attnviz_api.attend(*texts, **how).main
+    assert [f"{layer}.{head}" for layer in main.layers for head in main.heads] == places
+
+
 def test_causal_says_which_network_answers():
     done = attnviz("self", SOURCE, "--causal", "-f", "json")
-    said = "another network answers, the decoder of the pocket model, which was trained to translate"
+    said = (
+        "another network answers, the decoder of the pocket model, which was trained to translate"
+    )
     assert said in done.err
     assert any(said in note for note in done.json()["provenance"]["notes"])
     assert said not in attnviz("self", SOURCE, "-f", "json").err

@@ -38,8 +38,8 @@ def ablate(
     head: list[str] | None = opt(
         CHOICE,
         "--head WHICH",
-        "Heads to switch off: 2.3 is head 3 of layer 2; also 2.3,2.4, encoder.2.3, or 3 or "
-        "0-3 of each layer chosen. Repeatable.",
+        "Heads to switch off: 2.3 is head 3 of layer 2; also 2.3,2.4, encoder.2.3; 3 is head 3 of "
+        "every layer, or of those of --layer; also 0-3. Repeatable.",
     ),
     link: list[str] | None = opt(
         CHOICE,
