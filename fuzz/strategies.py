@@ -459,7 +459,7 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
 """Options that no command which takes them may refuse, with values; and all whose choices are
 names of a table that every run can take."""
 CHOSEN = ("--sort", "--show", "--over", "--device")
-COSTLY = ("--heatmap", "--grid", "--lines", "--overview", "--scatter", "--plot")
+COSTLY = ("--heatmap", "--grid", "--picture")
 
 
 @st.composite
@@ -518,10 +518,9 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     for special, allowed in FEW.items():
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
-    pictured = option in ("--plot", "--show") and given[0] == "explain"  # --contrast draws them
-    if option in ("--labels", "--token-groups", "--contacts", "--wiring") or (
-        option == "--scatter" and "pocket" in given
-    ):
+    needs = {"explain": ("--picture", "--show"), "steps": ("--picture",)}  # which not all can draw
+    pictured = option in needs.get(given[0], ())
+    if option in ("--labels", "--token-groups", "--contacts", "--wiring"):
         return True
     if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return parse_mechanism(given[given.index("--mechanism") + 1]).heads != 1
@@ -542,7 +541,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
             "--words",
         )
         return given[0] in aside or "--weights" in given or loose
-    if option in ("--heatmap", "--grid", "--lines", "--html", "--reduce"):
+    if option in ("--heatmap", "--grid", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
     other = (
         "--link",

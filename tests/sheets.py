@@ -38,7 +38,7 @@ ALIGNED = (
     "She did not want to go home because it was raining.",
     "Elle ne voulait pas rentrer à la maison parce qu'il pleuvait.",
 )
-MAPS = {"heatmap": "--heatmap", "grid": "--grid", "lines": "--lines"}
+MAPS = {"heatmap": "--heatmap", "grid": "--grid", "lines": "--picture"}
 WIDTHS = {"default": list[str](), "single": ["--width", "single"], "double": ["--width", "double"]}
 SAMPLES = Path(__file__).parents[1] / "sample_inputs"
 THUMBNAIL, COLUMNS, MARGIN = 640, 3, 16
@@ -73,31 +73,35 @@ def reports(models: dict[str, str]) -> Iterator[Case]:
     for (model, origin), kind in product(
         ({"inside": []} | origins).items(), ("overview", "scatter")
     ):
-        words = ["heads", TEXTS["12"], *origin, f"--{kind}", "FILE"]
+        words = ["heads", TEXTS["12"], *origin, "--picture", f"{kind}:FILE"]
         yield "heads", f"{model}-{kind}.png", words
     for each in ("heads", "links", "tokens"):
-        yield "effects", f"{each}.png", ["ablate", *PAIR, "--each", each, "--bars", "FILE"]
-    yield "effects", "grid.png", ["ablate", *PAIR, "--each", "heads", "--grid", "FILE"]
-    yield "effects", "words.png", ["ablate", *PAIR, "--each", "tokens", "--highlight", "FILE"]
-    overview = ["corpus", str(SAMPLES / "sentences.txt"), "--overview", "FILE"]
+        yield "effects", f"{each}.png", ["ablate", *PAIR, "--each", each, "--picture", "FILE"]
+    yield "effects", "grid.png", ["ablate", *PAIR, "--each", "heads", "--picture", "grid:FILE"]
+    yield (
+        "effects",
+        "words.png",
+        ["ablate", *PAIR, "--each", "tokens", "--picture", "highlight:FILE"],
+    )
+    overview = ["corpus", str(SAMPLES / "sentences.txt"), "--picture", "FILE"]
     pruning = ["corpus", str(SAMPLES / "pairs.tsv"), "--cross", "--effect"]
     yield "corpus", "overview.png", overview
-    yield "corpus", "prune.png", [*pruning, "--prune-curve", "FILE"]
+    yield "corpus", "prune.png", [*pruning, "--picture", "curve:FILE"]
     for option in ("heatmap", "grid"):
         words = ["compare", TEXTS["12"], TEXTS["12"].replace("May", "June")]
         yield "compare", f"{option}.png", [*words, f"--{option}", "FILE"]
-    yield "steps", "scatter.png", ["steps", "--example", "self", "--scatter", "FILE"]
+    yield "steps", "scatter.png", ["steps", "--example", "self", "--picture", "FILE"]
     for topic in LESSONS:
-        yield "lesson", f"{topic}.png", ["lesson", topic, "--plot", "FILE"]
+        yield "lesson", f"{topic}.png", ["lesson", topic, "--picture", "FILE"]
 
 
 def media(models: dict[str, str]) -> Iterator[Case]:
     """Pictures of pictures and of speech."""
     for model, origin in ({"inside": []} | _chosen(models, "dinov2")).items():
         words = ["image", str(SAMPLES / "shapes.png"), *origin]
-        for option in ("overlay", "grid"):
-            yield "image", f"{model}-{option}.png", [*words, f"--{option}", "FILE"]
-        yield "image", f"{model}-smooth.png", [*words, "--smooth", "--overlay", "FILE"]
+        for kind in ("picture", "grid"):
+            yield "image", f"{model}-{kind}.png", [*words, f"--{kind}", "FILE"]
+        yield "image", f"{model}-smooth.png", [*words, "--smooth", "--picture", "FILE"]
     for model, origin in _chosen(models, "whisper").items():
         words = ["audio", models["speech"], *origin]
         for option in ("heatmap", "grid"):
@@ -123,8 +127,8 @@ def training(models: dict[str, str]) -> Iterator[Case]:
     """Pictures of a short training run."""
     if "samples" in models:
         words = ["history", models["samples"]]
-        yield "history", "plot.png", [*words, "--plot", "FILE"]
-        yield "history", "head.gif", [*words, "--gif", "FILE"]
+        yield "history", "plot.png", [*words, "--picture", "FILE"]
+        yield "history", "head.gif", [*words, "--picture", "FILE"]
 
 
 def _chosen(models: dict[str, str], *names: str) -> dict[str, list[str]]:
@@ -207,7 +211,7 @@ def main(folder: Path, wanted: set[str]) -> None:
                 continue
             file = folder / kind / name
             file.parent.mkdir(exist_ok=True)
-            done = attnviz(*(str(file) if word == "FILE" else word for word in words), "-f", "none")
+            done = attnviz(*(word.replace("FILE", str(file)) for word in words), "-f", "none")
             if done.status or not file.exists():
                 print(f"{kind}/{name}: {done.err.strip()}", file=sys.stderr)
                 continue

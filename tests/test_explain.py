@@ -387,7 +387,7 @@ def test_patching_names_the_head_and_the_row_that_carry_the_difference():
 def test_every_form_of_a_contrast_has_the_estimates(tmp_path):
     drawn, page = tmp_path / "a.svg", tmp_path / "a.html"
     asked = ("explain", TEXT, "--contrast", TEXT.replace("dogs", "birds"), *LM)
-    text = " ".join(run(*asked, "--plot", drawn, "--html", page).text.split())
+    text = " ".join(run(*asked, "--picture", drawn, "--html", page).text.split())
     assert "2.3 at likes[10] .99 (.95)" in text
     assert "2.3 from likes[10] to dogs 1.0 (.98)" in text
     assert "heads that restore most: 2.3 .99" in drawn.read_text("utf-8")
@@ -415,7 +415,7 @@ def test_pairs_and_pictures_have_answers_too():
         (("a b", *LM, "--contrast", "a b c d e f"), "needs texts of as many tokens"),
         (("a b", *LM, "--contrast", "a b"), "both texts have the answer"),
         (("a b", *LM, "--contrast", "a c", "--against", "b"), "contradict each other"),
-        (("a b", *LM, "--plot", "a.png"), "add --contrast TEXT"),
+        (("a b", *LM, "--picture", "a.png"), "add --contrast TEXT"),
     ],
 )
 def test_mistakes_get_one_line(arguments, says):

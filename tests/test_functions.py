@@ -71,9 +71,9 @@ def test_what_the_shell_can_do_python_can_by_the_same_names():
             usual = {"input_file": "input", "order": "sort"}.get(name, name)
             here = NAMES.get((command, name), usual)
             if here not in taken:
-                written = name in IN_PYTHON or name in ("width", "lines", "highlight")
+                written = name in IN_PYTHON or name in ("width", "picture")
                 assert written or name in PRINTED, (command, name)
-            elif here in own and here not in ("prune_curve", "atlas", "file"):
+            elif here in own and here not in ("atlas", "file"):
                 default = inspect.signature(function).parameters[here].default
                 assert default in (item.default, inspect.Parameter.empty, ()), (command, here)
 

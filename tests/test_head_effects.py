@@ -99,7 +99,7 @@ def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs):
 @pytest.mark.slow
 def test_tables_documents_and_pictures_say_what_the_effect_is_of(pairs, tmp_path):
     told = "effect: log p of every token of the target, with the head minus without it (off: zeros)"
-    how = ("--cross", "--effect", "--sort", "effect", "--overview", tmp_path / "heads.svg")
+    how = ("--cross", "--effect", "--sort", "effect", "--picture", tmp_path / "heads.svg")
     for done in (attnviz("heads", "--input", pairs, *how), attnviz("corpus", pairs, *how)):
         assert done.status == 0, done.err
         assert told in " ".join(done.text.split())
@@ -140,7 +140,7 @@ def test_an_ablation_of_several_texts_has_an_interval_and_one_has_none():
 def test_a_curve_is_the_loss_of_switching_off_each_order_by_itself(pairs, monkeypatch):
     monkeypatch.setattr(effects, "POINTS", 4)
     picture = pairs.with_suffix(".svg")
-    how = ("corpus", pairs, "--cross", "--effect", "--prune-curve", picture, "-f", "json")
+    how = ("corpus", pairs, "--cross", "--effect", "--picture", f"curve:{picture}", "-f", "json")
     done = attnviz(*how)
     assert done.status == 0, done.err
     curve = done.json()["prune_curve"]
@@ -199,7 +199,7 @@ def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(tmp_pat
         path.write_text(lines)
         picture = tmp_path / f"{name}.svg"
         done = attnviz(
-            "corpus", path, "--cross", "--effect", "--prune-curve", picture, "-f", "json"
+            "corpus", path, "--cross", "--effect", "--picture", f"curve:{picture}", "-f", "json"
         )
         found[name] = done.json()["prune_curve"]
     assert found["both"]["texts"] == "order of 2 texts, loss of 2 others"
@@ -218,14 +218,16 @@ def test_workers_and_what_is_resumed_give_the_same_bytes(pairs, monkeypatch):
     monkeypatch.setattr(effects, "POINTS", 2)
     picture, file = pairs.with_suffix(".svg"), pairs.with_suffix(".json")
     how = ("corpus", pairs, "--cross", "--effect", "--by", "mean", "-f", "json")
-    drawn = (*how, "--prune-curve", picture)
+    drawn = (*how, "--picture", f"curve:{picture}")
     alone, shared = (attnviz(*drawn, *more) for more in ((), ("--workers", 2)))
     assert alone.status == 0, alone.err
     assert shared.out == alone.out, shared.err
     with monkeypatch.context() as patch:
         interrupt_after(2, patch)
         assert attnviz(*drawn, "-o", file).status == 130
-    other = attnviz(*how[:-4], "-f", "none", "-o", file, "--resume", "--prune-curve", picture)
+    other = attnviz(
+        *how[:-4], "-f", "none", "-o", file, "--resume", "--picture", f"curve:{picture}"
+    )
     assert "--effect was 'mean' and is 'zero'" in other.err
     assert attnviz(*drawn, "-o", file, "--resume").status == 0
     assert file.read_bytes() == alone.out
@@ -239,7 +241,7 @@ def test_workers_and_what_is_resumed_give_the_same_bytes(pairs, monkeypatch):
         (("heads", "a b", "--effect", "--by", "nothing"), "nothing"),
         (("heads", "a", "b", "c", "--cross"), "--cross takes one source and one target"),
         (("heads", "a b c", "--effect", *OWN), "nothing here predicts anything"),
-        (("corpus", "-", "--prune-curve", "c.png"), "add --effect"),
+        (("corpus", "-", "--picture", "curve:c.png"), "add --effect"),
         (("corpus", "-", "--effect", *OWN), "nothing here predicts anything"),
     ],
 )

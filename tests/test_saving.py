@@ -167,12 +167,17 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
     "words",
     [
         ("corpus", "TEXTS", *OWN, "-o", "new.json"),
-        ("corpus", "TEXTS", *OWN, "--overview", "new.png"),
+        ("corpus", "TEXTS", *OWN, "--picture", "new.png"),
         ("corpus", "TEXTS", *OWN, "--atlas", "new.html"),
         *(
             ("history", "SAMPLES", option, f"new{suffix}")
             for option, suffix in (
-                *(("--html", ".html"), ("--plot", ".png"), ("--gif", ".gif"), ("-o", ".json")),
+                *(
+                    ("--html", ".html"),
+                    ("--picture", ".png"),
+                    ("--picture", ".gif"),
+                    ("-o", ".json"),
+                ),
             )
         ),
         ("lesson", "masking", "--html", "new.html"),

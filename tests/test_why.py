@@ -262,12 +262,12 @@ def test_mistakes_get_one_line(arguments, says):
 @pytest.mark.slow
 def test_a_picture_shows_writers_link_and_tokens(tmp_path):
     file = tmp_path / "why.svg"
-    found = run("why", TEXT, *LM, "--head", "2.3", "--plot", file)
+    found = run("why", TEXT, *LM, "--head", "2.3", "--picture", file)
     assert found.status == 0
     drawn = file.read_text()
     for word in ("1.1 previous-token 1.00", "+10.59", "head 2.3", "weight .96", "argues for"):
         assert word in drawn
-    narrow = run("why", TEXT, *LM, "--head", "2.3", "--plot", file, "--width", "single")
+    narrow = run("why", TEXT, *LM, "--head", "2.3", "--picture", file, "--width", "single")
     assert narrow.status == 0
     assert "weight .96" not in file.read_text()
 
@@ -290,7 +290,7 @@ def test_each_text_of_a_pipe_gets_its_answer(tmp_path):
     assert done.status == 0
     assert [json.loads(line)["links"] for line in done.lines] == [1, 1]
     plot = tmp_path / "w.svg"
-    assert run("why", *LM, "--head", "2.3", "--plot", plot, stdin=lines.encode()).status == 0
+    assert run("why", *LM, "--head", "2.3", "--picture", plot, stdin=lines.encode()).status == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == ["w-0.svg", "w-1.svg"]
 
 

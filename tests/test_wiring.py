@@ -169,7 +169,7 @@ def test_copying_is_a_measure_of_heads():
 def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):
     file = tmp_path / "w.svg"
     pair = ("The red car is fast.", "La voiture rouge est rapide.")
-    assert run("wiring", *pair, "--plot", file).status == 0
+    assert run("wiring", *pair, "--picture", file).status == 0
     drawn = file.read_text()
     for word in ("encoder 0", "cross 3", "into its key", "42 of 3,672 pairs"):
         assert word in drawn

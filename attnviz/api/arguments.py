@@ -232,12 +232,9 @@ NotNegative = Annotated[int, Range(0)]
 Nats = Annotated[float, Range(0)]
 OPENERS = ("model", "tokenizer", "processor")
 OPTIONS = {name: kind for half in (Origin, Choice, Many) for name, kind in DECLARED[half].items()}
-PICTURES = (
-    *("bars", "gif", "grid", "heatmap", "highlight", "lines", "overlay", "overview", "plot"),
-    "scatter",
-)
 IN_PYTHON = {
-    **{name: f"call .picture('{name}', FILE) on what it returns" for name in PICTURES},
+    **{name: f"call .picture('{name}', FILE) on what it returns" for name in ("heatmap", "grid")},
+    "picture": "call .picture(NAME, FILE) on what it returns",
     **{name: f"call .picture({name}=…) on what it returns" for name in DECLARED[Look]},
     "output": "call .save(FILE) on what it returns",
     "html": "call .page(FILE) on what it returns",

@@ -103,7 +103,7 @@ def corpus(
     by: head_measures.Instead = "zero",
     top: arguments.Positive | None = None,
     frequencies: Path | None = None,
-    prune_curve: bool = False,
+    curve: bool = False,
     atlas: bool = False,
     wiring: bool = False,
     checkpoint: Path | None = None,
@@ -121,7 +121,7 @@ def corpus(
         by: what a head that is off puts out instead.
         top: heads in tables and rows, the first as sorted; None: all.
         frequencies: a file of words and counts; None: words are as frequent as in the texts.
-        prune_curve: also draw the loss while heads are switched off one after another.
+        curve: also draw the loss while heads are switched off one after another.
         atlas: also make a page with texts in which a head attends strongly, usually and weakly.
         wiring: find which heads read which heads instead, `top` pairs in a table.
         checkpoint: a file beside which the state is kept: the same call after an interruption
@@ -129,7 +129,7 @@ def corpus(
         options: those of `attnviz corpus`, by name.
 
     Returns:
-        One row for each head; pictures "overview" and, if it was asked for, "prune_curve"; with
+        One row for each head; pictures "overview" and, if it was asked for, "curve"; with
         `atlas` a page.
     """
     choose(show, SHOWS, "show")
@@ -141,7 +141,7 @@ def corpus(
         show=show,
         top=top,
         frequencies=frequencies,
-        curve=prune_curve,
+        curve=curve,
         samples=atlas,
         wiring=wiring,
     )

@@ -20,6 +20,7 @@ from typer.exceptions import TyperException
 
 from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
+from attnviz.core.options import FORMER
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
 from attnviz.core.registry import FORMATS, CommandEntry, FeatureEntry
 from attnviz.core.values import check_option_text
@@ -156,6 +157,8 @@ class Command(TyperCommand):
 
     rare: Collection[str] = ()
     """The names of the parameters that --help only lists."""
+    draws: Collection[str] = ()
+    """The kinds of pictures that it draws."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; an option's text is neither empty nor bytes that are no text."""
@@ -333,6 +336,9 @@ def _message_of(error: TyperException) -> str:
     message = error.format_message()
     option = getattr(error, "option_name", None)
     if option and message.startswith("No such option"):
+        context: Any = getattr(error, "ctx", None)
+        if former := _what_became_of(option, context.command):
+            return former
         guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
         return f"unknown option '{option}'.{guess or ' --help-all lists them'}"
     text = str(getattr(error, "message", ""))
@@ -345,6 +351,16 @@ def _message_of(error: TyperException) -> str:
             return f"format '{match[1]}' cannot hold what this command writes: {advice}"
         return f"unknown value '{match[1]}' for {names[0]}: {advice}"
     return message[:1].lower() + message[1:].rstrip(".")
+
+
+def _what_became_of(option: str, command: Any) -> str:
+    """What a former option is now; empty if it was none of this command."""
+    kinds = {f"--{name}" for name in getattr(command, "draws", ())}
+    of_kind = f"is now --picture {option[2:]}:FILE" if option in kinds else ""
+    text = FORMER.get(option, of_kind)
+    names = {name for item in command.params for name in item.opts}
+    successor = re.search("--[a-z-]+", text)
+    return f"{option} {text}" if text and (not successor or successor[0] in names) else ""
 
 
 def _forget_stdout() -> None:
@@ -363,7 +379,7 @@ def build_command(name: str) -> Any:
     texts = {"help": function.__doc__, "short_help": COMMANDS[name].summary}
     single.command(name, cls=Command, context_settings=settings, **texts)(function)
     command: Any = typer.main.get_command(single)
-    command.rare = getattr(function, "rare", ())
+    command.rare, command.draws = getattr(function, "rare", ()), getattr(function, "draws", ())
     command.params.append(_help_all())
     return command
 

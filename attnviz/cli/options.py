@@ -7,7 +7,7 @@ in `attnviz.core.options`.
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import Field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -28,6 +28,7 @@ from attnviz.core.options import (
     Output,
     names_in,
     opt,
+    pictures_by_kind,
 )
 from attnviz.core.registry import LARGEST, DataKind
 from attnviz.renderers.reports import formats_of
@@ -58,10 +59,12 @@ VIEW: tuple[str, ...] = (
     "group",
 )
 """Options that choose and change maps."""
-PLACES: tuple[str, ...] = (
-    *("pictures", "lines", "show", "look", "page", "browse", "top", "digits"),
-)
+PLACES: tuple[str, ...] = (*("pictures", "show", "look", "page", "browse", "top", "digits"),)
 """Options of pictures, pages, lists of links and weights as data."""
+MAPS = ("heatmap", "grid")
+"""The pictures of a map that have options of their own."""
+MAP_PICTURES = {"lines": "tokens joined by lines, up to eight heads in colours"}
+"""What --picture draws of a map."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
 SMALLER = ("--fields", "--top", "--head", "--role", "--reduce", "--max-rows")
@@ -84,7 +87,11 @@ def complete_from(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def option_of(
-    annotation: Any, option: Option, panel: str, kinds: tuple[DataKind, ...] = ("maps",)
+    annotation: Any,
+    option: Option,
+    panel: str,
+    kinds: tuple[DataKind, ...] = ("maps",),
+    draws: Mapping[str, str] | None = None,
 ) -> Any:
     """An option as typer reads it from an annotation."""
     choices = option.choices or names_in(annotation)
@@ -106,12 +113,22 @@ def option_of(
     if option.suggestions:
         settings["autocompletion"] = complete_from(option.suggestions)
     words = {"choices": in_words(choices) if choices else "", "suffixes": ", ".join(suffixes)}
+    words["pictures"] = _pictures_in_words(draws or {})
     text = option.help
     for name, value in words.items():
         text = text.replace(f"{{{name}}}", value)
     return Annotated[
         annotation, typer.Option(*option.names, help=text, rich_help_panel=panel, **settings)
     ]
+
+
+def _pictures_in_words(draws: Mapping[str, str]) -> str:
+    """What --picture draws: the first kind by itself, others by their names."""
+    usual, *others = draws.items() or [("", "")]
+    more = (
+        f" {'FILE.gif' if name == 'gif' else f'{name}:FILE'} draws {what}." for name, what in others
+    )
+    return f"Draw {usual[1]}: .png, .svg or .pdf.{''.join(more)}"
 
 
 def _own_parameter(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -147,20 +164,28 @@ def with_options(
     writes: DataKind | tuple[DataKind, ...] = "maps",
     report: tuple[str, ...] = REPORT,
     rare: Collection[str] = (),
+    draws: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., None]], Any]:
-    """A decorator that gives a command groups of shared options; --help only names `rare` ones."""
+    """A decorator that gives a command groups of shared options.
+
+    `draws` are the kinds of its --picture, the usual one first, each in words; --help only names
+    the options in `rare`.
+    """
     kinds = (writes,) if isinstance(writes, str) else writes
     offers = {
         half: {
-            name: option_of(annotation, option, PANELS.get(option.group, panel), kinds)
+            name: option_of(annotation, option, PANELS.get(option.group, panel), kinds, draws)
             for name, (annotation, option) in DECLARED[half].items()
-            if option.group in (*report, *groups) or name in also
+            if option.group in (*report, *groups, *(["picture"] if draws else [])) or name in also
         }
         for half, panel in HALVES.items()
     }
     names = {*OPTIONS, *(option.group for option in OPTIONS.values())}
     assert names.issuperset((*groups, *also)), f"no such options: {groups}, {also}"
     defaults: dict[Any, Any] = {half: half() for half in HALVES}
+    of_map = [name for name in MAPS if name in offers[Output]]
+    # --show draws the first: a heat map where there is one, else the command's own
+    picture_kinds = sorted([*(draws or {}), *of_map], key="heatmap".__ne__)
 
     def decorate(command: Callable[..., None]) -> Any:
         signature = inspect.signature(command, eval_str=True)
@@ -195,8 +220,13 @@ def with_options(
             if "top" not in offers[Origin]:  # finding the strongest links costs time
                 origin = replace(origin, top=0)
             stderr_form.set(output.errors)
+            pictures = dict.fromkeys(picture_kinds) | {
+                name: getattr(output, name) for name in MAPS if name in picture_kinds
+            }
+            pictures |= pictures_by_kind(output.picture or [], draws or {})
+            options = Options(origin, choice, output, many, look, pictures, files)
             try:
-                command(**values, options=Options(origin, choice, output, many, look, files))
+                command(**values, options=options)
             except TooLargeError as error:
                 ways = [name for name in SMALLER if name in known_names]
                 raise TooLargeError(f"{error}: {in_words(ways)} makes it smaller") from error
@@ -208,6 +238,7 @@ def with_options(
             if isinstance(item.default, Field)
         }
         known_names = {option.names[0] for option in option_by_name.values()}
+        run.draws = picture_kinds  # type: ignore[attr-defined]
         run.rare = {*rare, *(name for name, option in option_by_name.items() if option.rare)}  # type: ignore[attr-defined]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in parameters}

@@ -71,7 +71,6 @@ class Report(AbstractContextManager["Report"]):
         options: Options,
         kind: DataKind = "maps",
         *,
-        pictures: Mapping[str, Path | None] | None = None,
         many: bool = False,
         command: str = "",
         input_file: Path | None = None,
@@ -79,11 +78,9 @@ class Report(AbstractContextManager["Report"]):
         self.options, self.command = options, command
         self.start_time = time.perf_counter()
         self.open, output = ExitStack(), options.output
-        if pictures is None:
-            pictures = {"heatmap": output.heatmap, "grid": output.grid, "lines": output.lines}
-        places = {name: path for name, path in pictures.items() if path is not None}
-        inputs = [value for name, value in options.given if name not in pictures]
-        still = [name for name in pictures if name != "gif"]
+        places = {name: path for name, path in options.pictures.items() if path is not None}
+        inputs = [value for _, value in options.given]
+        still = [name for name in options.pictures if name != "gif"]
         on_screen = [name for name in still if name in places] or still[:1] if output.show else []
         self.format = check_places(
             options, kind, places, inputs, many=many, on_screen=bool(on_screen)

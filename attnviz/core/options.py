@@ -5,11 +5,12 @@ line spells and explains it. Commands take groups of them (`attnviz.cli.options`
 """
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Union, get_args, get_type_hints
 
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import UsageError, choose
 from attnviz.core.registry import LARGEST_SEED, LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -27,6 +28,16 @@ Width = Literal["single", "double"]
 ErrorForm = Literal["text", "json"]
 PictureScale = Literal["own", "shared"]
 CellValues = Literal["auto", "yes", "no"]
+
+_PICTURE = "is now --picture FILE"
+FORMER = {
+    **dict.fromkeys(("--overlay", "--overview", "--plot", "--bars", "--lines"), _PICTURE),
+    "--scatter": "is now --picture scatter:FILE",
+    "--highlight": "is now --picture highlight:FILE",
+    "--prune-curve": "is now --picture curve:FILE",
+    "--gif": "is now --picture FILE.gif",
+}
+"""Former options, each with what has taken its place; of a few options only some commands' own."""
 
 LENS_NAMES = ("raw", *LENSES, "all")  # the values of --lens
 
@@ -331,11 +342,7 @@ class Output:
     grid: Path | None = opt(
         "pictures", "--grid FILE", "All heads side by side as a picture: .png, .svg or .pdf."
     )
-    lines: Path | None = rare(
-        "lines",
-        "--lines FILE",
-        "Tokens joined by lines as a picture, up to eight heads in colours: .png, .svg or .pdf.",
-    )
+    picture: list[Path] | None = opt("picture", "--picture FILE", "{pictures}")
     html: Path | None = opt(
         "page",
         "--html FILE",
@@ -537,6 +544,8 @@ class Options:
     output: Output = field(default_factory=Output)
     many: Many = field(default_factory=Many)
     look: Look = field(default_factory=Look)
+    # every picture that the command offers, with the file that it is drawn into
+    pictures: dict[str, Path | None] = field(default_factory=dict)
     # arguments and options that may name a file to read, each with its parameter's name
     given: tuple[tuple[str, str], ...] = ()
     collect: Any = None  # takes the results in Python; None prints them
@@ -544,7 +553,7 @@ class Options:
 
 def map_options(options: Options, *exceptions: str) -> list[str]:
     """The given options that choose, draw or show maps, such as "--heatmap"."""
-    places = ("pictures", "lines", "page")
+    places = ("pictures", "picture", "page")
     return [
         option.names[0]
         for part in (options.choice, options.output)
@@ -554,6 +563,25 @@ def map_options(options: Options, *exceptions: str) -> list[str]:
         and item.name not in exceptions
         and getattr(part, item.name) != item.default
     ]
+
+
+def pictures_by_kind(files: Sequence[Path], kinds: Collection[str]) -> dict[str, Path]:
+    """The files of --picture by the kind that stands before a colon, by default the first.
+
+    Raises:
+        UsageError: the command draws no such kind, or two files are named for one.
+    """
+    by_kind: dict[str, Path] = {}
+    for file in files:
+        kind, colon, name = str(file).partition(":")
+        if not colon or "/" in kind:  # a name of its own may have a colon: ./a:b.png
+            is_moving = file.suffix.lower() == ".gif" and "gif" in kinds
+            kind, name = "gif" if is_moving else next(iter(kinds)), str(file)
+        if not name or kind in by_kind:
+            problem = f"two files for {kind}" if name else "no file"
+            raise UsageError(f"--picture {file} names {problem}: write {kind}:FILE once")
+        by_kind[choose(kind, kinds, "picture")] = Path(name)
+    return by_kind
 
 
 def names_in(literal: object) -> tuple[str, ...]:

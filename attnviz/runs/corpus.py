@@ -227,7 +227,7 @@ class CorpusRequest:
         check_order(self.order, None)
         check_effect(self.order, self.by, effect=self.effect)
         if self.curve and not self.effect:
-            raise UsageError("--prune-curve switches heads off by their effects: add --effect")
+            raise UsageError("--picture curve:FILE goes by the effects of heads: add --effect")
         if self.wiring and self.show != "measures":
             raise UsageError("--wiring and --show contradict each other: give one of them")
 
@@ -245,7 +245,7 @@ class CorpusRequest:
                 "--effect": self.effect,
                 "--wiring": self.wiring,
                 "--frequencies": self.frequencies,
-                "--overview": self.overview,
+                "--picture": self.overview,
                 "--show pairs": self.show == "pairs",
                 "--columns": many.columns,
                 "--input-format": many.input_format,
@@ -447,7 +447,7 @@ def _corpus_data(report: CorpusReport, request: CorpusRequest) -> Data:
 
     figures = {"overview": partial(draw_by, "corpus_overview:corpus_overview", report)}
     if report.curve:
-        figures["prune_curve"] = partial(draw_by, "effect_bars:prune_curve", report.curve)
+        figures["curve"] = partial(draw_by, "effect_bars:prune_curve", report.curve)
 
     def page(command: str) -> str:
         from attnviz.renderers.page.atlas import atlas_page

@@ -372,8 +372,17 @@ def test_each_of_a_kind_is_measured_by_itself(each):
 @pytest.mark.slow
 def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path):
     places = {name: tmp_path / f"{name}.svg" for name in ("bars", "grid", "highlight")}
-    ablated(*PAIR, "--each", "heads", "--bars", places["bars"], "--grid", places["grid"], "-q")
-    ablated(*PAIR, "--each", "tokens", "--highlight", places["highlight"], "-q")
+    ablated(
+        *PAIR,
+        "--each",
+        "heads",
+        "--picture",
+        places["bars"],
+        "--picture",
+        f"grid:{places['grid']}",
+        "-q",
+    )
+    ablated(*PAIR, "--each", "tokens", "--picture", f"highlight:{places['highlight']}", "-q")
     for name, path in places.items():
         assert path.read_text().startswith("<?xml"), name
 
@@ -476,7 +485,7 @@ def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path):
 def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path):
     words = ("the cat", "le chat", "--link", "decoder:<fr>><fr>", "--head", "0.0")
     saved = tmp_path / "a.npz"
-    done = ablated(*words, "-o", saved, "--bars", tmp_path / "b.svg")
+    done = ablated(*words, "-o", saved, "--picture", tmp_path / "b.svg")
     (line,) = [line for line in done.lines if line.startswith("<fr> → <fr> (decoder)")]
     assert line.endswith("–: nothing else was left to see")
     assert "nan" not in done.text

@@ -121,7 +121,7 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts, tmp_path):
     [
         (("--show", "pair"), "Did you mean 'pairs'?"),
         (("--sort", "entropi"), "Did you mean 'entropy'?"),
-        (("--overview", "found.gif"), "names no picture"),
+        (("--picture", "found.gif"), "names no picture"),
         (("--mechanism", "nope"), "nope"),
     ],
 )

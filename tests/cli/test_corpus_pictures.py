@@ -164,7 +164,7 @@ def test_hostile_names_are_text(folder, tmp_path):
         (("{empty}",), 1, "holds no picture"),
         (("{folder}", "--model", "pocket"), 2, "'pocket' reads texts"),
         (("{folder}", "--cross"), 2, "--cross is for texts"),
-        (("{folder}", "--overview", "o.png"), 2, "--overview is for texts"),
+        (("{folder}", "--picture", "o.png"), 2, "--picture is for texts"),
         (("{folder}", "--show", "pairs"), 2, "--show pairs is for texts"),
         (("{folder}", "--max-size", "4"), 2, "--max-size is for texts"),
     ],

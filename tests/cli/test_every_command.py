@@ -1,13 +1,11 @@
 """Every command does its plainest work, in the fast tier too (`tests/test_tiers.py` says so)."""
 
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from attnviz.api.arguments import PICTURES
-from attnviz.cli.app import COMMANDS
+from attnviz.cli.app import COMMANDS, build_command
 from attnviz.features.lessons import LESSONS
 from tests.invoke import OWN, attnviz
 
@@ -138,27 +136,27 @@ MODES: dict[str, list[Callable[[Path], list[object]]]] = {
 
 
 def pictures_of(command: str) -> list[str]:
-    """The options of a command that name the file of a picture."""
-    known = {**signature(COMMANDS[command].load()).parameters}
-    return [name for name in PICTURES if name in known and "Path" in str(known[name].annotation)]
+    """The kinds of pictures that a command draws."""
+    return [*build_command(command).draws]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_references", "coarse")
 @pytest.mark.parametrize("command", [name for name in COMMANDS if pictures_of(name)])
 def test_every_picture_is_drawn_or_refused_in_every_mode(command, tmp_path):
-    failures = []
+    failures, params = [], build_command(command).params
     for number, mode in enumerate([WORK[command][0], *MODES.get(command, [])]):
         for picture in pictures_of(command):
             folder = tmp_path / f"{number}-{picture}"
             folder.mkdir()
-            file = folder / f"drawn.{'gif' if picture == 'gif' else 'png'}"
-            option = f"--{picture.replace('_', '-')}"
+            place = folder / f"drawn.{'gif' if picture == 'gif' else 'png'}"
+            own = f"--{picture}" in {name for item in params for name in item.opts}
+            option, file = (f"--{picture}", place) if own else ("--picture", f"{picture}:{place}")
             words = [*mode(folder), option, file]
             if "--" in words:  # a program's own options stand behind it
                 words = [*words[: words.index("--")], option, file, *mode(folder)[-2:]]
             done = attnviz(command, *words)
-            drawn = file.is_file() or any(folder.glob("drawn-*"))
+            drawn = place.is_file() or any(folder.glob("drawn-*"))
             if done.status not in (0, 2) or (done.status == 0) != drawn or "Traceback" in done.err:
                 failures.append((words, done.status, done.err[-200:]))
     assert failures == []

@@ -83,7 +83,7 @@ def test_a_role_that_no_head_has_is_said(capfd):
 
 def test_similar_heads_come_as_pairs(previous, tmp_path, capfd):
     picture = tmp_path / "plane.png"
-    options = ["--similar", "-f", "tsv", "--scatter", str(picture)]
+    options = ["--similar", "-f", "tsv", "--picture", f"scatter:{picture}"]
     assert heads("--weights", str(previous), *options) == 0
     _, pair = capfd.readouterr().out.splitlines()
     assert pair.split("\t")[:5] == ["self", "0", "0", "0", "1"]
@@ -93,7 +93,7 @@ def test_similar_heads_come_as_pairs(previous, tmp_path, capfd):
 @pytest.mark.slow
 def test_the_overview_is_drawn_beside_the_table(previous, tmp_path, capfd):
     picture = tmp_path / "heads.svg"
-    assert heads("--weights", str(previous), "--overview", str(picture), "--role", "self") == 0
+    assert heads("--weights", str(previous), "--picture", str(picture), "--role", "self") == 0
     assert "<svg" in picture.read_text()
     assert "maps.npz" in picture.read_text(), "the file says where its numbers came from"
     assert "layer head role" in capfd.readouterr().out
@@ -150,7 +150,7 @@ def test_a_treebank_comes_as_data_too(capfd):
     [
         (["a b", "--role", "inducton"], 2, "Did you mean 'induction'?"),
         (["a b", "--sort", "entorpy"], 2, "Did you mean 'entropy'?"),
-        (["a b", "--overview", "heads.txt"], 2, "'heads.txt' names no picture"),
+        (["a b", "--picture", "heads.txt"], 2, "'heads.txt' names no picture"),
         (["a b", "--layer", "7", *OWN, "-q"], 2, "layer 7 does not exist"),
         (["a b", "--sort", "punctuation", *OWN, "-q"], 2, "'punctuation' says nothing"),
         (["--treebank", str(SAMPLE), "--sort", "layer", *OWN], 2, "--treebank brings its own"),
@@ -184,7 +184,7 @@ def test_every_output_says_what_rows_sum_to_where_they_do_not_sum_to_one(command
     for special, told in (("drop", True), ("keep", False)):
         picture, found = tmp_path / f"{special}.svg", []
         for form in ("table", "json", "tsv"):
-            chosen = [*given, "--special", special, "-f", form, "--overview", str(picture)]
+            chosen = [*given, "--special", special, "-f", form, "--picture", str(picture)]
             assert run([command, *chosen]) == 0
             found.append(capfd.readouterr().out)
         text, document, rows = found

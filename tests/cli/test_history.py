@@ -174,14 +174,14 @@ def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path):
 @pytest.mark.slow
 def test_a_gif_has_a_frame_for_each_sample(samples, tmp_path):
     file = tmp_path / "one.gif"
-    assert attnviz("history", samples, "--gif", file, "-f", "none", "-q").status == 0
+    assert attnviz("history", samples, "--picture", file, "-f", "none", "-q").status == 0
     with Image.open(file) as found:
         frames = [frame.info["duration"] for frame in ImageSequence.Iterator(found)]
         assert (found.format, frames, found.info["loop"]) == ("GIF", [330, 330, 1500], 0)
-    for option, name, allowed in (("--gif", "a.png", ".gif"), ("--plot", "a.gif", ".png, .svg")):
-        done = attnviz("history", samples, option, tmp_path / name)
+    for kind, name, allowed in (("gif", "a.png", ".gif"), ("plot", "a.gif", ".png, .svg")):
+        done = attnviz("history", samples, "--picture", f"{kind}:{tmp_path / name}")
         assert (done.status, f"names no picture: end it in {allowed}" in done.mistake) == (2, True)
-    same = attnviz("history", samples, "--gif", file, "--html", file.with_suffix(".html"), "-q")
+    same = attnviz("history", samples, "--picture", file, "--html", file.with_suffix(".html"), "-q")
     assert same.status == 0
 
 

@@ -105,7 +105,7 @@ def test_the_gradient_lens_explains_the_class_decided_or_named(folder, tmp_path)
     for name in (None, "cat", "dog"):
         target = () if name is None else ("--target", name)
         page = tmp_path / f"{name}.html"
-        done = attnviz(*asked, *target, "-f", "json", "--overlay", tmp_path / "a.png",
+        done = attnviz(*asked, *target, "-f", "json", "--picture", tmp_path / "a.png",
                        "--html", page)  # fmt: skip
         (item,) = done.json()["maps"]
         assert item["query_tokens"][0]["text"].startswith(f"→ {name or decided} ")
@@ -144,7 +144,7 @@ def test_windows_are_seen_raw_only(lens, swin):
 def test_pictures_and_files_are_written(suffix, folder, tmp_path):
     one, every, data = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}", tmp_path / "c.npz"
     done = attnviz(
-        "image", SHAPES, "--model", folder, "--patch", "1,2", "--overlay", one, "--grid", every,
+        "image", SHAPES, "--model", folder, "--patch", "1,2", "--picture", one, "--grid", every,
         "-o", data, "-f", "none",
     )  # fmt: skip
     assert (done.status, done.out) == (0, b"")
@@ -157,7 +157,7 @@ def test_pictures_and_files_are_written(suffix, folder, tmp_path):
 def test_windows_are_drawn_with_their_coarser_patches(swin, tmp_path):
     done = attnviz(
         "image", SHAPES, "--model", swin, "--patch", "11,11", "--grid", tmp_path / "a.png",
-        "--overlay", tmp_path / "b.png", "-f", "tsv",
+        "--picture", tmp_path / "b.png", "-f", "tsv",
     )  # fmt: skip
     assert done.status == 0
     assert {row[1] for row in done.rows[1:]} == {"self"}
@@ -181,7 +181,7 @@ def test_another_size_gives_more_patches(folder):
         ((SHAPES, "--patch", "9,9"), 2, "the picture has 4 × 4, 0,0 to 3,3"),
         ((SHAPES, "--image-size", "big"), 2, "--image-size 'big' is no size"),
         ((SHAPES, "--image-size", "30"), 2, "is no multiple"),
-        ((SHAPES, "--overlay", "a.bmp"), 2, "'a.bmp' names no picture"),
+        ((SHAPES, "--picture", "a.bmp"), 2, "'a.bmp' names no picture"),
         ((SHAPES, "--layer", "7"), 2, "layer 7 does not exist"),
         ((SHAPES, "--lens", "flw"), 2, "Did you mean 'flow'"),
         ((SHAPES, "--lens", "gradient", "--target", "bird"), 2, "'bird' is no class of this model"),
@@ -207,13 +207,13 @@ def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava, tmp_path):
     assert (weights.sum(-1) < 1).all()
     for token, place in ((None, 3), ("1", 1)):
         chosen = () if token is None else ("--token", token)
-        done = attnviz(*asked, *chosen, "-f", "json", "--overlay", tmp_path / "a.png")
+        done = attnviz(*asked, *chosen, "-f", "json", "--picture", tmp_path / "a.png")
         np.testing.assert_array_equal(
             done.json()["maps"][0]["weights"], weights[:, :, place : place + 1]
         )
     assert "where 'car' looks" in attnviz(*asked).text
     sheet = tmp_path / "b.png"
-    done = attnviz(*asked, "--token", "all", "--overlay", sheet)
+    done = attnviz(*asked, "--token", "all", "--picture", sheet)
     assert "where the mean over 4 words looks" in done.text
     assert sheet.stat().st_size > 1000
 
@@ -223,7 +223,7 @@ def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava, tmp_path):
 def test_what_is_written_is_data_a_contact_sheet_and_a_page(llava, tmp_path):
     asked = ("image", SHAPES, "--model", llava, "--text", "The red car", "--generate", 3)
     files = [tmp_path / name for name in ("a.png", "b.svg", "c.html")]
-    options = zip(("--overlay", "--grid", "--html"), files, strict=True)
+    options = zip(("--picture", "--grid", "--html"), files, strict=True)
     done = attnviz(*asked, "-f", "json", *(word for pair in options for word in pair))
     assert done.status == 0
     (item,) = done.json()["maps"]
@@ -294,7 +294,7 @@ def test_effects_of_a_picture_are_signed_and_the_measured_links_are_those_of_the
 ):
     drawn, data = tmp_path / "a.png", tmp_path / "c.jsonl"
     done = attnviz(
-        "image", SHAPES, "--model", folder, "--lens", "effect", "--check", "5", "--overlay", drawn,
+        "image", SHAPES, "--model", folder, "--lens", "effect", "--check", "5", "--picture", drawn,
         "-o", data, "-f", "table",
     )  # fmt: skip
     assert done.status == 0

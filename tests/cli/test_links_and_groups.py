@@ -32,7 +32,7 @@ def test_links_are_listed_one_a_line_strongest_first():
 )
 def test_links_are_drawn_for_every_command(tmp_path, arguments, suffix):
     path = tmp_path / f"links{suffix}"
-    done = attnviz(*arguments, "-f", "none", "--lines", str(path))
+    done = attnviz(*arguments, "-f", "none", "--picture", str(path))
     assert done.status == 0, done.err
     start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[suffix]
     assert path.read_bytes().startswith(start)
@@ -42,7 +42,7 @@ def test_links_are_drawn_for_every_command(tmp_path, arguments, suffix):
 def test_a_saved_map_is_drawn_as_links_too(tmp_path):
     saved, path = tmp_path / "map.npz", tmp_path / "links.svg"
     assert attnviz("self", TEXT, *OWN, "-f", "none", "-o", str(saved)).status == 0
-    assert attnviz("render", str(saved), "-f", "none", "-q", "--lines", str(path)).status == 0
+    assert attnviz("render", str(saved), "-f", "none", "-q", "--picture", str(path)).status == 0
     assert b"<svg" in path.read_bytes()
 
 
@@ -93,7 +93,7 @@ def test_a_file_names_the_groups(tmp_path):
     assert found == ["The old bridge", "was", "closed", ".", "Nobody knew", "."]
 
 
-@pytest.mark.parametrize("option", ["--heatmap", "--lines"])
+@pytest.mark.parametrize("option", ["--heatmap", "--picture"])
 def test_a_picture_of_one_of_several_layers_says_so(tmp_path, option):
     says = "the picture shows layer 1 of the chosen 1 and 2: --grid shows every one"
     for layers, expected in (("1,2", True), ("1", False)):

@@ -1,8 +1,11 @@
 """What is asked wrongly is told in one line, with what was meant, and status 2."""
 
+import re
+
 import pytest
 
 from attnviz.cli.app import COMMANDS, OLD_NAMES
+from attnviz.core.options import FORMER
 from tests.invoke import OWN, attnviz
 
 
@@ -199,16 +202,16 @@ ablate a  | --each heads          | --head 2.0
 ablate a  | --each heads          | --layer 2
 ablate a  | --each heads          | --link a>b
 ablate a  | --each heads          | --token a
-ablate a  | --each tokens         | --grid a.png
-ablate a  | --each heads          | --highlight a.png
+ablate a  | --each tokens         | --picture grid:a.png
+ablate a  | --each heads          | --picture highlight:a.png
 ablate a  | --by zero             | --reference t.txt
 audio a   | --word-times          | --heatmap a.png
 audio a   | --word-times          | --open
 audio a   | --word-times          | --head 2.0
 audio a   | --word-times          | --words
 audio a   | --word-times          | --layer 1
-audio a   | --times t.tsv         | --lines a.png
-image a   | --patch all           | --overlay a.png
+audio a   | --times t.tsv         | --picture a.png
+image a   | --patch all           | --picture a.png
 image a   | --patch all           | --grid a.png
 image a   | --patch 0,0           | --lens gradient
 image a   | --text a              | --patch 0,0
@@ -220,8 +223,8 @@ steps a   | --model pocket        | --mechanism linear
 steps a   | --model pocket        | --mask 1
 steps a   | --model pocket        | --padding 1
 steps a   | --model pocket        | --example self
-steps     | --model pocket        | --scatter a.png
-steps     | --mechanism co-parallel | --scatter a.png
+steps     | --model pocket        | --picture a.png
+steps     | --mechanism co-parallel | --picture a.png
 watch a   | --rows 1-2            | --window 1-2
 models    | --check m             | pocket
 """
@@ -241,3 +244,38 @@ def test_a_conflict_names_both_options(row, tmp_path, monkeypatch):
     assert done.status == 2
     for option in pair[:2]:
         assert option[0] in done.mistake, done.mistake
+
+
+FORMER_USES = {
+    "--picture": ("image", "heads", "why", "ablate", "self", "history", "corpus"),
+}
+"""Commands in which former options are tried, by what has taken their place."""
+
+
+@pytest.mark.parametrize("option", FORMER)
+def test_a_former_option_is_refused_by_what_it_is_now(option):
+    successor = re.search("--[a-z-]+", FORMER[option])
+    tried = FORMER_USES.get(successor[0], ("self",)) if successor else ("self",)
+    for command in tried:
+        done = attnviz(command, "a", option, "x")
+        assert (done.status, done.mistake) == (2, f"{option} {FORMER[option]}")
+    assert attnviz("models", option, "x").mistake.startswith(
+        ("unknown option", f"{option} is gone")
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ablate", "a", "--grid", "a.png"), "--grid is now --picture grid:FILE"),
+        (("heads", "a", "--grid", "a.png"), "unknown option '--grid'"),
+        (("heads", "a", "--picture", "scater:a.png"), "Did you mean 'scatter'?"),
+        (("heads", "a", "--picture", "scatter:"), "names no file: write scatter:FILE once"),
+        (("heads", "a", "--picture", "a.png", "--picture", "b.png"), "two files for overview"),
+        (("heads", "a", "--picture", "x/b:c.txt"), "'x/b:c.txt' names no picture"),
+        (("heads", "a", "--picture", "a.gif"), "'a.gif' names no picture"),
+    ],
+)
+def test_a_picture_that_is_not_drawn_is_told_with_its_name(arguments, message):
+    done = attnviz(*arguments)
+    assert (done.status, message in done.mistake) == (2, True), done.err

@@ -64,7 +64,7 @@ READ: list[tuple[list[str], str]] = [
     (["render", "m.jsonl", "-o", "m.jsonl"], "m.jsonl"),
     (["render", "n.npz", "-o", "n-00000.npz"], "n-00000.npz"),
     (["compare", "w.npz", "m.jsonl", "-o", "w.npz"], "w.npz"),
-    (["image", "p.png", "--model", "nosuch", "--overlay", "p.png"], "p.png"),
+    (["image", "p.png", "--model", "nosuch", "--picture", "p.png"], "p.png"),
     (["steps", "s.json", "-o", "s.json"], "s.json"),
     (["lesson", "masking", "--text", "s.txt", "-o", "s.txt"], "s.txt"),
 ]
@@ -102,7 +102,7 @@ def test_an_output_that_is_an_input_is_refused(how, arguments, read, here):
         ["--heatmap", "x.png", "--grid", "sub/../x.png"],
         ["--heatmap", "x.png", "--grid", "X.PNG"],
         ["--heatmap", "é.png", "--grid", "e\u0301.png"],
-        ["--heatmap", "x.png", "--lines", "link.png"],
+        ["--heatmap", "x.png", "--picture", "link.png"],
         ["-o", "x.json", "--rejects", "sub/../x.json"],
         ["-o", "x.json", "--rejects", ".x.json.partial"],
         ["-o", "x.jsonl", "--rejects", ".x.jsonl.journal"],

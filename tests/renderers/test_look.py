@@ -188,7 +188,7 @@ def test_a_look_that_cannot_be_is_refused_before_the_work(options, mistake, tmp_
 
 
 def test_an_option_that_a_picture_has_no_use_for_is_noted(tmp_path):
-    files = ("--heatmap", f"{tmp_path}/a.png", "--lines", f"{tmp_path}/b.png")
+    files = ("--heatmap", f"{tmp_path}/a.png", "--picture", f"{tmp_path}/b.png")
     answer = shell("self", "the cat sat", "-f", "none", *files, "--values", "no", "--cmap", "jet")
     assert answer.err.splitlines()[:2] == [
         "note: --cmap jet: equal steps in value are unequal steps in lightness (L*); even are "

@@ -1,6 +1,5 @@
 """attnviz ablate."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +24,11 @@ from attnviz.runs.inputs import texts_of, texts_or_pairs
     *("model", "compute", "causal", "to", "chat", "token-groups", "show", "look", "reading"),
     also=["explain"],
     writes=("ablation", "lenses"),
+    draws={
+        "bars": "effects as bars",
+        "grid": "all heads coloured by effect, with --each heads",
+        "highlight": "the text coloured by effect, with --each tokens",
+    },
 )
 def ablate(
     text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
@@ -77,13 +81,6 @@ def ablate(
         min=0,
     ),
     top: int = opt(OUTPUT, "--top N", "How many effects the table lists.", default=10, min=1),
-    bars: Path | None = opt(OUTPUT, "--bars FILE", "Effects as bars: .png, .svg or .pdf."),
-    grid: Path | None = opt(
-        OUTPUT, "--grid FILE", "All heads coloured by effect, as a picture; needs --each heads."
-    ),
-    highlight: Path | None = rare(
-        OUTPUT, "--highlight FILE", "Text coloured by effect; needs --each tokens."
-    ),
     *,
     options: Options,
 ) -> None:
@@ -91,7 +88,7 @@ def ablate(
 
     attnviz ablate "The red car is fast." "La voiture rouge est rapide." --token red
 
-    attnviz ablate "The red car is fast." "La voiture rouge est rapide." --each heads --grid e.png
+    attnviz ablate "The red car." "La voiture rouge." --each heads --picture grid:effects.png
 
     attnviz ablate --input pairs.tsv --head 2.0,2.1 --head encoder.3.5 --by mean -o effects.npz
 
@@ -112,22 +109,23 @@ def ablate(
         lenses=lenses,
     )
     texts, command = texts_or_pairs(text, target, input_file, options)
-    pictures = {"bars": bars, "grid": grid, "highlight": highlight}
+    output = options.output
     if lenses:
-        files = {f"--{name}": path for name, path in pictures.items()}
-        refuse_with_lenses({**files, "--reference": reference, "--show": options.output.show})
-        with Report(options, "lenses", pictures={}) as report:
+        places = {"--show": output.show, "--picture": output.picture}
+        refuse_with_lenses({"--reference": reference, **places})
+        with Report(options, "lenses") as report:
             report_lenses(texts, command, seed, options, report)
         raise typer.Exit(report.status)
     check_reference(request, has_reference=reference is not None)
-    if grid is not None and (request.joint or request.each not in (None, "heads")):
-        raise UsageError("--grid colours every head by its effect: use it with --each heads")
-    if highlight is not None and (request.each != "tokens" or texts.several):
+    pictures = options.pictures
+    if pictures["grid"] is not None and (request.joint or request.each not in (None, "heads")):
+        raise UsageError("--picture grid:FILE colours every head by its effect: add --each heads")
+    if pictures["highlight"] is not None and (request.each != "tokens" or texts.several):
         raise UsageError(
-            "--highlight colours every token of one text by its effect: use it with TEXT and "
-            "--each tokens"
+            "--picture highlight:FILE colours every token of one text by its effect: give TEXT "
+            "and --each tokens"
         )
-    with Report(options, "ablation", pictures=pictures) as report:
+    with Report(options, "ablation") as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None
         report_ablation(
             *(request, texts, command, options, report),

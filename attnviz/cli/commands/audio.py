@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, ORIGIN, PLACES, with_options
+from attnviz.cli.options import CHOICE, MAP_PICTURES, ORIGIN, PLACES, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.recordings import TIME_FORMATS, RecordingRequest, report_recording
@@ -15,6 +15,7 @@ from attnviz.runs.recordings import TIME_FORMATS, RecordingRequest, report_recor
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
     *PLACES,
     writes=("maps", "times", "scores"),
+    draws=MAP_PICTURES,
 )
 def audio(
     file: Annotated[

@@ -101,20 +101,19 @@ def compare(
     check_changes(changes, "heads" if effects is None else "effects", fail_above)
 
 
-@with_options("stream", "heads", "show", "look", "page", writes="history")
+@with_options(
+    *("stream", "heads", "show", "look", "page"),
+    writes="history",
+    draws={
+        "plot": "every head over the steps",
+        "gif": "the chosen head over the steps, or the one that drifts most",
+    },
+)
 def history(
     folder: Annotated[str, typer.Argument(help="Folder of samples: step-00000100.npz, …")],
     other: Annotated[
         str | None, typer.Argument(help="Another run, shown beside the first.")
     ] = None,
-    plot: Path | None = opt(
-        OUTPUT, "--plot FILE", "Every head over the steps as a picture: .png, .svg or .pdf."
-    ),
-    gif: Path | None = opt(
-        OUTPUT,
-        "--gif FILE",
-        "One head over the steps (.gif): the chosen one, or the one that drifts most.",
-    ),
     fail_above: float | None = opt(
         OUTPUT,
         "--fail-above NATS",
@@ -137,11 +136,11 @@ def history(
 
     It says what is happening to which heads since which step, and by which rule.
 
-    attnviz history samples --plot heads.png --html steps.html
+    attnviz history samples --picture heads.png --html steps.html
 
-    attnviz history samples other-samples --plot both.png
+    attnviz history samples other-samples --picture both.png
 
-    attnviz history samples --head 1.0 --gif head.gif
+    attnviz history samples --head 1.0 --picture head.gif
 
     attnviz history samples --follow --fail-on collapsed
 
@@ -152,7 +151,7 @@ def history(
     folders = [folder] if other is None else [folder, other]
     while True:
         before = _newest(folders)
-        with Report(options, "history", pictures={"plot": plot, "gif": gif}) as report:
+        with Report(options, "history") as report:
             item, histories = training_history(folders, options.choice)
             counts = [len(one.steps) for one in histories]
             if fail_above is not None and not follow and min(counts) < 2:

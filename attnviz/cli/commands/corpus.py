@@ -23,6 +23,10 @@ from attnviz.runs.resumable import can_resume
     *("stream", "heads", "special", "look", "reading", "sharing", "scores"),
     also=("resume",),
     writes="corpus",
+    draws={
+        "overview": "every head's positions, classes and measures",
+        "curve": "the loss while heads are switched off one after another, with --effect",
+    },
 )
 def corpus(
     file: Annotated[
@@ -61,16 +65,6 @@ def corpus(
     wiring: bool = opt(
         CHOICE, "--wiring", "Show instead which heads read which heads, with intervals."
     ),
-    overview: Path | None = opt(
-        OUTPUT,
-        "--overview FILE",
-        "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
-    ),
-    prune_curve: Path | None = rare(
-        OUTPUT,
-        "--prune-curve FILE",
-        "The loss while heads are switched off one after another, as a picture; needs --effect.",
-    ),
     atlas: Path | None = opt(
         OUTPUT,
         "--atlas PAGE",
@@ -83,7 +77,7 @@ def corpus(
 
     attnviz corpus sample_inputs/sentences.txt --show positions
 
-    attnviz corpus sample_inputs/sentences.txt -o heads.npz --overview heads.png
+    attnviz corpus sample_inputs/sentences.txt -o heads.npz --picture heads.png
 
     attnviz corpus sample_inputs/sentences.txt --atlas atlas.html -f none
 
@@ -91,8 +85,9 @@ def corpus(
 
     attnviz corpus ./my-pictures --model ./my-vit --atlas atlas.html -f none
 
-    attnviz corpus sample_inputs/pairs.tsv --cross --effect --sort effect --prune-curve curve.png
+    attnviz corpus sample_inputs/pairs.tsv --cross --effect --sort effect --picture curve:curve.png
     """
+    pictures = options.pictures
     request = CorpusRequest(
         cross=cross,
         order=order,
@@ -101,8 +96,8 @@ def corpus(
         show=show,
         top=top,
         frequencies=frequencies,
-        overview=overview is not None,
-        curve=prune_curve is not None,
+        overview=pictures["overview"] is not None,
+        curve=pictures["curve"] is not None,
         samples=atlas is not None,
         wiring=wiring,
     )
@@ -113,16 +108,15 @@ def corpus(
             raise UsageError(f"--atlas '{atlas}' names no page: end it in {' or '.join(PAGES)}")
         values = tuple((name, value) for name, value in options.given if name != "atlas")
         options = replace(options, given=values, output=replace(options.output, html=atlas))
-    figures = {"overview": overview, "prune_curve": prune_curve}
-    output_file = next((p for p in (options.output.output, *figures.values(), atlas) if p), None)
+    output_file = next((p for p in (options.output.output, *pictures.values(), atlas) if p), None)
     journal = None
     if output_file is not None and can_resume(output_file) and inputs.file is not None:
         journal = CorpusJournal(output_file, request.question(inputs, options))
     elif options.many.resume:
         raise UsageError(
             "--resume continues an interrupted run: give the texts as a file, and -o FILE, "
-            "--overview FILE or --atlas PAGE"
+            "--picture FILE or --atlas PAGE"
         )
-    with Report(options, "corpus", pictures=figures) as report:
+    with Report(options, "corpus") as report:
         report_corpus(request, inputs, options, report, journal=journal)
     raise typer.Exit(report.status)

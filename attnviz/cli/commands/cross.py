@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
-from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, PLACES, VIEW, with_options
+from attnviz.cli.options import (
+    INPUT,
+    MANY_TEXTS,
+    MAP_PICTURES,
+    MODELS,
+    PLACES,
+    VIEW,
+    with_options,
+)
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, Origin, map_options
 
@@ -15,6 +23,7 @@ from attnviz.core.options import Options, Origin, map_options
     *(*MODELS, *VIEW, *PLACES, "atlas", "to", "explain", *MANY_TEXTS),
     writes=("maps", "alignment", "scores"),
     rare=("symmetrize", "against", "score"),
+    draws=MAP_PICTURES,
 )
 def cross(
     source: Annotated[

@@ -1,11 +1,10 @@
 """attnviz explain."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
+from attnviz.cli.options import CHOICE, INPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
@@ -18,6 +17,7 @@ from attnviz.runs.questions.why import read_texts_or_file
     *("model", "compute", "causal", "to", "chat", "show", "look", "page", "reading"),
     also=["explain"],
     writes="answer",
+    draws={"plot": "layers by positions, with --contrast"},
 )
 def explain(
     text: Annotated[
@@ -33,9 +33,6 @@ def explain(
         "--contrast TEXT",
         "Show instead which heads and positions restore the answer in this text of as many tokens.",
     ),
-    plot: Path | None = opt(
-        OUTPUT, "--plot FILE", "Layers by positions; needs --contrast: .png, .svg or .pdf."
-    ),
     reference: str | None = rare(
         CHOICE, "--reference FILE", "Texts whose mean heads put out that are off."
     ),
@@ -50,17 +47,19 @@ def explain(
 
     attnviz explain "The keys to the cabinet" --model ./my-gpt2 --target next:are --against is
 
-    attnviz explain "Tom likes dogs. Tom likes" --contrast "Tom likes cats. Tom likes" --plot a.png
+    attnviz explain "Tom likes dogs. Tom" --contrast "Tom likes cats. Tom" --picture a.png
 
     attnviz explain --input texts.txt --model pocket-lm -f jsonl
     """
     request = AnswerRequest(options.choice.explain, against, contrast)
-    if (plot is not None or options.output.show) and contrast is None:
+    files = options.output.picture
+    if (files or options.output.show) and contrast is None:
         raise UsageError(
-            f"{'--plot' if plot else '--show'} draws what --contrast measures: add --contrast TEXT"
+            f"{'--picture' if files else '--show'} draws what --contrast measures: add --contrast "
+            "TEXT"
         )
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
-    with Report(options, "answer", pictures={"plot": plot}) as report:
+    with Report(options, "answer") as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None
         report_answers(request, texts, kind, options, report, others)
     raise typer.Exit(report.status)

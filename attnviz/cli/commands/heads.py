@@ -1,12 +1,11 @@
 """attnviz heads."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from attnviz.analyses.heads import ORDERS, ROLES
-from attnviz.cli.options import CHOICE, INPUT, ORIGIN, OUTPUT, with_options
+from attnviz.cli.options import CHOICE, INPUT, ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
@@ -38,6 +37,10 @@ CROSS = opt(
     *("stream", "heads", "token-groups", "special", "to", "show", "look", "reading"),
     *("sharing", "scores"),
     writes="heads",
+    draws={
+        "overview": "roles and measures of all heads",
+        "scatter": "heads in a plane, close if they attend alike",
+    },
 )
 def heads(
     text: Annotated[
@@ -73,14 +76,6 @@ def heads(
     similar: bool = opt(
         CHOICE, "--similar", "Show instead which heads attend alike, by Jensen-Shannon divergence."
     ),
-    overview: Path | None = opt(
-        OUTPUT,
-        "--overview FILE",
-        "Roles and measures of all heads as a picture: .png, .svg or .pdf.",
-    ),
-    scatter: Path | None = rare(
-        OUTPUT, "--scatter FILE", "Heads in a plane as a picture, close if they attend alike."
-    ),
     *,
     options: Options,
 ) -> None:
@@ -94,6 +89,7 @@ def heads(
 
     attnviz heads --treebank sample_inputs/relations.conllu
     """
+    overview, scatter = options.pictures["overview"], options.pictures["scatter"]
     request = head_measures.HeadsRequest(
         cross=cross,
         role=role,
@@ -114,7 +110,7 @@ def heads(
             "--role": role,
             "--similar": similar,
         }
-        others |= {"--overview": overview, "--scatter": scatter, "--no-repeat": no_repeat}
+        others |= {"--picture": options.output.picture, "--no-repeat": no_repeat}
         others |= {
             "--sort": order != "role",
             "--cross": cross,
@@ -133,7 +129,6 @@ def heads(
         texts = given_texts(Text("0", ""))
     else:
         texts = texts_of(text or [], input_file, options.many, pairs=cross)
-    pictures = {"overview": overview, "scatter": scatter}
-    with Report(options, "heads", pictures=pictures) as report:
+    with Report(options, "heads") as report:
         head_measures.report_heads(request, texts, options, report)
     raise typer.Exit(report.status)

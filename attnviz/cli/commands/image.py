@@ -30,6 +30,7 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
         "digits",
     ),
     also=("grid",),
+    draws={"overlay": "the weights of one head, or the mean over a layer, over the picture"},
 )
 def image(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Picture: .png, .jpg, .webp, ….")],
@@ -72,19 +73,13 @@ def image(
         default="raw",
         choices=LENSES,
     ),
-    overlay: Path | None = opt(
-        OUTPUT,
-        "--overlay FILE",
-        "The weights of one head, or the mean over a layer, over the picture: .png, .svg or "
-        ".pdf. Several words get one picture each.",
-    ),
     smooth: bool = rare(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
     *,
     options: Options,
 ) -> None:
     """Show where in a picture a vision model looks: patch by patch, over the picture and as data.
 
-    attnviz image sample_inputs/shapes.png --overlay look.png
+    attnviz image sample_inputs/shapes.png --picture look.png
 
     attnviz image sample_inputs/shapes.png --patch 3,5 --grid heads.png
 
@@ -98,7 +93,11 @@ def image(
     """
     output = options.output
     on_screen = output.format in (None, "table")
-    screens = {"--overlay": overlay, "--grid": output.grid, "--show": output.show}
+    screens = {
+        "--picture": output.picture,
+        "--grid": output.grid,
+        "--show": output.show,
+    }
     screens["-f table"] = on_screen
     request = PictureRequest(
         files=tuple(map(Path, (file, *(more or ())))),
@@ -112,7 +111,7 @@ def image(
         screen=next((name for name, value in screens.items() if value), ""),
     )
     request.check(options)
-    with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:
+    with Report(options) as report:
         images = request.read()
         item = look_at_pictures(request, images, options)
         hold_notes(item.attention, report)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
+from attnviz.cli.options import MAP_PICTURES, ORIGIN, PLACES, VIEW, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import report_all
 from attnviz.core.errors import InputError
@@ -40,7 +40,7 @@ def _from_stdin() -> Opener:
     return lambda: nullcontext(archive)
 
 
-@with_options(*VIEW, *PLACES)
+@with_options(*VIEW, *PLACES, draws=MAP_PICTURES)
 def render(
     file: Annotated[
         str,

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
+from attnviz.cli.options import (
+    INPUT,
+    MANY_TEXTS,
+    MAP_PICTURES,
+    MODELS,
+    ORIGIN,
+    PLACES,
+    VIEW,
+    with_options,
+)
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, rare
 
@@ -15,6 +24,7 @@ from attnviz.core.options import Options, rare
     *(*MODELS, "contacts", *VIEW, *PLACES, "atlas", "causal", "chat", "range", "explain"),
     *MANY_TEXTS,
     also=["from_"],
+    draws=MAP_PICTURES,
 )
 def self_command(
     text: Annotated[

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from attnviz.cli.app import complain, interrupt
-from attnviz.cli.options import ORIGIN, with_options
+from attnviz.cli.options import MAP_PICTURES, ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import report_all
 from attnviz.core.errors import AttentionError, InputError, OutputError, UsageError
@@ -36,8 +36,9 @@ PACKAGE = str(Path(__file__).parents[2]) + os.sep
 
 
 @with_options(
-    *("pictures", "lines", "look", "page", "browse", "long", "range", "digits"),
+    *("pictures", "look", "page", "browse", "long", "range", "digits"),
     report=("data", "said"),
+    draws=MAP_PICTURES,
 )
 def watch(
     program: Annotated[
@@ -96,7 +97,7 @@ def watch(
     files = _files(options)
     if not files:
         raise UsageError(
-            "nothing would be written: add -o, --html, --heatmap, --grid or --lines FILE"
+            "nothing would be written: add -o, --html, --heatmap, --grid or --picture FILE"
         )
     silent = replace(options, output=replace(options.output, format="none"))
     here, process = Path.cwd(), os.getpid()
@@ -166,7 +167,7 @@ def _write(block: Watched, name: str, report: Report) -> None:
 def _files(options: Options) -> list[str]:
     """The files to write."""
     output = options.output
-    places = (output.output, output.heatmap, output.grid, output.lines, output.html)
+    places = (output.output, *options.pictures.values(), output.html)
     return [str(place) for place in places if place]
 
 

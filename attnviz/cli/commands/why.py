@@ -1,6 +1,5 @@
 """attnviz why and attnviz wiring."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +27,7 @@ TextOrFile = Annotated[
     *("model", "compute", "causal", "to", "chat", "show", "look", "page", "reading"),
     also=["explain"],
     writes="why",
+    draws={"plot": "the way from writers over the link to tokens"},
 )
 def why(
     text: TextOrFile = None,
@@ -50,9 +50,6 @@ def why(
     layers: bool = opt(
         CHOICE, "--layers", "Show instead after which layer the prediction appears."
     ),
-    plot: Path | None = opt(
-        OUTPUT, "--plot FILE", "A picture from writers to the link to tokens: .png, .svg or .pdf."
-    ),
     *,
     options: Options,
 ) -> None:
@@ -73,13 +70,15 @@ def why(
     page = options.output.html is not None or options.output.open_page
     request = Why(head, link, against, mean, layers, options.choice.explain, page)
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
-    with Report(options, "why", pictures={"plot": plot}, many=texts.several and not mean) as report:
+    with Report(options, "why", many=texts.several and not mean) as report:
         report_why(request, texts, kind, options, report)
     raise typer.Exit(report.status)
 
 
 @with_options(
-    *("model", "compute", "causal", "to", "chat", "show", "look", "reading"), writes="wiring"
+    *("model", "compute", "causal", "to", "chat", "show", "look", "reading"),
+    writes="wiring",
+    draws={"plot": "heads as dots, and what they read as lines"},
 )
 def wiring(
     text: TextOrFile = None,
@@ -89,9 +88,6 @@ def wiring(
         CHOICE, "--weights-only", "Compare the heads' weights alone, without a text."
     ),
     top: int = opt(OUTPUT, "--top N", "How many pairs the table lists.", default=20, min=1),
-    plot: Path | None = opt(
-        OUTPUT, "--plot FILE", "Heads as dots and what they read as lines: .png, .svg or .pdf."
-    ),
     *,
     options: Options,
 ) -> None:
@@ -99,7 +95,7 @@ def wiring(
 
     attnviz wiring "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm
 
-    attnviz wiring "The red car is fast." "La voiture rouge est rapide." --plot wiring.png
+    attnviz wiring "The red car is fast." "La voiture rouge est rapide." --picture wiring.png
 
     attnviz wiring --weights-only --model pocket-lm
 
@@ -109,10 +105,10 @@ def wiring(
         if text is not None or input_file is not None:
             raise UsageError("--weights-only reads no text: leave TEXT and --input out")
         check_origin(options.origin, "self")
-        with Report(options, "wiring", pictures={"plot": plot}) as report:
+        with Report(options, "wiring") as report:
             report_weights(top, options, report)
         raise typer.Exit(report.status)
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
-    with Report(options, "wiring", pictures={"plot": plot}) as report:
+    with Report(options, "wiring") as report:
         report_wiring(texts, kind, top, options, report)
     raise typer.Exit(report.status)

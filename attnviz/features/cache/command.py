@@ -1,11 +1,10 @@
 """attnviz cache."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, OUTPUT, with_options
+from attnviz.cli.options import CHOICE, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
@@ -15,6 +14,10 @@ from attnviz.features.cache.request import CacheRequest, read_kinds, report_cach
 @with_options(
     *("model", "compute", "causal", "generate", "to", "chat", "stream", "look", "page", "reading"),
     writes="cache",
+    draws={
+        "plot": "nats over keys, a line for each rule",
+        "heatmap": "the head that keeps least under the first rule, dropped keys struck out",
+    },
 )
 def cache(
     text: Annotated[
@@ -44,14 +47,6 @@ def cache(
         CHOICE, "--per-head", "Also measure each rule in each head alone, a run each."
     ),
     seed: int = rare(CHOICE, "--seed N", "Seed of the rule random.", default=0, min=0),
-    plot: Path | None = opt(
-        OUTPUT, "--plot FILE", "Nats over keys, a line a rule: .png, .svg or .pdf."
-    ),
-    heatmap: Path | None = opt(
-        OUTPUT,
-        "--heatmap FILE",
-        "The head that keeps least under the first rule, with dropped keys struck out.",
-    ),
     *,
     options: Options,
 ) -> None:
@@ -59,15 +54,14 @@ def cache(
 
     attnviz cache "Tom likes dogs. Mary likes cats. Tom likes" --keep sinks:1+recent:3 --keep h2o:4
 
-    attnviz cache --input a.txt --input b.txt --keep h2o:0.2,0.5 --keep best:0.2,0.5 --plot c.png
+    attnviz cache --input a.txt --input b.txt --keep h2o:0.2,0.5 --keep best:0.2,0.5 --picture c.png
 
     attnviz cache "The red car is fast." "La voiture rouge est rapide." --keep tova:3
     """
     request = CacheRequest(tuple(keep or ()), prompt, options.choice.stream, per_head, seed)
-    if heatmap is not None and input_file:
-        raise UsageError("--heatmap shows one text: leave --input out, and give TEXT")
+    if options.pictures["heatmap"] is not None and input_file:
+        raise UsageError("--picture heatmap:FILE shows one text: leave --input out, and give TEXT")
     kinds, kind, options = read_kinds(text, target, input_file or [], options)
-    pictures = {"plot": plot, "heatmap": heatmap}
-    with Report(options, "cache", pictures=pictures) as report:
+    with Report(options, "cache") as report:
         report_cache(request, kinds, kind, options, report)
     raise typer.Exit(report.status)

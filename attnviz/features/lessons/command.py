@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from attnviz.cli.commands.listings import write_listing
-from attnviz.cli.options import OUTPUT, with_options
+from attnviz.cli.options import with_options
 from attnviz.core.errors import choose
 from attnviz.core.options import Options, opt
 from attnviz.features.lessons import LESSONS
@@ -16,7 +16,7 @@ GIVEN = "What it is about"
 _LIST = ", ".join(LESSONS)
 
 
-@with_options("show", "look", "page", writes="lesson")
+@with_options("show", "look", "page", writes="lesson", draws={"plot": "what the lesson shows"})
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
     length: int | None = opt(GIVEN, "--length N", "Positions; in delta, pairs.", min=1),
@@ -29,7 +29,6 @@ def lesson(
     model: Path | None = opt(
         GIVEN, "--model -m CONFIG_OR_FOLDER", "Model configuration that cache computes for."
     ),
-    plot: Path | None = opt(OUTPUT, "--plot FILE", "The lesson as a picture: .png, .svg or .pdf."),
     *,
     options: Options,
 ) -> None:
@@ -43,7 +42,7 @@ def lesson(
 
     attnviz lesson scaling
 
-    attnviz lesson positions --plot positions.png
+    attnviz lesson positions --picture positions.png
     """
     from attnviz.cli.report import Report
     from attnviz.features.lessons.teaching import lesson_data, teach
@@ -55,6 +54,6 @@ def lesson(
     choose(name, LESSONS, "lesson")
     values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
     values |= {"steps": steps, "seed": seed, "text": text, "model": model}
-    with Report(options, "lesson", pictures={"plot": plot}) as report:
+    with Report(options, "lesson") as report:
         report.add(lesson_data(teach(name, values)))
         report.finish("taught")

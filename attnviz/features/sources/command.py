@@ -72,7 +72,7 @@ def sources(
     if not context:
         raise UsageError("sources needs a context: --context FILE")
     request = SourcesRequest(tuple(context), question, answer, group, by, budget, fit)
-    with Report(options, "sources", pictures={}) as report:
+    with Report(options, "sources") as report:
         result = report_sources(request, options, report)
     check_support(result, fail_unsupported)
     raise typer.Exit(report.status)

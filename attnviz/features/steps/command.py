@@ -1,6 +1,5 @@
 """attnviz steps."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,11 @@ from attnviz.features.steps.request import SIZE, StepsRequest
 GIVEN = "What it is about"
 
 
-@with_options("model", "compute", "stream", "heads", "look", "page", writes="steps")
+@with_options(
+    *("model", "compute", "stream", "heads", "look", "page"),
+    writes="steps",
+    draws={"scatter": "inputs, values and outputs in three dimensions"},
+)
 def steps(
     file: Annotated[
         str | None,
@@ -49,11 +52,6 @@ def steps(
         "1 where a query may look, a row for each: '1 0 1, 1 1 1', or one for all; or a file.",
     ),
     padding: int = rare(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0),
-    scatter: Path | None = opt(
-        OUTPUT,
-        "--scatter FILE",
-        "Inputs, values and outputs in three dimensions, as a picture: .png, .svg or .pdf.",
-    ),
     diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of data as Mermaid text instead."),
     *,
     options: Options,
@@ -91,8 +89,8 @@ def steps(
         mask=mask,
         padding=padding,
         diagram=diagram,
-        scatter=scatter is not None,
+        scatter=options.pictures["scatter"] is not None,
     )
-    with Report(options, "steps", pictures={"scatter": scatter}) as report:
+    with Report(options, "steps") as report:
         report.add(request.data(options))
         report.finish("computed")

@@ -104,12 +104,12 @@ class StepsRequest:
         if self.scatter and (options.origin.model or several):
             other = "--model" if options.origin.model else f"--mechanism {self.mechanism}"
             raise UsageError(
-                f"--scatter draws the values of one head of a mechanism: it is not for {other}"
+                f"--picture draws the values of one head of a mechanism: it is not for {other}"
             )
         examples = self._of_model(options) if options.origin.model else self._of_mechanism(options)
         if len(examples) > 1 and (self.scatter or self.diagram):
             raise UsageError(
-                f"{'--scatter' if self.scatter else '--diagram'} shows one example: choose it by "
+                f"{'--picture' if self.scatter else '--diagram'} shows one example: choose it by "
                 f"--example, of {', '.join(examples)}"
             )
         answer = _data(examples, diagram=self.diagram)

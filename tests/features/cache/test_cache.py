@@ -340,7 +340,7 @@ def test_kinds_of_text_stand_apart_in_every_form(tmp_path):
     given = [part for file in files for part in ("--input", file)]
     rules = ("--keep", "h2o:0.3,0.6", "--prompt", "0")
     plot, page = tmp_path / "a.svg", tmp_path / "a.html"
-    done = run("cache", *given, *rules, "--plot", plot, "--html", page, "-f", "json")
+    done = run("cache", *given, *rules, "--picture", plot, "--html", page, "-f", "json")
     found = done.json()
     assert [(one["kind"], one["rule"], one["texts"]) for one in found["rules"]] == [
         (kind, rule, 2) for kind in ("said-twice", "plain") for rule in ("h2o:0.3", "h2o:0.6")
@@ -365,7 +365,7 @@ def test_kinds_of_text_stand_apart_in_every_form(tmp_path):
         ([], 'cache needs a rule: --keep "sinks:4+recent:64"'),
         (["snapkv:2", "--prompt", "0"], "snapkv decides after a prompt"),
         (["h2o:2", "--prompt", "x"], "--prompt x is neither a number of tokens"),
-        (["h2o:2", "--heatmap", "a.png", "--input", "a.txt"], "--heatmap shows one text"),
+        (["h2o:2", "--picture", "heatmap:a.png", "--input", "a.txt"], "shows one text"),
         (["h2o:2", "--prompt", "99"], "no token is predicted after the prompt"),
         (["h2o:2", "--stream", "cross"], "stream 'cross' has no cache: there is causal"),
     ],

@@ -19,8 +19,8 @@ from tests.invoke import attnviz
         ),
         (["positions", "--length", "1"], 2, "--length 1 is outside 2 to 2048"),
         (["masking", "--text", " "], 1, "the text is empty"),
-        (["positions", "--plot", "a.gif"], 2, "'a.gif' names no picture: end it in .png, .svg"),
-        (["positions", "--plot", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
+        (["positions", "--picture", "a.gif"], 2, "'a.gif' names no picture: end it in .png, .svg"),
+        (["positions", "--picture", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, status, message, capfd):
@@ -34,7 +34,7 @@ def test_a_mistake_is_one_line(arguments, status, message, capfd):
 @pytest.mark.slow
 def test_a_picture_is_written_beside_the_table(tmp_path, capfd):
     path = tmp_path / "a.svg"  # of the other suffixes tests/renderers has all pictures
-    assert run(["lesson", "positions", "--size", "8", "--length", "9", "--plot", str(path)]) == 0
+    assert run(["lesson", "positions", "--size", "8", "--length", "9", "--picture", str(path)]) == 0
     assert path.read_bytes().startswith(b"<?xml")
     assert "9 positions in 8 columns" in capfd.readouterr().out
 

@@ -40,7 +40,7 @@ def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(capfd):
         (["-f", "jsn"], 2, "Did you mean 'json'?"),
         (["--mechanism", "scaled:size=4"], 2, "size=4 is for a sentence"),
         (["-o", "out.csv"], 2, "'out.csv' names no data format: end it in .txt, .json"),
-        (["--scatter", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
+        (["--picture", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
         (["--diagram", "-f", "json"], 2, "both want stdout"),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_very_long_sentence_is_no_file_name(capfd):
 @pytest.mark.slow
 def test_files_and_stdout_come_from_one_run(tmp_path, capfd):
     data, picture = tmp_path / "a.npz", tmp_path / "a.png"
-    assert run(["steps", "--causal", "-o", str(data), "--scatter", str(picture), "--diagram"]) == 0
+    assert run(["steps", "--causal", "-o", str(data), "--picture", str(picture), "--diagram"]) == 0
     assert "flowchart TD" in capfd.readouterr().out
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert run(["steps", str(data), "-f", "json"]) == 0

@@ -484,7 +484,7 @@ def test_a_mask_is_written_out_or_read_from_a_file(tmp_path):
             2,
             "takes one mask row",
         ),
-        (("a b", "c", "--mechanism", "co-parallel", "--scatter", "a.png"), 2, "draws the values"),
+        (("a b", "c", "--mechanism", "co-parallel", "--picture", "a.png"), 2, "draws the values"),
         (("a b", "--example", "self"), 2, "leave a sentence out"),
         (("--example", "slef"), 2, "Did you mean 'self'?"),
         ((SAMPLE, "--example", "x"), 2, "unknown example 'x'"),
