@@ -92,9 +92,7 @@ def ablate(
 
     attnviz ablate --input pairs.tsv --head 2.0,2.1 --head encoder.3.5 --by mean -o effects.npz
 
-    attnviz ablate --input sample_inputs/pairs.tsv --lenses
-
-    attnviz compare before.npz after.npz
+    attnviz ablate --input pairs.tsv --lenses
     """
     request = Ablation(
         heads=tuple(head or ()),

@@ -55,9 +55,9 @@ def align(
 ) -> None:
     """Align the words of sentence pairs: one Pharaoh line (0-0 2-1) per pair, in order.
 
-    attnviz align sample_inputs/pairs.tsv --score sample_inputs/pairs.gold
+    attnviz align pairs.tsv --score pairs.gold
 
-    paste en.txt fr.txt | attnviz align - > links.txt
+    head -n 3 pairs.tsv | attnviz align - > links.txt
     """
     texts = texts_of([], file, options.many, pairs=True, keep_blank=True)
     raise typer.Exit(align_texts(texts, symmetrize, against, score, options))

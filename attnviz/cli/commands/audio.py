@@ -69,13 +69,13 @@ def audio(
 ) -> None:
     """Show when a speech model listens: words over time, above a spectrogram, or time over itself.
 
-    attnviz audio speech.wav --model openai/whisper-tiny --heatmap look.png
+    attnviz audio vowels.wav --model openai/whisper-tiny --heatmap look.png
 
-    attnviz audio speech.wav --model openai/whisper-tiny --text "The red car" -f textgrid
+    attnviz audio vowels.wav --model openai/whisper-tiny --text "Ah, ee, oh" -f textgrid
 
-    attnviz audio speech.wav --model openai/whisper-tiny --times speech.tsv
+    attnviz audio vowels.wav --model openai/whisper-tiny --times vowels.tsv
 
-    attnviz audio speech.wav --model facebook/wav2vec2-base --layer 5 --grid heads.png
+    attnviz audio vowels.wav --model facebook/wav2vec2-base --layer 1 --grid heads.png
     """
     output = options.output
     formats = {output.format, (output.output or Path()).suffix.lower()[1:]}

@@ -45,11 +45,11 @@ def explain(
 
     attnviz explain "The red car is fast." "La voiture rouge est rapide." --target 'rouge[3]'
 
-    attnviz explain "The keys to the cabinet" --model ./my-gpt2 --target next:are --against is
+    attnviz explain "The keys to the cabinet" --model pocket-lm --target next:are --against is
 
     attnviz explain "Tom likes dogs. Tom" --contrast "Tom likes cats. Tom" --picture a.png
 
-    attnviz explain --input texts.txt --model pocket-lm -f jsonl
+    attnviz explain --input sentences.txt --model pocket-lm -f jsonl
     """
     request = AnswerRequest(options.choice.explain, against, contrast)
     files = options.output.picture

@@ -79,17 +79,15 @@ def image(
 ) -> None:
     """Show where in a picture a vision model looks: patch by patch, over the picture and as data.
 
-    attnviz image sample_inputs/shapes.png --picture look.png
+    attnviz image shapes.png --picture look.png
 
-    attnviz image sample_inputs/shapes.png --patch 3,5 --grid heads.png
+    attnviz image shapes.png --patch 3,5 --grid heads.png
 
-    attnviz image sample_inputs/shapes.png --model ./my-vit --head 2 -f csv
+    attnviz image shapes.png --head 2 -f csv
 
-    attnviz image sample_inputs/shapes.png --model ./my-vit --lens gradient --target cat
+    attnviz image shapes.png --lens gradient --target star
 
-    attnviz image sample_inputs/shapes.png --model ./my-llava --text "Where is the tree?"
-
-    attnviz image a.png b.png --model ./my-llava --text "What differs?" --generate 20
+    attnviz image shapes.png --model microsoft/trocr-small-printed --generate 20
     """
     output = options.output
     on_screen = output.format in (None, "table")

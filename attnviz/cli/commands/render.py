@@ -60,6 +60,6 @@ def render(
 
     attnviz self "The cat sat" -f npz | attnviz render - --grid heads.png
 
-    attnviz render maps.parquet --record 17 -f heatmap
+    attnviz self --input sentences.txt -f npz -q | attnviz render - --record 2 -f links
     """
     raise typer.Exit(replay(file, record, options))

@@ -44,9 +44,9 @@ def self_command(
 
     attnviz self "The cat sat on the mat" --head 0.2
 
-    attnviz self "The cat sat on the mat" --model ./my-bert --grid heads.png
+    attnviz self "The cat sat on the mat" --model pocket-lm --grid heads.png
 
-    attnviz self --input texts.txt -o maps.jsonl --digits 4 -f none
+    attnviz self --input sentences.txt -o maps.jsonl --digits 4 -f none
 
     echo "The cat sat" | attnviz self - -f tsv | sort -t$'\t' -k9 -gr | head
     """

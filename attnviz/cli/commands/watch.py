@@ -73,9 +73,9 @@ def watch(
 ) -> None:
     """Run a program and show the attention in it, whatever model computes it.
 
-    attnviz watch --html page.html -- sample_inputs/watch_decoder.py --letters 4
+    attnviz watch --html page.html -- watch_decoder.py --letters 4
 
-    attnviz watch --every 100 -o maps.npz -- -m my_package.train --epochs 1
+    attnviz watch --every 100 -o maps.npz -- -m watch_decoder --letters 3
 
     The program keeps its stdin, stdout and exit status. The status is 4 if no attention was
     seen and the program ended with 0. The files are written when the program ends,

@@ -61,9 +61,9 @@ def why(
 
     attnviz why "The red car is fast." "La voiture rouge est rapide." --link 'rouge>red'
 
-    attnviz why "The keys to the cabinet are" --model ./my-gpt2 --html why.html
+    attnviz why "The keys to the cabinet are" --model pocket-lm --html why.html
 
-    attnviz why --input texts.txt --model pocket-lm --head 2.3 --mean -f json
+    attnviz why --input sentences.txt --model pocket-lm --head 2.3 --mean -f json
 
     attnviz why "The keys to the cabinet" --model pocket-lm --layers
     """
@@ -99,7 +99,7 @@ def wiring(
 
     attnviz wiring --weights-only --model pocket-lm
 
-    attnviz wiring --input texts.txt --model ./my-gpt2 --top 40 -f json
+    attnviz wiring --input sentences.txt --model pocket-lm --top 40 -f json
     """
     if weights_only:
         if text is not None or input_file is not None:

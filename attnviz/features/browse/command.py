@@ -55,9 +55,9 @@ def browse(
 
     attnviz browse "The red car is fast" "La voiture rouge est rapide"
 
-    attnviz browse maps.npz --record 3
+    attnviz self "The cat sat on the mat" -f npz | attnviz browse -
 
-    attnviz browse sample_inputs/shapes.png
+    attnviz browse shapes.png
     """
     if options.choice.lens == "all":
         raise UsageError("--lens all is shown by a page: here l goes through the lenses one by one")

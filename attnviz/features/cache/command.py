@@ -54,7 +54,7 @@ def cache(
 
     attnviz cache "Tom likes dogs. Mary likes cats. Tom likes" --keep sinks:1+recent:3 --keep h2o:4
 
-    attnviz cache --input a.txt --input b.txt --keep h2o:0.2,0.5 --keep best:0.2,0.5 --picture c.png
+    attnviz cache --input notes.txt --input sentences.txt --keep best:0.2,0.5 --picture c.png
 
     attnviz cache "The red car is fast." "La voiture rouge est rapide." --keep tova:3
     """

@@ -63,11 +63,9 @@ def sources(
 ) -> None:
     """Show which passages, sentences or messages of a context an answer was made from.
 
-    attnviz sources "Tom likes" --context sample_inputs/notes.txt
+    attnviz sources "Tom likes" --context notes.txt
 
-    attnviz sources "What is it called?" --context a.txt --context b.txt --model ./my-model -f json
-
-    attnviz sources "So who pays?" --context chat.jsonl --group messages --chat --model ./my-model
+    attnviz sources "Tom likes" --context notes.txt --context sentences.txt -f json
     """
     if not context:
         raise UsageError("sources needs a context: --context FILE")
