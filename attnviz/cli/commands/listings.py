@@ -81,7 +81,7 @@ def models(
 
     attnviz models pocket-lm
 
-    attnviz models --check ./my-model
+    attnviz models --check bert-base-uncased
 
     attnviz models --mechanisms -f json | jq .[0]
     """

@@ -55,7 +55,7 @@ def live(
 
     attnviz live --open
 
-    attnviz live --model ./my-model --port 8700
+    attnviz live --model pocket-lm --port 8700
 
     attnviz live -o live.html
 

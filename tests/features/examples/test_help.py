@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.features.examples.test_examples import SAMPLES
 from tests.invoke import attnviz
 from tests.test_readme import printed
 from tests.test_site import reference
@@ -63,7 +62,9 @@ def on_screen(command: str, folder: Path, ready: bytes, end: bytes) -> tuple[int
         process, terminal = pty.fork()
     if not process:
         os.chdir(folder)
-        os.execvpe("bash", ["bash", "-c", command], os.environ | {"BROWSER": "true", "TERM": "xterm"})
+        os.execvpe(
+            "bash", ["bash", "-c", command], os.environ | {"BROWSER": "true", "TERM": "xterm"}
+        )
     shown = b""
     try:
         while chunk := os.read(terminal, 65536):
