@@ -378,7 +378,9 @@ def build_command(name: str) -> Any:
     function = COMMANDS[name].load()
     # `watch` leaves options behind the script to the script.
     settings = {"allow_interspersed_args": name != "watch"}
-    texts = {"help": function.__doc__, "short_help": COMMANDS[name].summary}
+    # A terminal breaks the lines of a paragraph, in another place than the source does.
+    paragraphs = re.sub(r"(?<=\S)\n +(?=\S)", " ", function.__doc__ or "")
+    texts: dict[str, Any] = {"help": paragraphs, "short_help": COMMANDS[name].summary}
     single.command(name, cls=Command, context_settings=settings, **texts)(function)
     command: Any = typer.main.get_command(single)
     command.rare, command.draws = getattr(function, "rare", ()), getattr(function, "draws", ())

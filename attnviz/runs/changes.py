@@ -320,28 +320,28 @@ def check_runs(
     runs = [isinstance(one, str) and is_folder(one) for one in sides]
     if not any(runs):
         page = {"--html": options.output.html, "--open": options.output.open_page}
-        if given := [name for name, value in {**of_runs, **page}.items() if value]:
-            raise UsageError(f"{given[0]} is for a training run: give its folder of samples")
+        if flags := [name for name, value in {**of_runs, **page}.items() if value]:
+            raise UsageError(f"{flags[0]} is for a training run: give its folder of samples")
         return False
     if not all(runs):
         place = runs.index(False)
         raise UsageError(
             f"{'BA'[place]} is a folder of samples of a training run, and {'AB'[place]} is none"
         )
-    given = [
+    flags = [
         f"--{name}-{letter}"
         for letter, part in zip(cycle("ab"), own, strict=False)
         for name, value in part.items()
         if value is not None
     ]
-    given += map_options(options, "stream", "layer", "head", "picture", "html", "open_page", "overwrite")
-    given += [
+    of_both = "stream", "layer", "head", "picture", "html", "open_page", "overwrite"
+    flags += map_options(options, *of_both)
         item.metadata["option"].names[0]
         for item in fields(options.origin)
         if item.name != "top" and getattr(options.origin, item.name) != item.default
     ]
-    if given:
-        raise UsageError(f"a training run is shown as its samples are: leave {given[0]} out")
+    if flags:
+        raise UsageError(f"a training run is shown as its samples are: leave {flags[0]} out")
     check_choice(options.choice, rows=True)
     return True
 

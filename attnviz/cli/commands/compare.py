@@ -114,8 +114,8 @@ def compare(
     of_runs = {"--fail-on": fail_on, "--follow": follow, "--picture": options.output.picture}
     folders = [a] if b is None else [a, b]
     is_run = check_runs(folders, options, (*origins, *choices), of_runs)
-    drawn = ("plot", "gif") if is_run else ("heatmap", "grid")
-    options = replace(options, pictures={name: options.pictures[name] for name in drawn})
+    names = ("plot", "gif") if is_run else ("heatmap", "grid")
+    options = replace(options, pictures={name: options.pictures[name] for name in names})
     if is_run:
         _follow_runs(folders, options, fail_above, fail_on, follow=follow)
         return
