@@ -336,6 +336,7 @@ def check_runs(
     ]
     of_both = "stream", "layer", "head", "picture", "html", "open_page", "overwrite"
     flags += map_options(options, *of_both)
+    flags += [
         item.metadata["option"].names[0]
         for item in fields(options.origin)
         if item.name != "top" and getattr(options.origin, item.name) != item.default
