@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from attnviz.api.measures import align as align
     from attnviz.api.measures import corpus as corpus
     from attnviz.api.measures import heads as heads
-    from attnviz.api.measures import history as history
     from attnviz.api.questions import ablate as ablate
     from attnviz.api.questions import compare as compare
     from attnviz.api.questions import explain as explain
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
-    "api.measures": "align corpus heads history",
+    "api.measures": "align corpus heads",
     "api.questions": "ablate compare explain why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",

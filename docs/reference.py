@@ -22,7 +22,7 @@ EXIT = {
     "0": "done",
     "1": "could not: an input cannot be read, a line of a file failed, `--fail-above` was exceeded",
     "2": "asked wrongly: an option or a command that does not exist, or does not fit",
-    "3": "`--fail-unsupported` found a sentence that no part of the context supports; `history "
+    "3": "`--fail-unsupported` found a sentence that no part of the context supports; `compare "
     "--fail-on` found a head with one of the verdicts",
     "130": "interrupted by Ctrl-C",
     "143": "ended by SIGTERM",

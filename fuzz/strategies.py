@@ -606,6 +606,9 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
         case "sources":
             made.files["notes.txt"] = b"the red car\n\nthe cat sat\n"
             return [command, made.draw(plain_texts), "--context", "notes.txt", "--answer", "a cat"]
+        case "compare" if made.often(0.2):
+            made.files["step-00000100.npz"] = world.files("saved")["m.npz"]
+            return [command, "."]
         case "compare":
             if made.often(0.2):
                 return [
@@ -625,9 +628,6 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             return [command, *(made.pick(ways) or [whole("matrices", only=given)])]
         case "lesson":
             return [command, made.pick([name for name in LESSONS if name not in SLOW_LESSONS])]
-        case "history":
-            made.files["step-00000100.npz"] = world.files("saved")["m.npz"]
-            return [command, "."]
         case "render":
             return [command, whole("saved")]
         case "watch":

@@ -1,6 +1,6 @@
 """A small transformer learns to repeat the token before, and attnviz samples its attention.
 
-`python training_run.py samples` takes seconds; then `attnviz history samples` shows what its heads
+`python training_run.py samples` takes seconds; then `attnviz compare samples` shows what its heads
 became. With a second argument it stops at that step. With `hot` as the third it goes wrong: queries
 and keys begin twelve times too large, and the learning rate is three times as high. With `clipped`
 the same run is kept in check: where a head's largest score is over 8, its query and key weights are

@@ -126,7 +126,7 @@ def pages(models: dict[str, str]) -> Iterator[Case]:
 def training(models: dict[str, str]) -> Iterator[Case]:
     """Pictures of a short training run."""
     if "samples" in models:
-        words = ["history", models["samples"]]
+        words = ["compare", models["samples"]]
         yield "history", "plot.png", [*words, "--picture", "FILE"]
         yield "history", "head.gif", [*words, "--picture", "FILE"]
 

@@ -47,7 +47,6 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "from_dict": ({},),
     "from_numpy": (np.eye(2), ["a", "b"]),
     "heads": (TEXT,),
-    "history": ("no-folder",),
     "image": (SHAPES,),
     "lesson": ("scaling",),
     "load": ("no.npz",),
@@ -59,7 +58,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "sources": (TEXT, "sample_inputs/sentences.txt"),
     "watch": (torch.nn.MultiheadAttention(4, 2),),
 }
-FAST = ("from_dict", "from_numpy", "load", "watch", "attend", "history", "lesson")
+FAST = ("from_dict", "from_numpy", "load", "watch", "attend", "lesson")
 SPENDS = ("workers", "engine", "ray_address")
 """What starts processes where it is right."""
 

@@ -170,7 +170,7 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
         ("corpus", "TEXTS", *OWN, "--picture", "new.png"),
         ("corpus", "TEXTS", *OWN, "--atlas", "new.html"),
         *(
-            ("history", "SAMPLES", option, f"new{suffix}")
+            ("compare", "SAMPLES", option, f"new{suffix}")
             for option, suffix in (
                 *(
                     ("--html", ".html"),

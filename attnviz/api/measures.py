@@ -1,21 +1,18 @@
-"""What heads do in texts, corpora, alignments and training runs."""
+"""What heads do in texts and corpora, and word alignments."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from attnviz.analyses.history import check_health, chosen_verdicts
 from attnviz.api import arguments
 from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
 from attnviz.runs import head_measures
-from attnviz.runs.changes import check_changes, last_drifts, training_history
 from attnviz.runs.corpus import SHOWS, CorpusJournal, CorpusRequest, report_corpus
 from attnviz.runs.inputs import TextInput, corpus_input
-from attnviz.runs.pipeline import check_choice
 from attnviz.runs.word_alignment import check_alignment, read_gold_file, report_links, report_scores
 from attnviz.storage.texts import Text
 
@@ -198,39 +195,4 @@ def align(
             report_links(work, texts, how, report)
         else:
             report_scores(work, gold, texts, how, report)
-    return report.findings
-
-
-@arguments.public
-def history(
-    folder: str,
-    other: str | None = None,
-    *,
-    fail_above: arguments.Nats | None = None,
-    fail_on: str | None = None,
-    **options: Unpack[arguments.SelectionOptions],
-) -> Findings:
-    """How heads change over a training run, from samples that `attnviz.callbacks` took.
-
-    Args:
-        folder: the folder of samples: step-00000100.npz, ….
-        other: that of another run, shown beside the first.
-        fail_above: raise an error if a head drifts more, in nats, between the last two samples.
-        fail_on: raise an error if a head has one of these verdicts ("collapsed,saturating").
-        options: "stream", "layer" and "head", as of `attnviz history`.
-
-    Returns:
-        One row for each step and head; pictures "plot" and "gif"; a page with a slider.
-    """
-    how = arguments.read_options(options)
-    check_choice(how.choice)
-    bad = chosen_verdicts(fail_on)
-    with collect("history", "history", how) as report:
-        item, histories = training_history(
-            [folder] if other is None else [folder, other], how.choice
-        )
-        report.add(item)
-    for one in histories:
-        check_health(one.verdicts, bad)
-        check_changes(last_drifts(one), "heads", fail_above)
     return report.findings

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from attnviz.analyses.effects.ablation import Each
+from attnviz.analyses.history import check_health, chosen_verdicts
 from attnviz.analyses.view import is_pair
 from attnviz.api import arguments
 from attnviz.api.collected import Findings, collect
@@ -21,7 +22,16 @@ from attnviz.runs.ablation import (
     report_ablation,
     report_lenses,
 )
-from attnviz.runs.changes import check_changes, effect_changes, map_changes, saved_effects, sides_of
+from attnviz.runs.changes import (
+    check_changes,
+    check_runs,
+    effect_changes,
+    last_drifts,
+    map_changes,
+    saved_effects,
+    sides_of,
+    training_history,
+)
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
@@ -278,14 +288,15 @@ def compare(
     head_b: str | None = None,
     top: arguments.Positive = 10,
     fail_above: arguments.Nats | None = None,
+    fail_on: str | None = None,
     **options: Unpack[arguments.CompareOptions],
 ) -> Findings:
-    """What changed between two attentions, or between two ablations.
+    """What changed between two attentions or two ablations, or over a training run.
 
     Args:
-        a: a text, a saved map or saved effects by name, a result of `attend`, or what `ablate`
-            found.
-        b: the other; None: the same text or map.
+        a: a text, a saved map or saved effects by name, a result of `attend`, what `ablate` found,
+            or a folder of samples that `attnviz.callbacks` took: step-00000100.npz, ….
+        b: the other; None: the same text or map. Of a run another run, shown beside the first.
         model_a: model of A, instead of `model`.
         model_b: model of B.
         revision_a: revision of A's model.
@@ -297,11 +308,15 @@ def compare(
         head_a: heads of A, instead of `head`.
         head_b: heads of B.
         top: heads and links to name.
-        fail_above: raise an error if a head or an effect changed more, in nats.
+        fail_above: raise an error if a head or an effect changed more, in nats; of a run, if a head
+            drifted more between the last two samples.
+        fail_on: raise an error if a head of a run has one of these verdicts
+            ("collapsed,saturating").
         options: those of `attnviz compare`, by name.
 
     Returns:
-        One row for each head or effect; of attention the pictures "heatmap" and "grid".
+        One row for each head or effect; of attention the pictures "heatmap" and "grid". Of a run
+        one for each step and head; the pictures "plot" and "gif"; a page with a slider.
     """
     how = arguments.read_options(options)
     origins = (
@@ -310,7 +325,11 @@ def compare(
     )
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
     first = _side("a", a)
-    sides = sides_of((first, first if b is None else _side("b", b)), how, origins, choices)
+    second = first if b is None else _side("b", b)
+    folders = [one for one in (a, b) if one is not None]
+    if check_runs(folders, how, (*origins, *choices), {"--fail-on": fail_on}):
+        return _compare_runs(list(map(str, folders)), how, fail_above, fail_on)
+    sides = sides_of((first, second), how, origins, choices)
     effects = saved_effects(sides, how)
     with collect("compare", "comparison" if effects is None else "changes", how) as report:
         if effects is None:
@@ -319,6 +338,19 @@ def compare(
             data, changes = effect_changes(effects, top)
         report.add(data)
     check_changes(changes, "heads" if effects is None else "effects", fail_above)
+    return report.findings
+
+
+def _compare_runs(
+    folders: Sequence[str], how: Options, fail_above: float | None, fail_on: str | None
+) -> Findings:
+    bad = chosen_verdicts(fail_on)
+    with collect("compare", "history", how) as report:
+        item, histories = training_history(folders, how.choice)
+        report.add(item)
+    for one in histories:
+        check_health(one.verdicts, bad)
+        check_changes(last_drifts(one), "heads", fail_above)
     return report.findings
 
 

@@ -47,11 +47,12 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "cache": FeatureEntry("Show what it costs if a cache holds fewer keys.", "cache.command:cache"),
     "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
-    "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
+    "compare": CommandEntry(
+        "Show what changed between two attentions, or over a training run.", "compare:compare"
+    ),
     "heads": CommandEntry("Show what each head does.", "heads:heads"),
     "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),
     "align": CommandEntry("Align the words of sentence pairs.", "align:align"),
-    "history": CommandEntry("Show how heads change over a training run.", "compare:history"),
     "steps": FeatureEntry(
         "Show the arithmetic of attention, matrix by matrix.", "steps.command:steps"
     ),
@@ -68,13 +69,14 @@ COMMANDS: dict[str, CommandEntry] = {
 PANELS = {
     "Look": "self cross image audio browse watch",
     "Ask": "explain sources ablate cache why wiring compare",
-    "Measure": "heads corpus align history",
+    "Measure": "heads corpus align",
     "Learn": "steps lesson live examples",
     "Manage": "render models",
 }
 """The panels of `attnviz --help`, each with its commands."""
 OLD_NAMES = {
     "co": "cross A B --mechanism co",
+    "history": "compare FOLDER",
     "lenses": "ablate TEXT --lenses",
     "mechanisms": "models --mechanisms",
     "schema": "--schema DOCUMENT",
@@ -376,7 +378,9 @@ def build_command(name: str) -> Any:
     function = COMMANDS[name].load()
     # `watch` leaves options behind the script to the script.
     settings = {"allow_interspersed_args": name != "watch"}
-    texts = {"help": function.__doc__, "short_help": COMMANDS[name].summary}
+    # A terminal breaks the lines of a paragraph, in another place than the source does.
+    paragraphs = re.sub(r"(?<=\S)\n +(?=\S)", " ", function.__doc__ or "")
+    texts: dict[str, Any] = {"help": paragraphs, "short_help": COMMANDS[name].summary}
     single.command(name, cls=Command, context_settings=settings, **texts)(function)
     command: Any = typer.main.get_command(single)
     command.rare, command.draws = getattr(function, "rare", ()), getattr(function, "draws", ())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -300,6 +302,54 @@ class TrainingRun:
         if study.last is None:
             raise InputError(f"'{self.folder}' holds no samples: they are named step-00000100.npz")
         return study.report()
+
+
+def check_runs(
+    sides: Sequence[object],
+    options: Options,
+    own: Sequence[Mapping[str, object]],
+    of_runs: Mapping[str, object],
+) -> bool:
+    """Whether training runs are compared: folders of samples.
+
+    `own` has the options of A, of B, of A, …; `of_runs` those that only runs have.
+
+    Raises:
+        UsageError: only one side is a run, or an option is for what the other kind of side is.
+    """
+    runs = [isinstance(one, str) and is_folder(one) for one in sides]
+    if not any(runs):
+        page = {"--html": options.output.html, "--open": options.output.open_page}
+        if flags := [name for name, value in {**of_runs, **page}.items() if value]:
+            raise UsageError(f"{flags[0]} is for a training run: give its folder of samples")
+        return False
+    if not all(runs):
+        place = runs.index(False)
+        raise UsageError(
+            f"{'BA'[place]} is a folder of samples of a training run, and {'AB'[place]} is none"
+        )
+    flags = [
+        f"--{name}-{letter}"
+        for letter, part in zip(cycle("ab"), own, strict=False)
+        for name, value in part.items()
+        if value is not None
+    ]
+    of_both = "stream", "layer", "head", "picture", "html", "open_page", "overwrite"
+    flags += map_options(options, *of_both)
+    flags += [
+        item.metadata["option"].names[0]
+        for item in fields(options.origin)
+        if item.name != "top" and getattr(options.origin, item.name) != item.default
+    ]
+    if flags:
+        raise UsageError(f"a training run is shown as its samples are: leave {flags[0]} out")
+    check_choice(options.choice, rows=True)
+    return True
+
+
+def is_folder(name: str) -> bool:
+    """Whether a text names a folder; it may be longer than a name can be."""
+    return os.path.isdir(name)  # noqa: PTH112 - Path.is_dir() raises there
 
 
 def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Item, list[History]]:

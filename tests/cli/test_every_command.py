@@ -61,7 +61,6 @@ WORK: dict[str, Work] = {
     "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
     "ablate": (lambda _: ["the cat", "le chat", "--head", "0.0"], "layer 0 head 0"),
     "compare": (lambda folder: [saved(folder), "--head-a", 0, "--head-b", 1], "layer"),
-    "history": (samples, "entropy"),
     "why": (lambda _: ["The cat sat down."], "why there"),
     "explain": (lambda _: ["The cat sat down."], "the model says"),
     "sources": (lambda _: ["the cat", "--context", SAMPLES / "sentences.txt"], "the model writes"),
@@ -112,8 +111,8 @@ MODES: dict[str, list[Callable[[Path], list[object]]]] = {
     "compare": [
         lambda _: ["The cat sat", "The dog sat"],
         lambda folder: [effects_of_heads(folder), effects_of_heads(folder)],
+        two_samples,
     ],
-    "history": [two_samples],
     "why": [
         lambda _: ["The cat sat down.", "--layers"],
         lambda _: ["The cat sat down.", "--mean", "--head", "0.1"],

@@ -1,4 +1,4 @@
-"""`attnviz history`: heads over the steps of a training run, of samples in a folder."""
+"""`attnviz compare FOLDER`: heads over the steps of a training run, of samples in a folder."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def divergence(p: np.ndarray, q: np.ndarray) -> float:
 
 
 def test_a_line_of_data_stands_for_each_step_and_head(samples):
-    header, *rows = attnviz("history", samples, "-f", "tsv", "-q").rows
+    header, *rows = attnviz("compare", samples, "-f", "tsv", "-q").rows
     assert header == [*("step", "stream", "layer", "head", "role", *HISTORY, "verdicts")]
     assert HISTORY[:4] == ("entropy", "sink", "previous-token", "drift")
     assert len(rows) == 3 * 4
@@ -80,8 +80,8 @@ def test_a_line_of_data_stands_for_each_step_and_head(samples):
 
 
 def test_the_document_holds_the_same_by_head(samples):
-    document = attnviz("history", samples, "-f", "json", "-q").json()
-    rows = attnviz("history", samples, "-f", "tsv", "-q").rows[1:]
+    document = attnviz("compare", samples, "-f", "json", "-q").json()
+    rows = attnviz("compare", samples, "-f", "tsv", "-q").rows[1:]
     assert (document["kind"], document["steps"]) == ("history", [0, 50, 100])
     for number, head in enumerate(document["heads"]):
         own = rows[number::4]
@@ -93,7 +93,7 @@ def test_the_document_holds_the_same_by_head(samples):
 
 
 def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples):
-    text = attnviz("history", samples).text
+    text = attnviz("compare", samples).text
     assert "Toy · self · 2 layers × 2 heads · 3 samples, steps 0 to 100" in text
     assert "layers: body.*.attend" in text
     line = next(line for line in text.splitlines() if line.startswith("0      1"))
@@ -101,7 +101,7 @@ def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples)
     assert " score" not in text.splitlines()[5]  # these samples know no scores
     assert re.search(r"[▁-█]{2} 0\.\d{4}$", line)
     assert max(map(len, text.splitlines())) <= 80
-    cut = attnviz("history", samples, "--max-rows", 1).text
+    cut = attnviz("compare", samples, "--max-rows", 1).text
     assert "-f tsv and -f json have them as data" in cut
 
 
@@ -116,44 +116,53 @@ def test_paths_lose_what_all_share_and_nothing_more():
 
 
 def test_parts_are_chosen_as_elsewhere(samples, tmp_path):
-    rows = attnviz("history", samples, "--layer", 1, "--head", 0, "-f", "tsv", "-q").rows[1:]
+    rows = attnviz("compare", samples, "--layer", 1, "--head", 0, "-f", "tsv", "-q").rows[1:]
     assert [row[2:4] for row in rows] == [[NAMES[1], "0"]] * 3
-    assert attnviz("history", samples, "--layer", 2).mistake == (
+    assert attnviz("compare", samples, "--layer", 2).mistake == (
         "layer 2 does not exist: Toy (self) has 2 layers, body.0.attend, body.1.attend"
     )
     two = folder_of(tmp_path / "two", *(sample(n, streams=("self", "cross")) for n in (0, 5)))
-    rows = attnviz("history", two, "--stream", "cross", "-f", "tsv", "-q").rows[1:]
+    rows = attnviz("compare", two, "--stream", "cross", "-f", "tsv", "-q").rows[1:]
     assert {row[1] for row in rows} == {"cross"}
-    assert "stream" in attnviz("history", two).text.splitlines()[5]
-    assert attnviz("history", two, "--stream", "none").status == 2
+    assert "stream" in attnviz("compare", two).text.splitlines()[5]
+    assert attnviz("compare", two, "--stream", "none").status == 2
 
 
 def test_drift_above_a_limit_fails_in_the_words_of_compare(samples):
     files = [samples / f"step-{step:08d}.npz" for step in (50, 100)]
     compared = attnviz("compare", *files, "-f", "none", "-q", "--fail-above", 0.001)
-    done = attnviz("history", samples, "-f", "none", "-q", "--fail-above", 0.001)
+    done = attnviz("compare", samples, "-f", "none", "-q", "--fail-above", 0.001)
     assert (done.status, done.mistake) == (1, compared.mistake)
     assert "4 of 4 heads differ by more than 0.001 nats: layer body." in done.mistake
-    assert attnviz("history", samples, "-q", "--fail-above", 0.69).status == 0
+    assert attnviz("compare", samples, "-q", "--fail-above", 0.69).status == 0
 
 
 def test_a_folder_without_samples_and_a_single_sample_are_said(tmp_path):
-    done = attnviz("history", tmp_path / "none")
-    assert (done.status, done.mistake) == (1, f"there is no folder '{tmp_path / 'none'}'")
+    for words, message in (
+        ((tmp_path, "a text"), "A is a folder of samples of a training run, and B is none"),
+        (("a text", tmp_path), "B is a folder of samples of a training run, and A is none"),
+        ((tmp_path, "--model", "pocket"), "leave --model out"),
+        ((tmp_path, "--head-b", "0.1"), "leave --head-b out"),
+        ((tmp_path, "--heatmap", "a.png"), "leave --heatmap out"),
+        (("a b", "a c", "--picture", "a.png"), "--picture is for a training run: give its folder"),
+        (("a b", "a c", "--html", "a.html"), "--html is for a training run"),
+    ):
+        done = attnviz("compare", *words)
+        assert (done.status, message in done.mistake) == (2, True), done.err
     assert (
-        "holds no samples: they are named step-00000100.npz" in attnviz("history", tmp_path).mistake
+        "holds no samples: they are named step-00000100.npz" in attnviz("compare", tmp_path).mistake
     )
     one = folder_of(tmp_path, sample(100))
-    assert "one sample, of step 100" in attnviz("history", one).text
-    done = attnviz("history", one, "--fail-above", 0.1)
+    assert "one sample, of step 100" in attnviz("compare", one).text
+    done = attnviz("compare", one, "--fail-above", 0.1)
     assert (done.status, done.mistake) == (2, "--fail-above compares two samples, and there is one")
     (one / "step-00000200.npz").write_bytes(b"no archive")
-    assert attnviz("history", one).status == 1
+    assert attnviz("compare", one).status == 1
 
 
 def test_a_head_that_is_not_in_every_sample_has_no_value_there(tmp_path):
     place = folder_of(tmp_path, sample(0), sample(1, heads=3))
-    done = attnviz("history", place, "-f", "json")
+    done = attnviz("compare", place, "-f", "json")
     heads = done.json()["heads"]
     assert (len(heads), heads[-1]["head"]) == (6, "2")
     assert heads[-1]["entropy"][0] is None
@@ -165,7 +174,7 @@ def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path):
     place = folder_of(tmp_path, sample(9), sample(10))
     (place / "step-100000000.npz").write_bytes(dump_archive([sample(3)]))
     (place / "step-x.npz").write_bytes(b"")
-    assert attnviz("history", place, "-f", "json", "-q").json()["steps"] == [9, 10, 100_000_000]
+    assert attnviz("compare", place, "-f", "json", "-q").json()["steps"] == [9, 10, 100_000_000]
 
 
 # --- pictures and the page
@@ -174,19 +183,19 @@ def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path):
 @pytest.mark.slow
 def test_a_gif_has_a_frame_for_each_sample(samples, tmp_path):
     file = tmp_path / "one.gif"
-    assert attnviz("history", samples, "--picture", file, "-f", "none", "-q").status == 0
+    assert attnviz("compare", samples, "--picture", file, "-f", "none", "-q").status == 0
     with Image.open(file) as found:
         frames = [frame.info["duration"] for frame in ImageSequence.Iterator(found)]
         assert (found.format, frames, found.info["loop"]) == ("GIF", [330, 330, 1500], 0)
     for kind, name, allowed in (("gif", "a.png", ".gif"), ("plot", "a.gif", ".png, .svg")):
-        done = attnviz("history", samples, "--picture", f"{kind}:{tmp_path / name}")
+        done = attnviz("compare", samples, "--picture", f"{kind}:{tmp_path / name}")
         assert (done.status, f"names no picture: end it in {allowed}" in done.mistake) == (2, True)
-    same = attnviz("history", samples, "--picture", file, "--html", file.with_suffix(".html"), "-q")
+    same = attnviz("compare", samples, "--picture", file, "--html", file.with_suffix(".html"), "-q")
     assert same.status == 0
 
 
 def test_the_page_has_a_stream_for_each_step(samples, tmp_path):
-    assert attnviz("history", samples, "--html", tmp_path / "h.html", "-q").status == 0
+    assert attnviz("compare", samples, "--html", tmp_path / "h.html", "-q").status == 0
     page = (tmp_path / "h.html").read_text("utf-8")
     found = re.search(r'id="document">(.*?)</script>', page)
     assert found is not None
@@ -201,7 +210,7 @@ def test_the_page_has_a_stream_for_each_step(samples, tmp_path):
 
 @pytest.mark.slow
 def test_python_has_the_report_its_pictures_and_its_rows(samples, tmp_path):
-    found = package.history(samples)
+    found = package.compare(samples)
     assert found.value.steps == (0, 50, 100)
     assert found.value.values["drift"].shape == (3, 4)
     assert found.to_rows()[0]["layer"] == NAMES[0]
@@ -211,7 +220,7 @@ def test_python_has_the_report_its_pictures_and_its_rows(samples, tmp_path):
     with Image.open(tmp_path / "a.gif") as image:
         assert image.n_frames == 3  # type: ignore[attr-defined]
     with pytest.raises(AttnvizError, match=r"heads differ by more than 0.001 nats"):
-        package.history(samples, fail_above=0.001)
+        package.compare(samples, fail_above=0.001)
 
 
 def test_blocks_count_as_tokens_and_a_note_says_so(tmp_path):
@@ -220,8 +229,8 @@ def test_blocks_count_as_tokens_and_a_note_says_so(tmp_path):
         (item,) = whole.maps
         return replace(whole, maps=(replace(item, blocks=(4, 4)),))
 
-    done = attnviz("history", folder_of(tmp_path / "p", pooled(0), pooled(9)), "-f", "tsv")
-    single = attnviz("history", folder_of(tmp_path / "s", sample(0), sample(9)), "-f", "tsv")
+    done = attnviz("compare", folder_of(tmp_path / "p", pooled(0), pooled(9)), "-f", "tsv")
+    single = attnviz("compare", folder_of(tmp_path / "s", sample(0), sample(9)), "-f", "tsv")
     assert done.out == single.out
     assert "maps hold blocks of 4 × 4 tokens: measures are of blocks" in done.err
 
@@ -255,7 +264,7 @@ def _largest(sample: Attention) -> list[float]:
 
 def test_queries_and_keys_that_grow_are_saturating_and_never_settled(tmp_path):
     place = folder_of(tmp_path, *map(grown, range(8)))
-    done = attnviz("history", place, "-f", "json", "-q").json()
+    done = attnviz("compare", place, "-f", "json", "-q").json()
     bad, still = (head["verdicts"] for head in done["heads"])
     assert [one["name"] for one in bad] == ["collapsed", "saturating"]
     assert [one["name"] for one in still] == ["settled"]
@@ -263,26 +272,26 @@ def test_queries_and_keys_that_grow_are_saturating_and_never_settled(tmp_path):
     first = next(step for step in range(8) if largest[step] >= 100)
     assert f"passed 100 by step {first}" in bad[1]["detail"]
     assert set(done["rules"]) == {*(one["name"] for one in bad), *RULES}
-    text = attnviz("history", place, "--fail-on", "collapsed,saturating", "-f", "none", "-q")
+    text = attnviz("compare", place, "--fail-on", "collapsed,saturating", "-f", "none", "-q")
     assert text.status == 3
     lines = text.err.splitlines()
     assert [line.partition(" since")[0] for line in lines] == [
         "attnviz: error: layer body.0.attend head 0: collapsed",
         "attnviz: error: layer body.0.attend head 0: saturating",
     ]
-    assert attnviz("history", place, "--fail-on", "uniform", "-f", "none", "-q").status == 0
-    done = attnviz("history", place, "--fail-on", "collapsing")
+    assert attnviz("compare", place, "--fail-on", "uniform", "-f", "none", "-q").status == 0
+    done = attnviz("compare", place, "--fail-on", "collapsing")
     assert (done.status, "Did you mean 'collapsed'?" in done.mistake) == (2, True)
     with pytest.raises(HealthError, match="head 0: collapsed since step"):
-        package.history(str(place), fail_on="collapsed")
-    shown = attnviz("history", place, "-q").text
+        package.compare(str(place), fail_on="collapsed")
+    shown = attnviz("compare", place, "-q").text
     assert "saturating: body.0.attend.0, since step" in " ".join(shown.split())
     assert "entropy under 0.05 of what is possible" in " ".join(shown.split())
     # What does not pass 100 yet is told by its rate.
     slow = [grown(step, 1.3) for step in range(12)]
     early = folder_of(tmp_path / "early", *slow[:6])
     first = next(at for at, one in enumerate(slow) if max(_largest(one)) >= 100)
-    (head, _) = attnviz("history", early, "-f", "json", "-q").json()["heads"]
+    (head, _) = attnviz("compare", early, "-f", "json", "-q").json()["heads"]
     near = re.search(r"passes 100 near step (\d+)", head["verdicts"][-1]["detail"])
     assert near is not None
     assert abs(int(near[1]) - first) <= 1
@@ -294,7 +303,7 @@ def test_scores_that_grow_by_steps_of_one_size_are_not_saturating(tmp_path):
         known = {head: {"score-max": 30.0 + 5 * step} for head in made.scores}
         return replace(made, id=f"step {step}", scores=known)
 
-    heads = attnviz("history", folder_of(tmp_path, *map(linear, range(9))), "-f", "json", "-q")
+    heads = attnviz("compare", folder_of(tmp_path, *map(linear, range(9))), "-f", "json", "-q")
     names = [one["name"] for head in heads.json()["heads"] for one in head["verdicts"]]
     assert names == ["settled", "settled"]
 
@@ -319,14 +328,14 @@ def test_the_other_verdicts_follow_their_rules(tmp_path):
         item = AttentionMap("self", tokens, tokens, weights)
         return Attention((item,), Provenance("watched", "Toy"), id=f"step {step}")
 
-    heads = attnviz("history", folder_of(tmp_path, *map(made, range(9))), "-f", "json", "-q")
+    heads = attnviz("compare", folder_of(tmp_path, *map(made, range(9))), "-f", "json", "-q")
     found = [{one["name"]: one["step"] for one in one["verdicts"]} for one in heads.json()["heads"]]
     assert found[0] == {"uniform": 0}
     assert [*found[1]] == ["oscillating"]
     assert "sink formed" in found[2]
     assert 0 < found[2]["sink formed"] < 7
     # One sample says nothing of learning.
-    heads = attnviz("history", folder_of(tmp_path / "one", made(0)), "-f", "json", "-q")
+    heads = attnviz("compare", folder_of(tmp_path / "one", made(0)), "-f", "json", "-q")
     assert not any(head["verdicts"] for head in heads.json()["heads"])
 
 
@@ -335,19 +344,19 @@ def test_the_other_verdicts_follow_their_rules(tmp_path):
 
 def test_two_runs_stand_beside_each_other(samples, tmp_path):
     other = folder_of(tmp_path / "other", *map(sample, (0, 70)))
-    header, *rows = attnviz("history", samples, other, "-f", "tsv", "-q").rows
+    header, *rows = attnviz("compare", samples, other, "-f", "tsv", "-q").rows
     assert header[0] == "run"
     assert [row[0] for row in rows] == ["samples"] * 12 + ["other"] * 8
-    alone = attnviz("history", other, "-f", "tsv", "-q").rows[1:]
+    alone = attnviz("compare", other, "-f", "tsv", "-q").rows[1:]
     assert [row[1:] for row in rows[12:]] == alone
-    runs = attnviz("history", samples, other, "-f", "json", "-q").json()["runs"]
+    runs = attnviz("compare", samples, other, "-f", "json", "-q").json()["runs"]
     assert [(one["run"], one["steps"]) for one in runs] == [
         ("samples", [0, 50, 100]),
         ("other", [0, 70]),
     ]
-    text = attnviz("history", samples, other, "-q").text
+    text = attnviz("compare", samples, other, "-q").text
     assert text.index("samples: Toy") < text.index("other: Toy")
-    found = package.history(str(samples), str(other))
+    found = package.compare(str(samples), str(other))
     drawn = [item.get_label() for item in found.picture().axes[0].collections]
     assert (drawn.count("entropy"), drawn.count("entropy beside")) == (4, 4)
     page = found.page()
@@ -370,7 +379,7 @@ def test_two_runs_stand_beside_each_other(samples, tmp_path):
 def test_a_run_is_followed_until_a_head_drifts(tmp_path, monkeypatch):
     folder, steps = folder_of(tmp_path / "samples", sample(0)), iter((50, 100))
     monkeypatch.setattr("time.sleep", lambda _: folder_of(folder, sample(next(steps))))
-    done = attnviz("history", folder, "--follow", "--fail-above", "0", "-q")
+    done = attnviz("compare", folder, "--follow", "--fail-above", "0", "-q")
     assert done.status == 1
     assert "4 of 4 heads differ by more than 0 nats" in done.err
     assert [*steps] == [100]
@@ -378,7 +387,7 @@ def test_a_run_is_followed_until_a_head_drifts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("names", ["", ",", "collapsed,"])
 def test_a_gate_without_a_name_is_no_gate(samples, names):
-    assert attnviz("history", samples, "--fail-on", names, "-q").status == 2
+    assert attnviz("compare", samples, "--fail-on", names, "-q").status == 2
 
 
 def test_a_run_is_followed_until_it_fails(samples, monkeypatch):
@@ -391,7 +400,7 @@ def test_a_run_is_followed_until_it_fails(samples, monkeypatch):
                 folder_of(samples, replace(grown(step - 97), id=f"step {step}"))
 
     monkeypatch.setattr("time.sleep", train_on)
-    done = attnviz("history", samples, "--follow", "--fail-on", "collapsed", "-q")
+    done = attnviz("compare", samples, "--follow", "--fail-on", "collapsed", "-q")
     assert done.status == 3
     assert done.text.count("Toy · self") == 2
     assert (len(slept), "steps 0 to 103" in done.text) == (2, True)

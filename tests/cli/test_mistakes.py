@@ -247,7 +247,7 @@ def test_a_conflict_names_both_options(row, tmp_path, monkeypatch):
 
 
 FORMER_USES = {
-    "--picture": ("image", "heads", "why", "ablate", "self", "history", "corpus"),
+    "--picture": ("image", "heads", "why", "ablate", "self", "compare", "corpus"),
 }
 """Commands in which former options are tried, by what has taken their place."""
 

@@ -42,7 +42,6 @@ def test_no_command_is_left_out():
         "audio",
         "browse",
         "examples",
-        "history",
         "image",
         "live",
         "render",

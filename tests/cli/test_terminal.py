@@ -182,7 +182,7 @@ COMMANDS = {
 @pytest.mark.parametrize("command", [*COMMANDS, "history"])
 def test_every_command_with_a_picture_shows_it(command, tmp_path):
     arguments = COMMANDS.get(command) or (
-        "history",
+        "compare",
         folder_of(tmp_path / "s", sample(0), sample(9)),
     )
     done = on_terminal(*arguments, "--show", "-q", answer=ANSWERS["iterm2"], **PLAIN)

@@ -57,7 +57,7 @@ def made(name: str, folder: Path) -> tuple[Any, ...]:
         (folder / "pairs.tsv").write_text("a car\tune voiture\n")
         return ("explain", "--input", folder / "pairs.tsv")
     if name == "history":
-        return ("history", *samples(folder))
+        return ("compare", *samples(folder))
     if name == "facts":
         return ("models", "--check", speech(folder))
     if name == "ablation-comparison":

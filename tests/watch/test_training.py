@@ -391,7 +391,7 @@ def test_verdicts_are_told_once_and_may_end_the_training(tmp_path, capsys):
 
 def test_a_sample_holds_scores_which_history_reads_again(tmp_path):
     recorder = run(tmp_path, range(3), loggers=[])
-    again = package.history(str(tmp_path)).value
+    again = package.compare(str(tmp_path)).value
     for name in HISTORY:
         np.testing.assert_allclose(again.values[name], recorder.study.report().values[name])
     assert np.isfinite(again.values["score-max"]).all()

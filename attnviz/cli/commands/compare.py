@@ -1,8 +1,9 @@
-"""attnviz compare and attnviz history."""
+"""attnviz compare."""
 
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from attnviz.core.measures import RULES, History
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.changes import (
     check_changes,
+    check_runs,
     effect_changes,
     last_drifts,
     map_changes,
@@ -24,7 +26,6 @@ from attnviz.runs.changes import (
     sides_of,
     training_history,
 )
-from attnviz.runs.pipeline import check_choice
 
 
 @with_options(
@@ -40,15 +41,21 @@ from attnviz.runs.pipeline import check_choice
         "pictures",
         "show",
         "look",
+        "page",
     ),
     also=["from_"],
-    writes="comparison",
+    writes=("comparison", "changes", "history"),
+    draws={
+        "plot": "every head of a run over its steps",
+        "gif": "its chosen head over the steps, or the one that drifts most",
+    },
 )
 def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="A text, a saved map (.npz, .json, .safetensors), or saved effects (.npz, .json)."
+            help="A text, a saved map (.npz, .json, .safetensors), saved effects (.npz, .json), or "
+            "a folder of samples of a training run."
         ),
     ],
     b: Annotated[
@@ -68,27 +75,50 @@ def compare(
     fail_above: float | None = rare(
         OUTPUT,
         "--fail-above NATS",
-        "Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.",
+        "Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger; "
+        "of a run its drift between the last two samples.",
         min=0,
+    ),
+    fail_on: str | None = rare(
+        OUTPUT,
+        "--fail-on NAMES",
+        "Exit with 3 if a head of a run is one of these: " + ", ".join(RULES) + ".",
+    ),
+    follow: bool = rare(
+        OUTPUT, "--follow", "Go on while a run trains: write all again with each new sample."
     ),
     *,
     options: Options,
 ) -> None:
-    """Show what changed between two attentions or two ablations.
+    """Show what changed between two attentions or two ablations, or over a training run.
 
-    A and B may be two texts, models, heads or saved maps, or two files of `attnviz ablate`.
+    A and B may be two texts, models, heads or saved maps, or two files of `attnviz ablate`. A alone
+    may be a folder of samples that attnviz.callbacks saved: it shows what happens to which heads
+    since which step; two folders are two runs.
 
     attnviz compare "The cat sat on the mat" "The dog sat on the mat"
 
     attnviz compare "The cat sat" --model-a ./step-1000 --model-b ./step-2000 --fail-above 0.05
 
     attnviz compare before.npz after.npz --heatmap change.png
+
+    attnviz compare samples --picture heads.png --html steps.html
+
+    attnviz compare samples other-samples --fail-on collapsed,saturating
     """
     origins = (
         {"model": model_a, "revision": revision_a, "adapter": adapter_a},
         {"model": model_b, "revision": revision_b, "adapter": adapter_b},
     )
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
+    of_runs = {"--fail-on": fail_on, "--follow": follow, "--picture": options.output.picture}
+    folders = [a] if b is None else [a, b]
+    is_run = check_runs(folders, options, (*origins, *choices), of_runs)
+    names = ("plot", "gif") if is_run else ("heatmap", "grid")
+    options = replace(options, pictures={name: options.pictures[name] for name in names})
+    if is_run:
+        _follow_runs(folders, options, fail_above, fail_on, follow=follow)
+        return
     sides = sides_of((a, a if b is None else b), options, origins, choices)
     effects = saved_effects(sides, options)
     with Report(options, "comparison" if effects is None else "changes") as report:
@@ -101,54 +131,16 @@ def compare(
     check_changes(changes, "heads" if effects is None else "effects", fail_above)
 
 
-@with_options(
-    *("stream", "heads", "show", "look", "page"),
-    writes="history",
-    draws={
-        "plot": "every head over the steps",
-        "gif": "the chosen head over the steps, or the one that drifts most",
-    },
-)
-def history(
-    folder: Annotated[str, typer.Argument(help="Folder of samples: step-00000100.npz, …")],
-    other: Annotated[
-        str | None, typer.Argument(help="Another run, shown beside the first.")
-    ] = None,
-    fail_above: float | None = opt(
-        OUTPUT,
-        "--fail-above NATS",
-        "Exit with 1 if a head's drift between the last two samples (0: none, 0.693: all) is "
-        "larger.",
-        min=0,
-    ),
-    follow: bool = opt(
-        OUTPUT, "--follow", "Go on while the run trains: write all again with each new sample."
-    ),
-    fail_on: str | None = opt(
-        OUTPUT,
-        "--fail-on NAMES",
-        "Exit with 3 if a head is one of these: " + ", ".join(RULES) + ".",
-    ),
-    *,
+def _follow_runs(
+    folders: Sequence[str],
     options: Options,
+    fail_above: float | None,
+    fail_on: str | None,
+    *,
+    follow: bool,
 ) -> None:
-    """Show how heads change over a training run, from samples saved by attnviz.callbacks.
-
-    It says what is happening to which heads since which step, and by which rule.
-
-    attnviz history samples --picture heads.png --html steps.html
-
-    attnviz history samples other-samples --picture both.png
-
-    attnviz history samples --head 1.0 --picture head.gif
-
-    attnviz history samples --follow --fail-on collapsed
-
-    attnviz history samples --fail-on collapsed,saturating --fail-above 0.05
-    """
-    check_choice(options.choice, rows=True)
+    """Show what heads did over one training run or two, again with each new sample if asked for."""
     bad = chosen_verdicts(fail_on)
-    folders = [folder] if other is None else [folder, other]
     while True:
         before = _newest(folders)
         with Report(options, "history") as report:

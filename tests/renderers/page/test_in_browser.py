@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from attnviz import attend, history
+from attnviz import attend, compare
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.renderers.page import Patches, document, iframe, page
 from attnviz.storage.archive import dump_archive
@@ -784,7 +784,7 @@ def test_a_cell_of_heads_by_steps_opens_that_head_at_that_step(open_page, tmp_pa
         made = item.with_weights(np.roll(item.weights, step // 100, axis=3))
         sample = Attention((made,), Provenance("watched", "Toy"), id=f"step {step}")
         (tmp_path / f"step-{step:08d}.npz").write_bytes(dump_archive([sample]))
-    opened = open_page(history(str(tmp_path)).page())
+    opened = open_page(compare(str(tmp_path)).page())
     cells = opened.tab.locator("#history button[data-place]")
     assert cells.count() == 4 * 3
     cells.nth(3 * 1 + 2).click()  # head 0.1 at the last step
