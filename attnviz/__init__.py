@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from attnviz.api.attention import image as image
     from attnviz.api.attention import unload as unload
     from attnviz.api.collected import Findings as Findings
-    from attnviz.api.measures import align as align
     from attnviz.api.measures import corpus as corpus
     from attnviz.api.measures import heads as heads
     from attnviz.api.questions import ablate as ablate
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance as Provenance
     from attnviz.core.attention_map import Token as Token
     from attnviz.core.errors import AttnvizError as AttnvizError
+    from attnviz.features.align.function import align as align
     from attnviz.features.cache.function import cache as cache
     from attnviz.features.lessons.function import lesson as lesson
     from attnviz.features.sources.function import sources as sources
@@ -42,11 +42,12 @@ if TYPE_CHECKING:
 _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
-    "api.measures": "align corpus heads",
+    "api.measures": "corpus heads",
     "api.questions": "ablate compare explain why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
+    "features.align.function": "align",
     "features.cache.function": "cache",
     "features.lessons.function": "lesson",
     "features.sources.function": "sources",

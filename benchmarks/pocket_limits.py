@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.analyses.alignment import Score
+from attnviz.features.align.links import Score
+from attnviz.features.align.request import Aligner
 from attnviz.models.pocket.card import CARDS
 from attnviz.models.pocket.text import RELIABLE, SHORT
 from attnviz.models.pocket.translator import Pocket, load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
-from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.texts import Text
 from tests.asked import over_itself
 from training import causal_figures

@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.analyses.alignment import (
+from attnviz.analyses.treebank import TreebankStudy
+from attnviz.analyses.words import merge_attention
+from attnviz.features.align.links import (
     Links,
     Score,
     align,
@@ -26,12 +28,10 @@ from attnviz.analyses.alignment import (
     symmetrize,
     words_only,
 )
-from attnviz.analyses.treebank import TreebankStudy
-from attnviz.analyses.words import merge_attention
+from attnviz.features.align.request import Aligner
 from attnviz.models.pocket.model import FOLDER
 from attnviz.models.pocket.text import load_piece_tokenizer
 from attnviz.models.pocket.translator import load_pocket
-from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.conllu import read_sentences as read_treebank
 from attnviz.storage.texts import Text
 from tests.asked import over_itself

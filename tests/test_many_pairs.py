@@ -4,12 +4,12 @@ import pickle
 
 import pytest
 
-from attnviz.analyses.alignment import Links
 from attnviz.core.errors import InputError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Origin
+from attnviz.features.align.links import Links
+from attnviz.features.align.request import AlignChunk, AlignedPair, Aligner
 from attnviz.runs.many_texts import source_for
-from attnviz.runs.word_alignment import AlignChunk, AlignedPair, Aligner
 from attnviz.storage.texts import BadText, Text
 
 PAIRS = [

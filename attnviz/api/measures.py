@@ -1,4 +1,4 @@
-"""What heads do in texts and corpora, and word alignments."""
+"""What heads do in texts and corpora."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,6 @@ from attnviz.core.options import InMemoryMaps, Options
 from attnviz.runs import head_measures
 from attnviz.runs.corpus import SHOWS, CorpusJournal, CorpusRequest, report_corpus
 from attnviz.runs.inputs import TextInput, corpus_input
-from attnviz.runs.word_alignment import check_alignment, read_gold_file, report_links, report_scores
 from attnviz.storage.texts import Text
 
 Maps = Attention | Sequence[Attention]  # results of `attend`, or maps that were loaded
@@ -162,37 +161,3 @@ def _corpus_of(file: Any, more: Sequence[str | Path], how: Options, *, pairs: bo
             raise UsageError(f"more={in_short(more)} is no list of files")
         return corpus_input([str(one) for one in (file, *more)], how.many, pairs=pairs)
     return arguments.read_texts("corpus", file, None, how.many)
-
-
-@arguments.public
-def align(
-    file: str | Path | arguments.Texts | None = None,
-    *,
-    symmetrize: str | None = None,
-    against: str = "input",
-    score: Path | None = None,
-    **options: Unpack[arguments.AlignOptions],
-) -> Findings:
-    """The words of sentence pairs that translate each other, for each pair in order.
-
-    Args:
-        file: a file of pairs, or a list of pairs.
-        symmetrize: how the two directions are joined: forward, reverse, intersection, union,
-            grow-diag-final, grow-diag-final-and or product.
-        against: a decoder row stands for the token it has read ("input") or predicts ("output").
-        score: a file of correct links (0-0 sure, 1?1 possible): score every layer and head.
-        options: those of `attnviz align`, by name.
-    """
-    how = arguments.read_options(options)
-    work = check_alignment(how, symmetrize, against)
-    name = str(file) if isinstance(file, str | Path) else None
-    texts = arguments.read_texts(
-        "align", None if name else file, name, how.many, pairs=True, keep_blank=True
-    )
-    gold = None if score is None else read_gold_file(score)
-    with collect("align", "alignment" if gold is None else "scores", how) as report:
-        if gold is None:
-            report_links(work, texts, how, report)
-        else:
-            report_scores(work, gold, texts, how, report)
-    return report.findings

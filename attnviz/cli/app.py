@@ -52,7 +52,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "heads": CommandEntry("Show what each head does.", "heads:heads"),
     "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),
-    "align": CommandEntry("Align the words of sentence pairs.", "align:align"),
+    "align": FeatureEntry("Align the words of sentence pairs.", "align.command:align"),
     "steps": FeatureEntry(
         "Show the arithmetic of attention, matrix by matrix.", "steps.command:steps"
     ),

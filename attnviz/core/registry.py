@@ -170,6 +170,19 @@ class FeatureEntry(CommandEntry):
 
 BROWSER = FeatureEntry("Browse the first result by keys.", "browse.command:BrowsedResult")
 """The output that --browse and `Result.browse` open."""
+ALIGNER = FeatureEntry("Write the word links of sentence pairs.", "align.command:align_texts")
+"""What `cross` does where it is asked for alignments."""
+SYMMETRIZATIONS: dict[str, str] = {
+    "forward": "Each target word's strongest source word.",
+    "reverse": "Each source word's strongest target word, from the model run the other way.",
+    "intersection": "Links that both directions find.",
+    "union": "Links that either direction finds.",
+    "grow-diag-final": "The intersection, grown along neighbours inside the union, then by words "
+    "without a link.",
+    "grow-diag-final-and": "The same, but a link is added last only between two words without one.",
+    "product": "Links that are strongest both ways in the product of both directions.",
+}
+"""How the two directions of an alignment are joined."""
 
 
 MECHANISMS: dict[str, Mechanism]

@@ -10,8 +10,8 @@ import transformers
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
+from attnviz.features.align import request
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.runs import word_alignment
 from attnviz.runs.many_texts import source_for
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import SEQ2SEQ
@@ -184,7 +184,7 @@ def test_pairs_are_aligned_both_ways_in_their_languages(tmp_path, monkeypatch):
     pairs, read = tmp_path / "pairs.tsv", []
     pairs.write_text("a b\tc d\n")
     monkeypatch.setattr(
-        word_alignment,
+        request,
         "source_for",
         lambda origin, command: (
             read.append((origin.from_, origin.to)) or source_for(origin, command)

@@ -5,18 +5,27 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
 from attnviz.cli.options import (
+    CHOICE,
     INPUT,
     MANY_TEXTS,
     MAP_PICTURES,
     MODELS,
+    OUTPUT,
     PLACES,
     VIEW,
     with_options,
 )
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, Origin, map_options
+from attnviz.core.options import Options, Origin, map_options, opt
+from attnviz.core.registry import ALIGNER, SYMMETRIZATIONS
+
+HOW = "How two directions are joined: {choices}."
+SYMMETRIZE = opt(CHOICE, "--symmetrize HOW", HOW, choices=tuple(SYMMETRIZATIONS))
+SIDE = "Whether a decoder row stands for the token it reads (input) or predicts (output)."
+AGAINST = opt(CHOICE, "--against SIDE", SIDE, default="input", choices=("input", "output"))
+GOLD = "Correct links, a line a pair (0-0 sure, 1?1 possible), to score every layer and head."
+SCORE = opt(OUTPUT, "--score GOLD", GOLD)
 
 
 @with_options(
@@ -68,7 +77,5 @@ def cross(
         if flags := flags or (["--top"] if options.origin.top != Origin().top else []):
             how = "-f pharaoh" if score is None else "--score"
             raise UsageError(f"{how} aligns words and shows no maps: leave {flags[0]} out")
-        from attnviz.cli.commands.align import align_texts
-
-        raise typer.Exit(align_texts(texts, symmetrize, against, score, options))
+        raise typer.Exit(ALIGNER.load()(texts, symmetrize, against, score, options))
     raise typer.Exit(run_texts("cross", texts, options))

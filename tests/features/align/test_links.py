@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.alignment import (
+from attnviz.core.attention_map import Token
+from attnviz.core.errors import InputError, UsageError
+from attnviz.features.align.links import (
     SYMMETRIZATIONS,
     Links,
     Score,
@@ -17,8 +19,6 @@ from attnviz.analyses.alignment import (
     symmetrize,
     words_only,
 )
-from attnviz.core.attention_map import Token
-from attnviz.core.errors import InputError, UsageError
 
 END = Token("<eos>", 9, 9, special=True)
 TAG = Token("<fr>", 0, 0, special=True)

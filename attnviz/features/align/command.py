@@ -1,21 +1,14 @@
-"""attnviz align, and `cross` where it is asked for alignments."""
+"""attnviz align, and what `cross` does where it is asked for alignments."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnviz.analyses.alignment import SYMMETRIZATIONS
-from attnviz.cli.options import CHOICE, OUTPUT, with_options
-from attnviz.core.options import Options, opt
+from attnviz.cli.commands.cross import AGAINST, SCORE, SYMMETRIZE
+from attnviz.cli.options import with_options
+from attnviz.core.options import Options
 from attnviz.runs.inputs import TextInput, texts_of
-
-HOW = "How two directions are joined: {choices}."
-SYMMETRIZE = opt(CHOICE, "--symmetrize HOW", HOW, choices=tuple(SYMMETRIZATIONS))
-SIDE = "Whether a decoder row stands for the token it reads (input) or predicts (output)."
-AGAINST = opt(CHOICE, "--against SIDE", SIDE, default="input", choices=("input", "output"))
-GOLD = "Correct links, a line a pair (0-0 sure, 1?1 possible), to score every layer and head."
-SCORE = opt(OUTPUT, "--score GOLD", GOLD)
 
 
 def align_texts(
@@ -23,16 +16,16 @@ def align_texts(
 ) -> int:
     """Write the links of each pair, or with a gold file the scores; answers the status."""
     from attnviz.cli.report import Report
-    from attnviz.runs import word_alignment
+    from attnviz.features.align import request
 
-    work = word_alignment.check_alignment(options, how, against)
+    work = request.check_alignment(options, how, against)
     if score is None:
         with Report(options, "alignment", many=texts.several) as report:
-            word_alignment.report_links(work, texts, options, report)
+            request.report_links(work, texts, options, report)
         return report.status
-    gold = word_alignment.read_gold_file(score)
+    gold = request.read_gold_file(score)
     with Report(options, "scores") as report:
-        word_alignment.report_scores(work, gold, texts, options, report)
+        request.report_scores(work, gold, texts, options, report)
     return report.status
 
 

@@ -13,20 +13,10 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, choose, is_number
+from attnviz.core.registry import SYMMETRIZATIONS
 from attnviz.core.tokens import text_places
 
 Links = frozenset[tuple[int, int]]
-
-SYMMETRIZATIONS: dict[str, str] = {
-    "forward": "Each target word's strongest source word.",
-    "reverse": "Each source word's strongest target word, from the model run the other way.",
-    "intersection": "Links that both directions find.",
-    "union": "Links that either direction finds.",
-    "grow-diag-final": "The intersection, grown along neighbours inside the union, then by words "
-    "without a link.",
-    "grow-diag-final-and": "The same, but a link is added last only between two words without one.",
-    "product": "Links that are strongest both ways in the product of both directions.",
-}
 
 
 def align(

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.alignment import (
+from attnviz.analyses.select import reduce_map, select
+from attnviz.analyses.words import merge_attention
+from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
+from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
+from attnviz.core.notices import notify
+from attnviz.core.options import Options
+from attnviz.core.query import Query
+from attnviz.features.align.links import (
     SYMMETRIZATIONS,
     Links,
     Score,
@@ -19,13 +26,6 @@ from attnviz.analyses.alignment import (
     symmetrize,
     words_only,
 )
-from attnviz.analyses.select import reduce_map, select
-from attnviz.analyses.words import merge_attention
-from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
-from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
-from attnviz.core.notices import notify
-from attnviz.core.options import Options
-from attnviz.core.query import Query
 from attnviz.models import Source
 from attnviz.models.open import check_origin, is_shipped
 from attnviz.renderers.data import escape

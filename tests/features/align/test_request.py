@@ -3,11 +3,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from attnviz.analyses.alignment import Links, Score
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.runs.word_alignment import AlignedPair, Aligner, Scores, shift_rows
+from attnviz.features.align.links import Links, Score
+from attnviz.features.align.request import AlignedPair, Aligner, Scores, shift_rows
 from attnviz.storage.texts import Text
 
 PAIR = Text("0", "a b", "x y z")

@@ -1,0 +1,1 @@
+"""attnviz align: which words of sentence pairs translate each other."""
