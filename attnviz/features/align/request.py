@@ -15,8 +15,8 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import notify
 from attnviz.core.options import Options
 from attnviz.core.query import Query
+from attnviz.core.registry import SYMMETRIZATIONS
 from attnviz.features.align.links import (
-    SYMMETRIZATIONS,
     Links,
     Score,
     align,

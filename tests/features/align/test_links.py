@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, UsageError
+from attnviz.core.registry import SYMMETRIZATIONS
 from attnviz.features.align.links import (
-    SYMMETRIZATIONS,
     Links,
     Score,
     align,
