@@ -110,7 +110,7 @@ def main_page() -> Page:
 
 def is_example(paragraph: str) -> bool:
     """True where a paragraph of a command's help is a command line."""
-    return re.match(r"(attnviz|\w+ .*\| attnviz) \S", paragraph) is not None
+    return re.match(r"(attnviz|\w+ .*(\||&&) attnviz) \S", paragraph) is not None
 
 
 def _paragraphs(text: str | None) -> list[str]:

@@ -16,7 +16,7 @@ from PIL import Image
 import attnviz
 from attnviz.cli.app import COMMANDS, build_command
 from attnviz.features.examples import FILES
-from docs import pages
+from docs import pages, tables
 from docs.pages import DOCS, ROOT, reference
 from tests.invoke import attnviz as run
 
@@ -117,6 +117,12 @@ def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     }
     assert set(listed) == kept | made
     assert len(listed) == len(set(listed))
+
+
+@pytest.mark.parametrize("name", ["names", pytest.param("columns", marks=pytest.mark.slow)])
+def test_a_table_that_is_made_is_the_codes(name):
+    text = (DOCS / "tables" / f"{name}.md").read_text("utf-8")
+    assert text == tables.made(name), "python docs/tables.py writes it"
 
 
 def test_links_between_pages_lead_somewhere():

@@ -98,13 +98,13 @@ def compare(
 
     attnviz compare "The cat sat on the mat" "The dog sat on the mat"
 
-    attnviz compare "The cat sat" --model-a ./step-1000 --model-b ./step-2000 --fail-above 0.05
+    attnviz compare "The cat sat" "The dog sat" --heatmap change.png --fail-above 0.5
 
-    attnviz compare before.npz after.npz --heatmap change.png
+    attnviz compare "The cat sat on the mat" --head-a 0.3 --head-b 3.5
 
-    attnviz compare samples --picture heads.png --html steps.html
+    python training_run.py samples && attnviz compare samples --picture heads.png
 
-    attnviz compare samples other-samples --fail-on collapsed,saturating
+    attnviz compare samples --fail-on collapsed,saturating
     """
     origins = (
         {"model": model_a, "revision": revision_a, "adapter": adapter_a},

@@ -77,7 +77,7 @@ def on_screen(command: str, folder: Path, ready: bytes, end: bytes) -> tuple[int
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown
 
 
-LATER = ("corpus", "heads", "history", "compare")  # commands that are being joined
+LATER = ("corpus", "heads")  # commands that are being joined
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in LATER])
