@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from attnviz.features.lessons.function import lesson as lesson
     from attnviz.features.sources.function import sources as sources
     from attnviz.features.steps.function import steps as steps
+    from attnviz.features.watch.function import Watched as Watched
+    from attnviz.features.watch.function import watch as watch
     from attnviz.models.hugging_face.interventions import ablate_heads as ablate_heads
     from attnviz.runs.pipeline import Result as Result
     from attnviz.runs.pipeline import from_dict as from_dict
     from attnviz.runs.pipeline import from_numpy as from_numpy
     from attnviz.runs.pipeline import load as load
-    from attnviz.runs.watching import Watched as Watched
-    from attnviz.runs.watching import watch as watch
 
 _PLACES = {
     "api.attention": "attend attend_many audio image unload",
@@ -52,9 +52,9 @@ _PLACES = {
     "features.lessons.function": "lesson",
     "features.sources.function": "sources",
     "features.steps.function": "steps",
+    "features.watch.function": "Watched watch",
     "models.hugging_face.interventions": "ablate_heads",
     "runs.pipeline": "Result from_dict from_numpy load",
-    "runs.watching": "Watched watch",
 }
 """The modules that public names come from."""
 _HOMES = {name: place for place, names in _PLACES.items() for name in names.split()}

@@ -18,8 +18,8 @@ import attnviz
 from attnviz.api.collected import Findings
 from attnviz.callbacks import Recorder, sample_files
 from attnviz.core.errors import OutputError
+from attnviz.features.watch.function import Watched
 from attnviz.runs.pipeline import Result
-from attnviz.runs.watching import Watched
 from attnviz.storage.writing import write_file
 from tests.invoke import OWN
 from tests.invoke import attnviz as run

@@ -33,7 +33,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "Show when a speech model listens, and when each word is spoken.", "audio:audio"
     ),
     "browse": FeatureEntry("Browse attention by keys, in this terminal.", "browse.command:browse"),
-    "watch": CommandEntry("Run a program and show the attention in it.", "watch:watch"),
+    "watch": FeatureEntry("Run a program and show the attention in it.", "watch.command:watch"),
     "ablate": CommandEntry(
         "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
     ),

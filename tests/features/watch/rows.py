@@ -551,7 +551,7 @@ LINEAR = [
     ),
 ]
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "tables" / "packages.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "tables" / "packages.md"
 
 
 def document() -> Iterator[str]:

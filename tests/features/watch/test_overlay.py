@@ -10,7 +10,7 @@ from torch import nn
 
 from attnviz import watch
 from attnviz.core.errors import UsageError
-from attnviz.models.watch.maps import word_maps
+from attnviz.features.watch.maps import word_maps
 
 TOKENS = ["<s>", "a", "astro", "naut</w>", "▁and", "a"]
 

@@ -14,7 +14,7 @@ from attnviz.cli.app import interrupt
 from tests.invoke import Done, attnviz, fresh
 from tests.patience import HUNG
 
-SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 PROBE = """'''A doc.'''
 import pickle, sys
 class Own: pass

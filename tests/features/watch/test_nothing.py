@@ -6,7 +6,7 @@ from torch import nn
 
 from attnviz import watch
 from attnviz.core.errors import AttentionError, UsageError
-from tests.watch.models import HEADS, SIZE, AllHeads, FusedCross
+from tests.features.watch.models import HEADS, SIZE, AllHeads, FusedCross
 
 
 class Classifier(nn.Module):

@@ -21,10 +21,10 @@ from attnviz.callbacks import Recorder, open_loggers, sample_files
 from attnviz.core.errors import HealthError, UsageError
 from attnviz.core.measures import HISTORY
 from attnviz.runs.changes import read_sample
+from tests.features.watch.distributed import WAYS
+from tests.features.watch.health_runs import KINDS, is_right
+from tests.features.watch.health_runs import train as train_kind
 from tests.patience import HUNG
-from tests.watch.distributed import WAYS
-from tests.watch.health_runs import KINDS, is_right
-from tests.watch.health_runs import train as train_kind
 
 TOKENS, LENGTH = 9, 6
 PROBE = torch.arange(LENGTH)[None]
@@ -419,7 +419,7 @@ def test_processes_that_share_a_model_take_the_samples_of_one(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_run_gets_its_verdict(kind, tmp_path):
-    for seed in range(2):  # `python -m tests.watch.health_runs 20` trains twenty
+    for seed in range(2):  # `python -m tests.features.watch.health_runs 20` trains twenty
         history = train_kind(seed, tmp_path / str(seed), **KINDS[kind])
         assert is_right(kind, history)
 

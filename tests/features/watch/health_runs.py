@@ -1,7 +1,7 @@
 """Training runs made to be judged: one that collapses, one that cannot, one that does not learn.
 
-`python -m tests.watch.health_runs 20` trains each kind with that many seeds and says which verdicts
-its heads got.
+`python -m tests.features.watch.health_runs 20` trains each kind with that many seeds and says
+which verdicts its heads got.
 """
 
 import sys

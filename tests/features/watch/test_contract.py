@@ -11,8 +11,8 @@ from torch import nn
 
 from attnviz import Result, watch
 from attnviz.core.attention_map import stream_of_call
-from tests.watch import models
-from tests.watch.models import HEADS, SIZE, by_hand, double, projected
+from tests.features.watch import models
+from tests.features.watch.models import HEADS, SIZE, by_hand, double, projected
 
 
 def tokens(length: int = 6, batch: int = 2) -> torch.Tensor:

@@ -26,7 +26,7 @@ from attnviz.core.options import Options, opt, rare
 from attnviz.models.open import parse_part
 
 if TYPE_CHECKING:
-    from attnviz.runs.watching import Watched
+    from attnviz.features.watch.function import Watched
 
 NOTHING_SEEN = 4
 """The exit status where the program ended with 0, and nothing was seen."""
@@ -105,7 +105,7 @@ def watch(
         report.say(f"{', '.join(files)}: written when the program ends")
         # This imports torch before the program does: variables that torch reads at its import must
         # be set outside of the program.
-        from attnviz.runs.watching import watch as watching
+        from attnviz.features.watch.function import watch as watching
 
         with watching(
             only=only,

@@ -10,9 +10,9 @@ import torch
 
 from attnviz import watch
 from attnviz.core.errors import AttentionError
-from attnviz.models.watch.maps import word_maps
-from tests.watch.oracle import agree, written_out
-from tests.watch.rows import DOCUMENT, LINEAR, ROWS, Row, document
+from attnviz.features.watch.maps import word_maps
+from tests.features.watch.oracle import agree, written_out
+from tests.features.watch.rows import DOCUMENT, LINEAR, ROWS, Row, document
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -169,4 +169,4 @@ def test_there_are_forty_models_of_twelve_packages_and_the_documentation_lists_t
     assert len({(row.package, row.name) for row in ROWS}) == len(ROWS) >= 40
     assert len({row.package for row in ROWS}) >= 12
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert "\n".join(document()) in text, "run: python -m tests.watch.rows"
+    assert "\n".join(document()) in text, "run: python -m tests.features.watch.rows"

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attnviz import load, watch
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.watch.lineage import MOST_INPUTS, Lineage, TorchCall
-from tests.watch.models import (
+from tests.features.watch.models import (
     HEADS,
     SIZE,
     AllHeads,

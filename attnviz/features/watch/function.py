@@ -22,7 +22,7 @@ from attnviz.runs.pipeline import Result, as_result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.models.watch.maps import Names
+    from attnviz.features.watch.maps import Names
     from attnviz.models.watch.observer import WatchLog, WatchRequest
 
 
@@ -54,7 +54,7 @@ class Watched:
         return [self._record(number) for number in numbers] or [self.attention()]
 
     def _record(self, item: int) -> Result:
-        from attnviz.models.watch.maps import watched_attention
+        from attnviz.features.watch.maps import watched_attention
 
         model, request, names = self._facts
         return as_result(watched_attention(self.log, item, model, request, names), Choice())
@@ -103,7 +103,7 @@ class Watched:
             UsageError: no such word, or no map of a picture against the text.
         """
         from attnviz.core.attention_map import known_mean
-        from attnviz.models.watch.maps import word_maps
+        from attnviz.features.watch.maps import word_maps
         from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import (
             Overlaying,
@@ -157,7 +157,7 @@ class Watched:
 
 
 @contextmanager
-def watch(  # noqa: PLR0913 - what a caller may choose, by name
+def watch(
     model: Any = None,
     *,
     only: str | Sequence[str] | None = None,
@@ -218,8 +218,8 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
             check_value(name, values[name], kind)
     import torch
 
+    from attnviz.features.watch.maps import Names
     from attnviz.models.hugging_face.capture.region import Region
-    from attnviz.models.watch.maps import Names
     from attnviz.models.watch.observer import WatchRequest, observe
 
     if model is not None and not isinstance(model, torch.nn.Module):

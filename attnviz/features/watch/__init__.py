@@ -1,0 +1,1 @@
+"""attnviz watch: the attention of any PyTorch program."""
