@@ -215,8 +215,8 @@ def test_one_screen_says_what_was_measured():
     for words in (
         'The model says "dogs" (.97); next best "cats" (.02)',
         "It needs dogs (3) 10.2 · likes (2) 3.7 nats",
-        "looks from likes[10] to dogs (weight .96, effect 4.2), since its score is +13.20 above",
-        "and says dogs (+6.87)",
+        "looks from likes[10] to dogs (weight .96, effect 4.2), because its score is +13.20 above",
+        "it argues for dogs (+6.87)",
         "3 heads of 15 and 2 tokens of 11 keep .99",
         "head 2.4 looks from likes[10] to <eos> with weight .93 and does nothing",
     ):

@@ -108,7 +108,7 @@ def test_tables_documents_and_pictures_say_what_the_effect_is_of(pairs, tmp_path
     texts.write_text("the cat sat\na dog and a cat\n")
     masked = attnviz("heads", "--input", texts, "--effect")
     assert "log p of its last word where it is masked" in " ".join(masked.text.split())
-    assert "'…' was masked, for the attribution to its prediction" in masked.err
+    assert "'…' is masked, so that the model predicts it" in masked.err
     causal = attnviz("heads", "the cat sat", "--effect", "--causal", "-f", "json", "-q").json()
     assert causal["provenance"]["settings"]["effect"].startswith("log p of every token of the text")
     assert {"effect"} < {meaning["name"] for meaning in causal["measures"]}

@@ -78,10 +78,7 @@ def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket):
     explained = pocket.gradients(TEXT_QUERY, "car")
     assert (explained.output, explained.positions) == ("car (token 2)", (2,))
     assert explained.attention.tokens[2] == "<mask>"
-    assert (
-        "'car' was masked, for the attribution to its prediction"
-        in explained.attention.provenance.notes
-    )
+    assert "'car' is masked, so that the model predicts it" in explained.attention.provenance.notes
     ids = encode_query(pocket, TEXT_QUERY).source_ids
     masked = [MASK if place == 2 else number for place, number in enumerate(ids)]
     _, shares = model.run_encoder(pocket.weights, pocket.sizes, pocket.embed(masked))

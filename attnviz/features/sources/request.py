@@ -34,8 +34,8 @@ Grouping = Literal["passages", "sentences", "messages"]
 Without = Literal["hide", "remove"]
 PRIVATE = 0xF0000  # the first of 65,534 characters that mean nothing
 HOW: dict[Without, str] = {
-    "hide": "its tokens hidden in every layer, positions kept",
-    "remove": "its text deleted",
+    "hide": "its tokens are hidden in every layer and keep their places",
+    "remove": "its text is deleted",
 }
 
 
@@ -145,6 +145,11 @@ def report_sources(request: SourcesRequest, options: Options, report: RunReport)
     origin = by_decoder(origin, report)
     source = open_source(origin, "self", with_head="exact")
     pair = not _continues(source)
+    if pair and getattr(source, "family", "") == "encoder-only":
+        raise UsageError(
+            "sources explains an answer that a model writes, and an encoder writes none: name a "
+            "model that continues a text or translates, such as --model pocket-lm"
+        )
     if pair:
         source = open_source(origin, "cross", with_head="exact")
     # The shipped models have no token for line breaks.
@@ -214,7 +219,8 @@ def _measure(
 
     count = len(context.parts)
     leave_out = trial.score if request.by == "hide" else remove
-    report.say(f"{min(request.budget, count) + request.fit} runs of the model follow, a part each")
+    runs = min(request.budget, count) + request.fit
+    report.say(f"the model now runs {runs} times, each time without some part")
     effects = subsets.effects_of_parts(
         subsets.leave_out_parts(count, leave_out, full, request.budget), count
     )

@@ -92,8 +92,8 @@ def choose_outputs(
 def no_head(name: str, kind: str) -> ModelError:
     """The error where a model, of a class of transformers, predicts nothing."""
     return ModelError(
-        f"'{name}' ({kind}) has no head that gives classes or tokens, so there is "
-        "nothing to explain: use --lens rollout, flow or norm"
+        f"'{name}' ({kind}) has no head that gives classes or tokens, so it says "
+        "nothing that could be explained: 'attnviz self --lens rollout', flow or norm needs none"
     )
 
 

@@ -221,6 +221,6 @@ class PocketExperiment(PieceExperiment):
         mask = replace(word, text=SPECIALS[MASK], special=True)
         new_tokens = (*tokens[:position], mask, *tokens[position + 1 :])
         item = AttentionMap("encoder", new_tokens, new_tokens, stack_layers(layers["encoder"]))
-        note = f"'{word.text}' was masked, for the attribution to its prediction"
+        note = f"'{word.text}' is masked, so that the model predicts it"
         changed_attention = attention.with_maps((item,), notes=[note])
         return changed_attention, (PredictedToken(position, number, word.text, position),)

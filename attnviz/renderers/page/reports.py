@@ -32,7 +32,7 @@ def sources_page(report: SourcesReport, command: str) -> str:
         for one in report.parts
     )
     correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
-    line = f"Estimates beside the effects (rank correlation): {' · '.join(correlations)}."
+    line = f"Rank correlation of cheap estimates with these effects: {' · '.join(correlations)}."
     wrote = "The model writes" if report.written else "The answer"
     body = (
         f"<p>{_escape(report.question)}</p><h2>{wrote}</h2><p>{' '.join(sentences)}</p>"

@@ -90,11 +90,12 @@ def sentences_of(
     if report.next_best:
         line += f'; next best "{report.next_best[0]}" ({two_digits(report.next_best[1])})'
     if report.against:
-        line += f'; explained is by how much it is likelier than "{report.against}"'
+        line += f'; the rest explains by how much it is likelier than "{report.against}"'
     yield AnswerSentence("The model says", line)
     if not report.heads:
-        line = f"if all heads put out their mean, log p falls by {_nats(report.span)} nats"
-        yield AnswerSentence("Decided", f"by no head or token: {line}")
+        line = f"log p {'rises' if report.span < 0 else 'falls'} by {_nats(abs(report.span))} nats"
+        line = f"by no head or token: if all heads put out their mean, {line}"
+        yield AnswerSentence("Decided", line)
         return
     tokens = [(str(one.place["side"]), int(one.place["position"])) for one in report.tokens]
     whole = tuple(claim.at for claim in report.heads), tuple(tokens)
@@ -111,7 +112,8 @@ def sentences_of(
     names = [f"{_name(one)} {_nats(one.effect)}" for one in (report.tokens if verbose else large)]
     rest = len(report.tokens) - len(names)
     needs = " · ".join([*names, *([f"{rest} more"] if rest else [])])
-    line = f"{f'{needs} nats' if needs else 'no token'}; hiding all others: {_nats(report.others)}"
+    line = f"{needs} nats; hiding all others" if needs else "no single token; hiding all of them"
+    line += f" costs {_nats(report.others)} nats"
     yield AnswerSentence("It needs", line, tokens=whole[1])
     sure = [claim for claim in report.heads if claim.is_sure and (verbose or claim.link)]
     for number, claim in enumerate(sure if verbose else sure[:LINES]):
@@ -119,7 +121,8 @@ def sentences_of(
         yield AnswerSentence(about, _carrier(claim, report, main), _link_of(claim), (claim.at,))
     others = [claim for claim in report.heads if claim not in sure[:LINES]]
     if others and not verbose:
-        line = f"{_names(others, main)} too, whose own effect is small or not clear"
+        line = "heads" if len(others) > 1 else "head"
+        line += f" {_names(others, main)} too, whose own effect is small or not clear"
         yield AnswerSentence("The set holds", line, heads=tuple(claim.at for claim in others))
     unsure = [claim for claim in report.heads if not claim.is_sure]
     if unsure and verbose:
@@ -157,21 +160,21 @@ def _carrier(claim: answers.HeadClaim, report: answers.AnswerReport, main: str) 
         first = why.key[0]
         kind = "head " if "." in first.writer else ""
         line += (
-            f", since its score is {with_sign(why.contrast)} above the mean: {kind}{first.writer} "
-            f"wrote {with_sign(first.value)} of that into {claim.ends[1]}"
+            f", because its score is {with_sign(why.contrast)} above the mean, of which "
+            f"{kind}{first.writer} wrote {with_sign(first.value)} into {claim.ends[1]}"
         )
     agrees = why.predicted is not None and why.predicted[0] == report.answer
     if agrees and why.argument is not None and why.argument > 0:
-        line += f", and says {report.answer} ({with_sign(why.argument)})"
+        line += f"; it argues for {report.answer} ({with_sign(why.argument)})"
     return line
 
 
 def _kept_words(report: answers.AnswerReport) -> str:
     return (
         f"{_parts(report)} keep {_share(report.kept)} of what attention adds to log p (p "
-        f"{two_digits(report.chance_kept)}); without them {_share(report.removed)} (p "
+        f"{two_digits(report.chance_kept)}); without them {_share(report.removed)} is left (p "
         f"{two_digits(report.chance_removed)}); of {report.drawn} random sets of these sizes "
-        f"{report.as_good} keep as much"
+        f"{_keep(report.as_good)} as much"
     )
 
 
@@ -185,11 +188,16 @@ def _links(links: answers.LinkSet | None, main: str) -> str:
     rest = len(links.links) - len(names)
     one = len(links.links) == 1
     return (
-        f"{' · '.join(names)}{f' · {rest} more' if rest else ''}: {'it' if one else 'they'}, "
-        f"{len(links.links)} of {links.of}, keep{'s' if one else ''} {_share(links.kept)} with the "
-        f"whole weight; without {'it' if one else 'them'} {_share(links.removed)}; of "
-        f"{links.drawn} random sets {links.as_good} keep as much"
+        f"{' · '.join(names)}{f' · {rest} more' if rest else ''}: "
+        f"{'this one' if one else f'these {len(links.links)}'} of {links.of} "
+        f"keep{'s' if one else ''} {_share(links.kept)} if all weight goes there; without "
+        f"{'it' if one else 'them'} {_share(links.removed)} is left; of {links.drawn} random sets "
+        f"{_keep(links.as_good)} as much"
     )
+
+
+def _keep(count: int) -> str:
+    return f"{count or 'none'} keep{'s' if count < 2 else ''}"
 
 
 def _parts(report: answers.AnswerReport) -> str:
@@ -405,7 +413,7 @@ DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 def agreement_line(report: answers.SourcesReport) -> str:
     """How well cheap estimates rank the parts."""
     correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
-    line = f"estimates beside the effects (rank correlation): {' · '.join(correlations)}"
+    line = f"rank correlation of cheap estimates with these effects: {' · '.join(correlations)}"
     return line.replace("-", "−")
 
 

@@ -55,7 +55,7 @@ def why_table(report: LinkReport, show: Display) -> str:
         line = f"without {one.writer} in the {one.side}: weight {change}"
         parts += wrap_text(f"{line} (expected {two_digits(one.expected)})", show.width)
     if report.effect is not None:
-        line = f"without this link in this head: log p of {printable(report.output)}"
+        line = f"without this link in this head: log p of {printable(report.output)} changes by"
         parts += wrap_text(f"{line} {nats(-report.effect)} nats", show.width)
     return render_parts(parts, show)
 
@@ -96,14 +96,14 @@ def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
     if report.predicted is not None and report.argument is not None and report.logits is not None:
         token, chance = report.predicted
         adds, whole = with_sign(report.argument), with_sign(report.logit or 0.0)
+        more = f"{report.rank - 1:,}" if report.rank and report.rank > 1 else "none"
         add(
             f"the model predicts {printable(token)} ({two_digits(chance)}): the link adds {adds} "
-            f"to its logit of {whole}; of what the link argues for it is number {report.rank:,} of "
-            f"{len(report.logits):,}"
+            f"to its logit of {whole}; {more} of {len(report.logits):,} tokens gain more by it"
         )
     if report.value:
         writers = " · ".join(f"{one.writer} {with_sign(one.value)}" for one in report.value[:3])
-        add(f"its value argues for {printable(report.value_of)} by what was written by {writers}")
+        add(f"its value argues for {printable(report.value_of)} by what these wrote: {writers}")
     add("logits, above their mean over all choices", "dim")
     return lines
 

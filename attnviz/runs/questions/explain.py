@@ -25,7 +25,7 @@ from attnviz.runs.questions.why import PAGE_LINKS, InputKind, open_reader, query
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text
 
-INSIDE = "pocket-lm, the model inside that continues a text, answers: --model: others"
+INSIDE = "pocket-lm answers, the model inside that continues a text; --model names another"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def test_leaving_out_is_hiding_the_part_from_all_others(notes):
         "Tom likes", notes, answer="dogs.", by="remove", model="pocket-lm"
     ).value
     assert removed.parts[0].effect != pytest.approx(found.parts[0].effect, abs=1e-3)
-    assert removed.how == "its text deleted"
+    assert removed.how == "its text is deleted"
 
 
 def test_each_sentence_of_a_translation_has_its_source(notes):
@@ -98,8 +98,8 @@ def test_every_form_names_the_source(notes, tmp_path):
     table = run(*asked, "--fit", 12)
     assert table.status == 0
     assert "the model writes: dogs.¹ Mary likes cats." in table.text
-    assert "rank correlation): attention" in table.text
-    assert "12 + 4" in table.err or "16 runs of the model follow" in table.err
+    assert "rank correlation of cheap estimates with these effects: attention" in table.text
+    assert "the model now runs 16 times" in table.err
     document = run(*asked, "-f", "json").json()
     assert document["sources"][0][0] == 1
     rows = run(*asked, "-f", "tsv").rows
@@ -239,3 +239,11 @@ def test_an_answer_without_a_source_ends_with_3(notes):
 )
 def test_mistakes_get_one_line(arguments, says):
     assert says in run("sources", *arguments).mistake
+
+
+def test_an_encoder_writes_no_answer_whose_sources_could_be_shown(tmp_path):
+    (tmp_path / "a.txt").write_text("the cat", "utf-8")
+    model = tiny_models.bert(tmp_path / "bert")
+    done = run("sources", "the", "--context", tmp_path / "a.txt", "--model", model)
+    assert (done.status, done.out) == (2, b"")
+    assert "a model writes, and an encoder writes none" in done.mistake

@@ -406,20 +406,22 @@ function sentencesOf(report) {
   const linksLine = ({ links, total, keptShare, removedShare, asGood }) => {
     const lines = links.slice(0, MOST_LISTED).map(([stream, layer, number, ...link]) => `${report.ends([stream, layer, number], link).join(" → ")} (${head([stream, layer, number])})`);
     const [rest, one] = [links.length - lines.length, links.length === 1];
-    return `${lines.join(" · ")}${rest ? ` · ${rest} more` : ""}: ${one ? "it" : "they"}, ${links.length} of ${total}, keep${one ? "s" : ""} ${share(keptShare)} with the whole weight; without ${one ? "it" : "them"} ${share(removedShare)}; of ${report.randomSets} random sets ${asGood} keep as much`;
+    return `${lines.join(" · ")}${rest ? ` · ${rest} more` : ""}: ${one ? "this one" : `these ${links.length}`} of ${total} keep${one ? "s" : ""} ${share(keptShare)} if all weight goes there; without ${one ? "it" : "them"} ${share(removedShare)} is left; of ${report.randomSets} random sets ${keep(asGood)} as much`;
   };
+  /** @param {number} count */
+  const keep = (count) => `${count || "none"} keep${count < 2 ? "s" : ""}`;
   const streams = new Set(claims.map(({ at }) => at[0]));
   const main = streams.size === 1 ? claims[0].at[0] : "";
   /** @param {HeadAt} at */
   const head = ([stream, layer, number]) => (stream === main ? `${layer}.${number}` : `${stream} ${layer}.${number}`);
   say("The model says", `"${answer}" (${twoDigits(report.chance)}); next best "${report.next}" (${twoDigits(report.nextChance)})`);
   if (!claims.length) {
-    say("Decided", `by no head or token: if all heads put out their mean, log p falls by ${nats(report.span)} nats`);
+    say("Decided", `by no head or token: if all heads put out their mean, log p ${report.span < 0 ? "rises" : "falls"} by ${nats(Math.abs(report.span))} nats`);
     return sentences;
   }
   const set = claims.map(({ at }) => at);
   const parts = `${countOf(set.length, "head", report.every)} and ${countOf(tokens.length, "token", report.all)}`;
-  const words = `${parts} keep ${share(report.keptShare)} of what attention adds to log p (p ${twoDigits(report.chanceKept)}); without them ${share(report.removedShare)} (p ${twoDigits(report.chanceRemoved)}); of ${report.randomSets} random sets of these sizes ${report.asGood} keep as much`;
+  const words = `${parts} keep ${share(report.keptShare)} of what attention adds to log p (p ${twoDigits(report.chanceKept)}); without them ${share(report.removedShare)} is left (p ${twoDigits(report.chanceRemoved)}); of ${report.randomSets} random sets of these sizes ${keep(report.asGood)} as much`;
   const small = report.keptShare >= ENOUGH && set.length <= SMALL * report.every && report.asGood < LIKE_CHANCE * report.randomSets;
   if (!small) {
     say("No small set", `of heads and tokens gives this answer: ${words}`, set, tokens);
@@ -427,19 +429,19 @@ function sentencesOf(report) {
   }
   const needed = tokens.filter((at) => !(/** @type {number} */ (ofToken.get(at)) < LITTLE)).slice(0, MOST_LISTED);
   const needs = [...needed.map((at) => `${report.nameOf(at)} ${nats(ofToken.get(at) ?? NaN)}`), ...(tokens.length > needed.length ? [`${tokens.length - needed.length} more`] : [])].join(" · ");
-  say("It needs", `${needs ? `${needs} nats` : "no token"}; hiding all others: ${nats(report.others)}`, [], tokens);
+  say("It needs", `${needs ? `${needs} nats; hiding all others` : "no single token; hiding all of them"} costs ${nats(report.others)} nats`, [], tokens);
   const sure = claims.filter((claim) => claim.sure && claim.link).slice(0, LINES);
   sure.forEach((claim, number) => {
     const [from, to] = report.ends(claim.at, /** @type {[number, number]} */ (claim.link));
     const { weight, key, contrast, at_distance: usual, predicted, argument } = claim.why;
     let line = `head ${head(claim.at)} (effect ${nats(claim.effect)} nats) looks from ${from} to ${to} (weight ${twoDigits(claim.weight)}, effect ${nats(claim.linkEffect)})`;
     if (usual !== null && usual >= ALONE * weight && weight >= LEAST) line += " by position alone";
-    else if (key.length) line += `, since its score is ${signed(contrast)} above the mean: ${key[0].writer.includes(".") ? "head " : ""}${key[0].writer} wrote ${signed(key[0].value)} of that into ${to}`;
-    if (predicted?.[0] === answer && argument > 0) line += `, and says ${answer} (${signed(argument)})`;
+    else if (key.length) line += `, because its score is ${signed(contrast)} above the mean, of which ${key[0].writer.includes(".") ? "head " : ""}${key[0].writer} wrote ${signed(key[0].value)} into ${to}`;
+    if (predicted?.[0] === answer && argument > 0) line += `; it argues for ${answer} (${signed(argument)})`;
     say(number ? "and by" : "Carried by", line, [claim.at], [], claim);
   });
   const rest = claims.filter((claim) => !sure.includes(claim));
-  if (rest.length) say("The set holds", `${rest.slice(0, MOST_LISTED).map(({ at }) => head(at)).join(" · ")} too, whose own effect is small or not clear`, rest.map(({ at }) => at));
+  if (rest.length) say("The set holds", `${rest.length > 1 ? "heads" : "head"} ${rest.slice(0, MOST_LISTED).map(({ at }) => head(at)).join(" · ")} too, whose own effect is small or not clear`, rest.map(({ at }) => at));
   say("Kept alone", words, set, tokens);
   say("Its links", report.links ? linksLine(report.links) : "no small set keeps the answer", set, tokens);
   if (idle?.link) {

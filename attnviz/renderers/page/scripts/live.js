@@ -28,7 +28,7 @@ const EXAMPLES = [
 /** Milliseconds without a question after which the effects of all heads are asked for. */
 const QUIET = 250;
 /** A note that names a command or an option is for the shell. @param {string} note */
-const inPage = (note) => note.replace(/[,:] (so there is nothing to explain: )?(use )?('attnviz|--\w).*$/, "");
+const inPage = (note) => note.replace(/[,:] (so it says nothing that could be explained: )?(use )?('attnviz|--\w).*$/, "");
 
 /**
  * @param {PageDocument} fixed what of the page no answer changes
