@@ -15,6 +15,7 @@ from attnviz.core.errors import TooLargeError, UsageError
 from attnviz.core.options import Look, Many, Options
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display, Renderer, reports
+from attnviz.renderers.printable import without_folders
 from attnviz.storage.writing import PartialFile, output_errors, write_file
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def show(path: Path) -> None:
 
 
 def command_line() -> str:
-    """What makes the result again, as a shell reads it; empty where Python called.
+    """What makes the result again, as a shell reads it but for folders; empty from Python.
 
     Options that decide nothing of a result are left out: who does the work, and in how many runs.
     """
@@ -253,7 +254,7 @@ def command_line() -> str:
             next(words, None)
         elif word.partition("=")[0] not in takes_value:
             line.append(word)
-    return shlex.join(line)
+    return without_folders(shlex.join(line))
 
 
 def open_resumable(

@@ -8,6 +8,7 @@ pictures; every other invisible character becomes its code point in ‹angle quo
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from os.path import commonprefix
@@ -75,6 +76,14 @@ def code_point(character: str) -> str:
     """The character's code point in angle quotes: ‹202E›."""
     code = ord(character)
     return f"‹{code:04X}›" if code > 0xFF else f"‹{code:02X}›"
+
+
+_FOLDERS = re.compile(r"(?<![^\s'\"=])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"]*[\\/](?=[^\s'\"\\/])")
+
+
+def without_folders(text: str) -> str:
+    """The text with each whole path as its last part: …/model. Who shares it shows no home."""
+    return _FOLDERS.sub("…/", text)
 
 
 def shorten(text: str, width: int) -> str:

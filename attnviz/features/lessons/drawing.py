@@ -36,7 +36,7 @@ from attnviz.renderers.figures.figure import (
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.heatmap import cell_number, write_cells
-from attnviz.renderers.page.document import plain_page
+from attnviz.renderers.page.document import TABLE_FRAME, plain_page
 from attnviz.renderers.printable import printable, shorten
 
 WIDE, HIGH = 3.9, 3.3  # inches of a panel
@@ -216,7 +216,7 @@ def lesson_page(lesson: Lesson, command: str = "") -> str:
         f'<img src="data:image/svg+xml;base64,{svg}" alt="{escape(title)}">',
         *(f"<p>{escape(printable(sentence))}</p>" for sentence in lesson.explanation),
         f'<p class="faint">{escape(printable(lesson.reference))}</p>',
-        f'<div class="wide"><table><thead><tr>{"".join(heads)}</tr></thead><tbody>',
+        f"{TABLE_FRAME}<table><thead><tr>{''.join(heads)}</tr></thead><tbody>",
         *(f"<tr>{row}</tr>" for row in rows),
         "</tbody></table></div>",
         *([f'<p class="faint"><code>{escape(printable(command))}</code></p>'] if command else []),

@@ -46,22 +46,36 @@ from attnviz.renderers.page.data import (
     pool_to_fit,
     schemes,
 )
-from attnviz.renderers.printable import printable
+from attnviz.renderers.printable import printable, without_folders
 
 STYLES = ("layout", "controls", "views", "live", "card", "modes")
 SCRIPTS = (
     *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state"),
     "colors",
-    *("shown", "caption", "labels", "svg", "readout", "thumbnail", "controls", "overview"),
+    *(
+        "scale",
+        "shown",
+        "caption",
+        "labels",
+        "svg",
+        "readout",
+        "gains",
+        "says",
+        "thumbnail",
+        "controls",
+        "overview",
+    ),
     *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
     *("image", "table"),
     *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "difference"),
     *("sentence", "tour", "unfold", "why", "word", "atlas_head", "card", "effects", "switching"),
     *("live", "history", "main"),
 )
+SHARED = ("gains", "scale")
+"""Formulas of the page that the engine of a live page has too."""
 LIVE_SCRIPTS = (
-    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "explain"),
-    "worker",
+    *("unicode", "tokenize", "network", "backward", "pocket", *SHARED, "measures", "maps", "why"),
+    *("explain", "worker"),
 )
 """The engine of a live page, which runs in a worker."""
 LIVE_PRECISION = "The model in this page is packed: weights are within 0.015 of the command line's."
@@ -94,7 +108,7 @@ PAGE_KINDS = {
         ),
     ),
 }
-_IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
+_IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\.{1,2}/(?:scripts/)?(\w+)\.js\";$", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*\n", re.MULTILINE)
 """Comments on lines of their own, mostly types: a third of all script, left out of pages."""
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
@@ -139,7 +153,10 @@ def live_page(title: str, engine: bytes, atlas: Mapping[str, Any]) -> str:
 
 def live_worker() -> str:
     """The engine's script, for a worker."""
-    modules = {name: read_part(f"live/{name}.js") for name in LIVE_SCRIPTS}
+    modules = {
+        name: read_part(f"{'scripts' if name in SHARED else 'live'}/{name}.js")
+        for name in LIVE_SCRIPTS
+    }
     return f"(async () => {{\n{join_modules(modules)}\n}})();"
 
 
@@ -149,6 +166,10 @@ def plain_page(title: str, body: str) -> str:
     return Template(read_part("plain.html")).substitute(
         title=html.escape(title), body=body, style=style, hash=policy_hash(style)
     )
+
+
+TABLE_FRAME = '<div class="wide" tabindex="0" role="region" aria-label="Table">'
+"""Begins what holds a table that may be wider than the page; keys scroll it."""
 
 
 def policy_hash(source: str) -> str:
@@ -276,7 +297,7 @@ def page_parts(
         "id": printable(attention.id),
         "texts": [_beginning(text) for text in texts if text and text.strip()],
         "command": printable(command),
-        "notes": [printable(note) for note in (*provenance.notes, *masses)],
+        "notes": [printable(without_folders(one)) for one in (*provenance.notes, *masses)],
         "provenance": [[name, printable(value)] for name, value in facts(provenance)],
         "schemes": schemes(),
         "head_colors": head_colors(),
@@ -479,4 +500,4 @@ def facts(provenance: Provenance) -> list[tuple[str, str]]:
     if provenance.steps:
         facts.append(("steps", ", ".join(provenance.steps)))
     facts += ((name, str(version)) for name, version in provenance.versions.items())
-    return [(printable(name), value) for name, value in facts]
+    return [(printable(name), without_folders(value)) for name, value in facts]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from attnviz.core.answers import ContrastReport, Restored, SourcesReport
 from attnviz.core.cache import CacheReport
-from attnviz.renderers.page.document import plain_page
+from attnviz.renderers.page.document import TABLE_FRAME, plain_page
 from attnviz.renderers.printable import nats, printable, two_digits
 
 LISTED = 15
@@ -115,4 +115,4 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     body = "".join(line("td", row) for row in rows)
     head = line('th scope="col"', names)
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
+    return f"{TABLE_FRAME}<table><thead>{head}</thead><tbody>{body}</tbody></table></div>"

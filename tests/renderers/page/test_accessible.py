@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from attnviz import attend
+from attnviz import attend, compare
+from attnviz.core.attention_map import Attention, Provenance
 from attnviz.renderers.page import Patches, page
+from attnviz.storage.archive import dump_archive
 from tests.invoke import attnviz
 from tests.renderers.page.conftest import Opened
-from tests.renderers.page.samples import encoder_page, pair, picture, with_projections
+from tests.renderers.page.samples import encoder_page, pair, picture, random_map, with_projections
 from tests.samples import effects
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -57,16 +59,18 @@ LOOKS: dict[str, dict[str, Any]] = {
     "dark": {"color_scheme": "dark"},
     "forced colours": {"color_scheme": "dark", "forced_colors": "active"},
     "320 pixels": {},
+    "390 pixels": {},
 }
-"""How a reader may see the page: the last as narrow as 1280 pixels at 400 %."""
+"""How a reader may see the page: the narrowest as 1280 pixels at 400 %, the next a telephone."""
 
 
 def narrowed(opened: Opened, look: str) -> None:
     """The page in its look; where it is narrow, nothing is wider than it."""
-    if look == "320 pixels":
-        opened.tab.set_viewport_size({"width": 320, "height": 700})
+    if look.endswith("pixels"):
+        width = int(look.split()[0])
+        opened.tab.set_viewport_size({"width": width, "height": 700})
         opened.drawn()
-        assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= 320
+        assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= width
 
 
 SMALL = """() => [...document.querySelectorAll(
@@ -108,6 +112,39 @@ def test_axe_finds_nothing_in_steps(open_page, tmp_path, look):
     assert opened.tab.evaluate(SMALL) == []
 
 
+@pytest.mark.parametrize("look", ["dark", "390 pixels"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explain", "The red car is"),
+        ("cache", "Tom likes dogs. Mary likes cats. Tom likes", "--keep", "sinks:1+recent:3"),
+        ("lesson", "scaling"),
+        ("steps", "--model", "pocket", "--head", "2.0", "The red car", "La voiture rouge"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_axe_finds_nothing_on_pages_of_other_commands(open_page, tmp_path, command, look):
+    path = tmp_path / "page.html"
+    done = attnviz(*command, "--html", path)
+    assert done.status == 0, done.err
+    opened = open_page(path.read_text("utf-8"), wait="main", **LOOKS[look])
+    narrowed(opened, look)
+    assert findings(opened.tab) == []
+    assert opened.tab.evaluate(SMALL) == []
+
+
+@pytest.mark.parametrize("look", ["light", "390 pixels"])
+def test_axe_finds_nothing_in_a_history(open_page, tmp_path, look):
+    item = random_map(2, 2, 5).main
+    for step in (0, 100):
+        sample = Attention((item,), Provenance("watched", "Toy"), id=f"step {step}")
+        (tmp_path / f"step-{step:08d}.npz").write_bytes(dump_archive([sample]))
+    opened = open_page(compare(str(tmp_path)).page(), **LOOKS[look])
+    narrowed(opened, look)
+    assert findings(opened.tab) == []
+    assert opened.tab.evaluate(SMALL) == []
+
+
 def test_bars_legends_and_frames_are_seen_in_forced_colours(open_page, live_page):
     state = "off=cross:0:2&row=3&column=1&measure=effect"
     opened = open_page(live_page, state, **LOOKS["forced colours"])
@@ -126,6 +163,6 @@ def test_bars_legends_and_frames_are_seen_in_forced_colours(open_page, live_page
 
 
 def test_what_axe_would_find_is_found(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.evaluate("document.querySelector('.fact').style.color = '#bbb'")
     assert any("color-contrast" in found for found in findings(opened.tab))

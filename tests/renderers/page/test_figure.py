@@ -118,7 +118,7 @@ def test_other_views_say_what_they_show(open_page):
     html = page(attention, patches={0: Patches(image, 2, 2, 1)})
     words = told(figure(open_page(html, "specials=drop")))
     assert "that all queries give on average" in words
-    assert "[CLS]" in told(figure(open_page(html)))
+    assert "[CLS]" in told(figure(open_page(html, "view=heatmap")))
 
 
 def dimensions(data: bytes) -> tuple[int, int]:
@@ -127,7 +127,7 @@ def dimensions(data: bytes) -> tuple[int, int]:
 
 
 def test_width_ground_and_title_are_chosen(open_page):
-    opened = open_page(encoder_page(title="sample"), color_scheme="dark")
+    opened = open_page(encoder_page(title="sample"), "view=heatmap", color_scheme="dark")
     tab = opened.tab
     assert 'fill="#ffffff"' in ElementTree.tostring(figure(opened)).decode()
     assert dimensions(opened.download("png"))[0] == round(round(178 * 96 / 25.4) * 300 / 96)

@@ -1,7 +1,5 @@
 """The real page in a real browser: every control, and every number against the map."""
 
-import csv
-import io
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -10,54 +8,31 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from attnviz import attend, compare
+from attnviz import compare
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.renderers.page import Patches, document, iframe, page
+from attnviz.renderers.page import document, iframe, page
 from attnviz.storage.archive import dump_archive
 from tests.renderers.page.conftest import Opened
+from tests.renderers.page.reading import CLOSE, csv_of, number, pointed_at, weights_of
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,
     encoder_page,
     hostile,
     pair,
-    picture,
-    placed,
     random_map,
     softmax_rows,
-    with_projections,
 )
 from tests.samples import effects
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-CLOSE = 6e-4
-"""Packing, and half a unit of the third digit that is shown."""
-
-
-def number(text: str) -> float:
-    """A weight as the page spells it."""
-    return 0.0 if text.startswith("<") else float(text.replace("−", "-"))
-
-
-def csv_of(opened: Opened) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
-
-
-def weights_of(opened: Opened) -> np.ndarray:
-    """The matrix that is looked at, from the CSV file that the page saves."""
-    rows = csv_of(opened)
-    queries = list(dict.fromkeys(row["query_position"] for row in rows))
-    return np.array([float(row["weight"]) for row in rows]).reshape(len(queries), -1)
-
-
-def pointed_at(opened: Opened) -> float:
-    return number(opened.text("#readout output"))
-
 
 @pytest.mark.core
 def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page):
-    opened = open_page(encoder_page(title="sample · 2 layers", command="attnviz render x"))
+    opened = open_page(
+        encoder_page(title="sample · 2 layers", command="attnviz render x"), "view=heatmap"
+    )
     assert opened.text("h1") == "sample · 2 layers"
     assert "the professor read it" in opened.text("#texts")
     caption = (
@@ -74,14 +49,14 @@ def test_reduced_layers_and_heads_are_called_by_what_was_done(open_page):
     mean = item.with_weights(
         item.weights.mean(axis=(0, 1), keepdims=True), layers=("mean",), heads=("mean",)
     )
-    opened = open_page(page(Attention((mean,), Provenance("file", "reduced"))))
+    opened = open_page(page(Attention((mean,), Provenance("file", "reduced"))), "view=heatmap")
     expected = "encoder · mean over layers mean over heads · rows attend to columns"
     assert opened.text("#caption") == expected
     assert "within 0.00004" in opened.text("footer")
 
 
 def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     heads = opened.tab.locator("#overview .head")
     assert heads.count() == 6
     heads.nth(1).click()
@@ -156,7 +131,7 @@ def test_csv_has_the_digits_that_the_page_keeps(open_page, few, digits, monkeypa
 
 
 def test_several_heads_are_shown_as_their_mean_or_maximum(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("layer", "all")
     for mix in ("max", "mean"):
         opened.choose("several as", mix)
@@ -183,7 +158,7 @@ def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scal
 
 
 def test_layers_and_heads_are_chosen_by_name(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("layer", "0")
     assert "layer 0 head 2" in opened.text("#caption")
     opened.choose("head", "all")
@@ -193,7 +168,7 @@ def test_layers_and_heads_are_chosen_by_name(open_page):
 
 
 def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.locator(".plot canvas").last.focus()
     opened.key("ArrowDown")
     opened.key("ArrowDown", 3)
@@ -227,7 +202,7 @@ def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(open
 
 def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page):
     attention = random_map(1, 1, 60)
-    opened = open_page(page(attention))
+    opened = open_page(page(attention), "view=heatmap")
     opened.tab.locator(".plot canvas").last.focus()
     opened.key("+", 3)
     opened.tab.wait_for_function("() => parseFloat(location.hash.split('zoom=')[1]) > 3.3")
@@ -252,7 +227,7 @@ def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page):
 
 
 def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("by", "words")
     columns = np.add.reduceat(encoder().weights[1, 2], [0, 1, 2, 4, 5, 6], axis=1)
     expected = np.add.reduceat(columns, [0, 1, 2, 4, 5, 6], axis=0)
@@ -263,13 +238,13 @@ def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_pag
 
 
 def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     whole = encoder().weights[1, 2]
     kept = whole[1:6, 1:6]
     opened.choose("special tokens", "drop")
     np.testing.assert_allclose(weights_of(opened), kept, atol=CLOSE)
     share = round(float((whole[1:6, 0] + whole[1:6, 6]).mean()) * 100)
-    said = int(re.findall(r"held (\d+) %", opened.text("#remark"))[0])
+    said = int(re.findall(r"hold (\d+) %", opened.text("#rests"))[0])
     assert abs(said - share) <= 1
     opened.choose("special tokens", "renormalise")
     expected = kept / kept.sum(axis=1, keepdims=True)
@@ -278,7 +253,7 @@ def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(o
 
 
 def test_streams_have_their_own_sides_units_and_signs(open_page):
-    opened = open_page(page(pair()))
+    opened = open_page(page(pair()), "view=heatmap")
     assert "rows (target) attend to columns (source)" in opened.text("#caption")
     opened.choose("stream", "affinity")
     np.testing.assert_allclose(weights_of(opened), pair().maps[2].weights[0, 0], atol=CLOSE)
@@ -313,180 +288,10 @@ def test_lenses_of_a_stream_have_a_switch(open_page):
     rollout = AttentionMap(
         "encoder · rollout", item.query_tokens, item.key_tokens, item.weights[:1, :1]
     )
-    opened = open_page(page(replace(first, maps=(item, rollout))))
+    opened = open_page(page(replace(first, maps=(item, rollout))), "view=heatmap")
     opened.choose("lens", "rollout")
     assert "rollout · layer 0 head 0" in opened.text("#caption")
     np.testing.assert_allclose(weights_of(opened), item.weights[0, 0], atol=CLOSE)
-
-
-def test_lines_are_drawn_from_a_threshold_on(open_page):
-    opened = open_page(encoder_page(), "view=lines&least=0.3")
-    expected = int((encoder().weights[1, 2] >= 0.3).sum())
-    assert f".300, {expected} lines" in opened.text(".lines-room >> xpath=../../div[1]")
-    slider = opened.tab.locator("#least")
-    slider.fill("0.5")
-    expected = int((encoder().weights[1, 2] >= 0.5).sum())
-    assert f"{expected} line" in opened.text("#view .tools")
-
-
-@pytest.mark.core
-def test_lines_of_several_heads_have_a_colour_each(open_page):
-    opened = open_page(encoder_page(), "view=lines&least=0.2&heads=0.0,1.1")
-    expected = int((encoder().weights[[0, 1], [0, 1]] >= 0.2).sum())
-    said = opened.text("#view .tools")
-    assert f"{expected} lines" in said
-    assert "layer 0 head 0" in said
-    assert "layer 1 head 1" in said
-
-
-def test_keys_choose_a_token_of_the_lines(open_page):
-    opened = open_page(encoder_page(), "view=lines")
-    opened.tab.locator(".lines canvas").focus()
-    opened.key("ArrowDown", 3)
-    assert opened.fragment()["row"] == "2"
-    opened.key("ArrowRight")
-    assert opened.fragment()["column"] == "2"
-    assert "is attended most by" in opened.text("#readout")
-
-
-def shades(opened: Opened) -> list[float]:
-    words = opened.tab.locator(".running .word")
-    return [
-        number(words.nth(at).get_attribute("aria-description") or "0")
-        for at in range(words.count())
-    ]
-
-
-@pytest.mark.core
-def test_a_word_of_the_text_shades_the_others_by_what_it_gives_or_gets(open_page):
-    opened = open_page(encoder_page(), "view=text")
-    opened.tab.locator(".word").nth(4).click()
-    weights = encoder().weights[1, 2]
-    np.testing.assert_allclose(shades(opened), weights[4], atol=CLOSE)
-    opened.tab.get_by_text("the word is attended by").click()
-    np.testing.assert_allclose(shades(opened), weights[:, 4], atol=CLOSE)
-
-
-def test_the_words_of_one_text_shade_those_of_the_other(open_page):
-    opened = open_page(page(pair()), "view=text&heads=0.1")
-    weights = pair().maps[0].weights[0, 1]
-    opened.tab.locator(".running").nth(0).locator(".word").nth(2).click()
-    np.testing.assert_allclose(shades(opened)[5:], weights[2], atol=CLOSE)
-    opened.tab.locator(".running").nth(1).locator(".word").nth(1).click()
-    np.testing.assert_allclose(shades(opened)[:5], weights[:, 1], atol=CLOSE)
-
-
-@pytest.mark.core
-def test_query_and_key_multiply_to_the_weight(open_page):
-    attention, kept = with_projections()
-    html = page(attention, projections={0: kept})
-    opened = open_page(html, "view=query-key&heads=0.1&row=2&column=3")
-    said = opened.text(".sum")
-    product = float(kept.query[0, 1, 2] @ kept.key[0, 1, 3])
-    numbers = re.findall(r"= (-?\d+\.\d+)", said)
-    assert float(numbers[0]) == pytest.approx(product, abs=2e-3)
-    assert float(numbers[1]) == pytest.approx(product / np.sqrt(8), abs=2e-3)
-    assert "over √8" in said
-    softmax = number(opened.text(".sum output"))
-    assert softmax == pytest.approx(float(attention.weights[0, 1, 2, 3]), abs=CLOSE)
-    opened.tab.get_by_label("query", exact=True).select_option("0")
-    assert opened.fragment()["row"] == "0"
-
-
-def test_a_trained_decoder_shows_how_its_weight_comes_about(open_page):
-    found = attend("The cat sleeps", model="pocket", causal=True, keep_qk=True)
-    row = len(found.tokens) - 2
-    opened = open_page(found.page(), f"view=query-key&heads=1.2&row={row}&column=1")
-    assert f"softmax over {row + 1} of {row + 2} keys, the later ones" in opened.text(".sum")
-    shown = number(opened.text(".sum output"))
-    assert shown == pytest.approx(float(found.weights[1, 2, row, 1]), abs=CLOSE)
-
-
-def test_scores_without_scaling_are_not_said_to_be_scaled(open_page):
-    attention, kept = with_projections()
-    unscaled = replace(kept, query=kept.query / np.sqrt(8), scale=1.0)
-    opened = open_page(page(attention, projections={0: unscaled}), "view=query-key&row=2")
-    assert "√" not in opened.text(".sum")
-    assert "takes part" not in opened.text(".sum")
-
-
-def test_keys_that_get_nothing_are_said_to_get_nothing_if_that_explains_the_weight(open_page):
-    attention, kept = with_projections()
-    masked = attention.weights * np.tri(4, dtype=np.float32)
-    masked /= masked.sum(axis=-1, keepdims=True)
-    item = attention.main.with_weights(masked)
-    html = page(replace(attention, maps=(item,)), projections={0: kept})
-    opened = open_page(html, "view=query-key&heads=0.0&row=1&column=0")
-    assert "2 of 4 keys, the others get nothing" in opened.text(".sum")
-    assert abs(number(opened.text(".sum output")) - masked[0, 0, 1, 0]) <= CLOSE
-    html = page(replace(attention, maps=(replace(item, stream="causal"),)), projections={0: kept})
-    opened = open_page(html, "view=query-key&heads=0.0&row=1&column=0")
-    assert "2 of 4 keys, the later ones are hidden" in opened.text(".sum")
-
-
-def test_a_weight_that_the_scores_do_not_explain_is_said(open_page):
-    attention, kept = with_projections()
-    html = page(attention, projections={0: replace(kept, scale=1.0)})
-    opened = open_page(html, "view=query-key&row=2&column=3")
-    assert "a mask, a bias or another scale takes part too" in opened.text(".sum")
-
-
-def test_what_a_model_adds_to_its_scores_is_named(open_page):
-    attention, kept = with_projections()
-    kept = replace(kept, besides="a soft cap of 50")
-    opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
-    assert "a soft cap of 50 takes part too does not show here" in opened.text(".sum")
-    kept = replace(kept, scale=1.0)
-    opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
-    said = "the score is the product alone, and a soft cap of 50 takes part too"
-    assert said in opened.text(".sum")
-
-
-def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(open_page):
-    opened = open_page(encoder_page(), "view=query-key")
-    tabs = opened.tab.locator("[role=tab]").all_inner_texts()
-    assert tabs == ["Heads", "Heat map", "Lines", "Text", "Table"]
-    assert opened.tab.locator("[role=tab][aria-selected=true]").inner_text() == "Heat map"
-
-
-@pytest.mark.core
-def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page):
-    attention, image = picture()
-    html = page(attention, patches={0: Patches(image, 2, 2, 1)})
-    opened = open_page(html, "view=image&heads=0.0")
-    opened.tab.locator(".image canvas:not(.ramp)").focus()
-    opened.key("ArrowRight")
-    assert opened.fragment()["row"] == "1"  # from the class token to the first patch
-    box = opened.tab.locator(".image canvas:not(.ramp)").bounding_box()
-    opened.tab.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
-    assert "patch 0 1 attends to patch 1 2" in opened.text("#readout .link")
-    assert abs(pointed_at(opened) - attention.weights[0, 0, 1, 2]) <= CLOSE
-    opened.tab.mouse.click(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.75)
-    assert opened.fragment()["row"] == "3"
-    root = ElementTree.fromstring(opened.download("svg"))
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) == 2  # and the scale
-    largest = attention.weights[0, 0, 3, 1:].max()
-    said = re.findall(
-        r"(\S+)\s+share of a row's attention that “patch 2”", opened.text("#view .hint")
-    )
-    assert abs(number(said[0]) - largest) <= CLOSE
-
-
-def test_without_a_class_token_patches_have_what_all_give_on_average(open_page):
-    attention, image = picture()
-    opened = open_page(page(attention, patches={0: Patches(image, 2, 2, 1)}), "specials=drop")
-    assert opened.tab.get_by_label("query", exact=True).input_value() == "-1"
-    kept = attention.weights[0].mean(axis=0)[1:, 1:]
-    said = re.findall(r"(\S+)\s+share of a row's attention that all", opened.text("#view .hint"))
-    assert abs(number(said[0]) - kept.mean(axis=0).max()) <= CLOSE
-    clear = opened.tab.locator(".ramp").evaluate(
-        "one => [...one.getContext('2d').getImageData(0, 0, 160, 1).data]"
-        ".filter((_, at) => at % 4 === 3)"
-    )
-    assert clear[0] < 20 < 200 < clear[-1]  # as faint as what it explains
-    opened.tab.locator(".image canvas:not(.ramp)").focus()
-    opened.key("ArrowRight")
-    assert opened.fragment()["row"] == "0"
 
 
 def test_a_swipe_over_the_heat_map_scrolls_the_page_unless_it_can_be_panned(open_page):
@@ -503,37 +308,8 @@ def test_a_swipe_over_the_heat_map_scrolls_the_page_unless_it_can_be_panned(open
     assert "none" not in over.evaluate(touch)
 
 
-def test_a_word_shows_where_it_looked_and_a_patch_which_words_looked_at_it(open_page):
-    attention, image = picture()
-    words, text = placed(["red", "car", "fast"])
-    (item,) = attention.maps
-    looks = item.with_weights(
-        item.weights[:, :, :3], query_tokens=words, query_side="text", layers=item.layers
-    )
-    attention = replace(attention, maps=(looks,), text=text)
-    opened = open_page(page(attention, patches={0: Patches(image, 2, 2, 1)}), "heads=0.0")
-    tab = opened.tab  # it opens beside its words
-    assert tab.locator("[role=tab][aria-selected=true]").inner_text() == "Image"
-    tab.locator(".beside .word").nth(1).hover()
-    assert "car" in opened.text("#readout .link")
-    assert tab.locator(".beside .word").nth(1).get_attribute("aria-pressed") == "true"
-    tab.locator(".beside .word").nth(2).click()
-    assert opened.fragment()["row"] == "2"
-    box = tab.locator(".image canvas:not(.ramp)").bounding_box()
-    tab.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
-    given = [
-        number(word.get_attribute("aria-description") or "0")
-        for word in tab.locator(".beside .word").all()
-    ]
-    assert np.abs(np.array(given) - looks.weights[0, 0, :, 2]).max() <= 2 * CLOSE
-    tab.locator(".image canvas:not(.ramp)").focus()
-    opened.key("ArrowRight")
-    opened.key("ArrowDown")
-    assert opened.fragment()["column"] == "3"
-
-
 def test_heads_are_sorted_and_filtered_by_a_measure_those_it_says_nothing_of_last(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("measure", "previous-token")
     names = opened.tab.locator("#overview .head .name").all_inner_texts()
     weights = encoder().weights
@@ -553,37 +329,9 @@ def test_heads_are_sorted_and_filtered_by_a_measure_those_it_says_nothing_of_las
     assert "2 of 6 heads" in opened.text("#overview")
 
 
-def test_the_strongest_link_of_each_head_opens_that_head(open_page):
-    opened = open_page(encoder_page())
-    words = encoder().weights[:, :, 1:6, 1:6] * (1 - np.eye(5))
-    opened.tab.locator(".links button").first.click()
-    assert abs(pointed_at(opened) - words.max()) <= CLOSE
-    layer, head = divmod(int(words.reshape(6, -1).max(axis=1).argmax()), 3)
-    assert f"layer {layer} head {head}" in opened.text("#caption")
-
-
-@pytest.mark.core
-def test_the_table_holds_every_weight(open_page):
-    opened = open_page(encoder_page(), "view=table")
-    cells = [number(text) for text in opened.tab.locator("#table tbody td").all_inner_texts()]
-    np.testing.assert_allclose(np.reshape(cells, (7, 7)), encoder().weights[1, 2], atol=CLOSE)
-
-
-def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_page):
-    opened = open_page(encoder_page())
-    opened.settle("#table")
-    assert opened.tab.locator("#table tbody tr").count() == 7
-    for view in ("heatmap", "lines"):
-        opened.tab.locator(f"#tab-{view}").click()
-        canvas = opened.tab.locator("#view canvas[role=application]")
-        assert canvas.get_attribute("aria-label")
-        assert canvas.get_attribute("tabindex") == "0"
-    assert opened.tab.locator("select:not([data-switch])").count() == 0
-
-
 def test_the_address_reopens_the_same_view(open_page):
     html = encoder_page()
-    opened = open_page(html)
+    opened = open_page(html, "view=heatmap")
     opened.choose("layer", "0")
     opened.choose("by", "words")
     opened.choose("special tokens", "drop")
@@ -613,7 +361,7 @@ def test_a_foreign_address_opens_something_sensible(open_page, fragment):
 
 
 def test_every_key_of_the_list_does_what_it_says(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     caption = lambda: opened.text("#caption")  # noqa: E731
     opened.key("[")
     assert "layer 1 head 1" in caption()
@@ -631,18 +379,20 @@ def test_every_key_of_the_list_does_what_it_says(open_page):
         ("s", "specials", "drop"),
         ("c", "colors", "sunset"),
         ("r", "range", "shared"),
-        ("3", "view", "lines"),
+        ("4", "view", "lines"),
     ):
         opened.key(key)
         assert opened.fragment()[name] == value
     opened.key("?")
-    assert "the next stream or lens" in opened.text("#help")
+    said = opened.text("#help")
+    assert "the layer before, the next layer" in said
+    assert "the next stream or lens" not in said  # of one stream it does nothing
     opened.key("Escape")
     assert not opened.tab.locator("#help").is_visible()
 
 
 def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.locator("#tab-heatmap").focus()
     opened.key("ArrowRight")
     assert opened.fragment()["view"] == "lines"
@@ -654,10 +404,10 @@ def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page):
 
 
 def test_the_scale_can_end_at_the_largest_weight_of_the_view(open_page):
-    opened = open_page(page(random_map(1, 2, 12)))
+    opened = open_page(page(random_map(1, 2, 12)), "view=heatmap")
     opened.choose("scale", "view")
-    top = number(opened.text("#scale span >> nth=1"))
-    assert abs(top - random_map(1, 2, 12).weights[0].mean(axis=0).max()) <= CLOSE
+    assert 0.1 < random_map(1, 2, 12).weights[0].mean(axis=0).max() < 0.2
+    assert opened.text("#scale span >> nth=1") == ".2"
 
 
 @pytest.mark.parametrize("view", ["heatmap", "lines", "text", "table"])
@@ -672,7 +422,7 @@ def test_a_view_is_saved_as_svg_and_png(open_page, view):
 
 @pytest.mark.core
 def test_hostile_tokens_are_shown_and_saved_as_text(open_page):
-    opened = open_page(page(hostile()))
+    opened = open_page(page(hostile()), "view=heatmap")
     for view in ("table", "text", "lines", "heatmap"):
         opened.tab.locator(f"#tab-{view}").click()
         opened.settle()
@@ -707,41 +457,6 @@ def test_a_pooled_page_says_so_and_names_exact_links(open_page):
     assert f"exact: word{query} {query} → word{key} {key}" in remark
 
 
-def test_of_few_queries_over_many_keys_each_row_is_drawn_by_itself(open_page):
-    weights = np.zeros((1, 1, 6, 2000), dtype=np.float32)
-    weights[0, 0, range(6), range(150, 2000, 333)] = 1
-    rows, keys = (tuple(Token(f"{n}") for n in range(count)) for count in (6, 2000))
-    item = AttentionMap("cross", rows, keys, weights, key_side="recording")
-    opened = open_page(page(Attention((item,), Provenance("file", "wide"))), "view=heatmap")
-    canvas = opened.tab.locator("#overview .head canvas")
-    assert canvas.evaluate("canvas => [canvas.width, canvas.height]") == [96, 6]
-    opened.tab.locator("body").evaluate(
-        """() => {
-          const draw = CanvasRenderingContext2D.prototype.drawImage;
-          window.heights = [];
-          CanvasRenderingContext2D.prototype.drawImage = function (image, ...where) {
-            window.heights.push(image.height);
-            draw.call(this, image, ...where);
-          };
-        }"""
-    )
-    opened.choose("scale", "view")
-    opened.settle()
-    assert {6} <= {*opened.tab.locator("body").evaluate("() => window.heights")}
-
-
-def test_few_queries_stand_beside_the_many_keys_that_they_attend_to(open_page):
-    weights = np.zeros((1, 1, 6, 300), dtype=np.float32)
-    weights[0, 0, range(6), range(25, 300, 50)] = 1
-    rows = tuple(Token(f"query{n}") for n in range(6))
-    item = AttentionMap("cross", rows, tuple(Token(f"{n}") for n in range(300)), weights)
-    opened = open_page(page(Attention((item,), Provenance("file", "wide"))), "view=lines")
-    root = ElementTree.fromstring(opened.download("svg"))
-    places = {text.text: float(text.get("y", "nan")) for text in root.iter() if text.text}
-    for row in range(6):
-        assert abs(places[f"query{row}"] - places[str(25 + 50 * row)]) < 20
-
-
 def test_several_pages_in_one_notebook_do_not_disturb_each_other(open_page, tmp_path):
     notebook = f"<!doctype html>{iframe(encoder_page())}{iframe(page(pair()))}"
     opened = open_page(notebook)
@@ -762,7 +477,7 @@ def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page):
         replace(item, stream=f"step {step}", weights=np.roll(item.weights, step // 100, axis=3))
         for step in (0, 100, 200)
     )
-    opened = open_page(page(Attention(maps, Provenance("watched", "Toy"))))
+    opened = open_page(page(Attention(maps, Provenance("watched", "Toy"))), "view=heatmap")
     opened.choose("layer", "0")
     opened.choose("head", "1")
     slider = opened.tab.locator('[data-switch="step"]')
@@ -784,7 +499,7 @@ def test_a_cell_of_heads_by_steps_opens_that_head_at_that_step(open_page, tmp_pa
         made = item.with_weights(np.roll(item.weights, step // 100, axis=3))
         sample = Attention((made,), Provenance("watched", "Toy"), id=f"step {step}")
         (tmp_path / f"step-{step:08d}.npz").write_bytes(dump_archive([sample]))
-    opened = open_page(compare(str(tmp_path)).page())
+    opened = open_page(compare(str(tmp_path)).page(), "view=heatmap")
     cells = opened.tab.locator("#history button[data-place]")
     assert cells.count() == 4 * 3
     cells.nth(3 * 1 + 2).click()  # head 0.1 at the last step

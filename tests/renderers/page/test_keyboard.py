@@ -123,24 +123,26 @@ def test_arrows_reach_every_head_and_every_view(open_page):
     for _ in range(5):
         opened.key("ArrowRight")
         views.append(opened.tab.evaluate("document.activeElement.id"))
-    assert sorted(views) == [f"tab-{one}" for one in ("heads", "heatmap", "lines", "table", "text")]
+    assert sorted(views) == [
+        f"tab-{one}" for one in ("heads", "lines", "sentence", "table", "text")
+    ]
 
 
 def test_letters_are_no_keys_where_the_reader_switched_them_off(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.locator("#keys").focus()
     opened.key("Enter")
     opened.tab.get_by_label("Letters, digits and signs are keys").focus()
     opened.key(" ")
     opened.key("Escape")
-    for key in ("3", "?", "m", "]"):
+    for key in ("4", "?", "m", "]"):
         opened.key(key)
-    assert opened.fragment() == {}
+    assert opened.fragment() == {"view": "heatmap"}  # an empty address opens on the sentence
     assert not opened.tab.locator("#help").is_visible()
     opened.tab.reload()
     opened.tab.wait_for_selector("body[data-complete]")
-    opened.key("3")
-    assert opened.fragment() == {}
+    opened.key("4")
+    assert opened.fragment() == {"view": "heatmap"}
     opened.tab.locator("#tab-heatmap").focus()
     opened.key("ArrowRight")
     assert opened.fragment() == {"view": "lines"}
@@ -158,7 +160,7 @@ def became(opened: Opened, **state: str) -> None:
 
 @pytest.mark.core
 def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     undo, redo = (opened.tab.get_by_role("button", name=name) for name in ("Undo", "Redo"))
     assert undo.is_disabled()
     opened.choose("by", "words")
@@ -172,7 +174,7 @@ def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_pa
     opened.tab.go_back()
     became(opened, unit="words")
     opened.key("Control+z")
-    became(opened)
+    became(opened, view="heatmap")
     assert undo.is_disabled()
     redo.click()
     became(opened, unit="words")
@@ -187,7 +189,7 @@ def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_pa
 
 
 def test_what_comes_while_the_browser_goes_back_waits(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("by", "words")
     opened.choose("layer", "0")
     became(opened, unit="words", heads="0.2")
@@ -203,7 +205,7 @@ def test_what_comes_while_the_browser_goes_back_waits(open_page):
 
 
 def test_undo_goes_on_without_a_history_that_never_answers(open_page):
-    opened = open_page(encoder_page())
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("by", "words")
     opened.choose("layer", "0")
     opened.tab.evaluate("() => { history.go = () => {}; }")

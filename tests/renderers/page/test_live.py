@@ -78,7 +78,7 @@ def test_it_is_one_file_under_ten_megabytes_that_may_start_a_worker_and_nothing_
 
 @pytest.mark.core
 def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     assert "layer 2 head 0 (trained to align)" in opened.text("#caption")
     weights = attend(SOURCE, target=TARGET).weights[2, 0]
     np.testing.assert_allclose(weights_of(opened), weights, atol=CLOSE)
@@ -95,7 +95,7 @@ def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(open_page, 
 
 
 def test_it_answers_as_one_types_and_ends_with_what_was_written_last(open_page, live_page):
-    opened = open_page(live_page)
+    opened = open_page(live_page, "view=heatmap")
     opened.tab.locator("#text").fill("")
     opened.tab.locator("#text").press_sequentially("Je vois un chien.", delay=5)
     answered(opened)
@@ -110,7 +110,7 @@ def test_it_answers_as_one_types_and_ends_with_what_was_written_last(open_page, 
 
 
 def test_a_head_goes_off_and_on_by_its_button_and_by_a_key(open_page, live_page):
-    opened = open_page(live_page)
+    opened = open_page(live_page, "view=heatmap")
     cell = opened.tab.locator(".switchable").nth(2)
     cell.hover()
     cell.locator(".power").click()
@@ -129,7 +129,7 @@ def test_a_head_goes_off_and_on_by_its_button_and_by_a_key(open_page, live_page)
 
 
 def test_a_click_hides_a_token_and_what_changed_is_marked(open_page, live_page):
-    opened = open_page(live_page)
+    opened = open_page(live_page, "view=heatmap")
     opened.tab.locator(".tokens .word").nth(1).click()
     found = ablated("--token", "red")
     before, after = scores(opened)
@@ -254,7 +254,7 @@ def test_a_page_of_explain_opens_on_the_token_that_the_answer_needs_most(open_pa
 
 
 def test_undo_everything_on_and_all_off_but_one(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     opened.tab.locator(".tokens .word").nth(1).click()
     answered(opened)  # an answer moves the buttons down
     opened.tab.locator("#acts button").nth(1).click()
@@ -275,7 +275,7 @@ def test_undo_everything_on_and_all_off_but_one(open_page, live_page):
 
 
 def test_effects_of_all_heads_colour_and_sort_the_thumbnails(open_page, live_page):
-    opened = measured(open_page(live_page))
+    opened = measured(open_page(live_page, "view=heatmap"))
     opened.choose("measure", "effect")
     every = {
         (one["place"]["stream"], one["place"]["layer"], one["place"]["head"]): one["effect"]
@@ -300,7 +300,7 @@ def test_effects_of_all_heads_colour_and_sort_the_thumbnails(open_page, live_pag
 
 
 def test_two_sentences_stand_side_by_side_with_the_same_head(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     opened.key("b")
     answered(opened)
     opened.tab.wait_for_selector('#stage-2[aria-busy="false"] .plot')
@@ -328,7 +328,7 @@ def test_lenses_are_pythons(open_page, live_page, lens):
 
 
 def test_the_address_restores_everything(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     opened.tab.locator("#text").fill("She gave him the old manuscript.")
     answered(opened)
     opened.tab.get_by_role("button", name="Two sentences").click()
@@ -401,7 +401,7 @@ def test_what_is_saved_is_what_was_answered(open_page, live_page, text):
 
 
 def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(open_page, live_page):
-    opened = measured(open_page(live_page))
+    opened = measured(open_page(live_page, "view=heatmap"))
     opened.tab.get_by_role("button", name="Guided tour").click()
     titles = []
     for _ in range(6):
@@ -451,7 +451,7 @@ def test_the_tour_gives_back_what_the_reader_had_switched_off(open_page, live_pa
 
 
 def test_each_example_is_translated_well(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     field = opened.tab.locator('[data-switch="example"]')
     examples = [one for one in field.locator("option").all_inner_texts() if one != "choose …"]
     written = []
@@ -470,7 +470,7 @@ def test_each_example_is_translated_well(open_page, live_page):
 
 
 def test_the_numbers_under_tokens_are_probabilities_or_changes_and_say_which(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     numbers = opened.tab.locator(".written .word .number")
     assert "under each token its probability" in opened.text(".score")
     assert all(0 <= number(one) <= 1 for one in numbers.all_inner_texts())
@@ -483,7 +483,7 @@ def test_the_numbers_under_tokens_are_probabilities_or_changes_and_say_which(ope
 
 
 def test_a_long_text_says_what_is_done_and_can_be_cancelled(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     text = "The old man who lived by the sea told his children a long story about storms, " * 13
     opened.tab.locator("#text").fill(text)
     cancel = opened.tab.get_by_role("button", name="Cancel")
@@ -561,7 +561,7 @@ def test_nothing_moves_for_who_wants_no_motion(open_page, live_page):
 def test_of_what_is_typed_faster_than_it_is_answered_only_the_last_is_answered(
     open_page, live_page
 ):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     shown = opened.tab.evaluate(
         """async () => {
           const text = document.getElementById("text");

@@ -72,7 +72,7 @@ def test_a_page_with_queries_and_keys_unfolds_its_links_without_the_model(open_p
 
 
 def test_a_click_on_a_word_says_why_and_each_line_shows_what_it_is_about(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     opened.tab.locator(".written .word:has-text('rouge')").click()
     opened.tab.wait_for_selector("#word .claims")
     assert opened.fragment()["word"] == "3"
@@ -100,7 +100,7 @@ def test_a_click_on_a_word_says_why_and_each_line_shows_what_it_is_about(open_pa
 
 
 def test_what_is_pointed_at_lights_up_everywhere_and_orders_the_heads(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     picture = "document.querySelector('.marks').toDataURL()"
     blank = opened.tab.evaluate(picture)
     opened.tab.locator(".tokens .word:has-text('red')").hover()
@@ -151,7 +151,7 @@ def test_two_sentences_are_shown_as_their_difference(open_page, live_page):
 
 
 def test_a_head_of_the_live_page_shows_what_it_does_in_other_texts(open_page, live_page):
-    opened = answered(open_page(live_page))
+    opened = answered(open_page(live_page, "view=heatmap"))
     opened.key("i")
     opened.tab.wait_for_selector("dialog.card[open] .texts")
     assert opened.text("dialog.card h2") == "cross layer 2 head 0"

@@ -54,7 +54,7 @@ def test_what_is_selected_in_the_page_is_sent_and_nobody_else_is_heard(open_page
     frame.locator("#overview .head").nth(7).click()
     opened.tab.wait_for_function("() => window.sent.at(-1).heads[0].head === '1'")
     assert opened.tab.evaluate("() => window.sent.at(-1).heads") == [{"layer": "1", "head": "1"}]
-    frame.locator("#stage canvas[tabindex]").click(position={"x": 200, "y": 150})
+    frame.locator("#stage .plot canvas[tabindex]").click(position={"x": 200, "y": 150})
     opened.tab.wait_for_function("() => window.sent.at(-1).query !== null")
     pinned = opened.tab.evaluate("() => window.sent.at(-1)")
     tokens = [token.text for token in result.main.query_tokens]

@@ -1,5 +1,6 @@
 /** Numbers for each head, as `attnviz/analyses/measures`, and the head to see first. */
 
+import { gainsOf, isNamed, findLargest } from "../scripts/gains.js";
 import { pointsOf, textOf } from "./unicode.js";
 
 /** @import { Piece } from "./tokenize.js" */
@@ -172,33 +173,6 @@ export function massNote(measures) {
 }
 
 /**
- * Shares scaled to a table of two effects, distance and key (`analyses/measures/distance.py`).
- * @param {Float64Array} shares rows that sum to 1 or 0
- * @param {(row: number, key: number) => boolean} sees
- * @param {[number, number, boolean]} shape rows, keys, and whether they have a distance
- */
-function fitTable(shares, sees, [rows, columns, within]) {
-  const table = Float64Array.from(shares, (_, cell) => Number(sees(Math.floor(cell / columns), cell % columns)));
-  const sides = [(/** @type {number} */ cell) => cell % columns];
-  if (within) sides.unshift((cell) => (cell % columns) - Math.floor(cell / columns) + rows);
-  const ofRow = (/** @type {number} */ cell) => Math.floor(cell / columns);
-  const scale = (/** @type {(cell: number) => number} */ side, /** @type {number} */ more) => {
-    const [own, sums] = [new Float64Array(rows + columns).fill(more), new Float64Array(rows + columns).fill(more)];
-    table.forEach((value, cell) => {
-      own[side(cell)] += shares[cell];
-      sums[side(cell)] += value;
-    });
-    table.forEach((_, cell) => (table[cell] *= own[side(cell)] / (sums[side(cell)] || 1)));
-  };
-  scale(ofRow, 0);
-  for (let step = 0; step < 30; step++) {
-    for (const side of sides) scale(side, 0.02);
-    scale(ofRow, 0);
-  }
-  return table;
-}
-
-/**
  * How much of where heads look neither distance nor popular keys explain, and the head to see first
  * with its largest link (`analyses/measures/distance.py`); null of fewer than five words.
  * @param {StreamMaps} maps shares, over words
@@ -207,27 +181,16 @@ function fitTable(shares, sees, [rows, columns, within]) {
  * @returns {{values: number[][], focus: [string, string, string] | null} | null}
  */
 export function informativeOf({ stream, values }, queries, keys) {
-  const [within, rows, columns] = [stream !== "cross", queries.length, keys.length];
-  const isNamed = (/** @type {Piece} */ { text, special }) => !special && /[\p{L}\p{N}]/u.test(text);
-  const [named, words] = [queries.map(isNamed), keys.map(isNamed)];
+  const [within, columns] = [stream !== "cross", keys.length];
   const attends = values.map((heads) =>
     queries.map((_, row) => heads.some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0))),
   );
-  const count = named.filter((isWord, row) => isWord && attends.some((layer) => layer[row])).length;
+  const count = queries.filter((query, row) => isNamed(query) && attends.some((layer) => layer[row])).length;
   if (count < 5) return null;
   const gains = values.map((heads, layer) =>
     heads.map((weights) => {
-      const sees = (/** @type {number} */ row, /** @type {number} */ key) =>
-        attends[layer][row] && !queries[row].special && !keys[key].special && (stream !== "decoder" || key <= row);
-      const shares = weights.map((value, cell) => (sees(Math.floor(cell / columns), cell % columns) ? value : 0));
-      const mass = queries.map((_, row) => shares.subarray(row * columns, (row + 1) * columns).reduce((sum, value) => sum + value, 0));
-      shares.forEach((value, cell) => (shares[cell] = value / (mass[Math.floor(cell / columns)] || 1)));
-      const table = fitTable(shares, sees, [rows, columns, within]);
-      return shares.map((share, cell) => {
-        const [row, key] = [Math.floor(cell / columns), cell % columns];
-        const isLink = named[row] && words[key] && !(within && row === key);
-        return isLink ? mass[row] * share * Math.log((share + 1e-6) / (table[cell] + 1e-6)) : 0;
-      });
+      const sees = (/** @type {number} */ row, /** @type {number} */ key) => attends[layer][row] && (stream !== "decoder" || key <= row);
+      return gainsOf(weights, queries, keys, sees, within).gains;
     }),
   );
   const says = gains.map((heads) => heads.map((head) => head.reduce((sum, gain) => sum + (gain > 0.02 ? gain : 0), 0) / count));
@@ -238,13 +201,10 @@ export function informativeOf({ stream, values }, queries, keys) {
   const others = gains[layer][head].map((gain, cell) =>
     foldCase(queries[Math.floor(cell / columns)]) === foldCase(keys[cell % columns]) ? 0 : gain,
   );
-  const cell = largest(others.some((gain) => gain > 0.02) ? others : gains[layer][head]);
+  const cell = findLargest(others.some((gain) => gain > 0.02) ? others : gains[layer][head]);
   const shorten = (/** @type {Piece} */ { text }) => pointsOf(text).length > 24 ? `${textOf(pointsOf(text).slice(0, 23))}…` : text;
   const [query, key] = [queries[Math.floor(cell / columns)], keys[cell % columns]];
   const why = `says most: ${shorten(query)} → ${shorten(key)} ${values[layer][head][cell].toFixed(2).replace(/^0/, "")}`;
   const hasFocus = values[0].length > 1 && best > 1e-6;
   return { values: says, focus: hasFocus ? [String(layer), String(head), why] : null };
 }
-
-/** @param {Float64Array} numbers */
-const largest = (numbers) => numbers.indexOf(Math.max(...numbers));

@@ -11,7 +11,7 @@ const LATE = 1000;
  * A page's state by its schema: of each name the usual value, and what makes of a foreign one a
  * value that exists; undefined means the usual one, and the page names what is missing.
  * @template {Record<string, string | number>} State
- * @template Choices
+ * @template {object} Choices "bare" among them: the address of the usual state, where an empty one opens otherwise
  * @param {{[Name in keyof State]: [State[Name], ((value: any, choices: Choices) => State[Name] | undefined)?]}} schema
  * @param {Choices} choices of the page, which validators need; more may become known
  * @param {string[]} [gradual] names of values that change little by little
@@ -39,7 +39,7 @@ export function createStore(schema, choices, gradual = []) {
     return /** @type {State} */ (Object.fromEntries(names.map((name) => {
       const [usual, mend] = schema[name];
       const kind = typeof usual === "number" ? Number(values[name]) : values[name];
-      const value = kind !== kind ? undefined : mend ? mend(kind, choices) : kind;
+      const value = kind !== kind ? undefined : mend && kind !== usual ? mend(kind, choices) : kind;
       if (value !== kind) missing.push(`${name} ${String(values[name]).split(",").filter((one) => !String(value).split(",").includes(one))}`);
       return [name, value ?? usual];
     })));
@@ -48,13 +48,16 @@ export function createStore(schema, choices, gradual = []) {
   /** @param {string} fragment */
   function read(fragment) {
     const fields = new URLSearchParams(fragment.replace(/^#/, ""));
-    return checkState(/** @type {State} */ (Object.fromEntries(names.map((name) => [name, fields.get(name) ?? schema[name][0]]))));
+    const checked = checkState(/** @type {State} */ (Object.fromEntries(names.map((name) => [name, fields.get(name) ?? schema[name][0]]))));
+    fields.forEach((value, name) => value && !names.includes(name) && missing.push(`${name} ${value}`));
+    return checked;
   }
 
   /** @param {State} values */
   function spellState(values) {
     const parts = names.filter((name) => values[name] !== schema[name][0])
       .map((name) => `${name}=${encodeURIComponent(values[name]).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
+    if (!parts.length && "bare" in choices) return `#${choices.bare}`;
     return parts.length ? `#${parts.join("&")}` : location.pathname + location.search;
   }
 

@@ -1,8 +1,7 @@
 /** What is looked at, and what must be known about it, in words. */
 
 import { isReduced } from "./model.js";
-import { countNoun, percent, spell } from "./numbers.js";
-import { beyond } from "./shown.js";
+import { countNoun, spell } from "./numbers.js";
 
 /** Which stream, how large it is, what of it is shown, and who attends to whom. @param {Scene} scene */
 export function captionOf(scene) {
@@ -14,9 +13,6 @@ export function captionOf(scene) {
 export function remarksOn(scene) {
   const { map, matrix, state } = scene;
   const remarks = [];
-  if (matrix.removedShare !== null) {
-    remarks.push(`Special tokens held ${percent(matrix.removedShare)} of the attention of the rows shown.`);
-  }
   const [rows, columns] = [map.queries.block, map.keys.block];
   if (rows * columns > 1) {
     const queries = `${rows} ${rows === 1 ? "query" : "queries"}`;
@@ -32,8 +28,9 @@ export function remarksOn(scene) {
 
 /** The colour scale with its ends, and what it measures. @param {Pick<Scene, "palette" | "map" | "matrix">} of @returns {Scale} */
 export function scaleOf({ palette, map, matrix }) {
-  const [low, high] = palette.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
-  return { palette, low, high, words: map.unit + beyond(matrix, palette.limits) };
+  const [low, high] = palette.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit).replace(/0+$/, "")));
+  const beyond = matrix.values.some((value) => Math.abs(value) > palette.limits[1] * 1.001);
+  return { palette, low: beyond && palette.limits[0] ? `< ${low}` : low, high: beyond ? `> ${high}` : high, words: map.unit };
 }
 
 /** What is looked at, in words. @param {Scene} of */
@@ -43,7 +40,7 @@ export function which({ map, heads, state, separate }) {
   const lens = map.lens ? `${map.lens} · ` : "";
   if (heads.length === 1) {
     const [layer, head] = [map.layers[heads[0][0]], map.heads[heads[0][1]]];
-    const why = map.focus && map.focus[0] === layer && map.focus[1] === head ? ` (${map.focus[2]})` : "";
+    const why = map.focus && map.focus[0] === layer && map.focus[1] === head ? ` (${map.focus[2].replace(/^(says most)\b.*/, "$1")})` : "";
     return `${lens}${spellName("layer", layer)} ${spellName("head", head)}${why}`;
   }
   if (separate.length) return `${lens}${countNoun(heads.length, "head")}, each in a colour`;

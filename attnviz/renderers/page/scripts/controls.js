@@ -6,8 +6,30 @@ import { everyHead, headsOfLayer } from "./model.js";
 import { spell } from "./numbers.js";
 import { make, patch } from "./surface.js";
 
+/** Words that are read at a glance, each with its line. */
+const MOST_WORDS = 40;
+/** Whether both sides are of so many words, and of more than one. @param {PageMap} map */
+export function isReadable({ queries, keys, values, patches, compared }) {
+  const short = (/** @type {Axis} */ { words, tokens, block }) => {
+    const count = words ? words[words.length - 1] + 1 : tokens.length;
+    return block === 1 && count - tokens.filter(({ special }) => special).length > 1 && count <= MOST_WORDS;
+  };
+  return values === "share" && !compared && !patches.keys && short(queries) && short(keys);
+}
+
+/** A sentence as it is seen first: its words alone, and rows that sum to 1. @param {PageMap} map */
+export const opening = ({ queries, keys }) => ({
+  view: "sentence",
+  ...(queries.words || keys.words ? { unit: "words" } : {}),
+  ...([queries, keys].some(hasSpecials) ? { specials: "renormalise" } : {}),
+});
+
+/** Whether some tokens are special, and others not. @param {Axis} axis */
+const hasSpecials = ({ tokens }) => tokens.some(({ special }) => special) && !tokens.every(({ special }) => special);
+
 /** @type {[string, string, (map: PageMap) => boolean][]} */
 export const VIEWS = [
+  ["sentence", "Sentence", isReadable],
   ["heads", "Heads", (map) => map.layers.length * map.heads.length > 1],
   ["heatmap", "Heat map", () => true],
   ["lines", "Lines", () => true],
@@ -118,8 +140,7 @@ function headSwitches(map, store) {
 /** @param {PageMap} map @param {Store} store */
 function tokenSwitches(map, store) {
   const words = map.queries.words !== null || map.keys.words !== null;
-  const special = [map.queries, map.keys].some(({ tokens }) =>
-    tokens.some((token) => token.special) && !tokens.every((token) => token.special));
+  const special = [map.queries, map.keys].some(hasSpecials);
   const noPin = { row: -1, column: -1, zoom: "" };
   // As --special calls them; signed rows have no sum.
   const treatments = map.values === "signed" ? ["keep", "drop"] : ["keep", "drop", "renormalise"];
@@ -159,6 +180,13 @@ function slider(name, words, attributes, move) {
 export const button = (words, key, onclick, disabled = false) =>
   make("button", { type: "button", title: `${words} (${key})`, "aria-keyshortcuts": key, onclick, disabled }, [words]);
 
+/** What numbers of heads count, by measure or by unit. @type {Record<string, string>} */
+const UNITS = {
+  "relative-entropy": "shares of the entropy of an even look",
+  share: "shares of attention",
+  nats: "nats (natural logarithms; ln 2 = .69 nats is one bit)",
+};
+
 /** @param {HTMLElement} element @param {PageMap} map @param {Store} store */
 export function showOverviewTools(element, map, store) {
   const { measure: name, order, filter } = store.state;
@@ -175,7 +203,7 @@ export function showOverviewTools(element, map, store) {
       select("order", [["layout", "by layer"], ["high", "highest first"], ["low", "lowest first"]], order, (value) => store.set({ order: value })),
       slider("at least", `at least ${spell(Number(filter || low))}`, { min: low, max: top, step: (top - low) / 200 || 1, value: filter || low },
         (value) => store.set({ filter: Number(value) > low ? value : "" })),
-      make("p", { class: "hint" }, [`${measure.label ?? measure.name} in ${measure.unit === "share" ? "shares of attention" : measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]),
+      make("p", { class: "hint" }, [`${measure.label ?? measure.name} in ${UNITS[measure.name] ?? UNITS[measure.unit] ?? measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]),
     );
   }
   patch(element, parts);

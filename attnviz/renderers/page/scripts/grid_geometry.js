@@ -1,4 +1,4 @@
-/** Where everything of a heat map stands: labels, cells, bars; and which cell a point lies in. */
+/** Where everything of a heat map stands: labels and cells; and which cell a point lies in. */
 
 import { widest } from "./labels.js";
 import { clamp } from "./numbers.js";
@@ -6,7 +6,7 @@ import { font } from "./surface.js";
 
 export const LABEL_FONT = font(12);
 const [LARGEST_CELL, WIDE_CELL, MOST_LABEL] = [54, 14, 150];
-const [TITLE, GAP, BARS, LABEL_STEP] = [20, 6, 60, 13];
+const [TITLE, GAP, LABEL_STEP] = [20, 6, 13];
 
 /**
  * @typedef {object} Geometry
@@ -21,7 +21,6 @@ const [TITLE, GAP, BARS, LABEL_STEP] = [20, 6, 60, 13];
  * @property {boolean} upright whether column labels lie along their rows
  * @property {number} rowStep every how many rows a label fits
  * @property {number} columnStep
- * @property {number} bars room for the bars behind the cells and below them
  */
 
 /**
@@ -53,14 +52,14 @@ export function spellZoom({ factor, column, row }) {
  */
 export function gridGeometry(matrix, width, height, zoom, surface) {
   surface.font = LABEL_FONT;
-  const mostLabel = Math.min(MOST_LABEL, width * 0.34);
+  const mostLabel = Math.min(MOST_LABEL, width * 0.26);
   const left = TITLE + Math.max(widest(surface, matrix.queries, mostLabel), 46) + GAP + 2;
   const keyLabel = widest(surface, matrix.keys, Math.min(MOST_LABEL, height * 0.25));
   const [columns, rows] = [matrix.keys.length, matrix.queries.length];
-  const roomAcross = Math.max(width - left - BARS - GAP, 60);
+  const roomAcross = Math.max(width - left - GAP, 60);
   const upright = Math.min(roomAcross / columns, LARGEST_CELL) >= keyLabel + 4;
   const top = TITLE + (upright ? 20 : Math.max(keyLabel, 14) + GAP + 4);
-  const roomDown = Math.max(height - top - BARS - GAP, 60);
+  const roomDown = Math.max(height - top - GAP, 60);
 
   const [across, down] = [roomAcross / columns, roomDown / rows];
   let square = Math.min(across, down, LARGEST_CELL);
@@ -88,13 +87,12 @@ export function gridGeometry(matrix, width, height, zoom, surface) {
     upright,
     rowStep: Math.max(Math.ceil(LABEL_STEP / cellHeight), 1),
     columnStep: Math.max(Math.ceil((upright ? 1 : LABEL_STEP) / cellWidth), 1),
-    bars: BARS,
   };
 }
 
 /** @param {Geometry} geometry */
-export function wholeSize({ left, top, width, height, bars }) {
-  return /** @type {[number, number]} */ ([left + width + GAP + bars, top + height + GAP + bars]);
+export function wholeSize({ left, top, width, height }) {
+  return /** @type {[number, number]} */ ([left + width + GAP, top + height + GAP]);
 }
 
 /**

@@ -1,9 +1,9 @@
-/** A heat map drawn: cells, labels that stay in view, and bars along its row and column. */
+/** A heat map drawn: cells, and labels that stay in view. */
 
 import { NEGATIVE, colorPlace, inkOn, pixels } from "./colors.js";
 import { LABEL_FONT } from "./grid_geometry.js";
-import { fitText, writeFitted } from "./labels.js";
-import { spell, spellShort } from "./numbers.js";
+import { fitText } from "./labels.js";
+import { spellShort } from "./numbers.js";
 import { font, write } from "./surface.js";
 import { strongestBlocks } from "./thumbnail.js";
 
@@ -117,7 +117,7 @@ function paintLabels(surface, geometry, matrix, theme) {
   surface.save();
   surface.translate(9, top);
   surface.rotate(-Math.PI / 2);
-  write(surface, `← ${query}`, 0, 0, { size: 11, color: theme.faint, align: "right" });
+  write(surface, `← ${height < 90 ? query.split(" ")[0] : query}`, 0, 0, { size: 11, color: theme.faint, align: "right" });
   surface.restore();
 }
 
@@ -154,43 +154,6 @@ export function paintLabel(surface, geometry, token, place, theme, axis, strong 
   surface.restore();
 }
 
-/**
- * Bars for one row, below the cells, and for one column, behind them.
- * @param {Surface} surface
- * @param {Geometry} geometry
- * @param {ArrayLike<number>} below a value for each column
- * @param {ArrayLike<number>} behind a value for each row
- * @param {{below: string, behind: string}} words
- * @param {Theme} theme
- */
-export function paintBars(surface, geometry, below, behind, words, theme) {
-  const { left, top, width, height, cellWidth, cellHeight, x, y, bars } = geometry;
-  const most = { below: furthest(below), behind: furthest(behind) };
-  const full = bars - 6;
-  surface.save();
-  surface.beginPath();
-  surface.rect(left, top, width + GAP + bars, height + GAP + bars);
-  surface.clip();
-  surface.globalAlpha = 0.6;
-  /** The bars of one side, each handed its place and its length. @param {ArrayLike<number>} values @param {number} top of them @param {number[]} span where they begin, where and how long what is in view is, and a cell @param {(at: number, thin: number, long: number) => void} fill */
-  const side = (values, top, [begin, from, length, cell], fill) => Array.from(values, (value, place) => {
-    const [at, long] = [begin + place * cell, (Math.abs(value) / top) * full];
-    surface.fillStyle = value < 0 ? NEGATIVE : theme.accent;
-    if (at >= from - 0.5 && at < from + length && long >= 0.5) fill(at, Math.max(cell - (cell > 3 ? 1 : 0), 0.75), long);
-  });
-  side(below, most.below, [x, left, width, cellWidth], (at, thin, long) => surface.fillRect(at, top + height + GAP, thin, long));
-  side(behind, most.behind, [y, top, height, cellHeight], (at, thin, long) => surface.fillRect(left + width + GAP, at, long, thin));
-  surface.restore();
-  surface.fillStyle = theme.line;
-  surface.fillRect(left, top + height + GAP - 1, width, 1);
-  surface.fillRect(left + width + GAP - 1, top, 1, height);
-  const [before, after] = [/** @type {Lettering} */ ({ size: 10.5, color: theme.faint, align: "right" }), { size: 10.5, color: theme.faint }];
-  writeFitted(surface, words.below, left - 12, left - GAP, top + height + GAP + 7, before);
-  write(surface, `up to ${spell(most.below)}`, left - GAP, top + height + GAP + 21, before);
-  writeFitted(surface, words.behind, bars, left + width + GAP, top - 22, after);
-  write(surface, `up to ${spell(most.behind)}`, left + width + GAP, top - 8, after);
-}
-
 /** A cross over a link that is cut. @param {Surface} surface @param {number} x @param {number} y @param {number} size */
 export function paintCut(surface, x, y, size) {
   [surface.strokeStyle, surface.lineWidth] = [NEGATIVE, 2];
@@ -200,11 +163,4 @@ export function paintCut(surface, x, y, size) {
   surface.moveTo(x - size, y + size);
   surface.lineTo(x + size, y - size);
   surface.stroke();
-}
-
-/** @param {ArrayLike<number>} values */
-function furthest(values) {
-  let most = 0;
-  for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]) || 0);
-  return most || 1;
 }

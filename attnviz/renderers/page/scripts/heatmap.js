@@ -3,7 +3,7 @@
 import { scaleOf } from "./caption.js";
 import { theme } from "./colors.js";
 import { cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt } from "./grid_geometry.js";
-import { gridImage, paintBars, paintCut, paintGrid, paintLabel } from "./grid_painting.js";
+import { gridImage, paintCut, paintGrid, paintLabel } from "./grid_painting.js";
 import { look, lookAt, pointedCell } from "./look.js";
 import { clamp } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
@@ -11,7 +11,6 @@ import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 /** @typedef {{row: number, column: number}} Cell */
 
 const NOWHERE = { row: -1, column: -1 };
-const HINT = "Point at a cell for its numbers; click keeps it. Drag pans, pinch or Ctrl + wheel zooms, as do + and −.";
 
 /**
  * @param {Store} store
@@ -32,8 +31,6 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
   let image;
   /** @type {Cell} */
   let hoverCell = NOWHERE;
-  /** @type {ReturnType<typeof marginsOf>} */
-  let margins;
   let zoom = readZoom("");
 
   const paintBase = () => {
@@ -61,15 +58,15 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
   const paintOver = () => {
     const surface = /** @type {Surface} */ (over.getContext("2d"));
     surface.clearRect(0, 0, over.width, over.height);
-    paintCrossing(surface, geometry, scene, current(), margins);
+    paintCrossing(surface, geometry, scene, current());
     const cell = current();
-    if (cell.row < 0 && cell.column < 0) readout.invite(toggleLink && !scene.map.compared ? `${HINT} Alt + click cuts a link.` : HINT, scene.matrix);
+    if (cell.row < 0 && cell.column < 0) readout.invite(scene, toggleLink && !scene.map.compared ? " Alt + click cuts a link." : "");
     else readout.show(scene.matrix, cell.row, cell.column);
   };
   const repaintOver = onceAFrame(paintOver);
 
   look.onChange((pointing) => {
-    const cell = isLinked && scene && element.isConnected && pointedCell(pointing, scene);
+    const cell = isLinked && scene && element.isConnected && pointedCell(pointing, scene, element);
     if (!cell) return;
     hoverCell = cell;
     repaintOver();
@@ -80,7 +77,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
     if (cell.row === hoverCell.row && cell.column === hoverCell.column) return;
     hoverCell = cell;
     repaintOver();
-    if (isLinked) lookAt(scene, cell.row, cell.column);
+    if (isLinked) lookAt(scene, cell.row, cell.column, element);
   };
   /** @param {import("./grid_geometry.js").Zoom} next */
   const zoomTo = (next) => {
@@ -166,7 +163,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
       scene = next;
       zoom = readZoom(scene.state.zoom);
       if (!same) image = undefined;
-      [margins, hoverCell] = [marginsOf(scene.matrix), NOWHERE];
+      hoverCell = NOWHERE;
       over.ariaLabel = `Heat map of ${scene.matrix.queries.length} queries by ${scene.matrix.keys.length} keys. Arrow keys go from cell to cell; the table after it holds the numbers.`;
       paintBase();
     },
@@ -176,7 +173,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
       const cells = gridImage(picture.matrix, picture.palette, layout);
       return { height: wholeSize(layout)[1], scale: scaleOf(picture), paint(surface) {
         paintGrid(surface, layout, picture.matrix, picture.palette, theme(), cells);
-        paintCrossing(surface, layout, picture, readPin(), margins);
+        paintCrossing(surface, layout, picture, readPin());
       } };
     },
   };
@@ -216,39 +213,17 @@ function reveal(geometry, zoom, row, column) {
   };
 }
 
-/** What each key receives on average, and the largest weight of each query. @param {ShownMatrix} matrix */
-function marginsOf(matrix) {
-  const width = matrix.keys.length;
-  const keySums = new Float32Array(width);
-  const most = new Float32Array(matrix.queries.length);
-  for (let row = 0; row < most.length; row++) {
-    for (let column = 0; column < width; column++) {
-      const value = matrix.values[row * width + column];
-      if (Number.isNaN(value)) continue;
-      keySums[column] += value / most.length;
-      if (Math.abs(value) > Math.abs(most[row])) most[row] = value;
-    }
-  }
-  return { keySums, most };
-}
-
 /**
- * The row and the column of a cell marked, with their bars.
+ * The row and the column of a cell marked.
  * @param {Surface} surface
  * @param {import("./grid_geometry.js").Geometry} geometry
  * @param {Scene} scene
  * @param {Cell} cell
- * @param {ReturnType<typeof marginsOf>} margins
  */
-function paintCrossing(surface, geometry, scene, { row, column }, margins) {
+function paintCrossing(surface, geometry, scene, { row, column }) {
   const { matrix } = scene;
   const colors = theme();
   const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
-  const keys = matrix.keys.length;
-  const below = row >= 0 ? matrix.values.subarray(row * keys, (row + 1) * keys) : margins.keySums;
-  const behind = column >= 0 ? matrix.queries.map((_, at) => matrix.values[at * keys + column]) : margins.most;
-  const words = { below: row >= 0 ? "this row" : "mean", behind: column >= 0 ? "column" : "largest" };
-  paintBars(surface, geometry, below, behind, words, colors);
   surface.save();
   surface.beginPath();
   surface.rect(left - 1, top - 1, width + 2, height + 2);

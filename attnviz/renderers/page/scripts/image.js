@@ -8,10 +8,10 @@ import { clamp, spell } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 import { plain, joinWords, shadeWord, word } from "./text.js";
 
-/** How much the largest weight covers, and the power by which smaller ones cover less. */
-const [OPAQUE, BEND] = [0.9, 0.8];
-/** @param {number} share of the largest weight */
-const covers = (share) => OPAQUE * share ** BEND;
+/** How much a share of so many times an even look covers; an even look leaves the picture as it is. */
+const [OPAQUE, TIMES] = [0.9, 10];
+/** @param {number} share of the scale */
+const covers = (share) => OPAQUE * clamp(share, 0, 1);
 
 /** @param {Surface} surface @param {string} color @param {number[]} box */
 function outline(surface, color, ...[x, y, wide, high]) {
@@ -53,22 +53,26 @@ export function createImage(store, readout) {
     const patches = scene.map.patches.queries !== undefined;
     return scene.matrix.queries.findIndex((token) => Boolean(token.special) === patches);
   };
-  /** What each patch gets from the query, or from all of them on average; the most that one gets, and its colours. @param {Scene} of */
+  /** What each patch gets from the query, or from all of them on average; an even look at them, and the colours. @param {Scene} of */
   const rowShares = ({ matrix, palette, map }) => {
     const [count, place] = [matrix.keys.length, row()];
     const mean = () => Float32Array.from(matrix.keys, (_, column) => matrix.queries.reduce((sum, _, place) => sum + (matrix.values[place * count + column] || 0), 0) / matrix.queries.length);
     const own = place < 0 ? mean() : matrix.values.subarray(place * count, (place + 1) * count);
-    const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value) || 0)), 0) || 1;
-    const colors = { ...palette, limits: /** @type {[number, number]} */ ([palette.limits[0] < 0 ? -most : 0, most]) };
-    const words = `${map.unit} that ${place < 0 ? "all queries give on average" : `“${matrix.queries[place].text}” gives`}; the less, the fainter`;
-    return { own, most, scale: { palette: colors, low: colors.limits[0] ? spell(-most) : "0", high: spell(most), words, fading: covers } };
+    const sizes = [...own].filter((_, column) => placeOfPatch(column) >= 0).map((value) => Math.abs(value) || 0);
+    const [most, signed] = [Math.max(...sizes) || 1, palette.limits[0] < 0];
+    const even = signed ? 0 : sizes.reduce((sum, size) => sum + size, 0) / sizes.length;
+    const top = signed || !even ? most : Math.min(TIMES * even, 1);
+    const limits = /** @type {[number, number]} */ ([signed ? -most : even, top]);
+    const words = `${map.unit} that ${place < 0 ? "all queries give on average" : `“${matrix.queries[place].text}” gives`}: ${spell(most)} at most`;
+    return { own, scale: { palette: { ...palette, limits }, low: signed ? spell(-most) : `even look ${spell(even)}`, high: signed ? spell(most) : `${spell(top)} and more:`, words, fading: covers } };
   };
 
   /** @param {Surface} surface @param {Scene} target @param {[number, number]} place */
   const paint = (surface, target, [width, height]) => {
     surface.drawImage(picture, 0, 0, width, height);
     const colors = theme();
-    const { own, most, scale } = rowShares(target);
+    const { own, scale } = rowShares(target);
+    const [even, most] = [Math.max(scale.palette.limits[0], 0), scale.palette.limits[1]];
     const [across, down] = [width / patches.columns, height / patches.rows];
     target.matrix.keys.forEach((token, column) => {
       const place = placeOfPatch(column);
@@ -77,7 +81,7 @@ export function createImage(store, readout) {
       const [left, top] = [place % patches.columns, Math.floor(place / patches.columns)];
       const [x, y] = [Math.round(left * across), Math.round(top * down)];
       const [wide, high] = [Math.round((left + 1) * across) - x, Math.round((top + 1) * down) - y];
-      surface.globalAlpha = Number.isNaN(own[column]) ? OPAQUE : covers(Math.abs(own[column]) / most);
+      surface.globalAlpha = Number.isNaN(own[column]) ? OPAQUE : covers((Math.abs(own[column]) - even) / (most - even || 1));
       surface.fillStyle = cssColor(scale.palette, own[column]);
       surface.fillRect(x, y, wide, high);
       surface.globalAlpha = 1;

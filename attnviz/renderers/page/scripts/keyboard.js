@@ -5,19 +5,21 @@ import { offeredViews } from "./controls.js";
 import { headsOfLayer } from "./model.js";
 import { make } from "./surface.js";
 
+const HEADS = '[data-switch="layer"], [data-switch="head"]';
+/** Keys, what they do, and what of the page must be there for it. */
 const KEYS = [
-  ["1 … 7", "the views, from left to right"],
-  ["[ ]", "the head before, the next head"],
-  ["{ }", "the layer before, the next layer"],
-  ["m", "all heads of the layer together; again: one head"],
-  ["x", "mean or maximum of several heads"],
-  ["w", "tokens or words"],
-  ["s", "special tokens: keep, drop, renormalise"],
-  ["t", "the next stream or lens"],
-  ["c", "the next colours"],
-  ["r", "colour scale: shared, or up to the largest here"],
+  ["1 2 …", "the views, from left to right"],
+  ["[ ]", "the head before, the next head", HEADS],
+  ["{ }", "the layer before, the next layer", '[data-switch="layer"]'],
+  ["m", "all heads of the layer together; again: one head", '[data-switch="head"]'],
+  ["x", "mean or maximum of several heads", '[data-switch="several as"]'],
+  ["w", "tokens or words", '[data-switch="by"]:enabled'],
+  ["s", "special tokens: keep, drop, renormalise", '[data-switch="special tokens"]:enabled'],
+  ["t", "the next stream or lens", '#switches :is([data-switch="stream"], [data-switch="lens"], [data-switch="step"])'],
+  ["c", "the next colours", '[data-switch="colours"]:enabled'],
+  ["r", "colour scale: shared, or up to the largest here", '[data-switch="scale"]'],
   ["↑ ↓ ← →", "in a view: from cell to cell, from token to token"],
-  ["+ − 0", "in the heat map: closer, farther, all of it"],
+  ["+ − 0", "in the heat map: closer, farther, all of it", "#view .plot"],
   ["Esc", "let go of the pinned cell"],
   ["u U", "undo; redo (also Ctrl + z, Ctrl + Shift + z)"],
   ["p", "save a picture of what is seen"],
@@ -30,10 +32,10 @@ const LIVE_KEYS = [
   ["k", "cut the pinned link, or mend it"],
   ["h", "hide the pinned token, or show it"],
   ["y", "to why the pinned link is there"],
-  ["i", "what the head does in other texts"],
+  ["i", "what the head does in other texts", '.acts [aria-keyshortcuts="i"]:enabled, #corpus:not([hidden])'],
   ["n", "everything on"],
   ["b d", "two sentences side by side; as a difference"],
-  ["g", "guided tour"],
+  ["g", "guided tour", '[aria-keyshortcuts="g"]:not([hidden])'],
   ["/", "to the sentence"],
 ];
 
@@ -60,17 +62,18 @@ function switchLetters(on) {
   }
 }
 
-/** @param {HTMLDialogElement} dialog @param {boolean} live whether the page answers */
-export function fillHelp(dialog, live) {
-  const rows = [...KEYS, ...(live ? LIVE_KEYS : [])].map(([key, words]) => make("tr", {}, [make("th", {}, [make("kbd", {}, [key])]), make("td", {}, [words])]));
+/** The keys that do something here, now. @param {HTMLDialogElement} dialog @param {boolean} live whether the page answers */
+export function openHelp(dialog, live) {
+  const rows = [...KEYS, ...(live ? LIVE_KEYS : [])].filter(([, , needs]) => !needs || document.querySelector(needs)).map(([key, words]) => make("tr", {}, [make("th", {}, [make("kbd", {}, [key])]), make("td", {}, [words])]));
   const box = make("input", { type: "checkbox", checked: letters, onchange: ({ target }) => switchLetters(target.checked) });
   dialog.replaceChildren(
     make("button", { type: "button", onclick: () => dialog.close() }, ["Close"]), // first: a small screen begins where the focus is
     make("h2", {}, ["Keys"]),
     make("table", {}, [make("tbody", {}, rows)]),
-    make("p", { class: "hint" }, ["Click a head to look at it; Shift or Ctrl + click adds it to the chosen ones: lines then show each in a colour, the other views their mean or maximum."]),
+    ...(document.querySelector(HEADS) ? [make("p", { class: "hint" }, ["Click a head to look at it; Shift or Ctrl + click adds it to the chosen ones: lines then show each in a colour, the other views their mean or maximum."])] : []),
     make("p", {}, [make("label", {}, [box, "Letters, digits and signs are keys"])]),
   );
+  dialog.showModal();
 }
 
 /**
@@ -78,8 +81,9 @@ export function fillHelp(dialog, live) {
  * @param {Store} store
  * @param {HTMLDialogElement} dialog
  * @param {() => Record<string, () => unknown>} more keys
+ * @param {boolean} live
  */
-export function listen(current, store, dialog, more) {
+export function listen(current, store, dialog, more, live) {
   addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     if (event.altKey || document.querySelector("dialog[open]")) return;
@@ -92,7 +96,7 @@ export function listen(current, store, dialog, more) {
     }
     const page = current();
     if (event.key.length === 1 && !letters) return;
-    if (event.key === "?") dialog.showModal();
+    if (event.key === "?") openHelp(dialog, live);
     else if (target.getAttribute("role") === "tab" && event.key.startsWith("Arrow")) nextTab(event.key, page, store);
     else {
       const action = actions(page, store)[event.key] ?? more()[event.key];

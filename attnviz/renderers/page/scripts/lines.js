@@ -6,7 +6,9 @@ import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle, traceLine } from "./lines_painting.js";
 import { look, lookAt, pointedCell } from "./look.js";
 import { clamp, countNoun, inThousands, largest, spell } from "./numbers.js";
-import { ARROWS, make, onceAFrame, sizeCanvas, write } from "./surface.js";
+import { headsOfLayer } from "./model.js";
+import { spellHeads } from "./state.js";
+import { ARROWS, make, onceAFrame, patch, sizeCanvas, write } from "./surface.js";
 
 const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
@@ -26,9 +28,9 @@ export function createLines(store, readout, toggleLink, isLinked) {
   const scroller = make("div", { class: "lines" }, [room]);
   const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: count++ ? `least-${count}` : "least" });
   const least = make("output");
-  const legend = make("span", { class: "legend" });
-  const tools = make("div", { class: "tools" }, [make("label", {}, ["lines from ", slider]), least, legend]);
-  const element = make("div", {}, [tools, scroller]);
+  const tiles = make("div", { class: "tiles", role: "group" });
+  const tools = make("div", { class: "tools" }, [make("label", {}, ["lines from ", slider]), least]);
+  const element = make("div", {}, [tiles, scroller, tools]);
   /** @type {Scene} */
   let scene;
   /** @type {import("./lines_painting.js").LinesLayout} */
@@ -66,8 +68,9 @@ export function createLines(store, readout, toggleLink, isLinked) {
     surface.translate(0, -from);
     const now = active();
     paintAll(surface, layout, [from, from + height], now, scene, every);
+    if (scene.state.view !== "lines") return; // the matrix beside them tells of both
     if (now.row >= 0 || now.column >= 0) readout.show(scene.matrix, now.row, now.column);
-    else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.matrix);
+    else readout.invite(scene, toggleLink ? " A click on a line cuts that link." : "");
   };
   const repaint = onceAFrame(paintNow);
 
@@ -88,11 +91,31 @@ export function createLines(store, readout, toggleLink, isLinked) {
     const words = shownCount < every.length ? `, the strongest ${countNoun(shownCount, "line")} of ${inThousands(every.length)}` : `, ${countNoun(shownCount, "line")}`;
     least.textContent = ` ${spell(threshold)}${words}`;
     every = every.slice(-MOST_LINES);
-    legend.replaceChildren(...headNames(scene));
+    showTiles();
     const remark = /** @type {HTMLElement | null | undefined} */ (element.closest("section")?.querySelector(".remark"));
     if (remark) remark.dataset.lines = String(shownCount);
     paintNow();
   };
+
+  /** The heads of the layer looked at, and others that are chosen, each a tile in the colour of its lines. */
+  function showTiles() {
+    const { map, heads, separate } = scene;
+    const names = [...new Set([...headsOfLayer(map, heads[0][0]), ...heads].map((head) => spellHeads([head])))];
+    tiles.hidden = names.length < 2;
+    tiles.ariaLabel = "Heads whose lines are drawn";
+    patch(tiles, [make("span", { class: "hint" }, [spellName("layer", map.layers[heads[0][0]]), ", heads"]), ...names.map((name) => {
+      const [layer, head] = name.split(".").map(Number);
+      const place = heads.findIndex((one) => spellHeads([one]) === name);
+      const own = layer === heads[0][0] ? map.heads[head] : `${map.layers[layer]}.${map.heads[head]}`;
+      const chosen = spellHeads(heads.filter((_, other) => other !== place)).split(",").filter(Boolean);
+      const tile = make("button", {
+        type: "button", "data-key": name, "aria-pressed": String(place >= 0), title: `layer ${map.layers[layer]} ${spellName("head", map.heads[head])}: click adds or takes away, double-click looks at it alone`,
+        onclick: () => store.set({ heads: (place < 0 ? [...chosen, name] : chosen).join(",") || name }), ondblclick: () => store.set({ heads: name }),
+      }, [own]);
+      if (place >= 0) tile.style.setProperty("--tile", separate.length ? headColor(place) : "var(--accent)");
+      return tile;
+    })]);
+  }
 
   /** The strongest line under a point. @param {number} x @param {number} y */
   const lineAt = (x, y) => {
@@ -112,7 +135,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
     if (next.row === hover.row && next.column === hover.column) return;
     hover = next;
     repaint();
-    if (isLinked) lookAt(scene, next.row, next.column);
+    if (isLinked) lookAt(scene, next.row, next.column, element);
   });
   canvas.addEventListener("pointerleave", () => {
     hover = NONE;
@@ -120,7 +143,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
     if (isLinked) look.at([]);
   });
   look.onChange((pointing) => {
-    const cell = isLinked && scene && element.isConnected && pointedCell(pointing, scene);
+    const cell = isLinked && scene && element.isConnected && pointedCell(pointing, scene, element);
     if (!cell) return;
     hover = cell.row >= 0 ? { row: cell.row, column: -1 } : cell;
     repaint();
@@ -134,7 +157,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
   });
   canvas.addEventListener("keydown", (event) => {
     const [step, across] = ARROWS[event.key] ?? [0, 0];
-    const now = readPin();
+    const now = store.state; // the scene may be behind
     if (step) {
       const side = now.column >= 0 ? "column" : "row";
       const count = side === "row" ? scene.matrix.queries.length : scene.matrix.keys.length;
@@ -175,13 +198,6 @@ const matricesOf = ({ separate, matrix }) => (separate.length ? separate : [matr
 
 /** The heads that are shown side by side. @param {Scene} scene */
 const namesOf = ({ map, heads, separate }) => separate.map((_, number) => `${spellName("layer", map.layers[heads[number][0]])} ${spellName("head", map.heads[heads[number][1]])}`);
-
-/** Which head has which colour. @param {Scene} scene */
-const headNames = (scene) => namesOf(scene).map((words, number) => {
-  const dot = make("i");
-  dot.style.backgroundColor = headColor(number);
-  return make("span", {}, [dot, words]);
-});
 
 /** A weight above which some hundreds of lines remain, but never below a twentieth. @param {ShownMatrix[]} matrices */
 function usual(matrices) {

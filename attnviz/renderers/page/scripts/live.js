@@ -197,6 +197,10 @@ export function createLive(fixed, store, off, pane) {
       word.show(questions[0], answers[0]?.pieces ?? [], pages[0].maps);
       switching.showChoice();
     },
+    /** How many outputs the answer has, of which each can be explained. */
+    get pieces() {
+      return answers[0]?.pieces.length ?? 0;
+    },
     get texts() {
       const { source, target } = questions[0];
       return { source, target: target ?? answers[0]?.written };

@@ -3,7 +3,7 @@
 import { onceAFrame } from "./surface.js";
 
 /** @typedef {[string, number]} Spot a token by its side and position */
-/** @typedef {{spots: Spot[], cell: [number, number] | null}} Pointing tokens, and query and key where a cell is pointed at */
+/** @typedef {{spots: Spot[], cell: [number, number] | null, by?: Element}} Pointing tokens, and query and key where a cell is pointed at, and the view that does */
 
 /** @type {Pointing} */
 const NOTHING = { spots: [], cell: null };
@@ -20,9 +20,9 @@ const tell = onceAFrame(() => {
 });
 
 export const look = {
-  /** Point at tokens, or let go: what was kept is lit again. @param {Spot[]} spots @param {[number, number] | null} [cell] */
-  at(spots, cell = null) {
-    now = spots.length ? { spots, cell } : base;
+  /** Point at tokens, or let go: what was kept is lit again. @param {Spot[]} spots @param {[number, number] | null} [cell] @param {Element} [by] */
+  at(spots, cell = null, by) {
+    now = spots.length ? { spots, cell, by } : base;
     tell();
   },
   /** Keep tokens lit while nothing is pointed at. @param {Spot[]} spots @param {[number, number] | null} [cell] */
@@ -59,17 +59,17 @@ export function linkWords(element) {
   });
 }
 
-/** Point at a row and a column of what a view shows; −1: none. @param {Scene} scene @param {number} row @param {number} column */
-export function lookAt({ map, matrix }, row, column) {
+/** Point at a row and a column of what a view shows; −1: none. @param {Scene} scene @param {number} row @param {number} column @param {Element} by */
+export function lookAt({ map, matrix }, row, column, by) {
   const [query, key] = [matrix.queries[row]?.at ?? -1, matrix.keys[column]?.at ?? -1];
   /** @type {Spot[]} */
   const ends = [[map.queries.side, query], [map.keys.side, key]];
-  look.at(ends.filter(([, place]) => place >= 0), [query, key]);
+  look.at(ends.filter(([, place]) => place >= 0), [query, key], by);
 }
 
-/** Row and column of a view at which something outside of it points; null: a view itself does. @param {Pointing} pointing @param {Scene} scene */
-export function pointedCell(pointing, { map, matrix }) {
-  if (pointing.cell) return null;
+/** Row and column of a view at which something outside of it points; null: it does itself. @param {Pointing} pointing @param {Scene} scene @param {Element} own */
+export function pointedCell(pointing, { map, matrix }, own) {
+  if (pointing.by === own) return null;
   const [row, column] = findCell(pointing, map);
   return { row: placeAmong(matrix.queries, row), column: placeAmong(matrix.keys, column) };
 }

@@ -1,12 +1,13 @@
 /** The page: a finished run, or a model that answers; what was chosen is shown. */
 
-import { captionOf, precision, remarksOn, scaleOf, which } from "./caption.js";
+import { captionOf, precision, remarksOn, scaleOf } from "./caption.js";
 import { onThemeChange, paintBar, palette, setHeadColors } from "./colors.js";
-import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
+import { isReadable, opening, showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { createHistory } from "./history.js";
-import { fillHelp, listen } from "./keyboard.js";
+import { listen, openHelp } from "./keyboard.js";
 import { createLive } from "./live.js";
 import { skipTo, tellMissing, tellWhatBreaks } from "./broken.js";
+import { beginning } from "./labels.js";
 import { readDocument } from "./model.js";
 import { createOff } from "./off.js";
 import { createOverview } from "./overview.js";
@@ -19,21 +20,24 @@ import { stepsInPage } from "./unfold.js";
 import { createWhy } from "./why.js";
 import { claimList, showClaim } from "./word.js";
 
+/** Characters of a figure's title. */
+const LONGEST_TITLE = 240;
 tellWhatBreaks(part("header"));
 const help = /** @type {HTMLDialogElement} */ (part("help"));
 const firstPage = readDocument();
 setHeadColors(firstPage.head_colors);
+/** @type {import("./state.js").Choices} */
 const choices = { document: firstPage, maps: firstPage.maps };
 const store = openStore(choices);
 const off = firstPage.lenses ? createOff(store) : null;
 const overview = createOverview(part("overview"), store, off);
 const pane = createPane(
-  { stage: part("stage"), readout: part("readout"), view: part("view"), remark: part("remark"), table: part("table") },
+  { stage: part("stage"), rests: part("rests"), readout: part("readout"), view: part("view"), remark: part("remark"), table: part("table") },
   store, off, true,
 );
 const live = off ? createLive(firstPage, store, off, pane) : null;
 let page = live ? await live.first : firstPage;
-choices.maps = page.maps;
+Object.assign(choices, { maps: page.maps, pieces: live?.pieces });
 const why = firstPage.why || firstPage.maps.some(({ projections }) => projections) ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
 if (firstPage.why?.length && !location.hash) {
@@ -44,9 +48,18 @@ if (firstPage.why?.length && !location.hash) {
   showClaim(store, page.maps, { about: "", text: "", link: (firstPage.why.find(leads) ?? firstPage.why[0]).link, heads: [], tokens: [] });
 }
 if (firstPage.history) part("bar").before(createHistory(firstPage.history, store));
-if (firstPage.claims?.length) part("bar").before(claimList(firstPage.claims, (claim) => showClaim(store, page.maps, claim)));
+if (firstPage.claims?.length) {
+  part("bar").before(make("section", { "aria-label": "What decided the answer" }, [claimList(firstPage.claims, (claim) => showClaim(store, page.maps, claim))]));
+}
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);
+// A sentence is first seen as words with their lines, a training run where it ended; an address shows what it says.
+else if (page.maps.length && !firstPage.why?.length) {
+  const [map, ...head] = firstPage.history?.[0].places.at(-1)?.find(Boolean) ?? [0];
+  const first = { map, heads: head.join("."), ...(isReadable(page.maps[map]) ? opening(page.maps[map]) : {}) };
+  if (!location.hash.includes("=")) store.set(first, true);
+  if (map || "view" in first) choices.bare = "view=heatmap";
+}
 
 const corpus = make("a", { id: "corpus", hidden: true });
 part("caption").after(corpus);
@@ -106,7 +119,7 @@ function showAtlas({ map, heads: [[layer, head], ...others] }) {
 
 /** @param {Scene} scene */
 function showScale(scene) {
-  part("scale").hidden = scene.state.view === "image"; // which has a scale for each query
+  part("scale").hidden = ["image", "lines", "table"].includes(scene.state.view); // the first has one for each query
   const bar = /** @type {HTMLCanvasElement} */ (part("scale-bar"));
   const { palette: colors, low, high, words } = scaleOf(scene);
   paintBar(bar, colors);
@@ -137,7 +150,7 @@ function showFooter() {
   const button = (id, words, onclick) => make("button", { type: "button", id, onclick }, [words]);
   const saves = ["CSV", ...(live ? ["JSON"] : [])].map((kind) => button(`save-${kind.toLowerCase()}`, kind, () => save(kind)));
   part("footer").replaceChildren(
-    make("p", { class: "saves" }, ["Save this view as ", button("save-picture", "Picture …", saving.open), ...saves, button("keys", "Keys ?", () => help.showModal())]),
+    make("p", { class: "saves" }, ["Save this view as ", button("save-picture", "Picture …", saving.open), ...saves, button("keys", "Keys ?", () => openHelp(help, live !== null))]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
     make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${page.precision ?? precision(page.maps)}`]),
@@ -145,8 +158,13 @@ function showFooter() {
   );
 }
 
-/** A file's name for what is seen. */
-const nameOfView = () => `${pane.scene.map.stream}-${which(pane.scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
+/** A file's name for what is seen, such as "self-2.1". */
+function nameOfView() {
+  const { map, heads, state } = pane.scene;
+  const [[layer, head]] = heads;
+  const what = state.view === "heads" ? "heads" : heads.length > 1 ? state.mix : `${map.layers[layer]}.${map.heads[head]}`;
+  return `${map.stream}-${what}`.replace(/[^\p{L}\p{N}.]+/gu, "-");
+}
 
 /** @param {string} kind */
 async function save(kind) {
@@ -161,13 +179,13 @@ async function figureOf(width, light) {
   const off = page.off ?? [];
   const panes = live?.panes() ?? [pane];
   return {
-    title: panes.length > 1 ? "Two sentences through the same heads" : live ? live.sentences()[0] : [...(page.title === facts.model ? [] : [page.title]), [...page.texts].reverse().join(" → ")].filter(Boolean).join(" · ") || page.title,
+    title: beginning(panes.length > 1 ? "Two sentences through the same heads" : live ? live.sentences()[0] : [...(page.title === facts.model ? [] : [page.title]), [...page.texts].reverse().join(" → ")].filter(Boolean).join(" · ") || page.title, LONGEST_TITLE),
     caption: captionOf(scene),
-    parts: await Promise.all(panes.map(async (one, number) => ({ words: live?.sentences()[number] ?? "", drawing: await one.figure(width - 32, light, overview.figure) }))),
+    parts: await Promise.all(panes.map(async (one, number) => ({ words: beginning(live?.sentences()[number] ?? "", LONGEST_TITLE), drawing: await one.figure(width - 32, light, overview.figure) }))),
     facts: [
       `model ${facts.model ?? page.title}${facts.trained === "no" ? ", not trained" : ""}`,
       off.length ? `Switched off: ${off.join(", ")}` : "",
-      remarksOn(scene),
+      [scene.rests, remarksOn(scene)].filter(Boolean).join(" "),
     ],
   };
 }
@@ -179,8 +197,7 @@ if (!("DecompressionStream" in globalThis)) {
 }
 skipTo("stage");
 const every = new Set(Object.keys(store.state));
-fillHelp(help, live !== null);
-listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open, ...(firstPage.atlas ? { i: () => corpus.click() } : {}) }));
+listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open, ...(firstPage.atlas ? { i: () => corpus.click() } : {}) }), live !== null);
 showFooter();
 showControls(every);
 tellMissing(store.missing);

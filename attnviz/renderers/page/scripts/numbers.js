@@ -19,6 +19,12 @@ export function spellShort(value) {
   return sign + (size < 9.95 ? size.toFixed(1) : Math.round(size).toString());
 }
 
+/** Two decimals; what rounds to nothing has no sign. @param {number} value @param {string} [plus] before what is above 0 */
+export function twoDecimals(value, plus = "") {
+  const size = Math.abs(value).toFixed(2);
+  return (size === "0.00" ? "" : value < 0 ? "−" : plus) + size;
+}
+
 /** A share as a whole percentage, without claiming 0 or 100 for what only comes close. @param {number} share */
 export function percent(share) {
   if (share > 0 && share < 0.005) return "under 1 %";

@@ -8,7 +8,9 @@ import { showOverviewTools } from "./controls.js";
 import { chosenHeads, spellHeads } from "./state.js";
 import { countNoun, spell } from "./numbers.js";
 import { beginning, fitText } from "./labels.js";
-import { numberElement } from "./readout.js";
+import { linkElements, numberElement } from "./readout.js";
+import { clearLinks, whatItSays } from "./says.js";
+import { buildMatrix } from "./shown.js";
 import { ARROWS, font, make, sizeCanvas } from "./surface.js";
 import { findCell, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
@@ -56,12 +58,12 @@ export function createOverview(element, store, off) {
     const surface = sizeCanvas(marks, grid.clientWidth, grid.clientHeight);
     const [row, column] = places.map((place, end) => Math.floor(place / (end ? map.keys : map.queries).block));
     const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
-    surface.fillStyle = NEGATIVE;
-    surface.globalAlpha = 0.45;
+    surface.strokeStyle = NEGATIVE;
+    surface.lineWidth = 1.2;
     hasMarks = row >= 0 || column >= 0;
     for (const [left, top, size] of squares) {
-      if (row >= 0) surface.fillRect(left, top + (size * row) / rows, size, Math.max(size / rows, 1.5));
-      if (column >= 0) surface.fillRect(left + (size * column) / columns, top, Math.max(size / columns, 1.5), size);
+      if (row >= 0) frame(surface, left, top + (size * row) / rows, size, size / rows);
+      if (column >= 0) frame(surface, left + (size * column) / columns, top, size / columns, size);
     }
   }
 
@@ -142,14 +144,11 @@ export function createOverview(element, store, off) {
   }
 
   /** A link with its weight and its effect; a click shows it. @param {EffectLink} link */
-  function effectItem({ ends, where, place, numbers: [weight, estimate, measurement] }) {
+  function effectItem({ ends: [query, key], where, place, numbers: [weight, estimate, measurement] }) {
     const guess = measurement === null ? "" : `, estimated ${spell(estimate)}`;
-    return linkItem(ends[0], ends[1], measurement ?? estimate, `weight ${spell(weight)}${guess} · ${where}`, place);
+    return make("li", {}, [make("button", { type: "button", disabled: !place, onclick: () => place && point(place) }, [
+      make("bdi", {}, [beginning(query, 18)]), " → ", make("bdi", {}, [beginning(key, 18)]), " ", numberElement(measurement ?? estimate), make("small", {}, [`weight ${spell(weight)}${guess} · ${where}`])])]);
   }
-
-  /** A link as a button that shows it. @param {string} query @param {string} key @param {number} value @param {string} more @param {[number, number, number, number] | null} place */
-  const linkItem = (query, key, value, more, place) => make("li", {}, [make("button", { type: "button", disabled: !place, onclick: () => place && point(place) }, [
-    make("bdi", {}, [beginning(query, 18)]), " → ", make("bdi", {}, [beginning(key, 18)]), " ", numberElement(value), make("small", {}, [more])])]);
 
   /** Look at one cell of one head. @param {[number, number, number, number]} place */
   function point([layer, head, row, column]) {
@@ -228,9 +227,6 @@ export function createOverview(element, store, off) {
     const target = map;
     const table = codePixels(weightTable(map), colors);
     const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
-    const between = cellsBetweenWords(map);
-    /** @type {{head: Head, at: number, code: number}[]} */
-    const best = [];
     links.replaceChildren();
     // All are unpacked at once, so that many are drawn between two frames.
     const layers = map.layers.map((_, layer) => layerCodes(map, layer));
@@ -240,26 +236,29 @@ export function createOverview(element, store, off) {
       for (let head = 0; head < map.heads.length; head++) {
         const button = /** @type {HTMLButtonElement} */ (buttons.get(`${layer}.${head}`));
         const canvas = /** @type {HTMLCanvasElement} */ (button.firstChild);
-        const one = codes.subarray(head * rows * columns, (head + 1) * rows * columns);
-        drawThumbnail(canvas, one, rows, columns, table);
-        best.push({ head: [layer, head], ...strongestCell(one, between) });
+        drawThumbnail(canvas, codes.subarray(head * rows * columns, (head + 1) * rows * columns), rows, columns, table);
       }
     }
-    showLinks(best.sort((one, other) => Math.abs(other.code) - Math.abs(one.code)));
+    const said = await headsThatSay();
+    if (map !== target) return;
+    links.replaceChildren(...(said.length ? [make("h2", { title: "What neither distance nor popular words explain (the measure “informative”, in nats); shares without special tokens" }, ["heads that say most about this text"]), make("ol", {}, said)] : []));
     grid.dataset.drawn = map.blob;
   }
 
-  /** Which heads say most between words; a click shows where. @param {{head: Head, at: number, code: number}[]} best */
-  function showLinks(best) {
-    const table = weightTable(map);
-    const columns = map.keys.tokens.length;
-    const strong = best.filter(({ code }) => code).slice(0, LINKS);
-    const items = strong.map(({ head: [layer, head], at, code }) => {
-      const [row, column] = [Math.floor(at / columns), at % columns];
-      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `${spellName("layer", map.layers[layer])} ${spellName("head", map.heads[head])}`, [layer, head, row, column]);
-    });
-    const heading = make("h2", {}, ["strongest links, one per head"]);
-    links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
+  /** The heads that say most, each with its clear links, as buttons that show them. */
+  async function headsThatSay() {
+    const says = map.measures.find(({ name }) => name === "informative")?.values ?? [];
+    const heads = everyHead(map).filter(([layer, head]) => says[layer]?.[head]).sort((one, other) => Number(says[other[0]][other[1]]) - Number(says[one[0]][one[1]]));
+    const target = map;
+    const items = await Promise.all(heads.slice(0, LINKS).map(async (head) => {
+      const words = { ...store.state, unit: "words" };
+      const [whole, shown] = await Promise.all(["keep", "renormalise"].map((specials) => buildMatrix(target, [head], { ...words, specials })));
+      if (!clearLinks(target, whole)) return null;
+      const entries = linkElements({ matrix: shown, links: whatItSays(target, whole, shown).links.slice(0, 2) });
+      const look = () => store.set({ heads: spellHeads([head]), unit: "words", specials: "renormalise", row: -1, column: -1, zoom: "", ...(store.state.view === "heads" ? { view: "heatmap" } : {}) });
+      return entries.length ? make("li", {}, [make("button", { type: "button", onclick: look }, [make("small", {}, [`${target.layers[head[0]]}.${target.heads[head[1]]}`]), ...entries])]) : null;
+    }));
+    return items.filter((item) => item !== null);
   }
 
   /** Every head that the filter leaves, drawn so wide. @param {Scene} scene @param {number} width @returns {Promise<Drawing>} */
@@ -280,7 +279,7 @@ export function createOverview(element, store, off) {
       const value = measure?.values[head[0]][head[1]] ?? null;
       return { canvas, x: label + column * side, y: (isSorted ? 0 : 16) + row * (side + under), words: `${isSorted ? `${target.layers[head[0]]}·${target.heads[head[1]]} ` : ""}${value === null ? "" : spell(value)}`, off: off?.headOff(target, head) };
     }));
-    const scale = scaleOf({ palette: colors, map: target, matrix: { queries: [], keys: [], values: new Float32Array(), removedShare: null } });
+    const scale = scaleOf({ palette: colors, map: target, matrix: { queries: [], keys: [], values: new Float32Array() } });
     return { height: Math.max(...items.map(({ y }) => y), 0) + side + under, scale, paint(surface) {
       [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(Math.min(11, side / 3)), theme().ink, "center", "middle"];
       if (!isSorted) {
@@ -303,34 +302,13 @@ export function createOverview(element, store, off) {
   return { tools, build, arrange, pin, draw, figure };
 }
 
+/** Lines around a row or a column, which leave what it holds in sight; where it is thin, one line. @param {Surface} surface @param {number[]} box x, y, width and height */
+const frame = (surface, ...[x, y, wide, high]) => surface.strokeRect(x + 0.6, y + 0.6, Math.max(wide - 1.2, 0.1), Math.max(high - 1.2, 0.1));
+
 /** @param {HTMLElement} canvas @param {HTMLElement} grid @returns {[number, number, number]} */
 function squareOf(canvas, grid) {
   const [own, whole] = [canvas, grid].map((one) => one.getBoundingClientRect());
   return [own.left - whole.left, own.top - whole.top, own.width];
-}
-
-/** 1 for each cell between two different words, neither of them a special token, nor the key a sink. @param {PageMap} map */
-function cellsBetweenWords(map) {
-  const { queries, keys } = map;
-  const same = queries.side === keys.side && queries.tokens.length === keys.tokens.length;
-  const between = new Uint8Array(queries.tokens.length * keys.tokens.length);
-  queries.tokens.forEach((query, row) =>
-    keys.tokens.forEach((key, column) => {
-      const counts = !query.special && !key.special && column !== map.sink && !(same && row === column);
-      between[row * keys.tokens.length + column] = counts ? 1 : 0;
-    }));
-  return between;
-}
-
-/** @param {Int16Array} codes of one head @param {Uint8Array} between */
-function strongestCell(codes, between) {
-  let [at, size] = [0, 0];
-  for (let place = 0; place < codes.length; place++) {
-    if (codes[place] === NO_VALUE) continue;
-    const here = codes[place] < 0 ? -codes[place] : codes[place];
-    if (here > size && between[place]) [at, size] = [place, here];
-  }
-  return { at, code: size ? codes[at] : 0 };
 }
 
 /** @param {PageMap} map */

@@ -8,6 +8,7 @@ import { createImage } from "./image.js";
 import { createLines } from "./lines.js";
 import { createQueryKey } from "./query_key.js";
 import { createReadout } from "./readout.js";
+import { whatItSays } from "./says.js";
 import { ownLimits, buildMatrix } from "./shown.js";
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
 import { make } from "./surface.js";
@@ -23,13 +24,38 @@ export const usableView = (state, map) => offeredViews(map).some(([name]) => nam
 export function secondStage() {
   const [readout, view] = [make("div", { class: "readout" }), make("div", { class: "view", role: "group", "aria-label": "View of the second sentence" })];
   const [remark, table] = [make("p", { class: "remark" }), make("div", { class: "table unseen", role: "region", "aria-label": "Table of the second sentence" })];
-  const caption = make("p", { class: "hint" });
-  const stage = make("section", { class: "stage", id: "stage-2", "aria-label": "Second sentence" }, [caption, readout, view, remark, table]);
-  return { stage, caption, readout, view, remark, table };
+  const [caption, rests] = [make("p", { class: "hint" }), make("p", { class: "rests" })];
+  const stage = make("section", { class: "stage", id: "stage-2", "aria-label": "Second sentence" }, [caption, rests, readout, view, remark, table]);
+  return { stage, caption, rests, readout, view, remark, table };
+}
+
+/** The lines of a sentence beside its matrix: what is pointed at in one is marked in the other. @param {View} lines @param {View} matrix @returns {View} */
+function sideBySide(lines, matrix) {
+  const element = make("div", { class: "together" });
+  return {
+    element,
+    async show(scene) {
+      if (matrix.element.parentElement !== element) element.replaceChildren(lines.element, matrix.element); // else the focus stays
+      await lines.show(scene);
+      await matrix.show(scene);
+    },
+    async figure(scene, width) {
+      const wide = width > 560 ? width * 0.4 : width;
+      const [left, right] = [await lines.figure(scene, wide), await matrix.figure(scene, width > 560 ? width - wide : width)];
+      const [x, y] = width > 560 ? [wide, 0] : [0, left.height];
+      return { ...right, legend: left.legend, height: Math.max(left.height, y + right.height), paint(surface) {
+        left.paint(surface);
+        surface.save();
+        surface.translate(x, y);
+        right.paint(surface);
+        surface.restore();
+      } };
+    },
+  };
 }
 
 /**
- * @param {{stage: HTMLElement, readout: HTMLElement, view: HTMLElement, remark: HTMLElement, table: HTMLElement}} parts
+ * @param {{stage: HTMLElement, rests: HTMLElement, readout: HTMLElement, view: HTMLElement, remark: HTMLElement, table: HTMLElement}} parts
  * @param {Store} store
  * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
  * @param {boolean} [isLinked] whether the rest of the page shows what is pointed at
@@ -44,6 +70,7 @@ export function createPane(parts, store, off, isLinked = false) {
     "query-key": createQueryKey(store, readout),
     image: createImage(store, readout),
   };
+  views.sentence = sideBySide(views.lines, views.heatmap);
   /** @type {Scene} */
   let scene;
   let [turn, timer] = [0, 0];
@@ -84,18 +111,21 @@ export function createPane(parts, store, off, isLinked = false) {
     const heads = chosenHeads(map, state);
     const matrix = await cachedMatrix(map, heads, state);
     // More heads side by side than there are colours could not be told apart.
-    const several = state.view === "lines" && heads.length > 1 && heads.length <= page.head_colors.light.length;
+    const several = ["lines", "sentence"].includes(state.view) && heads.length > 1 && heads.length <= page.head_colors.light.length;
     const separate = several ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
+    const whole = await cachedMatrix(map, heads, { ...state, specials: "keep" });
     if (ownTurn !== turn) return false;
+    const { links, rests } = whatItSays(map, whole, matrix);
     const scheme = page.schemes[schemeName(state)] ?? page.schemes.blue;
     // A mean over heads is far below the largest weight of any head.
     const mean = state.range === "auto" && heads.length > 1 && state.mix === "mean";
     const limits = state.range === "view" || mean ? ownLimits(map, matrix) : map.limits;
     readout.signed = map.values === "signed";
     const cuts = off?.cutCells(map, heads, matrix) ?? [];
-    scene = { map, heads, matrix, separate, palette: palette(scheme, limits), scheme, state, cuts };
+    scene = { map, heads, matrix, links, rests, separate, palette: palette(scheme, limits), scheme, state, cuts };
     before(scene);
     parts.remark.textContent = remarksOn(scene);
+    parts.rests.textContent = rests;
     await showView(page.title);
     if (ownTurn === turn) parts.stage.setAttribute("aria-busy", "false");
     return ownTurn === turn;

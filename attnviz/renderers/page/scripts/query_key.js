@@ -5,7 +5,7 @@ import { NEGATIVE, theme } from "./colors.js";
 import { writeFitted } from "./labels.js";
 import { clamp, largest, spell } from "./numbers.js";
 import { make, sizeCanvas, write } from "./surface.js";
-import { strongestCells, tokenElement } from "./readout.js";
+import { tokenElement } from "./readout.js";
 
 const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
 /** How far packed weights and packed vectors may be apart by rounding. */
@@ -96,7 +96,7 @@ export function createQueryKey(store, readout) {
       const { map, state, heads } = next;
       const whole = { queries: map.queries.tokens, keys: map.keys.tokens };
       // Where nothing is chosen: the strongest link between words; the first query of a decoder sees but one key.
-      const [strongest = (whole.queries.length - 1) * whole.keys.length] = strongestCells(next.matrix);
+      const [strongest = (whole.queries.length - 1) * whole.keys.length] = next.links;
       const row = clamp(state.row < 0 ? Math.floor(strongest / whole.keys.length) : state.row, 0, whole.queries.length - 1);
       const values = next.matrix.values.subarray(row * whole.keys.length, (row + 1) * whole.keys.length);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;

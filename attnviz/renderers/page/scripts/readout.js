@@ -5,6 +5,13 @@ import { largest, spell } from "./numbers.js";
 import { make } from "./surface.js";
 
 const STRONGEST = 5;
+/** What can be done in each view. @type {Record<string, string>} */
+const HINTS = {
+  sentence: "Point at a word to see its lines, at a cell for its number; a click keeps it.",
+  heatmap: "Point at a cell for its numbers; click keeps it. Drag pans, pinch or Ctrl + wheel zooms, as do + and −.",
+  lines: "Point at a token to see only its lines; click keeps it.",
+  text: "Choose a word: the others are shaded by what it gives them.",
+};
 
 /** A token's place in its text: 7, or 16–31 for a block or a word. @param {ShownToken} token */
 export const placeOf = (token) => token.count > 1 ? `${token.at}–${token.at + token.count - 1}` : `${token.at}`;
@@ -44,10 +51,10 @@ export function createReadout(element) {
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = link.textContent), 300);
     },
-    /** Nothing is pointed at: say what is strongest, and what can be done. @param {string} text @param {ShownMatrix} matrix */
-    invite(text, matrix) {
-      link.replaceChildren(...strongestLinks(matrix));
-      row.replaceChildren(make("span", { class: "hint" }, [text]));
+    /** Nothing is pointed at: say what is worth a look, and what can be done. @param {Scene} scene @param {string} [more] */
+    invite(scene, more = "") {
+      link.replaceChildren(...linkElements(scene));
+      row.replaceChildren(make("span", { class: "hint" }, [`${HINTS[scene.state.view]}${more}`]));
       column.replaceChildren();
     },
   };
@@ -63,34 +70,11 @@ function sentence(query, key, weight, verb) {
   return key ? [tokenElement(key), " (key)"] : [];
 }
 
-/** @type {WeakMap<ShownMatrix, number[]>} */
-const strongest = new WeakMap();
-
-/** The cells of the strongest links between different words. @param {ShownMatrix} matrix */
-export function strongestCells(matrix) {
-  const { queries, keys } = matrix;
-  const between = matrix.values.slice();
-  queries.forEach((query, row) => {
-    const start = row * keys.length;
-    if (query.special) between.fill(0, start, start + keys.length);
-    keys.forEach((key, column) => {
-      const same = query.at === key.at && query.text === key.text;
-      if (key.special || key.sink || same) between[start + column] = 0;
-    });
-  });
-  const cells = largest(between, 3).filter((at) => between[at]);
-  strongest.set(matrix, cells);
-  return cells;
-}
-
-/** @param {ShownMatrix} matrix */
-function strongestLinks(matrix) {
-  const { queries, keys, values } = matrix;
-  const width = keys.length;
-  const links = strongest.get(matrix) ?? strongestCells(matrix);
+/** Links of a matrix, each with its number. @param {Pick<Scene, "matrix" | "links">} of */
+export function linkElements({ matrix: { queries, keys, values }, links }) {
   const word = (/** @type {ShownToken} */ { text }) => make("bdi", {}, [beginning(text, 24)]);
   return links.map((at) =>
-    make("span", { class: "entry" }, [word(queries[Math.floor(at / width)]), " → ", word(keys[at % width]), " ", numberElement(values[at], "output")]));
+    make("span", { class: "entry" }, [word(queries[Math.floor(at / keys.length)]), " → ", word(keys[at % keys.length]), " ", numberElement(values[at], "output")]));
 }
 
 /** @param {string} words @param {ArrayLike<number>} values @param {ShownToken[]} tokens */

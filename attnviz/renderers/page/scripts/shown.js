@@ -1,6 +1,7 @@
 /** The matrix that is looked at: heads put together, tokens into words, special tokens left out. */
 
 import { headCodes, valueOf, weightTable } from "./model.js";
+import { firstRows, limitsTo, reach } from "./scale.js";
 
 /** @param {PageMap} map @param {Head[]} heads @param {State} state @returns {Promise<ShownMatrix>} */
 export async function buildMatrix(map, heads, state) {
@@ -9,7 +10,6 @@ export async function buildMatrix(map, heads, state) {
     queries: positions(map.queries),
     keys: positions(map.keys, map.sink),
     values: await together(map, heads, state.mix),
-    removedShare: null,
   };
   if (state.unit === "words") matrix = mergeWords(matrix, map.queries.words, map.keys.words);
   const toOne = state.specials === "renormalise" && map.values === "share";
@@ -69,7 +69,7 @@ export function mergeWords(matrix, queryWords, keyWords) {
   }
   // A row without a value counts in no mean.
   const means = values.map((total, at) => (counts[at] ? total / counts[at] : NaN));
-  return { queries, keys, values: means, removedShare: matrix.removedShare };
+  return { queries, keys, values: means };
 }
 
 /** @param {ShownToken[]} tokens @param {number[]} words */
@@ -105,19 +105,16 @@ export function withoutSpecials(matrix, renormalise) {
   const columns = ordinary(matrix.keys);
   const values = new Float32Array(rows.length * columns.length);
   const width = matrix.keys.length;
-  let removedShare = 0;
   rows.forEach((row, newRow) => {
-    const whole = sum(matrix.values.subarray(row * width, (row + 1) * width));
     const start = newRow * columns.length;
     columns.forEach((column, place) => {
       values[start + place] = matrix.values[row * width + column];
     });
     const part = values.subarray(start, start + columns.length);
-    const rest = sum(part);
-    removedShare += whole > 0 ? (whole - rest) / whole / rows.length : 0;
+    const rest = part.reduce((total, value) => total + value, 0);
     if (renormalise && rest > 0) part.forEach((value, at) => (part[at] = value / rest));
   });
-  return { queries: rows.map((place) => matrix.queries[place]), keys: columns.map((place) => matrix.keys[place]), values, removedShare };
+  return { queries: rows.map((place) => matrix.queries[place]), keys: columns.map((place) => matrix.keys[place]), values };
 }
 
 /** @param {ShownToken[]} tokens */
@@ -127,39 +124,23 @@ function ordinary(tokens) {
   return others.length ? others : places;
 }
 
-/** @param {Float32Array} values */
-function sum(values) {
-  return values.reduce((total, value) => total + value, 0);
-}
-
 /**
- * The smallest and the largest value by which the colours of this one matrix can be chosen: those
- * between words, since special tokens and sinks would take the scale.
+ * The ends of the colours of this one matrix, by its cells between words: special tokens, sinks and the
+ * first rows of a causal map would take the scale.
  * @param {PageMap} map
  * @param {ShownMatrix} matrix
- * @returns {[number, number]}
  */
-export function ownLimits(map, matrix) {
-  const top = largestOf(matrix, betweenWords) || largestOf(matrix, () => true);
-  return map.values === "signed" ? [-(top || 1), top || 1] : [0, top || 1];
+export function ownLimits(map, { queries, keys, values }) {
+  const first = isCausal(map, values, keys.length) ? firstRows(queries.length) : 0;
+  const counts = (/** @type {number} */ cell, /** @type {number} */ from) => {
+    const [row, key] = [Math.floor(cell / keys.length), keys[cell % keys.length]];
+    return row >= from && !queries[row].special && !key.special && !key.sink;
+  };
+  const sizes = values.map(Math.abs);
+  const top = [first, 0].map((from) => reach(sizes.filter((_, cell) => counts(cell, from)))).find(Boolean);
+  return limitsTo(top ?? reach(sizes), map.values);
 }
 
-/** Neither end a special token, nor the key a sink. @param {ShownToken} query @param {ShownToken} key */
-const betweenWords = (query, key) => !query.special && !key.special && !key.sink;
-
-/** @param {ShownMatrix} matrix @param {(query: ShownToken, key: ShownToken) => boolean} counts */
-function largestOf(matrix, counts) {
-  let top = 0;
-  matrix.queries.forEach((query, row) =>
-    matrix.keys.forEach((key, column) => {
-      const size = Math.abs(matrix.values[row * matrix.keys.length + column]);
-      if (size > top && counts(query, key)) top = size;
-    }));
-  return top;
-}
-
-/** What lies beyond the colour scale, in words; empty where nothing does. @param {ShownMatrix} matrix @param {[number, number]} limits */
-export function beyond(matrix, limits) {
-  const lies = matrix.values.some((value) => Math.abs(value) > limits[1] + 0.005);
-  return lies ? "; special tokens and sinks beyond the scale are drawn at its end" : "";
-}
+/** Whether no row of a text sees what stands behind it. @param {PageMap} map @param {Float32Array} values @param {number} width */
+export const isCausal = ({ queries, keys, values: kind }, values, width) =>
+  kind === "share" && queries.side === keys.side && values.length === width * width && values.every((value, cell) => cell % width <= Math.floor(cell / width) || !value);

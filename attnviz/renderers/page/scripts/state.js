@@ -5,8 +5,9 @@ import { clamp } from "./numbers.js";
 import { firstHeads } from "./model.js";
 import { readOff } from "./off.js";
 
-/** @typedef {{document: PageDocument, maps: PageMap[]}} Choices what there is to choose from; no maps: not known yet */
+/** @typedef {{document: PageDocument, maps: PageMap[], pieces?: number, bare?: string}} Choices what there is to choose from, with the number of an answer's outputs; no maps: not known yet */
 
+export const TOUR_STEPS = 6;
 export const LANGUAGES = { en: "English", fr: "French" };
 
 /** Such a value, if it is one of these, or if there is no knowing. @param {(choices: Choices) => readonly string[] | undefined} names */
@@ -19,14 +20,13 @@ const where = (fits) => (/** @type {any} */ value, /** @type {Choices} */ choice
 /** Of a list, what exists. @param {(part: string, maps: PageMap[]) => unknown} isPart */
 const those = (isPart) => (/** @type {string} */ value, /** @type {Choices} */ { maps }) =>
   maps.length ? value.split(",").filter((part) => part && isPart(part, maps)).join(",") : value;
-const whole = where((value) => Number.isInteger(value) && value >= 0);
 /** A query or a key, or none. @param {"queries" | "keys"} side */
 const token = (side) => where((value, { maps }) => Number.isInteger(value) && value >= -1 && (!maps.length || maps.some((map) => value < map[side].tokens.length)));
 const OLD_NAMES = { kept: "keep", dropped: "drop", renormalised: "renormalise" }; // since the command's words were taken
 
 /** @type {Parameters<typeof createStore<State, Choices>>[0]} */
 const SCHEMA = {
-  view: ["heatmap", oneOf("heads", "heatmap", "lines", "text", "query-key", "image", "table")],
+  view: ["heatmap", oneOf("sentence", "heads", "heatmap", "lines", "text", "query-key", "image", "table")],
   map: [0, where((value, { maps }) => Number.isInteger(value) && value >= 0 && (!maps.length || value < maps.length))],
   heads: ["", those((name, maps) => maps.some((map) => headOf(map, name)))],
   mix: ["mean", oneOf("mean", "max")],
@@ -52,16 +52,17 @@ const SCHEMA = {
   to: ["", oneOf("", ...Object.keys(LANGUAGES))],
   explain: [""],
   off: ["", those(isThere)],
-  word: ["", where((value) => !value || /^[1-9]\d*$/.test(value))],
-  tour: [0, whole],
+  word: ["", where((value, { pieces = Infinity }) => /^[1-9]\d*$/.test(value) && Number(value) <= pieces)],
+  tour: [0, where((value) => Number.isInteger(value) && value >= 0 && value <= TOUR_STEPS)],
 };
 
 /** What a question is made of: where one of these changes, the model answers anew. */
 export const QUESTION_KEYS = ["text", "into", "text2", "into2", "beside", "lens", "model", "to", "explain", "off"];
+const SILENT = /** @type {any} */ (Object.fromEntries([...QUESTION_KEYS, "word", "tour"].map((name) => [name, [SCHEMA[/** @type {keyof State} */ (name)][0], () => undefined]])));
 export const isText = (/** @type {string} */ name) => /^(text|into)2?$/.test(name);
 
-/** @param {Choices} choices @returns {Store} */
-export const openStore = (choices) => createStore(SCHEMA, choices, ["text", "into", "text2", "into2", "zoom", "least", "filter", "row", "column", "map"]);
+/** A page that does not answer asks nothing. @param {Choices} choices @returns {Store} */
+export const openStore = (choices) => createStore(choices.document.lenses ? SCHEMA : { ...SCHEMA, ...SILENT }, choices, ["text", "into", "text2", "into2", "zoom", "least", "filter", "row", "column", "map"]);
 
 /** Whether a head, a link or a token that is off exists. @param {string} part @param {PageMap[]} maps */
 function isThere(part, maps) {

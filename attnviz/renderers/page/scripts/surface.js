@@ -66,7 +66,7 @@ export function draw(name, attributes, contents = []) {
   return element;
 }
 
-const HANDLERS = /** @type {const} */ (["onclick", "onchange", "oninput", "onfocus", "onblur", "onpointerenter", "onpointerleave"]);
+const HANDLERS = /** @type {const} */ (["onclick", "ondblclick", "onchange", "oninput", "onfocus", "onblur", "onpointerenter", "onpointerleave"]);
 
 /** Whether one node can become the other; canvases keep what is painted. @param {Node} one @param {Node} other */
 function alike(one, other) {

@@ -5,24 +5,25 @@ import { theme } from "./colors.js";
 import { beginning, widest, writeFitted } from "./labels.js";
 import { font, make, write } from "./surface.js";
 
-const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 8];
+const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 6];
 
 /** Every weight where they are few, else the strongest of each row. @param {ShownMatrix} shown @param {string} caption */
 export function tableOf({ queries, keys, values }, caption) {
   const whole = queries.length * keys.length <= MOST_CELLS;
   const rows = queries.slice(0, whole ? queries.length : MOST_ROWS).map((token, row) => {
     const own = values.subarray(row * keys.length, (row + 1) * keys.length);
-    const cells = whole ? Array.from(own, (value) => [spell(value)]) : largest(own, STRONGEST).map((place) => [name(keys[place]), ` ${spell(own[place])}`]);
+    const cells = whole ? Array.from(own, (value) => [spell(value)]) : largest(own, STRONGEST).map((place) => [name(keys[place], 16), ` ${spell(own[place])}`]);
     return make("tr", {}, [make("th", { scope: "row" }, [name(token)]), ...cells.map((cell) => make("td", {}, cell))]);
   });
   const remark = rows.length < queries.length ? ` Rows 0 to ${MOST_ROWS - 1} of ${queries.length}.` : "";
   const how = whole ? "A row for each query, a column for each key." : `The ${STRONGEST} strongest keys of each query; the CSV file has every weight.${remark}`;
-  const head = make("tr", {}, [make("td"), ...keys.map((token) => make("th", { scope: "col" }, [name(token)]))]);
-  return make("table", {}, [make("caption", {}, [`${caption}. ${how}`]), ...(whole ? [make("thead", {}, [head])] : []), make("tbody", {}, rows)]);
+  const heads = whole ? keys.map((token) => name(token)) : Array.from({ length: Math.min(STRONGEST, keys.length) }, (_, place) => `${["1st", "2nd", "3rd"][place] ?? `${place + 1}th`} key`);
+  const head = make("tr", {}, [make("td"), ...heads.map((one) => make("th", { scope: "col" }, [one]))]);
+  return make("table", {}, [make("caption", {}, [`${caption}. ${how}`]), make("thead", {}, [head]), make("tbody", {}, rows)]);
 }
 
 /** @param {ShownToken} token */
-const name = (token) => make("bdi", { title: beginning(token.text, 300) }, [beginning(token.text, 28)]);
+const name = (token, most = 28) => make("bdi", { title: beginning(token.text, 300) }, [beginning(token.text, most)]);
 
 /**
  * The table as a figure: as many columns side by side as the width has room for, the others below.

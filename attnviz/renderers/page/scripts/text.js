@@ -5,7 +5,7 @@ import { cssColor, inkOn, theme } from "./colors.js";
 import { beginning, fitText } from "./labels.js";
 import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
-import { font, make, write } from "./surface.js";
+import { ARROWS, font, make, write } from "./surface.js";
 
 const LONGEST = 400;
 /** What is next to nothing is not shaded. */
@@ -20,6 +20,20 @@ const LEAST = 0.005;
 export function createText(store, readout, isLinked) {
   const element = make("div", { class: "text" });
   if (isLinked) linkWords(element);
+  element.addEventListener("keydown", (event) => {
+    const [down, across] = ARROWS[event.key] ?? [0, 0];
+    const all = [...new Set([...words.queries, ...words.keys])];
+    const next = all[all.indexOf(/** @type {HTMLButtonElement} */ (event.target)) + down + across];
+    if (!(down || across) || !next || !all.some((button) => button === event.target)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    stopAt(next).focus();
+  });
+  /** The word that Tab goes to, from which the arrow keys walk. @param {HTMLButtonElement} stop */
+  const stopAt = (stop) => {
+    [...words.queries, ...words.keys].forEach((button) => (button.tabIndex = button === stop ? 0 : -1));
+    return stop;
+  };
   /** @type {Scene} */
   let scene;
   /** @type {{queries: HTMLButtonElement[], keys: HTMLButtonElement[]}} */
@@ -33,33 +47,34 @@ export function createText(store, readout, isLinked) {
   };
 
   /** The token that is looked at, and what each other gives it or gets from it. @param {Scene} of */
-  const readRow = ({ matrix, state }) => {
+  const readRow = ({ matrix, state, links }) => {
     const width = matrix.keys.length;
     const from = state.direction === "from";
     const place = from ? state.row : state.column;
-    const choice = place >= 0 && place < (from ? matrix.queries : matrix.keys).length ? place : -1;
+    const own = place >= 0 && place < (from ? matrix.queries : matrix.keys).length;
+    const [link = -1] = links; // shades the text where nothing is chosen
+    const choice = own ? place : from ? Math.floor(link / width) : link < 0 ? -1 : link % width;
     const values = choice < 0 ? [] : from ? matrix.values.subarray(choice * width, (choice + 1) * width) : matrix.queries.map((_, at) => matrix.values[at * width + choice]);
-    return { from, choice, values: Array.from(values) };
+    return { from, own, choice, values: Array.from(values) };
   };
 
   const shade = () => {
     const { matrix, palette } = scene;
-    const { from, choice, values } = readRow(scene);
+    const { from, own, choice, values } = readRow(scene);
     const buttons = from ? words.keys : words.queries;
     const all = new Set([...words.queries, ...words.keys]);
     all.forEach((button) => plain(button));
-    if (choice < 0) {
-      readout.invite(`Choose a word: the others are shaded by its ${readout.signed ? "links" : "attention"}.`, matrix);
-      return;
-    }
+    if (!own) readout.invite(scene);
+    if (choice < 0) return;
     buttons.forEach((button, at) => {
       button.setAttribute("aria-description", spell(values[at]));
       if (!(Math.abs(values[at]) < LEAST)) shadeWord(button, palette, values[at], spellShort(values[at]));
     });
     const active = (from ? words.queries : words.keys)[choice];
     active?.classList.add("active");
-    active?.setAttribute("aria-pressed", "true");
-    readout.show(matrix, from ? choice : -1, from ? -1 : choice);
+    active?.setAttribute("aria-pressed", String(own));
+    if (active && !element.contains(document.activeElement)) stopAt(active);
+    if (own) readout.show(matrix, from ? choice : -1, from ? -1 : choice);
   };
 
   /** What stands above the words of each side. @param {Scene} of @returns {[string, string]} */
@@ -87,6 +102,7 @@ export function createText(store, readout, isLinked) {
       words.keys = words.queries;
       element.replaceChildren(direction, joinWords(matrix.queries, words.queries));
     }
+    stopAt(words.queries[0]);
     matrix.queries.forEach(({ at }, place) => (words.queries[place].dataset.token = `${map.queries.side}:${at}`));
     matrix.keys.forEach(({ at }, place) => (words.keys[place].dataset.token = `${map.keys.side}:${at}`));
   };

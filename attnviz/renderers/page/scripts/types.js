@@ -68,7 +68,6 @@
  * @property {ShownToken[]} queries
  * @property {ShownToken[]} keys
  * @property {Float32Array} values row by row; NaN where there is none
- * @property {number | null} removedShare mean share of the kept rows that went to dropped tokens
  *
  * @typedef {object} Palette
  * @property {[number, number]} limits
@@ -129,6 +128,8 @@
  * @property {PageMap} map
  * @property {Head[]} heads
  * @property {ShownMatrix} matrix
+ * @property {number[]} links its cells that are worth a look first
+ * @property {string} rests on what most rows rest
  * @property {ShownMatrix[]} separate each head's own matrix where a few are looked at side by side
  * @property {Palette} palette
  * @property {Scheme} scheme that the palette is made from

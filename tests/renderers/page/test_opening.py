@@ -1,0 +1,194 @@
+"""What a page shows first, and the addresses that open it otherwise."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnviz import attend, compare
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.renderers.page import page
+from attnviz.storage.archive import dump_archive
+from tests.renderers.page.conftest import Opened
+from tests.renderers.page.reading import CLOSE, csv_of, number, weights_of
+from tests.renderers.page.samples import encoder, encoder_page, pair, random_map, softmax_rows
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+SENTENCE = "My sister bought a red car and sold her bike."
+
+
+def links(opened: Opened, selector: str) -> list[tuple[str, str, float]]:
+    """The links that stand in a part of the page: query, key, weight."""
+    opened.settle()
+    parts = opened.tab.locator(f"{selector} .entry").all_inner_texts()
+    found = [re.fullmatch(r"(\S+) → (\S+) (\S+)", part) for part in parts]
+    return [(one[1], one[2], number(one[3])) for one in found if one]
+
+
+def words_alone(weights: np.ndarray) -> np.ndarray:
+    """The words of `encoder`, whose rows sum to 1 without the special tokens."""
+    columns = np.add.reduceat(weights, [1, 2, 4, 5], axis=1)
+    columns -= np.array([0, 0, 0, 1]) * weights[:, 6:]
+    rows = np.stack([columns[1], columns[2:4].mean(axis=0), columns[4], columns[5]])
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+def test_a_sentence_opens_as_its_words_with_lines_beside_a_matrix_of_rows_that_sum_to_1(open_page):
+    opened = open_page(encoder_page())
+    assert opened.fragment() == {"view": "sentence", "unit": "words", "specials": "renormalise"}
+    assert opened.tab.locator("#view .lines canvas").is_visible()
+    assert opened.tab.locator("#view .plot canvas").first.is_visible()
+    assert weights_of(opened).shape == (4, 4)
+    np.testing.assert_allclose(weights_of(opened).sum(axis=1), 1, atol=4 * CLOSE)
+
+
+def test_headline_list_and_matrix_hold_the_same_numbers(open_page):
+    opened = open_page(attend(SENTENCE, model="pocket").page())
+    cells = {(row["query_token"], row["key_token"]): float(row["weight"]) for row in csv_of(opened)}
+    headline = links(opened, "#readout .link")
+    assert headline
+    for query, key, weight in [*headline, *links(opened, "#overview .links li >> nth=0")]:
+        assert abs(cells[query, key] - weight) <= CLOSE
+        assert query != key
+    first = opened.tab.locator("#overview .links small").first.inner_text()
+    layer, head = first.split(".")
+    assert f"layer {layer} head {head} (says most)" in opened.text("#caption")
+
+
+def test_no_link_is_named_where_every_row_looks_alike(open_page):
+    tokens = tuple(Token(word) for word in SENTENCE.split())
+    count = len(tokens)
+    even = np.full((1, 1, count, count), 1 / count, np.float32)
+    one_key = np.zeros_like(even)
+    one_key[..., 3] = 1
+    for weights, said in (
+        (even, "look at all keys about evenly"),
+        (one_key, f"{count} of {count} words look most"),
+    ):
+        item = AttentionMap("encoder", tokens, tokens, weights)
+        opened = open_page(page(Attention((item,), Provenance("file", "even"))))
+        assert links(opened, "#readout .link") == []
+        assert said in opened.text("#rests")
+
+
+def test_above_the_view_stands_what_rows_rest_on(open_page):
+    weights = np.full((1, 1, 7, 7), 0.05, np.float32)
+    weights[..., 0] = 0.7
+    item = encoder().main.with_weights(weights, layers=("0",), heads=("0",))
+    opened = open_page(page(replace(encoder(), maps=(item,), focus={})))
+    expected = (
+        "5 of 5 words look most at “[CLS]”; special tokens hold 75 % of the attention, "
+        "left out here."
+    )
+    assert opened.text("#rests") == expected
+    opened.choose("special tokens", "keep")
+    assert "left out" not in opened.text("#rests")
+
+
+def test_the_word_under_the_pointer_shows_its_lines_and_its_row(open_page):
+    opened = open_page(page(pair()), "view=sentence&heads=0.1")
+    box = opened.tab.locator(".lines canvas").bounding_box()
+    step = (box["height"] - 44) / 5
+    for row in (1, 2):
+        opened.tab.mouse.move(box["x"] + 40, box["y"] + 34 + (row + 0.5) * step)
+        opened.drawn()
+        opened.drawn()
+        assert opened.text("#readout .link").startswith(("voiture", "rouge")[row - 1])
+    opened.tab.locator(".lines canvas").focus()
+    opened.key("ArrowDown", 2)
+    assert opened.fragment()["row"] == "1"
+    assert opened.text("#readout .link").startswith("voiture")
+
+
+def test_tiles_add_heads_take_them_away_and_a_double_click_leaves_one(open_page):
+    opened = open_page(encoder_page())
+    tiles = opened.tab.locator("#view .tiles button")
+    assert tiles.all_inner_texts() == ["0", "1", "2"]
+    tiles.nth(0).click()
+    opened.settle()
+    assert opened.fragment()["heads"] == "1.2,1.0"
+    tiles.nth(2).click()
+    opened.settle()
+    assert opened.fragment()["heads"] == "1.0"
+    tiles.nth(1).click()
+    opened.settle()
+    tiles.nth(1).dblclick()
+    opened.settle()
+    assert opened.fragment()["heads"] == "1.1"
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_matrix_and_scale_lie_in_the_page_at_any_width(open_page, width):
+    opened = open_page(attend(SENTENCE, model="pocket").page(), "")
+    opened.tab.set_viewport_size({"width": width, "height": 800})
+    opened.drawn()
+    assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= width
+    plot = opened.tab.locator("#view .plot").bounding_box()
+    assert plot["width"] >= min(0.85 * width, 400)
+    parts = opened.tab.locator("#scale > *")
+    low, bar = (parts.nth(place).bounding_box() for place in (0, 1))
+    assert 0 <= bar["x"] - low["x"] - low["width"] < 12
+
+
+@pytest.mark.parametrize(
+    ("fragment", "missing"),
+    [
+        ("lens=xyz", "lens xyz"),
+        ("layer=99", "layer 99"),
+        ("off=source:99", "off source:99"),
+        ("word=99", "word 99"),
+        ("tour=99&view=lines", "tour 99"),
+        ("heads=7.7", "heads 7.7"),
+    ],
+)
+def test_what_an_address_asks_for_in_vain_is_told_and_taken_out(open_page, fragment, missing):
+    opened = open_page(encoder_page(), fragment)
+    assert f"“{missing}”" in opened.text("#amiss")
+    assert missing.split()[0] not in opened.fragment()
+    opened.choose("layer", "0")
+    assert opened.text("#amiss") == ""
+
+
+def test_a_training_run_opens_where_it_ended(open_page, tmp_path):
+    item = random_map(2, 2, 5).main
+    for step in (0, 100, 200):
+        made = item.with_weights(np.roll(item.weights, step // 100, axis=3))
+        sample = Attention((made,), Provenance("watched", "Toy"), id=f"step {step}")
+        (tmp_path / f"step-{step:08d}.npz").write_bytes(dump_archive([sample]))
+    opened = open_page(compare(str(tmp_path)).page())
+    assert opened.text("#caption").startswith("step 200 · ")
+    assert opened.tab.locator('#history [aria-pressed="true"]').count() == 1
+
+
+def test_a_scale_leaves_out_the_first_rows_of_a_causal_map_and_marks_what_lies_beyond(open_page):
+    weights = softmax_rows(1, 1, 60, 60, seed=2, spread=0.3) * np.tri(60, dtype=np.float32)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    tokens = tuple(Token(f"word{place}") for place in range(60))
+    item = AttentionMap("causal", tokens, tokens, weights)
+    opened = open_page(page(Attention((item,), Provenance("file", "causal"))), "range=view")
+    low, high = opened.tab.locator("#scale span").all_inner_texts()
+    sizes = np.sort(weights[0, 0, 6:][weights[0, 0, 6:] > 0])  # a tenth of 60 rows sees few keys
+    top = sizes[math.ceil(0.995 * sizes.size) - 1]
+    assert (low, high) == ("0", f"> {math.ceil(10 * top) / 10:.1f}".replace("0.", "."))
+    assert high.startswith("> .")
+    for view in ("lines", "table"):
+        opened.tab.locator(f"#tab-{view}").click()
+        opened.settle()
+        assert not opened.tab.locator("#scale").is_visible()
+
+
+def test_the_text_opens_shaded_by_the_first_link(open_page):
+    opened = open_page(attend(SENTENCE, model="pocket").page(), "view=text&heads=0.3")
+    query = links(opened, "#readout .link")[0][0]
+    assert opened.tab.locator(".word.active").inner_text().split()[0] == query
+    assert opened.tab.locator(".word .number:not(:empty)").count() > 0
+
+
+def test_the_footer_leaks_no_folder(open_page):
+    model = "/home/somebody/secret/model"
+    provenance = Provenance("file", "sample", True, settings={"folder": model}, notes=(model,))
+    html = page(replace(encoder(), provenance=provenance))
+    assert "somebody" not in html
+    assert "folder …/model" in open_page(html).text("footer")
