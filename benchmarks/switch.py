@@ -1,6 +1,6 @@
 """Where torch overtakes numpy: whole processes that read more, or longer, texts.
 
-Each is run with `--arithmetic light` and `torch`, in turns, and once as attnviz chooses. Run it as
+Each is run with `--device light` and `torch`, in turns, and once as attnviz chooses. Run it as
 a script with the folders of models, MiniLM without; it prints medians by the clock and of the
 processor's own time, their ratios, and which of the two was chosen, and asserts nothing.
 
@@ -44,7 +44,7 @@ def main(folders: list[str]) -> None:
                 given = ["self", "--input", str(file), "-m", folder, "-f", "none"]
                 given += ["-o", f"{place}/out.npz"]
                 rounds = [
-                    [measure(*given, "--arithmetic", name)[:2] for name in ("light", "torch")]
+                    [measure(*given, "--device", name)[:2] for name in ("light", "torch")]
                     for _ in range(TURNS)
                 ]
                 chosen = "torch" if "torch calculates" in measure(*given, "-v")[2] else "numpy"

@@ -250,7 +250,7 @@ def stays_small(ran: Ran) -> str | None:
 @invariant
 def asks_no_network(ran: Ran) -> str | None:
     """No run opens a connection."""
-    if "--ray-address" in ran.case.argv:
+    if any(word.startswith("ray:") for word in ran.case.argv):
         return None
     return ", ".join(sorted({act for act in ran.acts if act.startswith("socket.")})) or None
 
@@ -263,7 +263,7 @@ def runs_nothing_foreign(ran: Ran) -> str | None:
     return ", ".join(sorted(acts)) or None
 
 
-TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers", "watch"}
+TRUSTING = {"--allow", "--open", "--workers", "watch"}
 """What asks for a file's code, a browser, or processes, which send each other
 pickles."""
 

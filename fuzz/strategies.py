@@ -161,7 +161,7 @@ def is_place(parameter: Any) -> bool:
     """True of an option that names a file to write."""
     panel = getattr(parameter, "rich_help_panel", "")
     return parameter.metavar in ("FILE", "PAGE|FOLDER") and (
-        panel == OUTPUT or parameter.name == "rejects"
+        panel == OUTPUT or parameter.name == "on_error"
     )
 
 
@@ -239,7 +239,7 @@ STREAMS = ("self", "encoder", "decoder", "cross", "causal", "a-to-b", "b-to-a")
 def place(made: Draws, name: str) -> str:
     """A place for results, or an input, which must not become one."""
     if made.often(0.6):
-        own = {"html": (".html",), "atlas": (".html",), "rejects": (".jsonl",)}
+        own = {"html": (".html",), "atlas": (".html",), "on-error": (".jsonl",)}
         suffixes = own.get(name[2:], ())
         if not suffixes and name not in ("--output", "-o"):
             suffixes = PICTURE_SUFFIXES
@@ -458,7 +458,7 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Options that no command which takes them may refuse, with values; and all whose choices are
 names of a table that every run can take."""
-CHOSEN = ("--sort", "--show", "--over", "--device")
+CHOSEN = ("--sort", "--show", "--device")
 COSTLY = ("--heatmap", "--grid", "--picture")
 
 
@@ -483,8 +483,8 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
     for name in CHOSEN:
         refused = (command == "heads" and name == "--sort") or clashes(groups[0], name)
         if name in known and made.often(0.1) and not refused:
-            needy = ("cuda", "mps", "effect")
-            wanted = [word for word in choices_of(known[name]) if word not in needy]
+            needy = ("cuda", "mps", "effect", "light", "torch", "spread")
+            wanted = [word for word in choices_of(known[name]) if not word.startswith(needy)]
             # --show has choices in corpus, and is a flag elsewhere.
             groups.append((name, made.pick(wanted)) if wanted else (name,))
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]

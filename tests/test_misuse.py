@@ -59,7 +59,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "watch": (torch.nn.MultiheadAttention(4, 2),),
 }
 FAST = ("from_dict", "from_numpy", "load", "watch", "attend", "lesson")
-SPENDS = ("workers", "engine", "ray_address")
+SPENDS = ("workers", "engine")
 """What starts processes where it is right."""
 
 

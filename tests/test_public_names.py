@@ -55,7 +55,7 @@ SLOWER = [{}, {"layer": "0-2", "head": 3}, {"lens": "all"}]
     "chosen",
     [
         {"layer": 1},
-        {"reduce": "max", "over": "layers"},
+        {"reduce": "max:layers"},
         *(pytest.param(chosen, marks=pytest.mark.slow) for chosen in SLOWER),
     ],
     ids=str,

@@ -17,7 +17,7 @@ from attnviz.core.attention_map import (
     known_mean,
 )
 from attnviz.core.errors import UsageError, choose, is_number
-from attnviz.core.options import Over, Reduce, names_in
+from attnviz.core.options import Reduction, names_in
 from attnviz.core.registry import is_reduced
 from attnviz.core.tokens import word_cells
 
@@ -216,10 +216,14 @@ def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | Non
     return item.part(**{f"{what}s": own})
 
 
-def check_reduction(how: str, over: str) -> None:
-    """Refuse unknown names with a UsageError."""
-    choose(how, names_in(Reduce), "reduction")
-    choose(over, names_in(Over), "axis to reduce over")
+def parse_reduction(text: str) -> tuple[str, str]:
+    """What a reduction does, and over what: "mean" or "mean:heads".
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    how, _, over = choose(text, names_in(Reduction), "reduction").partition(":")
+    return how, over or "both"
 
 
 def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:

@@ -11,23 +11,17 @@ from attnviz.core.errors import InputError, UsageError, choose, in_short
 from attnviz.core.locks import evaluation_mode, model_lock
 from attnviz.core.options import (
     DECLARED,
-    Arithmetic,
     Choice,
     Device,
-    DeviceMap,
     Dtype,
-    EngineName,
     InMemory,
     InMemoryModel,
     InMemoryReader,
-    InputFormat,
     Look,
     Many,
-    OnError,
     Options,
     Origin,
-    Over,
-    Reduce,
+    Reduction,
     Special,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
@@ -46,12 +40,8 @@ class ModelOptions(TypedDict, total=False):
     processor: Any
     adapter: str | None
     device: Device
-    arithmetic: Arithmetic | None
-    device_map: DeviceMap | None
     dtype: Dtype | None
-    revision: str | None
-    allow_pickle: bool
-    allow_code: bool
+    allow: str | None
 
 
 class FileOptions(TypedDict, total=False):
@@ -59,7 +49,6 @@ class FileOptions(TypedDict, total=False):
 
     weights: str | Path | None
     qk: str | Path | None
-    seed: int
 
 
 class SelectionOptions(TypedDict, total=False):
@@ -74,8 +63,7 @@ class ViewOptions(SelectionOptions, total=False):
     """What is made of the maps of a text."""
 
     token_groups: str | Path | None
-    reduce: Reduce
-    over: Over
+    reduce: Reduction
     special: Special
     group: str | None
     words: bool
@@ -93,9 +81,7 @@ class ReadingOptions(TypedDict, total=False):
     """How files of texts are read."""
 
     columns: str | None
-    input_format: InputFormat | None
-    max_line: int
-    on_error: OnError
+    on_error: str | Path
 
 
 class SharingOptions(TypedDict, total=False):
@@ -103,8 +89,7 @@ class SharingOptions(TypedDict, total=False):
 
     batch_size: int | None
     workers: int | None
-    engine: EngineName
-    ray_address: str | None
+    engine: str
 
 
 class TranslationOptions(ModelOptions, total=False):
@@ -203,8 +188,7 @@ class ImageOptions(ModelOptions, total=False):
     check: int
     layer: Which
     head: Which
-    reduce: Reduce
-    over: Over
+    reduce: Reduction
     special: Special
 
 
@@ -238,7 +222,6 @@ IN_PYTHON = {
     **{name: f"call .picture({name}=…) on what it returns" for name in DECLARED[Look]},
     "output": "call .save(FILE) on what it returns",
     "html": "call .page(FILE) on what it returns",
-    "rejects": "what it returns has .errors",
     "resume": "give checkpoint=FILE",
 }
 """Options of the shell about files and pictures, each with what Python has instead."""

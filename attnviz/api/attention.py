@@ -108,7 +108,7 @@ def attend_many(
     work = AttendChunk(origin, request.choice, command, batch_size)
 
     def read_results() -> Iterator[Result | AttnvizError]:
-        with open_engine("local", workers, None) as engine:
+        with open_engine("local", workers) as engine:
             results = attend_all(work, chunks(iter(records)), engine)
             while True:
                 with arguments.in_evaluation(

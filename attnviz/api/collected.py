@@ -74,7 +74,7 @@ class CollectedReport:
 
     def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
         """Keep the reason why a record failed, or raise it where the run is to stop."""
-        if self.options.many.on_error == "stop":
+        if str(self.options.many.on_error) == "stop":
             raise error
         self.findings.errors.append(error)
 

@@ -278,8 +278,6 @@ def compare(
     *,
     model_a: str | None = None,
     model_b: str | None = None,
-    revision_a: str | None = None,
-    revision_b: str | None = None,
     adapter_a: str | None = None,
     adapter_b: str | None = None,
     layer_a: str | None = None,
@@ -299,8 +297,6 @@ def compare(
         b: the other; None: the same text or map. Of a run another run, shown beside the first.
         model_a: model of A, instead of `model`.
         model_b: model of B.
-        revision_a: revision of A's model.
-        revision_b: revision of B's model.
         adapter_a: adapter of A's model.
         adapter_b: adapter of B's model.
         layer_a: layers of A, instead of `layer`.
@@ -320,8 +316,8 @@ def compare(
     """
     how = arguments.read_options(options)
     origins = (
-        {"model": model_a, "revision": revision_a, "adapter": adapter_a},
-        {"model": model_b, "revision": revision_b, "adapter": adapter_b},
+        {"model": model_a, "adapter": adapter_a},
+        {"model": model_b, "adapter": adapter_b},
     )
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
     first = _side("a", a)

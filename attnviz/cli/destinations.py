@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.places import note, write_bytes
-from attnviz.core.errors import TooLargeError, UsageError
+from attnviz.core.errors import UsageError
 from attnviz.core.options import Look, Many, Options
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display, Renderer, reports
@@ -35,46 +34,22 @@ class DataOutput:
     """Data in a draft, kept once it is complete, or on stdout as soon as each result is done."""
 
     def __init__(
-        self,
-        renderer: Renderer,
-        draft: PartialFile | None = None,
-        *,
-        alone: bool = True,
-        limit: int | None = None,
+        self, renderer: Renderer, draft: PartialFile | None = None, *, alone: bool = True
     ) -> None:
-        self.renderer, self.draft, self.alone, self.limit = renderer, draft, alone, limit
-        self.read, self.parts, self.size = True, list[bytes](), 0
+        self.renderer, self.draft, self.alone, self.read = renderer, draft, alone, True
 
     def add(self, item: reports.Item) -> None:
         """Write the result's part."""
         if self.read:
             data: Any = item.data
-            self._write(self.renderer.add(data, item.views))
+            self._send(reports.as_bytes(self.renderer.add(data, item.views)))
 
     def finish(self) -> None:
         """Write what closes the data, and move a file into place."""
         if self.read:
-            self._write(self.renderer.finish())
-        if self.limit is not None:
-            if self.size > self.limit:
-                raise self._too_large(f"{self.size:,} bytes")
-            self._send(b"".join(self.parts))
+            self._send(reports.as_bytes(self.renderer.finish()))
         if self.draft is not None:
             self.draft.move()
-
-    def _write(self, part: str | bytes) -> None:
-        data = reports.as_bytes(part)
-        if self.limit is None:
-            self._send(data)
-            return
-        self.size += len(data)
-        if self.size <= self.limit:
-            self.parts.append(data)
-        elif self.alone:  # nothing else is to be written that an error would end
-            raise self._too_large(f"at least {self.size:,} bytes{_largest_field(data)}")
-
-    def _too_large(self, size: str) -> TooLargeError:
-        return TooLargeError(f"the answer has {size}, more than --limit-bytes {self.limit}")
 
     def _send(self, data: bytes) -> None:
         try:
@@ -83,21 +58,6 @@ class DataOutput:
             if self.alone:
                 raise
             self.read = False
-
-
-def _largest_field(data: bytes) -> str:
-    """The field that most of a JSON document is in; empty for other data."""
-    try:
-        document = json.loads(data.lstrip(b"[,\n"))
-    except ValueError:
-        return ""
-    if not isinstance(document, dict):
-        return ""
-    sizes = {
-        name: len(json.dumps(value, separators=(",", ":"))) for name, value in document.items()
-    }
-    name = max(sizes, key=lambda one: sizes[one])
-    return f" ('{name}' {sizes[name] / len(data):.0%} of them)"
 
 
 class NumberedFiles:

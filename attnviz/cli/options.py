@@ -16,7 +16,7 @@ import typer
 from typer.models import OptionInfo
 
 from attnviz.cli.app import stderr_form
-from attnviz.core.errors import TooLargeError, UsageError, in_words
+from attnviz.core.errors import UsageError, in_words
 from attnviz.core.options import (
     DECLARED,
     Choice,
@@ -67,8 +67,6 @@ MAP_PICTURES = {"lines": "tokens joined by lines, up to eight heads in colours"}
 """What --picture draws of a map."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
-SMALLER = ("--fields", "--top", "--head", "--role", "--reduce", "--max-rows")
-"""Options that make an answer smaller, where a command has them."""
 
 
 INPUT = opt(
@@ -212,7 +210,7 @@ def with_options(
                     raise UsageError(
                         f"--{option} {value}: no more than {LARGEST:,} can be asked for"
                     )
-            files = tuple(_files_named(values, offers[Output].keys() | {"rejects"}))
+            files = tuple(_files_named(values, offers[Output].keys() | {"on_error"}))
             origin, choice, output, look, many = (
                 half(**{name: values.pop(name) for name in options})
                 for half, options in offers.items()
@@ -225,11 +223,7 @@ def with_options(
             }
             pictures |= pictures_by_kind(output.picture or [], draws or {})
             options = Options(origin, choice, output, many, look, pictures, files)
-            try:
-                command(**values, options=options)
-            except TooLargeError as error:
-                ways = [name for name in SMALLER if name in known_names]
-                raise TooLargeError(f"{error}: {in_words(ways)} makes it smaller") from error
+            command(**values, options=options)
 
         option_by_name = {name: OPTIONS[name] for options in offers.values() for name in options}
         option_by_name |= {
@@ -237,7 +231,6 @@ def with_options(
             for item in signature.parameters.values()
             if isinstance(item.default, Field)
         }
-        known_names = {option.names[0] for option in option_by_name.values()}
         run.draws = picture_kinds  # type: ignore[attr-defined]
         run.rare = {*rare, *(name for name, option in option_by_name.items() if option.rare)}  # type: ignore[attr-defined]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

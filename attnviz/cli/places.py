@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from attnviz.cli.app import SIGNALS, interrupt, tell
 from attnviz.core.errors import OutputError, UsageError
+from attnviz.core.options import split_format
 from attnviz.storage.writing import place_of, write_whole
 
 
@@ -133,7 +134,7 @@ CHECKPOINT = re.compile(
 
 def inputs_among(names: Iterable[str]) -> Iterator[Path]:
     """The files that the names stand for: a file, those of a model in a folder, or saved shards."""
-    for path in map(Path, names):
+    for path in (Path(split_format(name)[1]) for name in names):
         with suppress(OSError, ValueError):
             if path.is_dir():
                 yield from (item for item in path.iterdir() if CHECKPOINT.fullmatch(item.name))

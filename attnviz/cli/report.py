@@ -136,7 +136,7 @@ class Report(AbstractContextManager["Report"]):
             outputs.append(pages)
         renderer = reports.make_renderer(self.format, display, kind)
         alone = not (outputs or self.resumable)
-        outputs.append(destinations.DataOutput(renderer, alone=alone, limit=output.limit_bytes))
+        outputs.append(destinations.DataOutput(renderer, alone=alone))
         if self.screen is not None:
             outputs.append(self.screen)
         if output.browse:  # the last, when all others are complete
@@ -244,7 +244,7 @@ class Report(AbstractContextManager["Report"]):
         Raises:
             AttnvizError: the same error, with --on-error stop.
         """
-        if self.options.many.on_error == "stop":
+        if str(self.options.many.on_error) == "stop":
             raise error
         if str(error) != self.last_failure:  # a worker that died takes many records with it
             complain(str(error), type(error).__name__, error.status)
@@ -365,7 +365,7 @@ def check_places(
     places = _places(options, kind, pictures, many=many)
     check_apart(places, names)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
-        raise UsageError(f"--rejects '{rejects}' are written as JSON lines: end it in .jsonl")
+        raise UsageError(f"--on-error '{rejects}' holds JSON lines: end it in .jsonl")
     if many and not output.overwrite:
         for path in (output.html, *pictures.values()):
             if path is not None:

@@ -35,10 +35,6 @@ class OutputError(AttnvizError):
     """A result cannot be written to its place."""
 
 
-class TooLargeError(OutputError):
-    """An answer has more bytes than were allowed."""
-
-
 class UnsupportedError(AttnvizError):
     """No part of the context supports a sentence of the answer."""
 

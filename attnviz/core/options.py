@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Union, get_args, get_type_hints
 
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.registry import LARGEST_SEED, LENSES, MECHANISMS, MechanismChoice, parse_mechanism
+from attnviz.core.registry import LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
-Device = Literal["auto", "cpu", "cuda", "mps"]
-Arithmetic = Literal["light", "torch"]
-DeviceMap = Literal["auto", "balanced", "sequential"]
+Processor = Literal["auto", "cpu", "cuda", "mps"]
+Device = Literal[Processor, "light", "torch", "spread", "spread:balanced", "spread:sequential"]
+Trust = Literal["pickle", "code"]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
 Language = Literal["en", "fr"]
 Reduce = Literal["none", "mean", "max"]
-Over = Literal["both", "heads", "layers"]
+Reduction = Literal[Reduce, "mean:heads", "mean:layers", "max:heads", "max:layers"]
 Special = Literal["keep", "drop", "renormalise"]
 InputFormat = Literal["txt", "jsonl", "csv", "tsv"]
-OnError = Literal["skip", "stop"]
-EngineName = Literal["local", "ray"]
 Width = Literal["single", "double"]
 ErrorForm = Literal["text", "json"]
 PictureScale = Literal["own", "shared"]
@@ -36,6 +34,19 @@ FORMER = {
     "--highlight": "is now --picture highlight:FILE",
     "--prune-curve": "is now --picture curve:FILE",
     "--gif": "is now --picture FILE.gif",
+    "--allow-pickle": "is now --allow pickle",
+    "--allow-code": "is now --allow code",
+    "--device-map": "is now --device spread",
+    "--arithmetic": "is now --device light or --device torch",
+    "--revision": "is now a part of --model ID@REVISION",
+    "--revision-a": "is now a part of --model-a ID@REVISION",
+    "--revision-b": "is now a part of --model-b ID@REVISION",
+    "--over": "is now a part of --reduce: mean:heads, mean:layers",
+    "--ray-address": "is now a part of --engine ray:ADDRESS",
+    "--input-format": "is now the word before a file: jsonl:FILE, or jsonl:- for stdin",
+    "--rejects": "is now --on-error FILE.jsonl",
+    "--max-line": "is gone: a line may have 64 MiB",
+    "--limit-bytes": "is gone: -f links, --head, --top and --fields make an answer smaller",
 }
 """Former options, each with what has taken its place; of a few options only some commands' own."""
 
@@ -139,7 +150,7 @@ class Origin:
     model: str | InMemoryModel | None = opt(
         "model",
         "--model -m ID_OR_FOLDER",
-        "A Hugging Face model, by id or folder, or one that 'attnviz models' lists.",
+        "A Hugging Face model, by folder, id or id@revision, or one that 'attnviz models' lists.",
     )
     tokenizer: str | InMemoryReader | None = rare(
         "model",
@@ -170,34 +181,20 @@ class Origin:
         "of a request that vLLM-Hook wrote.",
     )
     causal: bool = rare("causal", "--causal", "Causal mask: hide every later token.")
-    seed: int = rare(
-        "weights",
-        "--seed N",
-        "Seed of random inputs for --weights.",
-        default=0,
-        min=0,
-        max=LARGEST_SEED,
-    )
-    device: Device = rare("compute", "--device NAME", "{choices}.", default="auto")
-    device_map: DeviceMap | None = rare(
-        "model",
-        "--device-map HOW",
-        "How to spread a model that is larger than one device: {choices} (needs accelerate).",
+    device: Device = rare(
+        "compute",
+        "--device NAME",
+        "What calculates: {choices}. light starts fast, without torch, where it can; spread puts "
+        "a model that is larger than one device on several (needs accelerate).",
+        default="auto",
     )
     dtype: Dtype | None = rare("compute", "--dtype NAME", "Precision: {choices}; on a CPU float32.")
-    arithmetic: Arithmetic | None = rare(
+    allow: str | None = rare(
         "model",
-        "--arithmetic NAME",
-        "What calculates: {choices}. By default light, which starts fast, where it can.",
-    )
-    revision: str | None = rare(
-        "model", "--revision NAME", "Branch, tag or commit of a model on the hub."
-    )
-    allow_pickle: bool = rare(
-        "model", "--allow-pickle", "Load pickled weights, of a model that you trust."
-    )
-    allow_code: bool = rare(
-        "model", "--allow-code", "Run code that comes with a model, if you trust it."
+        "--allow WHAT",
+        "What to run of a model that you trust: pickle (pickled weights), code (its own Python "
+        "code) or pickle,code.",
+        suggestions=("pickle", "code", "pickle,code"),
     )
     generate: int | None = opt(
         "generate",
@@ -255,6 +252,38 @@ class Origin:
         suggestions=("en", "fr"),
     )
 
+    def __post_init__(self) -> None:
+        for one in self.trusts:
+            choose(one, names_in(Trust), "value for --allow")
+
+    @property
+    def trusts(self) -> list[str]:
+        return self.allow.split(",") if self.allow else []
+
+    @property
+    def allow_pickle(self) -> bool:
+        return "pickle" in self.trusts
+
+    @property
+    def allow_code(self) -> bool:
+        return "code" in self.trusts
+
+    @property
+    def processor(self) -> Processor:
+        """The device of torch; "auto" chooses it."""
+        return self.device if self.device in ("cpu", "cuda", "mps") else "auto"
+
+    @property
+    def device_map(self) -> str | None:
+        """How accelerate spreads the model over devices; None: it does not."""
+        how, _, map_name = self.device.partition(":")
+        return (map_name or "auto") if how == "spread" else None
+
+    @property
+    def arithmetic(self) -> str | None:
+        """What calculates if the device asks for it: "light" or "torch"."""
+        return self.device if self.device in ("light", "torch") else None
+
     @property
     def layer(self) -> MechanismChoice | None:
         return None if self.mechanism is None else parse_mechanism(self.mechanism)
@@ -293,10 +322,12 @@ class Choice:
         "Heads: 2.3 is head 3 of layer 2, 2.3,1.4 are two; 3 is head 3 of every layer, or of those "
         "of --layer; also 0,2, 0-3, last or all.",
     )
-    reduce: Reduce = rare(
-        "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none"
+    reduce: Reduction = rare(
+        "reduce",
+        "--reduce HOW",
+        "Combine heads and layers: mean or max; mean:heads, max:layers, … combine one of the two.",
+        default="none",
     )
-    over: Over = rare("reduce", "--over AXIS", "What --reduce combines: {choices}.", default="both")
     labels: str | None = rare(
         "labels", "--labels TEXT", 'A label for each token or word, O for none: "B-PER O O".'
     )
@@ -376,9 +407,6 @@ class Output:
         "that a float32 has.",
         min=1,
         max=6,
-    )
-    limit_bytes: int | None = rare(
-        "cut", "--limit-bytes N", "Refuse an answer of more bytes on stdout.", min=1
     )
     errors: ErrorForm = rare(
         "said",
@@ -489,22 +517,13 @@ class Many:
         "--columns ROLES",
         "Columns of a .csv or .tsv, by name or number, or keys of a .jsonl: text=sentence,id=key.",
     )
-    input_format: InputFormat | None = rare(
-        "reading",
-        "--input-format NAME",
-        "Format of the input if its suffix does not tell: {choices}. stdin is txt by default.",
-    )
-    max_line: int = rare(
-        "reading", "--max-line MIB", "Longest line to read, in MiB.", default=64, min=1
-    )
-    on_error: OnError = rare(
+    on_error: Path = rare(
         "reading",
         "--on-error HOW",
-        "What to do about a line that fails: {choices}. skip notes it and goes on.",
-        default="skip",
-    )
-    rejects: Path | None = rare(
-        "reading", "--rejects FILE", "File for lines that failed, with reasons: .jsonl."
+        "What to do about a line that fails: skip notes it and goes on, stop ends the run, and "
+        "FILE.jsonl also keeps the line with its reason.",
+        default=Path("skip"),
+        suggestions=("skip", "stop"),
     )
     batch_size: int | None = rare(
         "sharing",
@@ -515,14 +534,13 @@ class Many:
     workers: int | None = rare(
         "sharing", "--workers N", "Processes that share the work.", min=1, max=1024
     )
-    engine: EngineName = rare(
+    engine: str = rare(
         "sharing",
         "--engine NAME",
-        "What runs the workers: {choices} (ray needs the extra ray).",
+        "What runs the workers: local, ray, or ray:ADDRESS, a cluster to join (ray needs the "
+        "extra ray).",
         default="local",
-    )
-    ray_address: str | None = rare(
-        "sharing", "--ray-address ADDRESS", "Ray cluster to join; else one is started."
+        suggestions=("local", "ray", "ray:auto"),
     )
     shard_size: int | None = rare(
         "files",
@@ -533,6 +551,15 @@ class Many:
     resume: bool = rare(
         "files", "--resume", "Continue an interrupted run that has the same -o FILE."
     )
+
+    def __post_init__(self) -> None:
+        if self.rejects and not self.rejects.suffix and self.rejects.parent == Path():
+            choose(str(self.on_error), ("skip", "stop"), "value for --on-error")
+
+    @property
+    def rejects(self) -> Path | None:
+        """The file for lines that failed."""
+        return None if str(self.on_error) in ("skip", "stop") else self.on_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -582,6 +609,12 @@ def pictures_by_kind(files: Sequence[Path], kinds: Collection[str]) -> dict[str,
             raise UsageError(f"--picture {file} names {problem}: write {kind}:FILE once")
         by_kind[choose(kind, kinds, "picture")] = Path(name)
     return by_kind
+
+
+def split_format(file: str) -> tuple[str | None, str]:
+    """The format that stands before a file's name, and the name: "jsonl:-"; None: no format."""
+    name, colon, rest = file.partition(":")
+    return (name, rest) if colon and rest and name in names_in(InputFormat) else (None, file)
 
 
 def names_in(literal: object) -> tuple[str, ...]:

@@ -28,9 +28,9 @@ SHIPPED = {
 }
 """The loader of each shipped model, and the fields of an origin that it takes besides device and
 dtype. The first is the default for texts."""
-LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
+LOADING = ("dtype", "allow_pickle", "allow_code", "device_map", "adapter", "tokenizer")
 """The fields of an origin that say how to load a model."""
-NO_LIGHT = "--arithmetic light cannot do this"
+NO_LIGHT = "--device light cannot do this"
 VISION = "pocket-vit"  # the default model of pictures
 
 
@@ -59,8 +59,8 @@ def check_vision(origin: Origin) -> None:
 def load_shipped(origin: Origin, name: str | None = None) -> Any:
     """The shipped model of this name, or of the origin's, with the origin's options."""
     path, names = SHIPPED[name or str(origin.model or POCKET)]
-    terms = {term: getattr(origin, term) for term in ("device", "dtype", *names)}
-    return Entry("", path).load()(**terms)
+    terms = {term: getattr(origin, term) for term in ("dtype", *names)}
+    return Entry("", path).load()(device=origin.processor, **terms)
 
 
 def origins_of(origin: Origin) -> dict[str, Any]:
@@ -83,11 +83,6 @@ def check_origin(origin: Origin, command: Command) -> None:
         from attnviz.models.own import check_mechanism
 
         check_mechanism(origin.layer.name, command)
-    if origin.seed and origin.weights is None:
-        raise UsageError(
-            "--seed draws inputs for --weights: the seed of a layer is --mechanism NAME:seed="
-            f"{origin.seed}"
-        )
     _check_loading(origin, origins)
     if origin.keep_qk and (origin.weights is not None or is_mutual(origin)):
         raise UsageError(
@@ -118,8 +113,11 @@ def _check_loading(origin: Origin, origins: list[str]) -> None:
         "--to": (origins and origin.model != POCKET and origin.to, "is for translators"),
         "--tokenizer": (origin.tokenizer, "is for a Hugging Face model"),
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
-        "--device-map": (origin.device_map, "is for large models"),
-        "--arithmetic": (origin.arithmetic, "is for checkpoints of texts and pictures"),
+        "--device spread": (origin.device_map, "is for large models"),
+        f"--device {origin.arithmetic}": (
+            origin.arithmetic,
+            "is for checkpoints of texts and pictures",
+        ),
         "--generate": (
             origin.model != "pocket-lm" and origin.generate,
             "needs a model that writes",
@@ -164,8 +162,8 @@ def states_of(origin: Origin) -> dict[str, FileFingerprint]:
         return states
     from attnviz.models.hugging_face.load.locate import loaded_files, locate
 
-    revision, allow_code = origin.revision, origin.allow_code
-    folder = locate(str(name_of(origin)), revision, allow_code=allow_code)
+    allow_code = origin.allow_code
+    folder = locate(str(name_of(origin)), allow_code=allow_code)
     states["--model"] = fingerprint_files(loaded_files(folder, allow_code=allow_code))
     for option, name in (("--adapter", origin.adapter), ("--tokenizer", origin.tokenizer)):
         if isinstance(name, str):
@@ -184,7 +182,7 @@ def find_model(origin: Origin) -> None:
     from attnviz.models.hugging_face.load.checkpoint import check_folder
     from attnviz.models.hugging_face.load.locate import locate
 
-    folder = locate(str(name_of(origin)), origin.revision, allow_code=origin.allow_code)
+    folder = locate(str(name_of(origin)), allow_code=origin.allow_code)
     check_folder(folder, allow_pickle=origin.allow_pickle)
 
 
@@ -259,7 +257,7 @@ def _open_in_numpy(
         check_torch(origin, "models in memory")
         return None
     if origin.arithmetic == "torch":
-        explain("torch calculates, since --arithmetic asks for it")
+        explain("torch calculates, since --device asks for it")
         return None
     from attnviz.models.hugging_face.light_opening import open_light
     from attnviz.models.light.network import UnknownArchitecture
@@ -283,7 +281,7 @@ def _open_in_numpy(
 
 def loading_of(origin: Origin) -> dict[str, Any]:
     """The fields of an origin that `LoadOptions` needs."""
-    return {term: getattr(origin, term) for term in (*LOADING, "tokenizer")}
+    return {"device": origin.processor, **{term: getattr(origin, term) for term in LOADING}}
 
 
 def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool = False) -> Source:
@@ -301,7 +299,7 @@ def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool =
 
 
 def check_torch(origin: Origin, what: str) -> None:
-    """Refuse --arithmetic numpy for what only torch computes."""
+    """Refuse --device light for what only torch computes."""
     if origin.arithmetic == "light":
         raise UsageError(f"{NO_LIGHT}, since {what} need torch: leave it out")
 

@@ -48,7 +48,7 @@ class SeededLayer(UnbatchedSource):
         if size % self.heads:
             raise UsageError(f"size={size} cannot be split into heads={self.heads} of one size")
         self.dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
-        self.device = check_device(origin.device)  # "auto" stays on the processor
+        self.device = check_device(origin.processor)  # "auto" stays on the processor
         self.embedding = SeededEmbedding(choice.seed or 0, size)
 
     def check_overflow(self, stream: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:

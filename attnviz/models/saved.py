@@ -104,7 +104,7 @@ class MatrixSource(UnbatchedSource):
 
     def _inputs(self, tokens: Sequence[Token], size: int) -> NDArray[np.float64]:
         if "inputs" not in self.arrays:
-            return SeededEmbedding(self.origin.seed, size).embed(tokens)
+            return SeededEmbedding(0, size).embed(tokens)
         inputs: NDArray[np.float64] = self.arrays["inputs"]
         if inputs.shape != (len(tokens), size):
             raise InputError(
@@ -115,7 +115,7 @@ class MatrixSource(UnbatchedSource):
 
     def _provenance(self) -> Provenance:
         is_map = "weights" in self.arrays
-        settings: dict[str, Any] = {} if is_map else {"seed": self.origin.seed}
+        settings: dict[str, Any] = {} if is_map else {"seed": 0}
         notes = () if is_map or "inputs" in self.arrays else ("inputs are seeded random vectors",)
         return Provenance("file", self.path.name, settings=settings, notes=notes)
 

@@ -239,7 +239,6 @@ class CorpusRequest:
         check_choice(options.choice, rows=True)
         if inputs.pictures:
             check_vision(options.origin)
-            many = options.many
             texts_only = {
                 "--cross": self.cross,
                 "--effect": self.effect,
@@ -247,8 +246,7 @@ class CorpusRequest:
                 "--frequencies": self.frequencies,
                 "--picture": self.overview,
                 "--show pairs": self.show == "pairs",
-                "--columns": many.columns,
-                "--input-format": many.input_format,
+                "--columns": options.many.columns,
             }
             if flags := [option for option, value in texts_only.items() if value]:
                 raise UsageError(f"{flags[0]} is for texts, and these are pictures: leave it out")

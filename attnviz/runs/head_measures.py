@@ -296,7 +296,7 @@ def refuse_long(texts: TextInput, origin: Origin) -> TextInput:
             return record
         own = origin.tokenizer is None
         name = str(origin.model if own else origin.tokenizer)
-        folder = locate(name, origin.revision if own else None)
+        folder = locate(name)
         if (count := count_tokens(folder, text)) <= most:
             return record
         error = InputError(

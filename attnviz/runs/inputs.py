@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.options import Many, Options
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.options import Many, Options, split_format
 from attnviz.core.registry import Command
 from attnviz.core.values import is_utf8
 from attnviz.models.open import check_origin
 from attnviz.storage.texts import BadText, Text, check_text, formats
 from attnviz.storage.texts.lines import (
-    LONGEST,
     FileFormat,
     LineReader,
     open_lines,
@@ -27,10 +26,10 @@ _open: list[LineReader] = []  # the reader of stdin, once it is open
 USUAL = Many()  # files are read as their suffixes say
 
 
-def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
+def stdin_lines() -> Iterator[bytes]:
     """The lines of stdin as they arrive, unpacked if they are gzip."""
     buffer: Any = sys.stdin.buffer
-    lines = open_lines(getattr(buffer, "raw", buffer), "stdin", longest=longest)
+    lines = open_lines(getattr(buffer, "raw", buffer), "stdin")
     _open[:] = [] if lines.is_gzip else [lines]
     yield from whole_lines(lines, "stdin")
 
@@ -52,28 +51,27 @@ def stdin_is_ready() -> bool:
 
 def count_records(file: str, how: Many = USUAL, *, pairs: bool = False) -> int | None:
     """How many texts, good and bad, a file holds; None if it can be read only once."""
+    reading, file = reading_of(file, how, pairs=pairs), split_format(file)[1]
     if file == "-" or not Path(file).is_file():
         return None
-    reading = reading_of(file, how, pairs=pairs)
-    return sum(1 for _ in formats.read_texts(_lines(Path(file), reading), f"'{file}'", reading))
+    return sum(1 for _ in formats.read_texts(_lines(Path(file)), f"'{file}'", reading))
 
 
 def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -> FileFormat:
-    """How to read a file: by --input-format, or else by its suffix."""
-    path, input_format = Path(file), how.input_format
-    if input_format is None:
+    """How to read a file: by the format before its name, or else by its suffix."""
+    file_format, file = split_format(file)
+    if file_format is None:
+        path = Path(file)
         file_format = formats.format_of_file(path)
         if file_format is None and not (file == "-" or path.is_fifo() or path.is_dir()):
             raise UsageError(
                 f"'{file}' ends in none of {', '.join(formats.SUFFIXES)}, with or without .gz: "
-                f"rename it, or give --input-format {'|'.join(formats.INPUT_FORMATS)}"
+                f"rename it, or write its format before it, {formats.INPUT_FORMATS[1]}:{file}"
             )
-    else:
-        file_format = choose(input_format, formats.INPUT_FORMATS, "input format")
     columns = {}
     if how.columns is not None:
         columns = formats.parse_columns(how.columns, pairs=pairs)
-    reading = FileFormat(file_format or "txt", pairs, keep_blank, columns, how.max_line << 20)
+    reading = FileFormat(file_format or "txt", pairs, keep_blank, columns)
     formats.check_reading(reading)
     return reading
 
@@ -81,27 +79,23 @@ def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -
 def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
     """Texts as they are read. A missing file or wrong columns are an error at once."""
     if file == "-":
-        return _at_least_one(
-            formats.read_texts(stdin_lines(reading.longest), "stdin", reading), "stdin"
-        )
+        return _at_least_one(formats.read_texts(stdin_lines(), "stdin", reading), "stdin")
     from attnviz.storage.matrices import open_file
 
     path, name = Path(file), f"'{file}'"
     if not path.is_fifo():  # opening and closing a pipe would lose what is in it
         open_file(path, pipe=True).close()
     if path.is_file():
-        next(formats.read_texts(_lines(path, reading), name, reading), None)
-    return _at_least_one(formats.read_texts(_lines(path, reading), name, reading), name)
+        next(formats.read_texts(_lines(path), name, reading), None)
+    return _at_least_one(formats.read_texts(_lines(path), name, reading), name)
 
 
-def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
+def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, opened at the first; unbuffered, so that a pipe does not wait."""
     from attnviz.storage.matrices import open_file
 
     file = open_file(path, buffering=0, pipe=True)
-    yield from read_file(
-        file, f"'{path}'", is_gzip=formats.is_packed(path), longest=reading.longest
-    )
+    yield from read_file(file, f"'{path}'", is_gzip=formats.is_packed(path))
 
 
 def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
@@ -200,13 +194,13 @@ def texts_of(
         file = "-" if file is None else file
         reading = reading_of(file, how, pairs=pairs, keep_blank=keep_blank)
         count = partial(count_records, file, how, pairs=pairs)
+        file = split_format(file)[1]
         on_disk = None if file == "-" else Path(file)
         ready = stdin_is_ready if file == "-" else None
         records = texts_of_file(file, reading)
         return TextInput(lambda: records, count=count, ready=ready, file=on_disk, rereads=False)
-    if how.columns is not None or how.input_format is not None:
-        option = "--columns" if how.columns is not None else "--input-format"
-        raise UsageError(f"{option} is for files and stdin: leave it out, or give --input FILE")
+    if how.columns is not None:
+        raise UsageError("--columns is for files and stdin: leave it out, or give --input FILE")
     if pairs:
         source, target = arguments[0], arguments[1] if len(arguments) > 1 else None
         second = None if target is None else check_text(target, "target")
@@ -235,7 +229,8 @@ def corpus_input(files: Sequence[str], how: Many, *, pairs: bool) -> TextInput:
         texts = given_texts(*_picture_records(pictures), several=True)
         return replace(texts, file=pictures[0], pictures=pictures, others=others)
     (file,) = files
-    on_disk = Path(file) if file != "-" and Path(file).is_file() else None
+    path = Path(split_format(file)[1])
+    on_disk = path if path.is_file() else None
     return TextInput(
         open=lambda: texts_of([], file, how, pairs=pairs).open(),
         count=partial(count_records, file, how, pairs=pairs),

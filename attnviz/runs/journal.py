@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 from attnviz.core import __version__
 from attnviz.core.errors import InputError, UsageError, is_number
 from attnviz.core.fingerprints import fingerprint_files, model_checksum
-from attnviz.core.options import InMemoryModel, Options
+from attnviz.core.options import InMemoryModel, Options, split_format
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
 from attnviz.storage.saved_maps import shard_path, shards_of
@@ -29,7 +29,7 @@ from attnviz.storage.writing import beside, write_file
 SCHEMA = 1
 LONGEST = 1 << 20  # bytes of a journal at most: it holds the options of one command line
 SAMPLE = 1 << 20  # bytes at both ends of an input file that go into its checksum
-DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
+DECIDING = ("columns", "batch_size", "shard_size", "on_error")
 """The options of `Many` that decide what a file holds; how the work is shared does not."""
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]  # JSON holds whole numbers exactly so far
 
@@ -188,6 +188,10 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
         for item in fields(half):
             if half is not options.many or item.name in DECIDING:
                 values[item.metadata["option"].names[0]] = getattr(half, item.name)
+    inputs = [value for name, value in options.given if name in ("input_file", "file")]
+    if formats := [one for name in inputs if (one := split_format(name)[0])]:
+        values["the input's format"] = formats[0]
+    values["--on-error"] = options.many.rejects  # skip or stop changes no byte
     values |= {"--fields": options.output.fields, "--digits": options.output.digits}
     values |= _fingerprint(input_file)
     states = states_of(options.origin)

@@ -111,7 +111,7 @@ class AttendChunk(SourceWork):
 
 def engine_for(many: Many) -> AbstractContextManager[Engine]:
     """The engine that shares the work on many texts."""
-    return open_engine(many.engine, many.workers, many.ray_address)
+    return open_engine(many.engine, many.workers)
 
 
 def attend_all(

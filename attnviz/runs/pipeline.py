@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, get_args
 import numpy as np
 
 from attnviz.analyses.group import group_attention, name_tokens
-from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
+from attnviz.analyses.select import check_selection, parse_reduction, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core import attention_map
@@ -329,7 +329,7 @@ def check_choice(choice: Choice, *, rows: bool = False) -> None:
     Where each head gets a row (`rows`), the layers have the same heads.
     """
     check_selection(choice.layer, choice.head, rows=rows)
-    check_reduction(choice.reduce, choice.over)
+    parse_reduction(choice.reduce)
     choose(choice.lens, ("raw", *LENSES, ALL_LENSES), "lens")
     if choice.explain is not None and not needs_head(choice.lens):
         raise UsageError(
@@ -508,7 +508,7 @@ def _choose_from(
     group = _group_of(choice)
     if group is not None:
         attention = group_attention(attention, group)
-    return as_result(reduce_attention(attention, choice.reduce, choice.over), choice)
+    return as_result(reduce_attention(attention, *parse_reduction(choice.reduce)), choice)
 
 
 def _group_of(choice: Choice) -> str | None:

@@ -212,7 +212,7 @@ def test_formats_agree():
 @pytest.mark.slow
 def test_texts_that_fail_are_said_and_the_others_judged():
     lines = b"the red car\tla voiture rouge\n\xff\nthe black cat\tle chat noir\n"
-    done = attnviz("lenses", "--input", "-", "--input-format", "tsv", "-f", "json", stdin=lines)
+    done = attnviz("lenses", "--input", "tsv:-", "-f", "json", stdin=lines)
     assert (done.status, done.json()["texts"]) == (1, 2)
     assert "line 2" in done.err
     assert all(one["rank_correlation"]["low"] is not None for one in done.json()["lenses"])

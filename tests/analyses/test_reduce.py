@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from attnviz.analyses.select import check_reduction, reduce_attention, reduce_map
+from attnviz.analyses.select import parse_reduction, reduce_attention, reduce_map
 from attnviz.core.attention_map import Link
 from attnviz.core.errors import UsageError
 from tests.samples import attention_of, checked, maps, self_map
@@ -45,17 +45,19 @@ def test_every_map_of_a_text_is_reduced_alike():
 
 
 @pytest.mark.parametrize(
-    ("how", "over", "what"),
+    ("how", "what"),
     [
-        ("x", "both", "reduction 'x'"),
-        ("mean", "x", "axis to reduce over 'x'"),
-        ("meen", "both", ".*Did you mean 'mean'"),
-        ("mean", "layer", ".*Did you mean 'layers'"),
+        ("x", "reduction 'x'"),
+        ("mean:x", "reduction 'mean:x'"),
+        ("meen", ".*Did you mean 'mean'"),
+        ("mean:layer", ".*Did you mean 'mean:layers'"),
     ],
 )
-def test_what_is_unknown_is_named(how, over, what):
+def test_what_is_unknown_is_named(how, what):
     with pytest.raises(UsageError, match=f"unknown {what}"):
-        check_reduction(how, over)
+        parse_reduction(how)
+    assert parse_reduction("max:heads") == ("max", "heads")
+    assert parse_reduction("mean") == ("mean", "both")
 
 
 def test_the_links_of_blocks_outlive_a_reduction():

@@ -142,7 +142,7 @@ def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path):
     rejects, saved = tmp_path / "r.jsonl", tmp_path / "all.jsonl"
     (tmp_path / "p.tsv").write_bytes(PAIRS)
     words = ("--input", tmp_path / "p.tsv", "--token", "red", "--head", "0.0")
-    done = attnviz("ablate", *words, "-f", "json", "-o", saved, "--rejects", rejects)
+    done = attnviz("ablate", *words, "-f", "json", "-o", saved, "--on-error", rejects)
     assert done.status == 1
     (line,) = done.err.splitlines()
     assert "line 3 of " in line

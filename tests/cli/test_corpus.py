@@ -83,7 +83,7 @@ def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path):
     path = tmp_path / "texts.jsonl"
     rejects = tmp_path / "rejects.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n{"text": "a dog"}\n')
-    done = attnviz("corpus", path, *SMALL, "--rejects", rejects)
+    done = attnviz("corpus", path, *SMALL, "--on-error", rejects)
     assert done.status == 1
     assert "words" in rejects.read_text()
     assert f"line 2 of '{path}'" in done.err
@@ -229,16 +229,16 @@ def test_what_is_resumed_ends_with_the_same_bytes(tmp_path, monkeypatch, stops):
     whole, file = tmp_path / "whole.json", tmp_path / "found.json"
     rejects = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     how = ("corpus", path, *SMALL, "-f", "none")
-    assert attnviz(*how, "-o", whole, "--rejects", rejects[0]).status == 1
+    assert attnviz(*how, "-o", whole, "--on-error", rejects[0]).status == 1
     with monkeypatch.context() as patch:
         interrupt_after(stops, patch)
-        stopped = attnviz(*how, "-o", file, "--rejects", rejects[1])
+        stopped = attnviz(*how, "-o", file, "--on-error", rejects[1])
     assert (stopped.status, file.exists()) == (130, False)
     assert f"note: {10 * stops} records are done: continue with --resume" in stopped.err
-    other = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume", "--special", "drop")
+    other = attnviz(*how, "-o", file, "--on-error", rejects[1], "--resume", "--special", "drop")
     assert other.status == 2
     assert "--special was 'keep' and is 'drop'" in other.err
-    done = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume")
+    done = attnviz(*how, "-o", file, "--on-error", rejects[1], "--resume")
     assert done.status == 1
     assert f"note: resuming after {10 * stops} records" in done.err
     assert "line 6 of" not in done.err, "it was told by the run before"

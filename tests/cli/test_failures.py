@@ -36,7 +36,7 @@ def texts(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(pairs, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
-    done = attnviz("align", pairs, "--rejects", rejects)
+    done = attnviz("align", pairs, "--on-error", rejects)
     assert done.status == 1
     assert [bool(line) for line in done.lines] == [True, False, True]
     (line,) = rejects.read_text().splitlines()
@@ -60,7 +60,7 @@ def test_align_stops_at_the_first_failure_where_asked_and_leaves_no_file(pairs, 
 def test_heads_go_on_without_a_line_that_fails_or_stop_there(texts, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
     how = ("heads", "--input", texts, *NUMBERS, "--no-repeat", "-f", "json")
-    done = attnviz(*how, "--rejects", rejects)
+    done = attnviz(*how, "--on-error", rejects)
     assert done.status == 1
     assert json.loads(done.text)["texts"] == 2
     assert json.loads(rejects.read_text())["line"] == 2
@@ -72,7 +72,7 @@ def test_heads_go_on_without_a_line_that_fails_or_stop_there(texts, tmp_path):
 def test_rejects_never_take_the_place_of_the_output(command, pairs, texts, tmp_path):
     same = tmp_path / "same.tsv"
     given = {"align": (pairs,), "heads": ("--input", texts), "corpus": (texts,)}[command]
-    done = attnviz(command, *given, "-o", same, "--rejects", same)
+    done = attnviz(command, *given, "-o", same, "--on-error", same)
     assert done.status == 2
     assert "two outputs go to the same file" in done.err
     assert not same.exists()
@@ -80,7 +80,7 @@ def test_rejects_never_take_the_place_of_the_output(command, pairs, texts, tmp_p
 
 def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(capsys, tmp_path):
     kept = tmp_path / "rejects.jsonl"
-    with Report(Options(many=Many(rejects=kept))) as report:
+    with Report(Options(many=Many(on_error=kept))) as report:
         for number in range(3):
             report.skip(Text("0", "a", line=number + 1, raw="a"), WorkerError("a worker died"))
         report.skip(None, InputError("something else"))
@@ -124,9 +124,9 @@ main()
 
 @pytest.mark.parametrize("suffix", [".tsv", ".npz", ".json", ".html", ".PNG"])
 def test_rejects_under_another_formats_name_are_refused(suffix, tmp_path):
-    done = attnviz("self", "a b", "--rejects", tmp_path / f"r{suffix}")
+    done = attnviz("self", "a b", "--on-error", tmp_path / f"r{suffix}")
     assert done.status == 2
-    assert "are written as JSON lines: end it in .jsonl" in done.mistake
+    assert "holds JSON lines: end it in .jsonl" in done.mistake
     assert not list(tmp_path.iterdir())
 
 

@@ -217,7 +217,7 @@ def test_a_draft_follows_no_link_that_somebody_put_in_its_place(tmp_path):
     assert theirs.read_text() == "precious"
 
 
-@pytest.mark.parametrize("option", ["-o", "--html", "--grid", "--rejects"])
+@pytest.mark.parametrize("option", ["-o", "--html", "--grid", "--on-error"])
 def test_names_and_links_that_lead_nowhere_are_told_in_one_line(option, tmp_path):
     suffix = {"-o": ".json", "--html": ".html", "--grid": ".png"}.get(option, "")
     loop, lost = tmp_path / f"loop{suffix}", tmp_path / f"lost{suffix}"

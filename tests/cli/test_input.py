@@ -45,7 +45,7 @@ def test_what_is_no_text_is_refused_and_named(command, what):
             "a.doc",
             2,
             "'a.doc' ends in none of .txt, .jsonl, .ndjson, .csv, .tsv, with or without .gz: "
-            "rename it, or give --input-format txt|jsonl|csv|tsv",
+            "rename it, or write its format before it, jsonl:a.doc",
         ),
         ("empty.txt", 1, "'empty.txt' holds no text"),
         ("blank.txt", 1, "'blank.txt' holds no text"),
@@ -217,14 +217,18 @@ def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(tmp_path, monke
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
-def test_a_line_longer_than_the_limit_ends_the_file_and_the_limit_is_told(name, packed, tmp_path):
+def test_a_line_longer_than_the_limit_ends_the_file_and_the_limit_is_told(
+    name, packed, tmp_path, monkeypatch
+):
     path = tmp_path / (f"{name}.gz" if packed else name)
-    with gzip.open(path, "wb", 1) if packed else path.open("wb") as file:
-        file.write(b"a" * (1 << 20) + b"\n")
-    options = ("--mechanism", "linear", "-f", "none", "--max-line", "1")
-    assert "is longer than 1 MiB" not in attnviz("self", "--input", path, *options).err
-    with gzip.open(path, "wb", 1) if packed else path.open("wb") as file:
-        file.write(b"a" * (3 << 20))
+    monkeypatch.setattr("attnviz.storage.texts.lines.LONGEST", 1 << 20)
+    monkeypatch.setattr("attnviz.storage.texts.formats.LONGEST", 1 << 20)
+    options = ("--mechanism", "linear", "-f", "none")
+    for size in (1 << 20, 3 << 20):
+        with gzip.open(path, "wb", 1) if packed else path.open("wb") as file:
+            file.write(b"a" * size + (b"\n" if size == 1 << 20 else b""))
+        is_longer = "is longer than 1 MiB" in attnviz("self", "--input", path, *options).err
+        assert is_longer == (size > 1 << 20)
     done = attnviz("self", "--input", path, *options)
     assert (done.status, done.out) == (1, b"")
-    assert "is longer than 1 MiB: --max-line reads longer ones" in done.err
+    assert "is longer than 1 MiB" in done.err

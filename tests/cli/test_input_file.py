@@ -42,8 +42,9 @@ def test_every_format_gives_the_same_texts_and_their_count(suffix, packed, tmp_p
     assert count_records(str(path)) == 2
     odd = tmp_path / "odd.data"
     odd.write_bytes(path.read_bytes())
-    assert texts(odd, input_format=suffix) == ["one two", "three"]
-    assert count_records(str(odd), Many(input_format=suffix))  # type: ignore[arg-type] == 2
+    named = f"{suffix}:{odd}"
+    assert texts(named) == ["one two", "three"]
+    assert count_records(named) == 2
     done = attnviz("self", "--input", path, *OWN, "-f", "jsonl", "-q")
     assert (done.status, done.err) == (0, "")
     assert [json.loads(line)["text"] for line in done.lines] == ["one two", "three"]
@@ -112,7 +113,6 @@ def test_a_pipe_without_a_suffix_holds_lines_and_is_read_once(tmp_path):
         ("a.csv", "sentence\nx\n", {}, InputError, "has no column 'text', only 'sentence'"),
         ("a.csv", "a\n", {"columns": "text=b"}, UsageError, "has no column 'b', only 'a'"),
         ("a.txt", "a\n", {"columns": "text=b"}, UsageError, "plain lines have none"),
-        ("a.txt", "a\n", {"input_format": "tvs"}, UsageError, "Did you mean 'tsv'?"),
         ("a.dat", "a\n", {}, UsageError, "ends in none of .txt"),
     ],
 )
@@ -127,11 +127,9 @@ def test_what_is_wrong_with_all_of_a_file_is_known_at_once(
     assert "\n" not in str(raised.value)
 
 
-def test_columns_and_formats_are_not_for_arguments():
+def test_columns_are_not_for_arguments():
     with pytest.raises(UsageError, match="--columns is for files and stdin"):
         texts_of(["a"], None, Many(columns="text=1"))
-    with pytest.raises(UsageError, match="--input-format is for files and stdin"):
-        texts_of(["a"], None, Many(input_format="csv"))
 
 
 def test_a_table_with_a_header_only_holds_no_text(tmp_path):

@@ -22,7 +22,7 @@ from tests.invoke import OWN, attnviz
 
 RECORDS = 8
 BAD = (1, 6, 7)
-STARTED = {"command": "self", "--rejects": "", "--shard-size": ""}
+STARTED = {"command": "self", "--on-error": "", "--shard-size": ""}
 
 
 class Killed(BaseException):
@@ -57,7 +57,7 @@ def run(folder: Path, grows: bool, shard_size: int | None, resume: bool = False)
         grows=grows,
         shard_size=shard_size,
         rejects=rejects,
-        options={"--rejects": str(rejects), "--shard-size": str(shard_size or 0)},
+        options={"--on-error": str(rejects), "--shard-size": str(shard_size or 0)},
         resume=resume,
         notify=lambda _: None,
     )
@@ -218,7 +218,7 @@ def test_shards_of_another_run_are_not_mixed_with_new_ones(tmp_path):
 
 GOOD = {
     "schema": 1,
-    "question": {"--shard-size": "2", "--rejects": "r.jsonl"},
+    "question": {"--shard-size": "2", "--on-error": "r.jsonl"},
     "records": 3,
     "failed": 1,
     "output": 70,
@@ -250,7 +250,7 @@ def damaged() -> Iterator[tuple[str, bytes]]:
     yield "another number", data.replace(b'"records": 3', b'"records": 4')
     yield "one more field", journal_of({**GOOD, "more": 1})
     yield "failed more often", journal_of({**GOOD, "failed": 4})
-    yield "option of no text", journal_of({**GOOD, "question": {"--rejects": 3}})
+    yield "option of no text", journal_of({**GOOD, "question": {"--on-error": 3}})
     yield "long", b" " * (1 << 21) + data
 
 
@@ -305,7 +305,7 @@ def test_a_run_touches_only_what_its_command_line_names(more, records, tmp_path)
     for one in mine:
         one.write_text("mine\n")
     asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
-    question = {"--rejects": str(mine[0]), "--shard-size": more[-1] if more else "1"}
+    question = {"--on-error": str(mine[0]), "--shard-size": more[-1] if more else "1"}
     journal = {**GOOD, "question": question, "records": records, "failed": 0}
     beside(path, "journal").write_bytes(journal_of(journal))
     assert attnviz(*asked, *more, "--resume").status == 2
@@ -367,9 +367,9 @@ def test_an_unfinished_part_that_was_cut_is_named(tmp_path):
 def test_options_are_named_as_they_are_given(tmp_path):
     place = tmp_path / "a.txt"
     place.write_text("a")
-    options = Options(Origin(seed=3), Choice(explain="dog"), many=Many(shard_size=7, workers=2))
+    options = Options(Origin(rows="3"), Choice(explain="dog"), many=Many(shard_size=7, workers=2))
     found = run_options("self", options, place)
-    assert [found[name] for name in ("--input", "--seed", "--target", "--shard-size")] == [
+    assert [found[name] for name in ("--input", "--rows", "--target", "--shard-size")] == [
         *(str(place), "3", "dog", "7")
     ]
     assert not {"--workers", "--model"} & {*found}

@@ -96,7 +96,7 @@ def test_one_text_gets_the_names_that_were_asked_for(tmp_path, monkeypatch, how,
 def test_one_good_text_of_several_keeps_its_number(tmp_path):
     file = tmp_path / "page.html"
     lines = b'{"text": "one two"}\n{"text": 5}\n'
-    command = ["self", "-", "--input-format", "jsonl", *OWN, "--html", str(file), "-f", "none"]
+    command = ["self", "--input", "jsonl:-", *OWN, "--html", str(file), "-f", "none"]
     assert invoke(*command, stdin=lines).status == 1
     assert [path.name for path in tmp_path.iterdir()] == ["page-0.html"]
 
@@ -121,7 +121,7 @@ def interrupted(report: Report) -> None:
 def test_a_text_alone_replaces_no_input(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.html").write_text("one two\n")
-    done = invoke("self", "-i", "in.html", "--input-format", "txt", *OWN, "--html", "in.html")
+    done = invoke("self", "-i", "txt:in.html", *OWN, "--html", "in.html")
     assert done.status == 2
     assert "'in.html' would replace 'in.html', which is read" in done.mistake
 
@@ -170,7 +170,7 @@ def test_temporary_pages_are_closed_and_one_that_fails_is_removed(tmp_path, monk
     ("typed", "kept"),
     [
         ("self a --workers 2 --engine=ray --html p.html --resume", "self a --html p.html"),
-        ("self --ray-address auto --batch-size 2 -o o", "self --batch-size 2 -o o"),
+        ("self --engine ray:auto --batch-size 2 -o o", "self --batch-size 2 -o o"),
         ("self -o o --workers=2 -- --workers 3", "self -o o -- --workers 3"),
         ("watch --html p.html prog.py --workers 3", "watch --html p.html prog.py --workers 3"),
     ],

@@ -48,7 +48,7 @@ def held(folder: Path) -> dict[str, bytes]:
 READ: list[tuple[list[str], str]] = [
     (["self", "--input", "i.jsonl", *OWN, "-o", "i.jsonl"], "i.jsonl"),
     (["self", "--input", "i.jsonl", *OWN, "--resume", "-o", "i.jsonl"], "i.jsonl"),
-    (["self", "--input", "i.jsonl", *OWN, "--rejects", "i.jsonl"], "i.jsonl"),
+    (["self", "--input", "i.jsonl", *OWN, "--on-error", "i.jsonl"], "i.jsonl"),
     (["self", "--weights", "w.npz", "-o", "w.npz"], "w.npz"),
     (["self", "a b", *OWN, "--group", "s.txt", "-o", "s.txt"], "s.txt"),
     (["self", "i.jsonl", *OWN, "-o", "i.jsonl"], "i.jsonl"),
@@ -56,7 +56,7 @@ READ: list[tuple[list[str], str]] = [
     (["cross", "a b", "c", *OWN, "--score", "gold.txt", "-o", "gold.txt"], "gold.txt"),
     (["cross", "--input", "p.tsv", "-o", "p.tsv"], "p.tsv"),
     (["heads", "--input", "s.txt", *OWN, "-o", "s.txt"], "s.txt"),
-    (["heads", "--treebank", "t.conllu", "--rejects", "t.conllu"], "t.conllu"),
+    (["heads", "--treebank", "t.conllu", "--on-error", "t.conllu"], "t.conllu"),
     (["corpus", "s.txt", *OWN, "-o", "s.txt"], "s.txt"),
     (["corpus", "s.txt", *OWN, "--frequencies", "f.tsv", "-o", "f.tsv"], "f.tsv"),
     (["align", "p.tsv", "-o", "p.tsv"], "p.tsv"),
@@ -103,12 +103,12 @@ def test_an_output_that_is_an_input_is_refused(how, arguments, read, here):
         ["--heatmap", "x.png", "--grid", "X.PNG"],
         ["--heatmap", "é.png", "--grid", "e\u0301.png"],
         ["--heatmap", "x.png", "--picture", "link.png"],
-        ["-o", "x.json", "--rejects", "sub/../x.json"],
-        ["-o", "x.json", "--rejects", ".x.json.partial"],
-        ["-o", "x.jsonl", "--rejects", ".x.jsonl.journal"],
-        ["--html", "x.html", "--rejects", "x-0.html", "c d"],
-        ["-o", "x.npz", "--shard-size", "1", "--rejects", "x-00001.npz", "c d"],
-        ["--html", "x.html", "--rejects", "x.html"],
+        ["-o", "x.json", "--on-error", "sub/../x.json"],
+        ["-o", "x.json", "--on-error", ".x.json.partial"],
+        ["-o", "x.jsonl", "--on-error", ".x.jsonl.journal"],
+        ["--html", "x.html", "--on-error", "x-0.html", "c d"],
+        ["-o", "x.npz", "--shard-size", "1", "--on-error", "x-00001.npz", "c d"],
+        ["--html", "x.html", "--on-error", "x.html"],
     ],
 )
 def test_two_outputs_are_never_one_file(more, tmp_path, monkeypatch):
@@ -123,7 +123,7 @@ def test_two_outputs_are_never_one_file(more, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_files_beside_one_another_are_two(here):
-    places = ("--grid", "i-0.png", "--html", "i.html", "--rejects", "r.jsonl")
+    places = ("--grid", "i-0.png", "--html", "i.html", "--on-error", "r.jsonl")
     done = attnviz("self", "-i", "i.jsonl", *OWN, "-q", "-f", "none", "-o", "i-0.jsonl", *places)
     assert (done.status, done.err) == (0, "")
     found = {item.name for item in here.iterdir() if item.name.startswith(("i", "r"))}
@@ -144,7 +144,7 @@ def test_the_files_of_a_model_are_read_and_others_in_its_folder_are_not(tmp_path
     ("stream", "mode", "arguments", "message"),
     [
         ("stdin", "rb", ["-", "-o", "i.jsonl"], "stdin is 'i.jsonl'"),
-        ("stdin", "rb", ["-", "--rejects", "i.jsonl"], "stdin is 'i.jsonl'"),
+        ("stdin", "rb", ["-", "--on-error", "i.jsonl"], "stdin is 'i.jsonl'"),
         ("stdout", "ab", ["a b", "-o", "i.jsonl"], "stdout goes to 'i.jsonl'"),
         ("stdout", "ab", ["--input", "i.jsonl"], "stdout goes to 'i.jsonl'"),
         ("stderr", "ab", ["--input", "i.jsonl"], None),
@@ -158,7 +158,7 @@ def test_a_stream_that_the_shell_sent_to_the_same_file_is_refused(
     with (tmp_path / "i.jsonl").open(mode) as file:
         streams = {"stdin": subprocess.DEVNULL, "stdout": -1, "stderr": -1} | {stream: file}
         done = subprocess.run(
-            [sys.executable, "-m", "attnviz", "self", *arguments, "--input-format", "jsonl", *OWN]
+            [sys.executable, "-m", "attnviz", "self", "--input", "jsonl:-", *arguments[1:], *OWN]
             if "-" in arguments
             else [sys.executable, "-m", "attnviz", "self", *arguments, *OWN],
             cwd=tmp_path,
@@ -243,9 +243,9 @@ def test_options_say_what_was_given_unless_it_is_written(tmp_path, monkeypatch):
         return 0
 
     monkeypatch.setattr("attnviz.cli.run.run_texts", take)
-    attnviz("self", "a b", "--seed", "3", "--weights", "w", "-o", "o", "--rejects", "r")
+    attnviz("self", "a b", "--top", "3", "--weights", "w", "-o", "o", "--on-error", "r.jsonl")
     assert {value for _, value in found[0].given} > {"a b", "w"}
-    assert not {value for _, value in found[0].given} & {"o", "r", "3"}
+    assert not {value for _, value in found[0].given} & {"o", "r.jsonl", "3"}
 
 
 @pytest.mark.slow

@@ -119,32 +119,6 @@ def test_formats_that_can_be_cut_are_text():
     assert set(CUT) == {"json", "jsonl", "tsv", "csv"}
 
 
-def test_an_answer_within_the_limit_is_the_same_and_a_larger_one_is_refused():
-    plain = attnviz(*SELF, "-f", "json")
-    size = len(plain.out)
-    assert attnviz(*SELF, "-f", "json", "--limit-bytes", size).out == plain.out
-    done = attnviz(*SELF, "-f", "json", "--limit-bytes", size - 1)
-    assert done.status == 1
-    assert re.match(
-        rf"the answer has at least \S+ bytes.*, more than --limit-bytes {size - 1}: ", done.mistake
-    )
-    assert "--fields, --top, --head" in done.mistake
-    assert "('maps' 6" in attnviz(*SELF, "-f", "json", "--limit-bytes", 99).mistake
-
-
-def test_what_makes_an_answer_smaller_is_an_option_of_the_command():
-    done = attnviz("models", "--mechanisms", "--limit-bytes", 9)
-    assert done.mistake.endswith(
-        "more than --limit-bytes 9: --fields or --max-rows makes it smaller"
-    )
-
-
-def test_files_are_written_though_the_answer_is_refused(tmp_path):
-    done = attnviz(*SELF, "-o", tmp_path / "a.json", "--limit-bytes", 9)
-    assert (done.status, done.out) == (1, b"")
-    assert len(json.loads((tmp_path / "a.json").read_bytes())) == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "status"),
     [
@@ -153,7 +127,6 @@ def test_files_are_written_though_the_answer_is_refused(tmp_path):
         (("nonsense", "a"), "UsageError", 2),
         (("self", "a", *OWN, "--head", "99"), "UsageError", 2),
         (("self", "--input", "none.txt"), "InputError", 1),
-        (("self", "a", *OWN, "--limit-bytes", "1"), "TooLargeError", 1),
     ],
 )
 def test_every_error_can_be_had_as_one_line_of_json(arguments, error, status):

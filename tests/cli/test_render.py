@@ -29,7 +29,7 @@ def test_a_pipe_gives_what_a_direct_run_gives(saved_as, name):
 
 def test_a_choice_can_be_made_later():
     saved = attnviz("self", TEXTS[0], *OWN, "-f", "npz").out
-    for choice in (("--head", "1,3"), ("--reduce", "mean"), ("--reduce", "max", "--over", "heads")):
+    for choice in (("--head", "1,3"), ("--reduce", "mean"), ("--reduce", "max:heads")):
         later = attnviz("render", "-", *choice, "-f", "json", stdin=saved)
         assert later == attnviz("self", TEXTS[0], *OWN, *choice, "-f", "json")
 
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_reduced_maps_never_advise_a_layer_or_head_that_cannot_be_chosen():
-    done = attnviz("self", TEXTS[0], *OWN, "--reduce", "mean", "--over", "layers")
+    done = attnviz("self", TEXTS[0], *OWN, "--reduce", "mean:layers")
     assert "--head 0." in done.text
     document = attnviz("self", TEXTS[0], *OWN, "-f", "json").json()
     document["maps"][0]["layers"] = ["mean"]

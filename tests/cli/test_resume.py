@@ -77,7 +77,7 @@ def made(folder: Path) -> dict[str, bytes]:
 
 def in_folder(folder: Path, name: str) -> tuple[Any, ...]:
     folder.mkdir(exist_ok=True)
-    return ("-o", folder / name, "--rejects", folder / "rejects.jsonl")
+    return ("-o", folder / name, "--on-error", folder / "rejects.jsonl")
 
 
 @pytest.mark.core
@@ -251,7 +251,7 @@ def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(texts,
 def test_nothing_to_resume_and_everything_done(tmp_path):
     texts, shards = tmp_path / "texts.txt", ("--shard-size", "4")
     texts.write_bytes(b"a b\n\xff\nc d e\n" * 2 + b"f g\n" * 5)
-    rejects = ("--rejects", tmp_path / "r.jsonl")
+    rejects = ("--on-error", tmp_path / "r.jsonl")
     for name, more in (
         ("a.jsonl", ()),
         ("b.npz", shards),

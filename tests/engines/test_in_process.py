@@ -15,22 +15,23 @@ def test_shards_are_worked_on_when_they_are_asked_for():
 
 
 def test_one_worker_is_this_process_and_more_are_others():
-    assert isinstance(open_engine("local", None, None), InProcess)
-    assert isinstance(open_engine("local", 1, None), InProcess)
-    engine = open_engine("local", 3, None)
+    assert isinstance(open_engine("local", None), InProcess)
+    assert isinstance(open_engine("local", 1), InProcess)
+    engine = open_engine("local", 3)
     assert isinstance(engine, Processes)
     assert engine.workers == 3
 
 
 @pytest.mark.parametrize(
-    ("name", "workers", "address", "said"),
+    ("engine", "workers", "said"),
     [
-        ("rey", None, None, "unknown engine 'rey': choose from local, ray. Did you mean 'ray'?"),
-        ("local", 0, None, "--workers 0 would do nothing: give 1 or more"),
-        ("local", 2, "auto", "--ray-address names a Ray cluster: add --engine ray"),
+        ("rey", None, "unknown engine 'rey': choose from local, ray. Did you mean 'ray'?"),
+        ("local", 0, "--workers 0 would do nothing: give 1 or more"),
+        ("local:auto", 2, "--engine local:auto names no cluster: write ray:ADDRESS"),
+        ("ray:", 2, "--engine ray: names no cluster: write ray:ADDRESS"),
     ],
 )
-def test_an_engine_that_cannot_be_is_refused_before_anything_starts(name, workers, address, said):
+def test_an_engine_that_cannot_be_is_refused_before_anything_starts(engine, workers, said):
     with pytest.raises(UsageError) as caught:
-        open_engine(name, workers, address)
+        open_engine(engine, workers)
     assert str(caught.value) == said

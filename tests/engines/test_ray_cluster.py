@@ -98,9 +98,7 @@ def test_a_cluster_is_joined_writes_what_one_process_does_and_is_left_as_it_was(
     words += ("--mechanism", "multi-head:heads=2,size=8")
     address = ray.get_runtime_context().gcs_address
     alone = attnviz(*words)
-    shared = fresh(
-        *words, "--engine", "ray", "--ray-address", address, "--workers", "2", PYTHONPATH=str(ROOT)
-    )
+    shared = fresh(*words, "--engine", f"ray:{address}", "--workers", "2", PYTHONPATH=str(ROOT))
     assert (alone.status, alone.out) == (shared.status, shared.out)
     assert alone.err == shared.err
     with RayCluster(None) as second:

@@ -47,7 +47,7 @@ OWN = ("--mechanism", "multi-head:heads=2,size=8")
 LINES = b'{"text": "the cat"}\n{bad\n\xff\n{"text": 3}\n\n{"text": "\x1b[31m"}\n{"text": "a car"}\n'
 TOGETHER = (
     ("self", "--input", "t.jsonl", *OWN, "-f", "jsonl"),
-    ("heads", "--input", "t.jsonl", *OWN, "--rejects", "r.jsonl"),
+    ("heads", "--input", "t.jsonl", *OWN, "--on-error", "r.jsonl"),
     ("corpus", "t.jsonl", *OWN, "-f", "json"),
     ("align", "t.jsonl", "-f", "json"),
 )

@@ -94,7 +94,7 @@ class Resuming(RuleBasedStateMachine):
             f"out{suffix}",
         ]
         self.words += [] if shards is None else ["--shard-size", str(shards)]
-        self.words += ["--rejects", "r.jsonl"] if rejects else []
+        self.words += ["--on-error", "r.jsonl"] if rejects else []
         self.case = Case((tuple(self.words),), {"t.jsonl": LINES.encode()})
         self.file = "out-00000" + suffix if shards else "out" + suffix
         whole = self.top / "whole"

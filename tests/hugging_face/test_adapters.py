@@ -132,7 +132,7 @@ def test_what_cannot_be_merged_is_one_line(tmp_path):
     with pytest.raises(ModelError, match="holds an adapter's configuration but no"):
         attnviz.attend(TEXT, model=str(base), adapter=str(adapter))
     torch.save({}, adapter / "adapter_model.bin")
-    with pytest.raises(ModelError, match=r"as a pickle .'adapter_model.bin'.*--allow-pickle"):
+    with pytest.raises(ModelError, match=r"as a pickle .'adapter_model.bin'.*--allow pickle"):
         attnviz.attend(TEXT, model=str(base), adapter=str(adapter))
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(

@@ -235,7 +235,7 @@ def test_layers_are_numbered_by_their_paths_and_counted_where_these_agree():
     [
         ("cpu", torch.float32, "give a shorter text"),
         ("cuda", torch.float32, "give a shorter text or --dtype bfloat16"),
-        ("cuda", torch.bfloat16, "give a shorter text or --device-map auto or --device cpu"),
+        ("cuda", torch.bfloat16, "give a shorter text or --device spread or --device cpu"),
     ],
 )
 def test_running_out_of_memory_names_what_would_fit(device, dtype, says):

@@ -124,7 +124,7 @@ def test_what_is_missing_or_dangerous_is_said(copy_of):
         path.unlink()
     assert "has no tokenizer" in check(folder)["reader"]
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert check(folder)["needs"] == "--allow-pickle"
+    assert check(folder)["needs"] == "--allow pickle"
     (folder / "pytorch_model.bin").unlink()
     done = attnviz("models", "--check", folder)
     assert (done.status, "no weights" in done.mistake) == (1, True)

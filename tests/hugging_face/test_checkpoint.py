@@ -72,5 +72,5 @@ def test_a_file_cut_short_is_refused(kept, weights):
 
 def test_a_pickle_is_refused_unless_asked_for(weights):
     weights.rename(weights.parent / "pytorch_model.bin")
-    refuse(weights.parent, "as a pickle .*--allow-pickle")
+    refuse(weights.parent, "as a pickle .*--allow pickle")
     assert check_folder(weights.parent, allow_pickle=True).is_pickle

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.load import devices
-from attnviz.models.hugging_face.load.devices import check_device_map, has_accelerate
+from attnviz.models.hugging_face.load.devices import has_accelerate
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 from tests.invoke import attnviz
@@ -13,26 +12,15 @@ from tests.invoke import attnviz
 
 def test_without_accelerate_there_is_one_line(folder_of, monkeypatch):
     monkeypatch.setattr(devices, "has_accelerate", lambda: False)
-    done = attnviz("self", "the car", "--model", folder_of("bert"), "--device-map", "auto")
+    done = attnviz("self", "the car", "--model", folder_of("bert"), "--device", "spread")
     assert done.status == 1
-    assert done.mistake == "--device-map needs the package accelerate: pip install 'attnviz[big]'"
-    with pytest.raises(ModelError, match=r"attnviz\[big\]"):
-        check_device_map("auto", "auto")
-
-
-def test_one_device_and_several_contradict_each_other(folder_of):
-    with pytest.raises(UsageError, match=r"--device cpu and --device-map auto contradict"):
-        load_model(str(folder_of("bert")), device="cpu", device_map="auto")
-
-
-def test_unknown_ways_are_guessed():
-    with pytest.raises(UsageError, match=r"Did you mean 'balanced'"):
-        check_device_map("balance", "auto")
+    said = "--device spread needs the package accelerate: pip install 'attnviz[big]'"
+    assert done.mistake == said
 
 
 def test_other_sources_have_one_device():
-    done = attnviz("self", "the car", "--device-map", "auto")
-    said = "--device-map is for large models: --model ID_OR_FOLDER"
+    done = attnviz("self", "the car", "--device", "spread")
+    said = "--device spread is for large models: --model ID_OR_FOLDER"
     assert (done.status, done.mistake) == (2, said)
 
 

@@ -281,7 +281,7 @@ def test_its_weights_are_those_of_transformers(kind, data, tokenizer, folders):
     folder = next(folders)
     model = save(kind, data.draw(drawn_from(KINDS[kind])), tokenizer, folder)
     query, asked = query_of(kind)
-    source = open_source(Origin(model=str(folder), arithmetic="light"), asked)
+    source = open_source(Origin(model=str(folder), device="light"), asked)
     assert isinstance(source, LightVisionModel if kind in PROCESSORS else LightModel)
     assert asked == "picture" or source.limit == reading_limit(model, tokenizer)
     found = all_weights(attend_query(source, query))
@@ -301,7 +301,7 @@ def test_scaled_positions_are_those_of_transformers(kind, given, tokenizer, fold
     fields = {**first_of(KINDS[kind]), **sizes, "rope_parameters": given}
     folder, text = next(folders), TEXT * 6
     model = save(kind, fields, tokenizer, folder)
-    source = open_source(Origin(model=str(folder), arithmetic="light"), "self")
+    source = open_source(Origin(model=str(folder), device="light"), "self")
     found = attend_query(source, Query(text)).weights
     assert found.shape[-1] > 100
     single = eager_weights(model, tokenizer, text)
@@ -391,7 +391,7 @@ def llama(tokenizer: Any, folders: Iterator[Path]) -> Path:
 
 def test_values_queries_and_keys_are_those_of_transformers(llama):
     found, expected = (
-        open_source(Origin(model=str(llama), arithmetic=name, keep_qk=True), "self")
+        open_source(Origin(model=str(llama), device=name, keep_qk=True), "self")
         for name in ("light", "torch")
     )
     mine, theirs = (attend_query(source, Query(TEXT)) for source in (found, expected))
@@ -407,7 +407,7 @@ def test_values_queries_and_keys_are_those_of_transformers(llama):
 def test_half_precision_is_widened_as_it_is_read(dtype, tokenizer, folders):
     folder = next(folders)
     model = save("bert", first_of(KINDS["bert"]), tokenizer, folder, dtype=getattr(torch, dtype))
-    source, found = ask(folder, arithmetic="light")
+    source, found = ask(folder, device="light")
     assert {str(source.weights.raw(name).dtype) for name in source.weights} <= {"uint16", "float16"}
     np.testing.assert_allclose(found.weights, eager_weights(model.float(), tokenizer), atol=1e-5)
 
@@ -418,7 +418,7 @@ def test_keys_for_cutting_and_padding_change_no_token(llama, tmp_path):
     keys = {"max_length": 4, "stride": 1, "truncation_strategy": "longest_first"}
     keys |= {"pad_to_multiple_of": 64, "pad_token_type_id": 1, "truncation_side": "left"}
     file.write_text(json.dumps({**json.loads(file.read_text()), **keys}))
-    (_, mine), (_, theirs) = (ask(folder, arithmetic=name) for name in ("light", "torch"))
+    (_, mine), (_, theirs) = (ask(folder, device=name) for name in ("light", "torch"))
     assert mine.main.query_tokens == theirs.main.query_tokens
     assert len(mine.main.query_tokens) > 4
 
@@ -447,10 +447,8 @@ def test_what_the_table_does_not_know_is_refused(file, changes, why, llama, tmp_
     folder = shutil.copytree(llama, tmp_path / "model")
     told = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps({**told, **changes}))
-    with pytest.raises(
-        UsageError, match=re.escape("--arithmetic light cannot do this, since")
-    ) as e:
-        open_source(Origin(model=str(folder), arithmetic="light"), "self")
+    with pytest.raises(UsageError, match=re.escape("--device light cannot do this, since")) as e:
+        open_source(Origin(model=str(folder), device="light"), "self")
     assert why in str(e.value)
 
 
@@ -499,7 +497,7 @@ def classifiers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("size", [None, (48, 32), (64, 64)])
 def test_pictures_are_answered_as_by_transformers(kind, size, classifiers):
     found, expected = (
-        open_source(Origin(model=str(classifiers[kind]), arithmetic=name), "picture")
+        open_source(Origin(model=str(classifiers[kind]), device=name), "picture")
         for name in ("light", "torch")
     )
     query = about(picture(), size=size)
@@ -563,7 +561,7 @@ def test_pictures_that_the_table_does_not_know_are_refused(
     told = json.loads(path.read_text()) if path.is_file() else {}
     path.write_text(json.dumps({**told, **changes}))
     with pytest.raises(UsageError, match=re.escape(why)):
-        open_source(Origin(model=str(folder), arithmetic="light"), "picture")
+        open_source(Origin(model=str(folder), device="light"), "picture")
 
 
 def test_a_picture_beyond_numpy_is_asked_of_torch(classifiers, monkeypatch):
@@ -666,13 +664,13 @@ def test_minilm_is_answered_without_torch():
     loaded, done = imported(*given)
     assert not loaded & {"torch", "transformers", "safetensors"}
     assert "numpy calculates: attnviz runs BertModel without torch" in done.err
-    assert "torch" in imported(*given, "--arithmetic", "torch")[0]
+    assert "torch" in imported(*given, "--device", "torch")[0]
     found, expected = (
-        np.array(attnviz(*given, "--arithmetic", name).json()["maps"][0]["weights"])
+        np.array(attnviz(*given, "--device", name).json()["maps"][0]["weights"])
         for name in ("light", "torch")
     )
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert (
-        "--arithmetic light cannot do this, since gradients"
-        in attnviz(*given, "--arithmetic", "light", "--lens", "gradient").mistake
+        "--device light cannot do this, since gradients"
+        in attnviz(*given, "--device", "light", "--lens", "gradient").mistake
     )

@@ -99,7 +99,7 @@ def open_both(folder: Path, wanted: str | None = None, kind: str = "bert") -> li
     """The experiment of numpy, and that of torch."""
     query, asked = query_of(kind, TEXT)
     sources = (
-        open_source(Origin(model=str(folder), arithmetic=name), asked, with_head="exact")
+        open_source(Origin(model=str(folder), device=name), asked, with_head="exact")
         for name in ("light", "torch")
     )
     return [open_experiment(source, query, wanted) for source in sources]
@@ -176,9 +176,9 @@ def test_an_end_that_the_model_writes_or_the_tokenizer_adds_is_no_word_to_explai
 def open_after(folder: Path, wanted: str | None) -> list[Any]:
     """What comes after the text: the experiment of numpy, and that of torch."""
     return [
-        open_source(
-            Origin(model=str(folder), arithmetic=name), "self", with_head="exact"
-        ).experiment(Query(TEXT), wanted)
+        open_source(Origin(model=str(folder), device=name), "self", with_head="exact").experiment(
+            Query(TEXT), wanted
+        )
         for name in ("light", "torch")
     ]
 
@@ -219,7 +219,7 @@ def test_what_the_table_of_heads_does_not_know_is_refused(file, changes, why, gp
         del told["eos_token_id"]
     (folder / file).write_text(json.dumps(told))
     with pytest.raises(UsageError, match=why):
-        open_source(Origin(model=str(folder), arithmetic="light"), "self", with_head="exact")
+        open_source(Origin(model=str(folder), device="light"), "self", with_head="exact")
 
 
 def test_tied_weights_that_are_stored_twice_are_alike_or_left_to_transformers(gpt2, tmp_path):
@@ -242,8 +242,7 @@ def test_effects_are_measured_and_refused_without_torch(gpt2, tmp_path):
     assert not loaded & {"torch", "transformers", "safetensors"}
     assert "numpy calculates: attnviz runs GPT2LMHeadModel without torch" in done.err
     assert (
-        done.text
-        == attnviz("ablate", TEXT, "-m", gpt2, "--head", "0.1", "--arithmetic", "torch").text
+        done.text == attnviz("ablate", TEXT, "-m", gpt2, "--head", "0.1", "--device", "torch").text
     )
     folder = shutil.copytree(gpt2, tmp_path / "model")
     told = json.loads((folder / "config.json").read_text())
@@ -251,7 +250,7 @@ def test_effects_are_measured_and_refused_without_torch(gpt2, tmp_path):
     loaded, done = imported("ablate", TEXT, "-m", folder)
     assert not loaded & {"torch", "transformers"}
     assert done.status == 1
-    assert done.mistake == attnviz("ablate", TEXT, "-m", folder, "--arithmetic", "torch").mistake
+    assert done.mistake == attnviz("ablate", TEXT, "-m", folder, "--device", "torch").mistake
     assert "(GPT2Model) has no head" in done.mistake
 
 
@@ -303,13 +302,13 @@ def test_what_is_written_is_what_torch_takes_apart(kind, fields, folders):
     save(kind, folder, **fields)
     query, asked = query_of(kind, TEXT)
     light, whole = (
-        open_source(Origin(model=str(folder), arithmetic=how), asked, with_head="exact")
+        open_source(Origin(model=str(folder), device=how), asked, with_head="exact")
         for how in ("light", "torch")
     )
     with quiet():
         other = whole.trace_writers(query)  # type: ignore[attr-defined]
         if not HEADS[kind].is_linear or "final_logit_softcapping" in fields:
-            light = open_source(Origin(model=str(folder), arithmetic="light"), asked)
+            light = open_source(Origin(model=str(folder), device="light"), asked)
         text = light.trace_writers(query)  # type: ignore[attr-defined]
 
     def by_name(one: Any, parts: Any) -> dict[tuple[str, str], float]:
@@ -363,7 +362,7 @@ def test_what_is_generated_is_what_transformers_writes(kind, rules, folders):
     asked = "self" if kind == "gpt2" else "cross"
     found, expected = (
         attend_query(
-            open_source(Origin(model=str(folder), arithmetic=how, generate=12), asked),
+            open_source(Origin(model=str(folder), device=how, generate=12), asked),
             Query(TEXT, None, asked),  # type: ignore[arg-type]
         )
         for how in ("light", "torch")
@@ -382,7 +381,7 @@ def test_generation_that_numpy_does_not_know_is_left_to_transformers(gpt2):
     assert not loaded & {"torch", "transformers"}
     assert "numpy calculates: attnviz runs GPT2LMHeadModel without torch" in done.err
     with pytest.raises(UsageError, match="--generate 600 is a long text"):
-        open_source(Origin(model=str(gpt2), arithmetic="light", generate=600), "self")
+        open_source(Origin(model=str(gpt2), device="light", generate=600), "self")
 
 
 CLASSIFIERS = [
@@ -404,7 +403,7 @@ def test_classifiers_decide_as_in_transformers(kind, ending, problem, count, fol
     labels = {number: f"class {number}" for number in range(count)}
     save(kind, folder, model=named, id2label=labels, problem_type=problem)
     sources = [
-        open_source(Origin(model=str(folder), arithmetic=how), "self") for how in ("light", "torch")
+        open_source(Origin(model=str(folder), device=how), "self") for how in ("light", "torch")
     ]
     mine, theirs = (attend_query(source, Query(TEXT)) for source in sources)
     assert isinstance(sources[0], LightModel)
@@ -440,4 +439,4 @@ def test_classes_of_a_configuration_that_is_not_known_are_left_to_transformers(f
     ):
         file.write_text(json.dumps({**told, **change}))
         with pytest.raises(UsageError, match=why):
-            open_source(Origin(model=str(folder), arithmetic="light"), "self")
+            open_source(Origin(model=str(folder), device="light"), "self")

@@ -37,7 +37,7 @@ def rewrite(folder, **changes):
         ({"model_type": "bertt"}, "transformers [0-9.]+ does not know .* 'bertt'.*Did you mean"),
         (
             {"model_type": "own", "auto_map": {"AutoModel": "m.Own"}},
-            "needs Python code .*--allow-c",
+            "needs Python code .*--allow c",
         ),
         ({"num_hidden_layers": 5}, r"lacks 32 weights .*layer\.3.*they would be random"),
         ({"hidden_size": 64}, "cannot be loaded"),
@@ -88,7 +88,7 @@ def test_a_tokenizer_may_lie_elsewhere(copy_of, folder_of):
     folder, whole = copy_of("gpt2"), folder_of("gpt2")
     for file in folder.glob("*token*"):
         file.unlink()
-    usual = attnviz_api.attend(TEXT, model=whole, arithmetic="torch")
+    usual = attnviz_api.attend(TEXT, model=whole, device="torch")
     own = AutoTokenizer.from_pretrained(whole)
     for tokenizer in (whole, str(whole), own):
         result = attnviz_api.attend(TEXT, model=folder, tokenizer=tokenizer)
@@ -149,7 +149,7 @@ def test_a_pickle_loads_when_it_is_allowed(copy_of):
     folder = copy_of("bert")
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    refuse(folder, "--allow-pickle")
+    refuse(folder, "--allow pickle")
     assert attend(load_model(str(folder), device="cpu", allow_pickle=True), "the car").maps
     (folder / "pytorch_model.bin").write_bytes(b"nothing of the kind")
     refuse(folder, "cannot be loaded", allow_pickle=True)

@@ -9,7 +9,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import errors as hub
 
-from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.locate import (
     cache_folder,
     display_name,
@@ -33,9 +33,9 @@ def cache(tmp_path, monkeypatch, folder_of):
     return tmp_path
 
 
-def refuse(what, name, revision=None):
+def refuse(what, name):
     with pytest.raises(ModelError, match=what) as caught:
-        locate(name, revision)
+        locate(name)
     assert "\n" not in str(caught.value)
 
 
@@ -57,8 +57,9 @@ def http_error(kind):
 
 def test_a_folder_is_itself_without_a_revision_and_a_file_is_none(tmp_path):
     assert locate(str(tmp_path)) == tmp_path
-    with pytest.raises(UsageError, match=r"no revision 'v2'"):
-        locate(str(tmp_path), "v2")
+    refuse("there is no folder", f"{tmp_path}@v2")
+    (at := tmp_path / "bert@v2").mkdir()
+    assert locate(str(at)) == at
     (tmp_path / "model.safetensors").touch()
     refuse("is a file: give the folder", str(tmp_path / "model.safetensors"))
 
@@ -93,7 +94,7 @@ def test_an_unreachable_hub_is_said_at_once(cache, monkeypatch):
 )
 def test_what_the_hub_refuses_is_told_apart(kind, said, cache, monkeypatch):
     online(monkeypatch, http_error(kind))
-    refuse(said, "some/model", "v9")
+    refuse(said, "some/model@v9")
 
 
 def test_a_download_that_breaks_off_is_one_line(cache, monkeypatch):
@@ -183,7 +184,7 @@ def test_a_model_of_the_hub_is_downloaded_with_the_files_that_loading_reads(cach
         return str(cache / "fetched")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    assert locate("some/model", "v2") == cache / "fetched"
+    assert locate("some/model@v2") == cache / "fetched"
     assert (asked["name"], asked["revision"]) == ("some/model", "v2")
     assert asked["allow_patterns"] == ["config.json", "model.safetensors"]
     assert find_files("some/model") == (cache / "fetched", ["config.json", "x.onnx"])

@@ -106,7 +106,7 @@ def test_lines_of_stderr_and_of_rejects_have_layouts(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"text": "Le zzz qqq"}\n{"text": 3}\n')
     rejects = tmp_path / "r.jsonl"
     told = attnviz(
-        "self", "--input", tmp_path / "t.jsonl", "--rejects", rejects, "--errors", "json"
+        "self", "--input", tmp_path / "t.jsonl", "--on-error", rejects, "--errors", "json"
     )
     assert told.status == 1
     lines = [json.loads(line) for line in told.err.splitlines()]

@@ -15,6 +15,7 @@ from attnviz.runs.recordings import TIME_FORMATS, RecordingRequest, report_recor
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
     *PLACES,
     writes=("maps", "times", "scores"),
+    rare=("picture",),
     draws=MAP_PICTURES,
 )
 def audio(

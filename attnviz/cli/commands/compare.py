@@ -63,8 +63,6 @@ def compare(
     ] = None,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
-    revision_a: str | None = rare(ORIGIN, "--revision-a NAME", "Revision of A's model."),
-    revision_b: str | None = rare(ORIGIN, "--revision-b NAME", "Revision of B's model."),
     adapter_a: str | None = rare(ORIGIN, "--adapter-a ID_OR_FOLDER", "Adapter of A's model."),
     adapter_b: str | None = rare(ORIGIN, "--adapter-b ID_OR_FOLDER", "Adapter of B's model."),
     layer_a: str | None = rare(CHOICE, "--layer-a WHICH", "Layers of A, instead of --layer."),
@@ -107,8 +105,8 @@ def compare(
     attnviz compare samples --fail-on collapsed,saturating
     """
     origins = (
-        {"model": model_a, "revision": revision_a, "adapter": adapter_a},
-        {"model": model_b, "revision": revision_b, "adapter": adapter_b},
+        {"model": model_a, "adapter": adapter_a},
+        {"model": model_b, "adapter": adapter_b},
     )
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
     of_runs = {"--fail-on": fail_on, "--follow": follow, "--picture": options.output.picture}

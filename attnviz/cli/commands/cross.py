@@ -31,7 +31,7 @@ SCORE = opt(OUTPUT, "--score GOLD", GOLD)
 @with_options(
     *(*MODELS, *VIEW, *PLACES, "atlas", "to", "explain", *MANY_TEXTS),
     writes=("maps", "alignment", "scores"),
-    rare=("symmetrize", "against", "score"),
+    rare=("symmetrize", "against", "score", "generate", "explain", "grid", "picture", "show"),
     draws=MAP_PICTURES,
 )
 def cross(

@@ -24,6 +24,7 @@ from attnviz.core.options import Options, rare
     *(*MODELS, "contacts", *VIEW, *PLACES, "atlas", "causal", "chat", "range", "explain"),
     *MANY_TEXTS,
     also=["from_"],
+    rare=("generate", "explain", "grid", "picture", "show", "quiet"),
     draws=MAP_PICTURES,
 )
 def self_command(

@@ -153,7 +153,7 @@ class Answers:
 
         folders = {PICTURES_BY: FOLDER} | {one.name: one.folder for one in list_cached_models()}
         if not is_shipped(self.origin):
-            folders[self.default_model] = locate(str(name_of(self.origin)), self.origin.revision)
+            folders[self.default_model] = locate(str(name_of(self.origin)))
         sample = (FOLDER / "sample.png").read_bytes()
         return {name: sample for name, folder in folders.items() if reads_pictures_alone(folder)}
 
@@ -310,11 +310,11 @@ class Answers:
         if name == self.default_model and name != POCKET:
             return self.origin
         # The user allowed pickles and code for the default model only.
-        free = replace(self.origin, revision=None, allow_pickle=False, allow_code=False)
+        free = replace(self.origin, allow=None, adapter=None)
+        alone: Any = "auto" if free.device_map else free.device
         if name == POCKET:
-            return replace(free, model=None, adapter=None, device_map=None, to=question.to)
-        device_map = None if name in SHIPPED else free.device_map
-        return replace(free, model=name, adapter=None, device_map=device_map)
+            return replace(free, model=None, device=alone, to=question.to)
+        return replace(free, model=name, device=alone if name in SHIPPED else free.device)
 
     def _predictions(self, question: Question, read: QuestionResult) -> dict[str, Any]:
         """The predictions; with parts off, also their changes and those of the maps."""

@@ -212,7 +212,7 @@ def check_model(name: str) -> dict[str, Any]:
         "reader": reader_error if reader is None else type(reader).__name__,
         "longest text": limit,
         "weights": weights,
-        "needs": "" if weights.startswith("model.safetensors") else "--allow-pickle",
+        "needs": "" if weights.startswith("model.safetensors") else "--allow pickle",
         "stored as": ", ".join(checkpoint.dtypes if checkpoint else ()) or str(config.dtype or ""),
         "quantised": quantisation.get("quant_method", "yes") if quantisation else "no",
         "parameters": numbers,
@@ -223,7 +223,7 @@ def check_model(name: str) -> dict[str, Any]:
 
 def _arithmetic_of(name: str, command: str) -> str:
     """Whether numpy runs a model, and if not, why."""
-    origin = Origin(model=name, allow_pickle=True)
+    origin = Origin(model=name, allow="pickle")
     try:
         if command == "image":
             open_light_vision(origin, name, partial(vision.load_vision_model, name))

@@ -67,7 +67,7 @@ class WholeModel(Generic[Loaded]):
     def __call__(self, reason: str) -> Loaded:
         """The model, asked for a reason."""
         if self.is_forced:
-            raise UsageError(f"--arithmetic light cannot do this, since {reason}: leave it out")
+            raise UsageError(f"--device light cannot do this, since {reason}: leave it out")
         if self.model is None:
             explain(f"torch calculates, since {reason}")
             self.model = self.load()

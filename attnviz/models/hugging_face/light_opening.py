@@ -61,9 +61,8 @@ def open_checkpoint(
         ModelError: it cannot be loaded at all.
     """
     needs = {
-        f"--device {origin.device} asks for torch": origin.device not in ("auto", "cpu"),
+        f"--device {origin.device} asks for torch": origin.device not in ("auto", "cpu", "light"),
         f"--dtype {origin.dtype} asks for torch": origin.dtype not in (None, "float32"),
-        "--device-map asks for torch": origin.device_map is not None,
         "an adapter is to be merged": origin.adapter is not None,
         "--chat needs torch": origin.chat,
         "another tokenizer needs torch": origin.tokenizer is not None,
@@ -73,7 +72,7 @@ def open_checkpoint(
     for reason, is_needed in needs.items():
         if is_needed:
             raise UnknownArchitecture(reason)
-    folder = locate(name, origin.revision, allow_code=origin.allow_code)
+    folder = locate(name, allow_code=origin.allow_code)
     checkpoint = check_folder(folder, allow_pickle=origin.allow_pickle)
     config, kind = dict(checkpoint.config), checkpoint.config["model_type"]
     about = ARCHITECTURES.get(kind)

@@ -10,23 +10,24 @@ from attnviz.runs.engines.shards import Engine, fix_sums
 ENGINES = ("local", "ray")
 
 
-def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
-    """The engine with this name; it starts nothing before it is entered.
+def open_engine(engine: str, workers: int | None) -> Engine:
+    """The engine "local", "ray" or "ray:ADDRESS"; it starts nothing before it is entered.
 
     Call it before torch computes anything: it makes sums independent of the number of threads.
-    Without `workers` this process works alone, or Ray uses all cores; without `address` Ray starts
-    here.
+    Without `workers` this process works alone, or Ray uses all cores; without an address Ray
+    starts here.
     """
+    name, colon, address = engine.partition(":")
     choose(name, ENGINES, "engine")
+    if colon and (name != "ray" or not address):
+        raise UsageError(f"--engine {engine} names no cluster: write ray:ADDRESS")
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers} would do nothing: give 1 or more")
     fix_sums()
     if name == "ray":
         from attnviz.runs.engines.ray_cluster import RayCluster
 
-        return RayCluster(workers, address)
-    if address is not None:
-        raise UsageError("--ray-address names a Ray cluster: add --engine ray")
+        return RayCluster(workers, address or None)
     if workers in (None, 1):
         return InProcess()
     from attnviz.runs.engines.processes import Processes

@@ -142,7 +142,7 @@ def check_reachable(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise WorkerError(
             f"no Ray cluster answers at '{address}' ({error}): 'ray start --head' starts one; "
-            "without --ray-address it is started here"
+            "--engine ray starts one here"
         ) from error
 
 

@@ -47,7 +47,7 @@ def check_reading(reading: FileFormat) -> None:
     if reading.columns and reading.input_format == "txt":
         raise UsageError(
             "--columns is for .csv, .tsv and .jsonl, plain lines have none: "
-            "leave it out, or say with --input-format what the lines are"
+            "leave it out, or write before the file what its lines are, csv:FILE"
         )
 
 
@@ -68,7 +68,7 @@ def read_texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterat
 def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
     if reading.input_format in ("csv", "tsv"):
         tabs = reading.input_format == "tsv"
-        rows = tsv_rows(lines, name) if tabs else csv_rows(lines, name, reading.longest)
+        rows = tsv_rows(lines, name) if tabs else csv_rows(lines, name)
         return read_table(rows, name, reading)
     make = partial(plain_text, pairs=reading.pairs)
     if reading.input_format == "jsonl":
@@ -94,7 +94,7 @@ def tsv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
         yield Row(line.number, line.line, line.raw, name, tuple(line.raw.split("\t")))
 
 
-def csv_rows(lines: Iterable[bytes], name: str, longest: int = LONGEST) -> Iterator[Row]:
+def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
     """Each row; a quote that is never closed costs only the line that opens it.
 
     The lines after it are read again, one by one: a second such quote among them would fail as the
@@ -107,7 +107,7 @@ def csv_rows(lines: Iterable[bytes], name: str, longest: int = LONGEST) -> Itera
 
     def feed() -> Iterator[str]:
         length = 0
-        while len(row) < (1 if fails else ROW_LINES) and length <= longest:
+        while len(row) < (1 if fails else ROW_LINES) and length <= LONGEST:
             line = again.popleft() if again else next(source, None)
             if line is None:
                 return

@@ -17,7 +17,7 @@ from attnviz.storage.texts import BadText, Text, check_text, read_conversation
 
 MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
-LONGEST = 64 << 20  # bytes of a line at most, unless --max-line gives another limit
+LONGEST = 64 << 20  # bytes of a line at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,6 @@ class FileFormat:
     pairs: bool = False
     keep_blank: bool = False  # a blank line is a BadText too, for output that stays line by line
     columns: Mapping[str, str] = field(default_factory=dict)  # the role of columns or keys
-    longest: int = LONGEST  # bytes of a line or row at most
 
 
 class BrokenFileError(InputError):
@@ -60,10 +59,8 @@ class LineReader:
     pipe's lines are to be shown as soon as they come.
     """
 
-    def __init__(
-        self, stream: Readable, start: bytes = b"", longest: int = LONGEST, *, is_gzip: bool = False
-    ) -> None:
-        self.stream, self.start, self.longest, self.is_gzip = stream, start, longest, is_gzip
+    def __init__(self, stream: Readable, start: bytes = b"", *, is_gzip: bool = False) -> None:
+        self.stream, self.start, self.is_gzip = stream, start, is_gzip
         self.complete: deque[bytes] = deque()
 
     @property
@@ -83,11 +80,8 @@ class LineReader:
             if last:
                 pieces.append(last)
                 length = len(last) if len(pieces) == 1 else length + len(last)
-                if length > self.longest:
-                    raise OverflowError(
-                        f"the next one is longer than {self.longest >> 20} MiB: "
-                        "--max-line reads longer ones"
-                    )
+                if length > LONGEST:
+                    raise OverflowError(f"the next one is longer than {LONGEST >> 20} MiB")
             while self.complete:
                 yield self.complete.popleft()
         if pieces:
@@ -116,9 +110,7 @@ class _RejoinedStream(io.RawIOBase):
         return len(chunk)
 
 
-def open_lines(
-    stream: Readable, name: str, *, is_gzip: bool = False, longest: int = LONGEST
-) -> LineReader:
+def open_lines(stream: Readable, name: str, *, is_gzip: bool = False) -> LineReader:
     """The lines of a stream, unpacked where it is gzip.
 
     Raises:
@@ -130,10 +122,10 @@ def open_lines(
     if start.startswith(MAGIC):
         file = io.BufferedReader(_RejoinedStream(start, stream), CHUNK)
         content: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
-        return LineReader(content, b"", longest, is_gzip=True)
+        return LineReader(content, is_gzip=True)
     if is_gzip:
         raise BrokenFileError.after(name, 0, "it is not gzip")
-    return LineReader(stream, start, longest)
+    return LineReader(stream, start)
 
 
 def whole_lines(lines: LineReader, name: str) -> Iterator[bytes]:
@@ -156,12 +148,10 @@ def whole_lines(lines: LineReader, name: str) -> Iterator[bytes]:
         raise BrokenFileError.after(name, number, str(reason)) from error
 
 
-def read_file(
-    file: BinaryIO, name: str, *, is_gzip: bool = False, longest: int = LONGEST
-) -> Iterator[bytes]:
+def read_file(file: BinaryIO, name: str, *, is_gzip: bool = False) -> Iterator[bytes]:
     """The lines of an open file, plain or gzip, which is closed at their end."""
     with file:
-        yield from whole_lines(open_lines(file, name, is_gzip=is_gzip, longest=longest), name)
+        yield from whole_lines(open_lines(file, name, is_gzip=is_gzip), name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,9 +176,7 @@ def test_every_rule_costs_what_a_model_with_a_shorter_cache_loses(llama_lm, prom
 @pytest.mark.parametrize("arithmetic", ["torch", pytest.param("light", marks=pytest.mark.slow)])
 def test_rules_decide_for_heads_that_share_keys_together(tmp_path, kind, arithmetic):
     folder = getattr(tiny_models, kind)(tmp_path)
-    source = open_source(
-        Origin(model=str(folder), arithmetic=arithmetic), "self", with_head="exact"
-    )
+    source = open_source(Origin(model=str(folder), device=arithmetic), "self", with_head="exact")
     experiment = open_experiment(source, Query(TEXT[:31]))
     names = [one.number for one in experiment.outputs]
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
@@ -186,7 +184,7 @@ def test_rules_decide_for_heads_that_share_keys_together(tmp_path, kind, arithme
     ids = reader(TEXT[:31], return_tensors="pt").input_ids
     assert ids[0, 1:].tolist() == names
     found = attnviz.cache(
-        TEXT[:31], model=str(folder), arithmetic=arithmetic, keep=RULES, prompt=9
+        TEXT[:31], model=str(folder), device=arithmetic, keep=RULES, prompt=9
     ).value
     for one in found.rules:
         cost, _ = costs_of(model.eval(), ids, one.rule, 9)

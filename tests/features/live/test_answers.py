@@ -405,7 +405,7 @@ def test_what_is_no_picture_of_a_known_kind_is_refused(answers_of, picture, said
 @pytest.mark.models
 def test_only_the_given_model_is_trusted_with_its_code(answers_of, monkeypatch, tmp_path):
     given = str(answers_of("bert").origin.model)
-    answers = Answers(Origin(model=given, allow_code=True, allow_pickle=True, revision="x"))
+    answers = Answers(Origin(model=given, allow="pickle,code"))
     assert answers._origin(Question()).allow_code
     assert answers._origin(Question(model=given)).allow_code
     other = answers._origin(Question(model="pocket"))

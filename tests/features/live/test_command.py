@@ -91,7 +91,7 @@ def test_a_host_that_does_not_exist_is_told_in_one_line():
 
 def test_mistakes_are_found_before_anything_is_opened():
     assert "65536" in attnviz("live", "--port", 65536).mistake
-    assert attnviz("live", "--device-map", "auto").status == 2
+    assert attnviz("live", "--device", "spread").status == 2
 
 
 def test_a_model_that_is_not_there_is_told_before_anything_listens(tmp_path):

@@ -39,7 +39,7 @@ def find_adapter(name: str, *, allow_pickle: bool = False) -> Adapter:
     elif not allow_pickle:
         raise ModelError(
             f"'{name}' holds its weights as a pickle ('{PICKLED}'), which can hide code: give "
-            "--allow-pickle if you trust it, or use an adapter with safetensors"
+            "--allow pickle if you trust it, or use an adapter with safetensors"
         )
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
     return Adapter(name, folder, base if isinstance(base, str) else "")

@@ -71,7 +71,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     if is_pickle and not allow_pickle:
         raise ModelError(
             f"'{folder}' holds its weights as a pickle ('{name}'), which can hide code: give "
-            "--allow-pickle if you trust it, or use a model with safetensors"
+            "--allow pickle if you trust it, or use a model with safetensors"
         )
     files = shard_files(folder / name) if name.endswith(".index.json") else [folder / name]
     try:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import torch
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-DEVICE_MAPS = ("auto", "balanced", "sequential")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
@@ -38,15 +37,10 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def check_device_map(how: str | None, device: str) -> None:
-    """Refuse a device map that cannot work, before anything is loaded."""
-    if how is None:
-        return
-    choose(how, DEVICE_MAPS, "device map")
-    if device != "auto":
-        raise UsageError(f"--device {device} and --device-map {how} contradict each other")
+def check_spread() -> None:
+    """Refuse to spread a model without the package that does it."""
     if not has_accelerate():
-        raise ModelError("--device-map needs the package accelerate: pip install 'attnviz[big]'")
+        raise ModelError("--device spread needs the package accelerate: pip install 'attnviz[big]'")
 
 
 def has_accelerate() -> bool:
@@ -179,5 +173,5 @@ def memory_hint(model: Any, what: str = "text") -> str:
     options = [smaller_input_hint(what)]
     if model.device.type != "cpu":
         full = BYTES[str(model.dtype).removeprefix("torch.")] > 2
-        options += ["--dtype bfloat16"] if full else ["--device-map auto", "--device cpu"]
+        options += ["--dtype bfloat16"] if full else ["--device spread", "--device cpu"]
     return " or ".join(options)

@@ -39,7 +39,6 @@ class LoadOptions:
 
     device: str = "auto"  # "auto" (the fastest available), "cpu", "cuda" or "mps"
     dtype: str | None = None  # None: float32 on a CPU, elsewhere as it is stored
-    revision: str | None = None  # a branch, a tag or a commit of a hub model
     allow_pickle: bool = False  # whether weights may come from a pickle, which can hide code
     allow_code: bool = False  # whether the model's own Python code may run
     device_map: str | None = None  # how accelerate spreads a model over devices
@@ -71,11 +70,12 @@ def load_parts(
     """
     if isinstance(name, InMemoryModel):
         return parts_in_memory(name.model, name.reader)
-    devices.check_device_map(options.device_map, options.device)
+    if options.device_map is not None:
+        devices.check_spread()
     adapter = None
     if options.adapter is not None:
         adapter = find_adapter(options.adapter, allow_pickle=options.allow_pickle)
-    folder = locate(name, options.revision, allow_code=options.allow_code)
+    folder = locate(name, allow_code=options.allow_code)
     checkpoint = check_folder(folder, allow_pickle=options.allow_pickle)
     with quick_imports():
         device = devices.choose_device(options.device)
@@ -86,7 +86,7 @@ def load_parts(
             checkpoint.numbers * devices.BYTES[precision],
             device,
             f"'{name}' in {precision}",
-            "use a smaller model, --dtype bfloat16, or --device-map auto",
+            "use a smaller model, --dtype bfloat16, or --device spread",
         )
     with quiet():
         with quick_imports():
@@ -246,7 +246,7 @@ def _check_known(config: Mapping[str, Any], name: str) -> None:
     if "auto_map" in config:
         raise ModelError(
             f"'{name}' needs Python code that comes with it (architecture '{kind}'): give "
-            "--allow-code if you trust it"
+            "--allow code if you trust it"
         )
     raise ModelError(
         f"transformers {transformers.__version__} does not know the architecture '{kind}' of "

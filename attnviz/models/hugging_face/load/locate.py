@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.errors import ModelError, UsageError, did_you_mean, first_line
+from attnviz.core.errors import ModelError, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
@@ -52,8 +52,11 @@ class CachedModel:
         return self.name
 
 
-def locate(name: str, revision: str | None = None, *, allow_code: bool = False) -> Path:
-    """The folder with a model's files, downloaded if it is not on this machine."""
+def locate(name: str, *, allow_code: bool = False) -> Path:
+    """The folder with a model's files, downloaded if it is not on this machine.
+
+    Behind an id and @ stands a revision: a branch, a tag or a commit.
+    """
     path = Path(name)
     try:
         path = path.expanduser()
@@ -61,14 +64,13 @@ def locate(name: str, revision: str | None = None, *, allow_code: bool = False) 
     except (OSError, RuntimeError) as error:  # a name too long, a user who is not there
         raise ModelError(f"there can be no folder '{name[:80]}': {first_line(error)}") from error
     if is_folder:
-        if revision is not None:
-            raise UsageError(f"'{name}' is a folder, which has no revision '{revision}'")
         return path
     if path.is_file():
         raise ModelError(f"'{name}' is a file: give the folder it lies in, or a model id")
-    if not HUB_ID.fullmatch(name):
+    name, at, revision = name.partition("@")
+    if not HUB_ID.fullmatch(name) or (at and not revision):
         raise ModelError(f"there is no folder '{name}', and no model id is written like that")
-    folder = _cached_snapshot(name, revision)
+    folder = _cached_snapshot(name, revision or None)
     if folder and (_is_complete(folder) or _is_offline()):
         return folder  # offline it may be incomplete: check_folder says what is missing
     if _is_offline():
@@ -76,7 +78,7 @@ def locate(name: str, revision: str | None = None, *, allow_code: bool = False) 
             f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and "
             f"HF_HUB_OFFLINE forbids to ask the hub.{_guess(name)}"
         )
-    return _download(name, revision, allow_code=allow_code)[0]
+    return _download(name, revision or None, allow_code=allow_code)[0]
 
 
 def find_files(name: str) -> tuple[Path, list[str]]:
