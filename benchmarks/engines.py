@@ -52,7 +52,7 @@ def run(kind: str, workers: int, model: str | None) -> tuple[float, float]:
     started = perf_counter()
     work = AttendChunk(Origin(model=model), Choice(), "self")
     opened = {"here": InProcess, "processes": lambda: Processes(workers)}
-    with opened.get(kind, lambda: open_engine("ray", workers, None))() as engine:
+    with opened.get(kind, lambda: open_engine("ray", workers))() as engine:
         outcomes = engine.map(work, draw_texts())
         texts = sum(len(list(outcome)) for outcome in islice(outcomes, 2))
         warm = perf_counter()

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 SECONDS = 2.0  # between two journals at least
 _MEMBER = "notes"
 Shard = tuple[int, Chunk]  # a chunk of records and the number of its first in the corpus, from 0
-OnFailure = Callable[[Record, AttnvizError], str]  # the line of --rejects for a failed record
+OnFailure = Callable[[Record, AttnvizError], str]  # the line of --on-error for a failed record
 
 
 @dataclass(frozen=True, slots=True)

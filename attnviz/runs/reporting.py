@@ -88,7 +88,7 @@ def good_results(
 
 
 def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:
-    """The line of --rejects for a record that failed; empty without a record."""
+    """The line of --on-error for a record that failed; empty without a record."""
     if record is None:
         return b""
     return reject_line(record.line, record.where, str(error), record.raw)

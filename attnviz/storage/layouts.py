@@ -215,7 +215,7 @@ LAYOUTS: dict[str, DocumentLayout] = {
     "note": DocumentLayout(
         None, "A note on stderr, with --errors json.", "schema:one kind:note message:str"
     ),
-    "reject": DocumentLayout(None, "A line of --rejects.", "line:int reason text:str"),
+    "reject": DocumentLayout(None, "A line of --on-error.", "line:int reason text:str"),
 }
 """Every document by name."""
 

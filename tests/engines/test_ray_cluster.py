@@ -117,7 +117,7 @@ def test_a_cluster_that_does_not_answer_is_one_line():
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("attnviz.runs.engines.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(WorkerError) as caught:
-        open_engine("ray", 2, None)
+        open_engine("ray", 2)
     assert str(caught.value) == "--engine ray needs the package ray: pip install 'attnviz[ray]'"
 
 

@@ -45,6 +45,7 @@ from attnviz.runs.changes import (
     ),
     also=["from_"],
     writes=("comparison", "changes", "history"),
+    rare=("generate", "special", "words"),
     draws={
         "plot": "every head of a run over its steps",
         "gif": "its chosen head over the steps, or the one that drifts most",
@@ -88,7 +89,7 @@ def compare(
     *,
     options: Options,
 ) -> None:
-    """Show what changed between two attentions or two ablations, or over a training run.
+    """Show what changed between two attentions, or over a training run.
 
     A and B may be two texts, models, heads or saved maps, or two files of `attnviz ablate`. A alone
     may be a folder of samples that attnviz.callbacks saved: it shows what happens to which heads
