@@ -9,28 +9,42 @@ A file of groups holds one a line, in the order of the text:
 A line is a piece of the text that follows the piece before it, or @ with positions of tokens from
 0. Other tokens stay single. For a pair, the groups of the source come first, then an empty line,
 then those of the target. A name may stand before positions (camera: @0-15) or before a piece
-(subject: the professor), unless the text holds the whole line. In a file of named groups
-(`name_tokens`) it stands before every line.
+(subject: the professor), unless the text holds the whole line. --group and --token-groups read the
+same file: the one merges each group's tokens, the other writes its name beside them.
+
+Of a part of a text (--rows, --window), positions still count from the text's first token, and
+groups that lie elsewhere are left out.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 from attnviz.analyses import words
-from attnviz.core.attention_map import Attention, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 from attnviz.core.tokens import split_sentences
 
 Group = str | tuple[int, ...]  # a piece of the text, or positions of tokens
+NamedGroup = tuple[str, Group]
 
 _POSITIONS = re.compile(r"@\s*\d{1,18}(-\d{1,18})?(\s*[,\s]\s*\d{1,18}(-\d{1,18})?)*\s*")
 _NAME = re.compile(r"^[^@:]+:\s*(?=@)")
-Read = TypeVar("Read")
 WAYS = ("words", "sentences")
+
+
+class Axis(NamedTuple):
+    """Tokens of a side, the number of the first in its text, and how many of it each stands for."""
+
+    tokens: tuple[Token, ...]
+    first: int = 0
+    block: int = 1
+
+
+WHOLE = Axis(())
 
 
 def check_group(how: str | None) -> None:
@@ -63,11 +77,17 @@ def group_attention(attention: Attention, how: str) -> Attention:
             raise InputError(f"'{how}' groups a source and a target, but this is one text")
         if side == "target" and len(lists) == 1:
             return [None] * len(tokens)
-        return group_numbers(tokens, text, lists[side == "target"])
+        groups = [group for _, group in lists[side == "target"]]
+        return group_numbers(tokens, text, groups, whole_axis(attention, side))
 
-    def partition(tokens: tuple[Token, ...], side: str) -> words.Partition:
-        at_places, text = place_tokens(tokens, attention.text_of(side))
-        return words.partition_of(tokens, numbers(at_places, text, side), text)
+    def partition(item: AttentionMap, axis: int) -> words.Partition:
+        side, tokens = _axis(item, axis)
+        whole = whole_axis(attention, side)
+        at_places, text = place_tokens(whole.tokens, attention.text_of(side))
+        every = numbers(at_places, text, side)
+        first = item.starts[axis] - whole.first
+        own = every if len(every) == len(tokens) else every[first : first + len(tokens)]
+        return words.partition_of(tokens, own, text)
 
     for item in attention.maps:
         if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
@@ -78,8 +98,8 @@ def group_attention(attention: Attention, how: str) -> Attention:
     maps = tuple(
         words.merge(
             item,
-            partition(item.query_tokens, item.query_side),
-            partition(item.key_tokens, item.key_side),
+            partition(item, 0),
+            partition(item, 1),
         )
         for item in attention.maps
     )
@@ -91,26 +111,43 @@ def group_attention(attention: Attention, how: str) -> Attention:
 def name_tokens(attention: Attention, path: Path) -> Attention:
     """The tokens labelled with the names of their groups in a file; others keep their labels.
 
+    A group without a name is named by its line.
+
     Raises:
-        InputError: the groups do not fit the text, or have no name.
+        InputError: the groups do not fit the text.
     """
-    lists = _read_lines(path, _named_group)
+    lists = read_groups(path)
     by_side = dict[str, tuple[Token, ...]]()
-    for item in attention.maps:
-        for side, tokens in (
-            (item.query_side, item.query_tokens),
-            (item.key_side, item.key_tokens),
-        ):
-            if side in by_side or (side == "target" and len(lists) == 1):
-                continue
-            groups = lists[side == "target" and len(lists) == 2]
-            at_places, text = place_tokens(tokens, attention.text_of(side))
-            numbers = group_numbers(at_places, text, [group for _, group in groups])
-            by_side[side] = tuple(
-                token if number is None else replace(token, label=groups[number][0])
-                for token, number in zip(tokens, numbers, strict=True)
-            )
+    for side in {
+        side: None for item in attention.maps for side in (item.query_side, item.key_side)
+    }:
+        if side == "target" and len(lists) == 1:
+            continue
+        rows, whole = lists[side == "target" and len(lists) == 2], whole_axis(attention, side)
+        at_places, text = place_tokens(whole.tokens, attention.text_of(side))
+        numbers = group_numbers(at_places, text, [group for _, group in rows], whole)
+        by_side[side] = tuple(
+            token if number is None else replace(token, label=rows[number][0])
+            for token, number in zip(whole.tokens, numbers, strict=True)
+        )
     return words.with_tokens(attention, by_side)
+
+
+def whole_axis(attention: Attention, side: str) -> Axis:
+    """The longest axis of a side: rows may be a part of it."""
+    axes = (
+        Axis(tokens, item.starts[axis], item.blocks[axis])
+        for item in attention.maps
+        for axis in (0, 1)
+        for own, tokens in [_axis(item, axis)]
+        if own == side
+    )
+    return max(axes, key=lambda one: len(one.tokens))
+
+
+def _axis(item: AttentionMap, axis: int) -> tuple[str, tuple[Token, ...]]:
+    pairs = (item.query_side, item.query_tokens), (item.key_side, item.key_tokens)
+    return pairs[axis]
 
 
 def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:
@@ -126,34 +163,46 @@ def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...
     return tuple(at_places), all_texts
 
 
-def group_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -> list[int | None]:
+def group_numbers(
+    tokens: Sequence[Token], text: str, groups: Sequence[Group], axis: Axis = WHOLE
+) -> list[int | None]:
+    """The group of each token; None: it stays single. The axis says where the tokens begin."""
     numbers: list[int | None] = [None] * len(tokens)
     cursor = 0
     for number, group in enumerate(groups):
         if isinstance(group, str):
-            members, cursor = _find(tokens, text, group, cursor)
-            if not members and ":" in group:  # a name before the piece, which is no part of it
-                members, cursor = _find(tokens, text, group.partition(":")[2], cursor)
-            if not members:
+            members, cursor = _find(tokens, text, group, cursor, axis)
+            if members is None and ":" in group:  # a name before the piece, no part of it
+                members, cursor = _find(tokens, text, group.partition(":")[2], cursor, axis)
+            if members is None:
                 raise InputError(
                     f"group {number + 1}, '{group}', is not found in order in the text, "
                     "from the start of a token to the end of one"
                 )
         else:
-            members = list(group)
-            for position in members:
-                if position < len(tokens) and tokens[position].special:
+            members = [(position - axis.first) // axis.block for position in group]
+            if axis.first:
+                members = [place for place in members if 0 <= place < len(tokens)]
+            for place in members:
+                if place < len(tokens) and tokens[place].special:
                     raise InputError(
-                        f"group {number + 1} names position {position}, the special token "
-                        f"'{tokens[position].text}', which stays on its own"
+                        f"group {number + 1} names position {place + axis.first}, the special "
+                        f"token '{tokens[place].text}', which stays on its own"
                     )
+        if axis.block > 1:  # a block belongs to the first group that has a part in it
+            members = [x for x in dict.fromkeys(members) if x >= len(tokens) or numbers[x] is None]
         spelt = group if isinstance(group, str) else "@" + ",".join(map(str, group))
         _claim(numbers, members, number, f"group {number + 1}, '{spelt}',")
     return numbers
 
 
-def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[list[int], int]:
-    """The tokens of the next occurrence of a piece, and its end."""
+def _find(
+    tokens: Sequence[Token], text: str, piece: str, cursor: int, axis: Axis
+) -> tuple[list[int] | None, int]:
+    """The tokens of the next occurrence of a piece, and its end; None: there is none.
+
+    Among blocks of tokens, and of a part of a text, those that lie in the piece are enough.
+    """
     pattern = re.compile(r"\s+".join(map(re.escape, piece.split())))
     for match in pattern.finditer(text, cursor):
         start, end = match.span()
@@ -162,10 +211,12 @@ def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[
             for position, token in enumerate(tokens)
             if not token.special and start <= words.first_character(token, text) < end
         ]
+        if axis.first or axis.block > 1:
+            return inside, end
         starts = inside and words.first_character(tokens[inside[0]], text) == start
         if starts and tokens[inside[-1]].end <= end:
             return inside, end
-    return [], cursor
+    return None, cursor
 
 
 def _claim(numbers: list[int | None], members: Sequence[int], number: int, name: str) -> None:
@@ -179,17 +230,13 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
         numbers[position] = number
 
 
-def read_groups(path: Path) -> list[list[Group]]:
-    """The groups of one text, or of a source and a target."""
-    return _read_lines(path, _group)
-
-
-def _read_lines(path: Path, read: Callable[[str, str], Read]) -> list[list[Read]]:
+def read_groups(path: Path) -> list[list[NamedGroup]]:
+    """The groups of one text, or of a source and a target, each with its name or its line."""
     from attnviz.storage.matrices import read_text
 
     lines = read_text(path).splitlines()
     texts = [
-        [read(line.strip(), f"line {number} of '{path}'") for number, line in rows]
+        [_named_group(line.strip(), f"line {number} of '{path}'") for number, line in rows]
         for has_text, rows in groupby(enumerate(lines, 1), lambda item: bool(item[1].strip()))
         if has_text
     ]
@@ -203,11 +250,11 @@ def _read_lines(path: Path, read: Callable[[str, str], Read]) -> list[list[Read]
     return texts
 
 
-def _named_group(line: str, where: str) -> tuple[str, Group]:
-    name, colon, group = (part.strip() for part in line.partition(":"))
-    if not (name and colon and group):
-        raise InputError(f"{where} has no name: write camera: @0-15, or subject: the professor")
-    return name, _group(group, where)
+def _named_group(line: str, where: str) -> NamedGroup:
+    name, colon, piece = (part.strip() for part in line.partition(":"))
+    if colon and not piece:
+        raise InputError(f"{where} names no tokens: write camera: @0-15, or subject: the professor")
+    return name.removeprefix("@") or line, _group(line, where)
 
 
 def _group(line: str, where: str) -> Group:

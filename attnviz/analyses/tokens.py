@@ -39,7 +39,8 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
     main = attention.main
     check_single_tokens(main, "labelling")
     side, tokens = main.query_side, main.query_tokens
-    if all(token.special for token in tokens):
+    part = side == main.key_side and len(main.key_tokens) > len(tokens)
+    if part or all(token.special for token in tokens):
         side, tokens = main.key_side, main.key_tokens
     return with_tokens(attention, {side: _label(tokens, labels, attention.text_of(side))})
 

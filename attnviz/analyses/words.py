@@ -239,12 +239,19 @@ def first_character(token: Token, text: str) -> int:
 
 
 def with_tokens(attention: Attention, by_side: Mapping[str, tuple[Token, ...]]) -> Attention:
-    """The attention with other tokens on some sides, as many as before."""
+    """The attention with other tokens on some sides; rows may be a part of a side's tokens."""
+
+    def changed(item: AttentionMap, axis: int, side: str, own: tuple[Token, ...]) -> Any:
+        tokens = by_side.get(side, own)
+        if len(tokens) == len(own):
+            return tokens
+        return tokens[item.starts[axis] : item.starts[axis] + len(own)]
+
     maps = (
         replace(
             item,
-            query_tokens=by_side.get(item.query_side, item.query_tokens),
-            key_tokens=by_side.get(item.key_side, item.key_tokens),
+            query_tokens=changed(item, 0, item.query_side, item.query_tokens),
+            key_tokens=changed(item, 1, item.key_side, item.key_tokens),
         )
         for item in attention.maps
     )

@@ -125,13 +125,22 @@ def patch_grid(tokens: Sequence[Token]) -> tuple[int, int]:
 SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5  # least share of a sink, and as a multiple of uniform
 
 
-def sink_place(item: AttentionMap) -> int | None:
-    """The key that is a sink of a text's self-attention; None: there is no sink.
+def is_causal(item: AttentionMap) -> bool:
+    """Whether no row of a whole text sees what stands behind it."""
+    square = item.query_side == item.key_side and item.starts == (0, 0)
+    square &= item.weights.shape[-1] == item.weights.shape[-2] > 1 and item.values == "share"
+    return square and not np.triu(item.weights.sum(axis=(0, 1)), 1).any()
+
+
+def sink_place(item: AttentionMap, *, blocks: bool = False) -> int | None:
+    """The key that is a sink of a text's self-attention, or block of keys; None: there is none.
 
     Uniform attention reaches every key, or where nothing lies above the diagonal those up to the
     query. Of one head alone only the first key can be a sink.
     """
-    if item.values != "share" or item.is_pooled or item.query_side != item.key_side:
+    if item.values != "share" or item.query_side != item.key_side:
+        return None
+    if item.is_pooled and not blocks:
         return None
     weights = item.weights.sum(axis=(0, 1))
     if len(item.key_tokens) < 4 or not weights.any():  # of fewer one holds much by chance
@@ -147,11 +156,11 @@ def sink_place(item: AttentionMap) -> int | None:
     return place if share >= max(SINK_SHARE, BEYOND_UNIFORM * uniform) else None
 
 
-def word_cells(item: AttentionMap) -> NDArray[np.bool_]:
+def word_cells(item: AttentionMap, *, blocks: bool = False) -> NDArray[np.bool_]:
     """True for cells (queries, keys) between words; special tokens and most sinks are no words."""
     words = [np.array([not token.special for token in tokens])
              for tokens in (item.query_tokens, item.key_tokens)]  # fmt: skip
-    sink = sink_place(item)
+    sink = sink_place(item, blocks=blocks)
     if sink is not None:
         words[1][sink] = False
     cells: NDArray[np.bool_] = words[0][:, None] & words[1]

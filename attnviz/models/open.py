@@ -188,11 +188,11 @@ def find_model(origin: Origin) -> None:
 
 def _check_extent(origin: Origin, command: Command) -> None:
     parts = {"--rows": origin.rows, "--window": origin.window}
-    extents = {"--max-size": origin.max_size, **parts}
-    options = [option for option, value in extents.items() if value is not None]
-    if options and is_shipped(origin):
-        instead = _model_instead([*origins_of(origin)])
-        raise UsageError(f"{options[0]} is for long texts of a model: {instead}")
+    if origin.max_size is not None and is_shipped(origin):
+        raise UsageError(
+            "--max-size is for texts longer than the models inside read: leave it out, or name a "
+            "model by --model ID_OR_FOLDER"
+        )
     if None not in parts.values():
         raise UsageError("--rows and --window contradict each other: give one")
     for option, part in parts.items():
@@ -232,7 +232,11 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
         return OwnCoLayer(origin) if is_mutual(origin) else OwnLayer(origin, command)
     if is_shipped(origin):
         source: Any = load_shipped(origin, VISION if command == "picture" else None)
-        return cast("Source", source)
+        if origin.rows is None and origin.window is None:
+            return cast("Source", source)
+        from attnviz.models.part import PartOfTexts
+
+        return PartOfTexts(source, region_of(origin))
     name = name_of(origin)
     if kind == "picture-text":
         from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model

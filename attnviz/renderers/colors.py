@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import HeadRow
 from attnviz.core.registry import MEASURES
-from attnviz.core.tokens import word_cells
+from attnviz.core.tokens import is_causal, word_cells
 from attnviz.renderers.look import chosen_scale, chosen_table, look_option, relative_luminance
 
 Limits = tuple[float, float]  # ends of the colour scale: (0, top), or (-top, top) if signed
 Color = tuple[int, int, int]  # red, green and blue, each 0 to 255
 
-BEYOND = "special tokens and sinks beyond the scale are drawn at its end"
-BEYOND_CHOSEN = "weights beyond the scale are drawn at its ends"
+BEYOND = "weights beyond the scale are drawn in the colour of its end"
+BEYOND_SHARE = 0.005  # of the cells shown, at most, lie beyond a scale
+FIRST_ROWS = 3, 0.1  # of a causal map, at least and as a share of all: large, whatever a head does
+SAMPLE = 2**20  # weights that set a scale at most: of more a fixed random choice
 
 LABELLED: Color = (180, 60, 0)
 SPECIAL: Color = (125, 125, 125)
@@ -92,26 +94,46 @@ def shades(limits: Limits) -> NDArray[np.uint8]:
     return SIGNED_SHADES if signed else SHADES
 
 
+def reach(sizes: NDArray[np.float32]) -> float:
+    """How far a scale has to reach for these sizes; 0 if all are 0.
+
+    At most `BEYOND_SHARE` of the cells lie beyond (so none of fewer than 200), and those within
+    hold at least half of the sum: else sharp heads of long texts, whose few large weights are all
+    they say, would end in the colour of their noise. Cells that are 0 or NaN do not count: most of
+    them are hidden by a mask.
+    """
+    sizes = np.sort(sizes[sizes > 0])
+    if not sizes.size:
+        return 0.0
+    sums = np.cumsum(sizes, dtype=np.float64)
+    rank = math.ceil(round((1 - BEYOND_SHARE) * sizes.size, 6)) - 1
+    return float(sizes[max(rank, int(np.searchsorted(sums, sums[-1] / 2)))])
+
+
 def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
-    """The scale of weights, one for all that stand side by side.
+    """The scale of weights, one for all that stand side by side (see `reach`).
 
     Shares go from 0 to 1. Where all are below a half, and so would all look pale, the scale ends at
-    the next round number. Signed values go to the largest size, rounded up, on both sides of 0.
+    the next round number. Signed values go as far on both sides of 0.
     """
+    flat = weights.ravel()
+    if flat.size > SAMPLE:
+        flat = flat[np.random.default_rng(0).integers(flat.size, size=SAMPLE)]
     if values == "signed":
-        top = round_up(float(np.nan_to_num(np.abs(weights)).max()))
+        top = round_up(reach(np.abs(flat)))
         return -top, top
-    largest = float(weights.max())
+    largest = reach(flat)
     return 0.0, 1.0 if largest >= 0.5 else round_up(largest)
 
 
 def scale_of(item: AttentionMap) -> Limits:
-    """The scale of a map, from its links between words.
+    """The scale of a map, from its links between words (see `limits_of`).
 
-    Special tokens and sinks often exceed all else and would leave words pale, so they count only
-    where all other weights are 0 (see `beyond_note`).
+    Special tokens and sinks often exceed all else and would leave words pale, and so do the first
+    rows of a causal map (`FIRST_ROWS`), which see few keys: they count only where all other weights
+    are 0.
     """
-    return limits_of(_peaks(item), item.values)
+    return limits_of(_between_words(item), item.values)
 
 
 def picture_scale(item: AttentionMap) -> Limits:
@@ -130,25 +152,39 @@ def picture_scale(item: AttentionMap) -> Limits:
 
 def largest_of(item: AttentionMap) -> float:
     """The largest weight between words; of all weights if those are 0."""
-    return float(np.nan_to_num(_peaks(item)).max())
-
-
-def _peaks(item: AttentionMap) -> NDArray[np.float32]:
-    """The largest size of each cell over all heads, of links between words if any is not 0."""
     sizes = np.abs(item.weights) if item.values == "signed" else item.weights
-    peaks: NDArray[np.float32] = np.fmax.reduce(sizes, axis=(0, 1))
+    peaks: NDArray[np.float32] = np.nan_to_num(np.fmax.reduce(sizes, axis=(0, 1)))
     between = peaks[word_cells(item)]
-    return between if np.nan_to_num(between).any() else peaks
+    return float((between if between.any() else peaks).max())
+
+
+def _between_words(item: AttentionMap) -> NDArray[np.float32]:
+    """The weights that set a map's scale, or a fixed random choice of `SAMPLE` of them."""
+    cells = word_cells(item, blocks=True)
+    if is_causal(item):
+        later = cells.copy()
+        later[: max(FIRST_ROWS[0], int(FIRST_ROWS[1] * len(cells)))] = False
+        cells = later if later.any() else cells
+    flat, places = item.weights.reshape(-1, cells.size), np.flatnonzero(cells)
+    if len(flat) * len(places) > SAMPLE:
+        random = np.random.default_rng(0)
+        heads, chosen = (random.integers(len(one), size=SAMPLE) for one in (flat, places))
+        between = flat[heads, places[chosen]]
+    else:
+        between = flat[:, places]
+    return between if np.nan_to_num(between).any() else item.weights
+
+
+def is_beyond(weights: NDArray[np.float32], limits: Limits) -> tuple[bool, bool]:
+    """Whether weights lie below a scale, and above it, by more than rounding."""
+    low, high = (float(end.reduce(weights, axis=None)) for end in (np.fmin, np.fmax))
+    margin = 1e-3 * max(map(abs, limits))
+    return low < limits[0] - margin, high > limits[1] + margin
 
 
 def beyond_note(item: AttentionMap, limits: Limits) -> str:
     """A note if weights of a map lie beyond its scale, else empty."""
-    if chosen_scale(signed=item.values == "signed"):
-        finite = item.weights[np.isfinite(item.weights)]
-        outside = finite.size and (finite.max() > limits[1] or finite.min() < limits[0])
-        return BEYOND_CHOSEN if outside else ""
-    largest = float(np.fmax.reduce(np.abs(item.weights), axis=None))
-    return BEYOND if largest > limits[1] + 0.005 else ""
+    return BEYOND if any(is_beyond(item.weights, limits)) else ""
 
 
 def no_value_note(item: AttentionMap, mark: str = "grey") -> str:

@@ -185,9 +185,9 @@ def draw(
         words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
         if look_option("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
-        return fit_width(
-            function, view.map, **words, second_part=divisions(attention, view.map), **above
-        )
+        words["second_part"] = divisions(attention, view.map)
+        words["texts"] = attention.texts_of(view.map)
+        return fit_width(function, view.map, **words, **above)
     if picture == "lines":
         item, which = few_heads(attention, views()[0])
         _tell_layer([view for view in views() if not view.second], item)
@@ -214,7 +214,8 @@ def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
     headings = [f"{which}\n{view.map.unit}" for which, view in zip(whiches, views, strict=True)]
     what = "every lens" if attention.lens_name == "all" else f"{len(views)} heads"
     title = f"{attention.provenance.title} · {what} side by side"
-    words = {"title": title, "subtitle": orientation(attention.main)}
+    words: dict[str, Any] = {"title": title, "subtitle": orientation(attention.main)}
+    words["texts"] = attention.texts_of(views[0].map)
     return fit_width(panels, [view.map for view in views], **words, headings=headings)
 
 

@@ -236,11 +236,10 @@ def test_a_group_is_hidden_as_all_its_tokens_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("@1-3\n", "line 1 of .* has no name: write camera"),
-        ("camera:\n", "has no name"),
+        ("camera:\n", "line 1 of .* names no tokens: write camera"),
         ("camera: @3,12\n", "names position 12, but there are 12 tokens"),
         ("a: @1\nb: @1\n", "shares the token at position 1"),
-        ("camera: snow\n", "'snow', is not found in order"),
+        ("camera: snow\n", "camera: snow', is not found in order"),
     ],
 )
 def test_names_that_do_not_fit_are_said(tmp_path, text, says):

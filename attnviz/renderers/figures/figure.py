@@ -127,6 +127,7 @@ class Frame:
     right: int = 0
     fit: Fit = FREE
     table: NDArray[np.uint8] | None = None  # the bar's colours if they are not the scale's
+    beyond: tuple[bool, bool] = (False, False)  # whether weights lie below the scale, and above it
 
 
 def points(size: float) -> float:
@@ -314,11 +315,18 @@ def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
     steps = min(choices, key=lambda n: len(f"{(high - low) / n:.6g}")) if height >= 300 else 2
     places = np.linspace(low, high, steps + 1)
     places[np.abs(places) < 1e-9 * (high - low)] = 0
-    ticks = {float(place): f"{place:.3g}".replace("-", "−") for place in places}
+    ticks = scale_ticks(places.tolist(), frame.beyond)
     unit = frame.unit
-    if (low, high) != (0.0, 1.0):
-        unit += f", scale {ticks[float(low)]} to {ticks[float(high)]}"
     return ticks, frame.face.wrap(frame.face.drawable(unit), NOTE_SIZE, height)
+
+
+def scale_ticks(places: Sequence[float], beyond: tuple[bool, bool]) -> dict[float, str]:
+    """The words of a scale at these places; its ends say where weights lie beyond them."""
+    ticks = {place: f"{place:.3g}".replace("-", "−") for place in places}
+    for place, sign, is_beyond in zip((places[0], places[-1]), "<>", beyond, strict=True):
+        if is_beyond:
+            ticks[place] = f"{sign} {ticks[place]}"
+    return ticks
 
 
 def draw_image(axes: Axes, image: NDArray[Any], limits: Limits, **how: Any) -> None:

@@ -16,6 +16,7 @@ from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures import heatmap
 from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.figures.places import places_of
 from attnviz.renderers.look import look_option
 from attnviz.renderers.printable import shorten
 
@@ -72,9 +73,7 @@ def grid(
         attention_map.unit,
         attention_map.weights,
     )
-    notes += filter(
-        None, (colors.beyond_note(attention_map, limits), colors.no_value_note(attention_map))
-    )
+    notes += filter(None, (heatmap.cell_note(attention_map), colors.no_value_note(attention_map)))
     place = tile_room(attention_map.layers, face)
     tops = np.full((layers, heads), limits[1])
     if look_option("scale") == "own":
@@ -219,6 +218,7 @@ def panels(
     subtitle: str = "",
     headings: Sequence[str] = (),
     notes: Sequence[str] = (),
+    texts: tuple[str, str] = ("", ""),
     fit: sheet.Fit = sheet.FREE,
 ) -> Figure:
     """Matrices of one layer and head each, named after their streams, at most three in a row.
@@ -229,15 +229,17 @@ def panels(
     tokens = (token for item in maps for token in (*item.query_tokens, *item.key_tokens))
     words = [word for token in tokens for word in heatmap.label_words(token)]
     headings = headings or [""] * len(maps)
-    texts = [title, subtitle, *notes, *headings, *words, *(item.stream for item in maps)]
-    face = typeface(texts)
-    rows, columns = heatmap.axes_of(
-        maps[0].query_tokens, maps[0].key_tokens, face, int(_LONGEST_PANEL * fit.share)
-    )
+    own = [title, subtitle, *notes, *headings, *words, *(item.stream for item in maps)]
+    face = typeface(own)
+    queries, keys = (places_of(maps[0], axis, text) for axis, text in enumerate(texts))
+    rows, columns = heatmap.axes_of(queries, keys, face, int(_LONGEST_PANEL * fit.share))
     angle = heatmap.label_angle(columns, face)
     labels, overhang = heatmap.label_room(columns, angle, face)
     scales = [_scale_of(item, maps) for item in maps]
-    ticks = [[f"{end:.3g}".replace("-", "−") for end in scale] for scale in scales]
+    ticks = [
+        [*sheet.scale_ticks(scale, colors.is_beyond(item.weights, scale)).values()]
+        for item, scale in zip(maps, scales, strict=True)
+    ]
     bar = _BAR + 18 + int(max(face.width(tick, sheet.NOTE_SIZE) for pair in ticks for tick in pair))
     pitch = max(columns.pixels + max(bar + 12, overhang), 0 if fit.width else _NARROWEST) + _GAP
     across = min(_ACROSS, len(maps))
@@ -257,9 +259,9 @@ def panels(
         for item, heading in zip(maps, headings, strict=True)
     ]
     above = sheet.title_paragraphs(face, title, subtitle, room)
-    own = [*notes, *heatmap.thinning_notes(rows, columns)]
+    own = [*notes, *heatmap.thinning_notes(rows, columns), heatmap.cell_note(maps[0])]
     for item, scale in zip(maps, scales, strict=True):
-        own += [colors.beyond_note(item, scale), colors.no_value_note(item)]
+        own.append(colors.no_value_note(item))
         if heatmap.cell_texts(item.weights[0, 0], scale, *_axes_for(item, rows, columns), face):
             own.append(heatmap.unwritten_note(item.weights[0, 0], scale))
     below = sheet.note_paragraphs(face, [*filter(None, own), *sheet.missing_font_note(face)], room)
@@ -303,12 +305,8 @@ def _scale_of(item: AttentionMap, maps: Sequence[AttentionMap]) -> colors.Limits
     if look_option("scale") or item.values == "signed":
         return colors.picture_scale(item)
     values = item.weights[np.isfinite(item.weights)]
-    low, top = (
-        (float(values.min()), colors.round_up(float(values.max()), 2))
-        if values.size
-        else (0.0, 1.0)
-    )
-    low = math.floor(low * 100) / 100
+    top = colors.round_up(colors.reach(values), 2)
+    low = math.floor(float(values.min(initial=np.inf)) * 100) / 100 if values.size else 0.0
     return (low if top / 2 < low < top else 0.0), top
 
 

@@ -14,10 +14,12 @@ from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
 from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.renderers.figures.places import Places, places_of
 from attnviz.renderers.look import look_option
 from attnviz.renderers.printable import UNKNOWN, printable, shorten
 
 _LABEL_CELLS = 18
+_WORD_CELLS, _WORD_CELLS_IN_PAPER = 22, 12  # of a place's first words
 _PITCH = 1.02  # least distance of labels as a multiple of their size, so that they do not touch
 _LONGEST = 1500  # pixels of a long side at most; short sides are shorter and have larger cells
 _READABLE = 22  # pixels of a cell with room for a label beside it
@@ -37,6 +39,7 @@ class TokenAxis:
     size: float
     step: int
     named_places: tuple[int, ...]
+    note: str = ""  # which tokens are named, where these are not all
 
     @property
     def pixels(self) -> int:
@@ -71,34 +74,50 @@ def axis_label(token: Token, face: Typeface) -> str:
 
 
 def axes_of(
-    queries: tuple[Token, ...], keys: tuple[Token, ...], face: Typeface, longest: int = _LONGEST
+    queries: Places, keys: Places, face: Typeface, longest: int = _LONGEST, words: int = _WORD_CELLS
 ) -> tuple[TokenAxis, TokenAxis]:
-    """The layout of both sides; cells may be up to twice as long as wide."""
-    down, across = (-(-len(side) // longest) for side in (queries, keys))
-    height = max(1, longest // (len(queries) // down + 13))
-    width = max(1, longest // (len(keys) // across + 13))
+    """The layout of both sides; cells may be up to twice as long as wide.
+
+    Places of long sides are named by so many cells of `words`.
+    """
+    counts = len(queries.tokens), len(keys.tokens)
+    down, across = (-(-count // longest) for count in counts)
+    height = max(1, longest // (counts[0] // down + 13))
+    width = max(1, longest // (counts[1] // across + 13))
     high, wide = min(height, max(2 * width, _READABLE)), min(width, max(2 * height, _READABLE))
-    return _axis(queries, down, high, face), _axis(keys, across, wide, face)
+    return (
+        _axis(queries, "query", (down, high), face, words),
+        _axis(keys, "key", (across, wide), face, words),
+    )
 
 
-def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> TokenAxis:
+def _axis(
+    places: Places, what: str, pixels: tuple[int, int], face: Typeface, words: int
+) -> TokenAxis:
+    tokens, (block, cell) = places.tokens, pixels
     spacing = cell / block
     size = min(sheet.TEXT_SIZE, max(sheet.SMALLEST, sheet.size_of(0.8 * spacing)))
     line = sheet.points(_PITCH * size)
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
-    texts = tuple(axis_label(token, face) for token in tokens)
-    return TokenAxis(
-        tokens, texts, block, cell, size, step, _labelled_positions(tokens, step, line / spacing)
-    )
+    texts = [axis_label(token, face) for token in tokens]
+    named, note = tuple(range(len(tokens))), ""
+    if step > 1:
+        named = _named_places(places, step, line / spacing)
+        note = places.note or f"every {_ordinal(step)} {what} is named"
+    for place in named:
+        if places.is_part and step == 1:
+            texts[place] = f"{places.number(place)} {texts[place]}"
+        elif step > 1 and places.text and not (tokens[place].label or tokens[place].special):
+            texts[place] = face.drawable(places.name(place, words))
+    return TokenAxis(tokens, tuple(texts), block, cell, size, step, named, note)
 
 
-def _labelled_positions(tokens: tuple[Token, ...], step: int, apart: float) -> tuple[int, ...]:
-    """Positions to name, at least so far apart: labelled tokens first, then every step-th."""
-    if step == 1:
-        return tuple(range(len(tokens)))
+def _named_places(places: Places, step: int, apart: float) -> tuple[int, ...]:
+    """Places to name, at least so far apart: labelled tokens, then the best, or every step-th."""
     positions: list[int] = []
+    tokens = places.tokens
     labels = (i for i, token in enumerate(tokens) if token.label)
-    for position in (*labels, *range(0, len(tokens), step)):
+    for position in (*labels, *(places.begins or range(0, len(tokens), step))):
         if all(abs(position - other) >= apart for other in positions):
             positions.append(position)
     return tuple(sorted(positions))
@@ -138,16 +157,20 @@ def _at_round_times(columns: TokenAxis, face: Typeface) -> TokenAxis | None:
 
 def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
     """A note on the tokens and weights that the picture does not show."""
-    notes = []
-    if rows.step == columns.step > 1:
-        notes.append(f"every {_ordinal(rows.step)} token is named")
-    else:
-        for axis, what in ((rows, "query"), (columns, "key")):
-            if axis.step > 1:
-                notes.append(f"every {_ordinal(axis.step)} {what} is named")
+    notes = list(dict.fromkeys(filter(None, (rows.note, columns.note))))
+    if rows.step == columns.step > 1 and len(notes) == 2:
+        notes = [f"every {_ordinal(rows.step)} token is named"]
     if max(rows.block, columns.block) > 1:
         notes.append(f"each pixel shows the strongest of {rows.block} × {columns.block} weights")
     return ("; ".join(notes),) if notes else ()
+
+
+def cell_note(item: AttentionMap) -> str:
+    """What a cell of a map of blocks is; empty where it is one weight."""
+    if not item.is_pooled:
+        return ""
+    rows, columns = (f"{n} tokens" if n > 1 else "one token" for n in item.blocks)
+    return f"a cell: what {rows} give to {columns}, the mean of its rows and the sum of its columns"
 
 
 def _ordinal(count: int) -> str:
@@ -178,11 +201,12 @@ def heatmap(
     limits: colors.Limits | None = None,
     fit: sheet.Fit = sheet.FREE,
     above: NDArray[np.float32] | None = None,
+    texts: tuple[str, str] = ("", ""),
 ) -> Figure:
     """One matrix of weights as a heat map, with numbers in the cells if they fit.
 
-    If there is too little room, labels are thinned and each pixel shows its strongest weight; notes
-    say so.
+    If there is too little room, labels name places of the `texts` (see `places`), else tokens at
+    equal steps, and each pixel shows its strongest weight; notes say so.
 
     Lines mark the row and the column where a second part begins (`second_part`). A spectrogram,
     shape (bands from low to high, time), is drawn `above` the columns.
@@ -201,7 +225,10 @@ def heatmap(
         longest = max(
             longest, min((max(map(len, sides)) + 13) * int(sheet.points(13)), 4 * _LONGEST)
         )
-    rows, columns = axes_of(*sides, face, longest)
+    queries, keys = (places_of(attention_map, axis, text) for axis, text in enumerate(texts))
+    rows, columns = axes_of(
+        queries, keys, face, longest, _WORD_CELLS_IN_PAPER if fit.width else _WORD_CELLS
+    )
     time_axis = None if above is None else _at_round_times(columns, face)
     columns = time_axis or columns
     angle = 0 if time_axis else label_angle(columns, face)
@@ -211,7 +238,7 @@ def heatmap(
     limits = limits or colors.picture_scale(attention_map)
     numbers = cell_texts(weights, limits, rows, columns, face)
     marks = (
-        *(colors.beyond_note(attention_map, limits), colors.no_value_note(attention_map)),
+        *(cell_note(attention_map), colors.no_value_note(attention_map)),
         unwritten_note(weights, limits) if numbers else "",
     )
     frame = sheet.Frame(
@@ -225,6 +252,7 @@ def heatmap(
         top=labels + 6 + name_room + strip,
         right=overhang,
         fit=fit,
+        beyond=colors.is_beyond(weights, limits),
     )
     image = np.clip(colors.block_peaks(weights, rows.block, columns.block), *limits)
     figure, axes = sheet.frame_image(image, columns.pixels, rows.pixels, frame)
