@@ -351,6 +351,8 @@ def picture_words(
     `reading` says who attends to whom; `which` names the head, with the reason why in brackets.
     """
     only = (("layer", item.layers), ("head", item.heads))
+    if item.layers == (SEVERAL,) and not which:
+        which = f"heads {', '.join(item.heads)}" if len(item.heads) <= MOST_SIDE_BY_SIDE else ""
     which = which or " ".join(axis_name(what, one[0]) for what, one in only if len(one) == 1)
     title, (head, _, why) = attention.provenance.title, which.partition(" (")
     facts = describe_run(attention, item).removeprefix(title).split(" · ")[1:]
@@ -393,6 +395,7 @@ def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
         title = " · ".join(
             f"{what}s {', '.join(names)}" if len(names) > 1 else axis_name(what, names[0])
             for what, names in (("layer", item.layers), ("head", item.heads))
+            if names != (SEVERAL,)
         )
         return item, title
     return first.map, first.which

@@ -423,7 +423,7 @@ class Look:
     """How every picture looks."""
 
     title: str | None = rare("look", "--title TEXT", "Title, instead of the model and the head.")
-    no_title: bool = rare("look", "--no-title", "Leave out the title; the line under it stays.")
+    no_title: bool = rare("look", "--no-title", "Leave out the title and the line under it.")
     width: Width | None = rare(
         "look",
         "--width COLUMN",

@@ -210,7 +210,9 @@ def parse_part(text: str, option: str) -> tuple[int, int]:
     return int(first), int(last if dash else first)
 
 
-def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False) -> Source:
+def open_source(  # noqa: PLR0911 - a return for each kind of origin
+    origin: Origin, kind: SourceKind, *, with_head: WithHead = False
+) -> Source:
     """The source of attention that a request names, loaded and ready, `with_head` to predict too.
 
     Raises:

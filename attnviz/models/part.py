@@ -18,7 +18,7 @@ WHOLE = "gradients, effects and norms need every weight: leave {} out"
 
 
 class PartOfTexts:
-    """A source whose maps have only the rows, or the rows and columns, that --rows or --window name.
+    """A source whose maps have only the rows that --rows names, or rows and columns of --window.
 
     What its model computes is that of the whole text.
     """

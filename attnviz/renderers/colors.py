@@ -111,18 +111,22 @@ def reach(sizes: NDArray[np.float32]) -> float:
 
 
 def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
-    """The scale of weights, one for all that stand side by side (see `reach`).
+    """The scale of weights, one for all that stand side by side (see `reach`)."""
+    flat = weights.ravel()
+    if flat.size > SAMPLE:
+        flat = flat[np.random.default_rng(0).integers(flat.size, size=SAMPLE)]
+    return _up_to(reach(np.abs(flat) if values == "signed" else flat), values)
+
+
+def _up_to(largest: float, values: str) -> Limits:
+    """A scale up to a weight.
 
     Shares go from 0 to 1. Where all are below a half, and so would all look pale, the scale ends at
     the next round number. Signed values go as far on both sides of 0.
     """
-    flat = weights.ravel()
-    if flat.size > SAMPLE:
-        flat = flat[np.random.default_rng(0).integers(flat.size, size=SAMPLE)]
     if values == "signed":
-        top = round_up(reach(np.abs(flat)))
+        top = round_up(largest)
         return -top, top
-    largest = reach(flat)
     return 0.0, 1.0 if largest >= 0.5 else round_up(largest)
 
 
@@ -148,6 +152,12 @@ def picture_scale(item: AttentionMap) -> Limits:
         return scale_of(item)
     top = round_up(largest_of(item), 2)
     return -top if signed else 0.0, top
+
+
+def line_scale(item: AttentionMap) -> Limits:
+    """The scale of lines, which are drawn for the largest weights alone: up to the largest."""
+    limits = chosen_scale(signed=item.values == "signed")
+    return limits or _up_to(largest_of(item), item.values)
 
 
 def largest_of(item: AttentionMap) -> float:

@@ -87,11 +87,16 @@ def flow_of_query(attention: Attention, patch: str | None) -> Attention:
     )
 
 
+def sheet_boxes(attention: Attention) -> Mapping[str, tuple[int, Any]]:
+    """The number of the picture and the part of it that the patches of each stream cover."""
+    whole = dict.fromkeys((item.stream for item in attention.maps), (0, attention.seen))
+    return attention.sheets or whole
+
+
 def sheet_parts(attention: Attention, images: Sequence[Any]) -> dict[str, Any]:
     """The part of a picture that the patches of each stream cover, by stream."""
-    whole = dict.fromkeys((item.stream for item in attention.maps), (0, attention.seen))
-    sheets = attention.sheets or whole
-    return {name: images[number].crop(box) for name, (number, box) in sheets.items()}
+    boxes = sheet_boxes(attention)
+    return {name: images[number].crop(box) for name, (number, box) in boxes.items()}
 
 
 def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
@@ -211,9 +216,9 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
     choice = replace(choice, lens="raw", explain=None)
     result = apply_choice(looks, choice)
     parts, smooth = sheet_parts(attention, images), request.smooth
-    crop = partial(_crop, attention, parts, result.main.stream, patch)
+    crop = partial(_crop, attention, images, result.main.stream, patch)
     figures = (
-        _contact_sheets(result, parts, smooth=smooth)
+        _contact_sheets(result, parts, partial(_crop, attention, images), smooth=smooth)
         if every or len(parts) > 1
         else _layer_pictures(result, crop, smooth=smooth)
     )
@@ -234,15 +239,21 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
 
 
 def _crop(
-    attention: Attention, parts: Mapping[str, Any], stream: str, patch: str | None
+    attention: Attention, images: Sequence[Any], stream: str, patch: str | None = None
 ) -> PictureCrop:
-    """The part of the picture that the patches cover, with an outline of the query patch."""
+    """The whole picture and the part that patches cover, with an outline of the query patch."""
     from attnviz.renderers.figures.overlay import PictureCrop
 
     query_patch = None
     if patch is not None:
         query_patch = (*parse_patch(patch), *patch_grid(attention.main.key_tokens))
-    return PictureCrop(np.asarray(parts[stream]), query_patch)
+    if attention.sheets:  # parts of pictures that are read one by one
+        part = sheet_parts(attention, images)[stream]
+        return PictureCrop(np.asarray(part), query_patch)
+    number, box = sheet_boxes(attention)[stream]
+    sides = images[number].size * 2
+    seen = tuple(x / side for x, side in zip(box or (0, 0, *sides[:2]), sides, strict=True))
+    return PictureCrop(np.asarray(images[number]), query_patch, seen=seen)
 
 
 def _layer_pictures(
@@ -279,7 +290,11 @@ def _layer_pictures(
 
 
 def _contact_sheets(
-    attention: Attention, parts: Mapping[str, Any], *, smooth: bool
+    attention: Attention,
+    parts: Mapping[str, Any],
+    crop: Callable[[str], PictureCrop],
+    *,
+    smooth: bool,
 ) -> dict[str, Callable[[], Figure]]:
     """Every word over every picture, in the mean over heads or head by head."""
     maps = [item for item in attention.maps if item.stream in parts]
@@ -287,12 +302,12 @@ def _contact_sheets(
 
     def draw(columns: Sequence[tuple[str, AttentionMap]], which: str) -> Figure:
         from attnviz.renderers.figures.figure import fit_width
-        from attnviz.renderers.figures.overlay import Overlaying, PictureCrop, contact_sheet
+        from attnviz.renderers.figures.overlay import Overlaying, contact_sheet
 
         text = "" if attention.main.query_side == "queries" else attention.text or ""
         word_maps = [(name, merge_words(item, text, "")) for name, item in columns]
         main = word_maps[0][1]
-        pictures = {name: PictureCrop(np.asarray(part)) for name, part in parts.items()}
+        pictures = {name: crop(name) for name in parts}
         tiles = [
             [
                 (pictures[item.stream], patches.over_picture(item, row)[-1, 0])

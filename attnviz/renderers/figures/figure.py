@@ -128,6 +128,7 @@ class Frame:
     fit: Fit = FREE
     table: NDArray[np.uint8] | None = None  # the bar's colours if they are not the scale's
     beyond: tuple[bool, bool] = (False, False)  # whether weights lie below the scale, and above it
+    ticks: Mapping[float, str] | None = None  # of the bar, if they are no even steps
 
 
 def points(size: float) -> float:
@@ -315,17 +316,23 @@ def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
     steps = min(choices, key=lambda n: len(f"{(high - low) / n:.6g}")) if height >= 300 else 2
     places = np.linspace(low, high, steps + 1)
     places[np.abs(places) < 1e-9 * (high - low)] = 0
-    ticks = scale_ticks(places.tolist(), frame.beyond)
+    ticks = bar_ticks(frame.ticks or places.tolist(), frame.beyond)
     unit = frame.unit
     return ticks, frame.face.wrap(frame.face.drawable(unit), NOTE_SIZE, height)
 
 
-def scale_ticks(places: Sequence[float], beyond: tuple[bool, bool]) -> dict[float, str]:
-    """The words of a scale at these places; its ends say where weights lie beyond them."""
-    ticks = {place: f"{place:.3g}".replace("-", "−") for place in places}
-    for place, sign, is_beyond in zip((places[0], places[-1]), "<>", beyond, strict=True):
+def bar_ticks(
+    places: Mapping[float, str] | Sequence[float], beyond: tuple[bool, bool]
+) -> dict[float, str]:
+    """The ticks of a bar, whose ends say where weights lie beyond them ("> 0.02")."""
+    named = isinstance(places, Mapping)
+    ticks = {
+        one: places[one] if named else f"{one:.3g}".replace("-", "−")  # type: ignore[call-overload]
+        for one in places
+    }
+    for end, sign, is_beyond in zip((min(ticks), max(ticks)), "<>", beyond, strict=True):
         if is_beyond:
-            ticks[place] = f"{sign} {ticks[place]}"
+            ticks[end] = f"{sign} {ticks[end]}"
     return ticks
 
 
@@ -362,8 +369,10 @@ def paragraph(
 
 
 def title_paragraphs(face: Typeface, title: str, subtitle: str, room: int) -> list[Paragraph]:
-    """The title, or that of --title, and the subtitle in paragraphs; either may be empty."""
-    own = "" if look_option("no_title") else look_option("title")
+    """The title, or that of --title, and the subtitle in paragraphs; none with --no-title."""
+    if look_option("no_title"):
+        return []
+    own = look_option("title")
     title = title if own is None else own
     looks = [(title, TITLE_SIZE, True, INK)]
     looks += ((text, TEXT_SIZE, False, FAINT) for text in subtitle.split("\n"))

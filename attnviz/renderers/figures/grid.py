@@ -1,5 +1,7 @@
 """Matrices side by side: every head on one scale, or one of each lens on its own scale."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,18 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import AttentionMap
+from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.registry import axis_name
 from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures import heatmap
-from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.places import places_of
 from attnviz.renderers.look import look_option
-from attnviz.renderers.printable import shorten
+from attnviz.renderers.printable import printable, shorten
 
 _LONGEST = 1620
 _LARGEST_TILE = 360
-_NAME_CELLS = 18
+_NAME_CELLS, _TOKEN_CELLS = 18, 12
 _ROOM_FOR_NUMBER = 21.6  # points of the narrowest tile with its largest weight written in it
 _LONGEST_PANEL = 700  # pixels of its side
 _ACROSS, _GAP, _BAR, _NARROWEST = 3, 40, 14, 420
@@ -57,24 +60,26 @@ def grid(
     """Every head of every layer side by side on one scale (see `colors.scale_of`).
 
     One scale lets heads be compared; with --scale own each ends at the head's largest weight.
-    Layers run down, heads across; in each tile rows are queries and columns keys. If there are more
-    weights than pixels, each pixel shows its strongest weight, and a note says so.
+    Layers run down, heads across; heads of one layer, or chosen from several, run on in rows. In
+    each tile rows are queries and columns keys, which are named where they have room. If there are
+    more weights than pixels, each pixel shows its strongest weight, and a note says so.
     """
-    layers, heads, queries, keys = attention_map.weights.shape
-    down, across = _sides(layers, heads, queries, keys, fit.share)
+    weights, unit = attention_map.weights, attention_map.unit
+    layers, heads, queries, keys = weights.shape
+    words = (token.text for side in (attention_map.query_tokens, attention_map.key_tokens)
+             for token in side)  # fmt: skip
     names = (*attention_map.layers, *attention_map.heads)
-    face = typeface([title, subtitle, attention_map.unit, *names])
-    the = "the " if queries == keys else ""
-    notes = [f"in each tile rows are {the}{queries} queries, columns {the}{keys} keys"]
+    face = typeface([title, subtitle, unit, *names, *words])
+    strip = layers == 1 < heads
+    down, across = _sides(attention_map, fit.share, _name_line() if strip else None)
+    limits, notes = colors.picture_scale(attention_map), list[str]()
+    tokens = _TileTokens.of(attention_map, down, across, face)
+    if not (tokens.rows and tokens.columns):
+        the = "the " if queries == keys else ""
+        notes.append(f"in each tile rows are {the}{queries} queries, columns {the}{keys} keys")
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
-    limits, unit, weights = (
-        colors.picture_scale(attention_map),
-        attention_map.unit,
-        attention_map.weights,
-    )
     notes += filter(None, (heatmap.cell_note(attention_map), colors.no_value_note(attention_map)))
-    place = tile_room(attention_map.layers, face)
     tops = np.full((layers, heads), limits[1])
     if look_option("scale") == "own":
         for layer, head in np.ndindex(layers, heads):
@@ -84,17 +89,115 @@ def grid(
         weights, unit = weights / tops[..., None, None], OWN_UNIT
         limits = (-1.0 if limits[0] < 0 else 0.0), 1.0
         notes.append("each head on a scale of its own")
-    frame = sheet.Frame(title, subtitle, ("; ".join(notes),), unit, limits, face, *place, fit=fit)
-    image = _composite(weights, down, across, limits)
+    left, top = (tokens.left, _name_line()) if strip else tile_room(attention_map.layers, face)
+    place = left + (0 if strip else tokens.left), top + tokens.top
+    about = title, subtitle, ("; ".join(notes),) if notes else (), unit, limits, face
+    frame = sheet.Frame(*about, *place, fit=fit, beyond=colors.is_beyond(weights, limits))
+    wide, high = across.tile + across.gap, down.tile + down.gap
+    numbers = (divmod(number, across.tiles) for number in range(layers * heads))
+    corners = [(column * wide, row * high) for row, column in numbers]
+    image = _composite(weights.reshape(-1, queries, keys), corners, down, across, limits)
     figure, axes = sheet.frame_image(image, across.pixels, down.pixels, frame)
-    name_tiles(axes, down, attention_map.layers, across, attention_map.heads, face)
+    if strip:
+        _name_strip(axes, attention_map.heads, corners, across, tokens, face)
+    else:
+        name_tiles(axes, down, attention_map.layers, across, attention_map.heads, face)
+        pads = {"x": tokens.top, "y": tokens.left}
+        for axis, pixels in pads.items():
+            axes.tick_params(axis=axis, pad=3 + pixels * 72 / DPI)  # type: ignore[arg-type]
+    tokens.write(axes, corners, face)
     if unit == OWN_UNIT and look_option("values") != "no":
-        high, wide = down.tile + down.gap, across.tile + across.gap
-        corners = [
-            (head * wide, layer * high + down.tile) for layer, head in np.ndindex(tops.shape)
-        ]
-        write_largest(axes, corners, tops.ravel().tolist(), across.tile, face)
+        lower = [(x, y + down.tile) for x, y in corners]
+        write_largest(axes, lower, tops.ravel().tolist(), across.tile, face)
     return figure
+
+
+def _name_line() -> int:
+    """Pixels for a line of names above a tile."""
+    return int(sheet.line_height(sheet.TEXT_SIZE)) + 8
+
+
+@dataclass(frozen=True, slots=True)
+class _TileTokens:
+    """The names of tokens beside the first tiles of each row, and above those of the first row."""
+
+    rows: tuple[Token, ...]  # (): they have no room
+    columns: tuple[Token, ...]
+    steps: tuple[int, int]  # pixels from a row to the next, and from a column to the next
+    size: float
+    left: int  # pixels that they take
+    top: int
+
+    @classmethod
+    def of(
+        cls, item: AttentionMap, down: GridSide, across: GridSide, face: Typeface
+    ) -> _TileTokens:
+        fits = sheet.points(1.02 * sheet.SMALLEST)
+        rows, columns = (
+            tokens if side.block == 1 and side.scale >= fits else ()
+            for side, tokens in ((down, item.query_tokens), (across, item.key_tokens))
+        )
+        steps = down.scale, across.scale
+        size = min(sheet.TEXT_SIZE, max(sheet.SMALLEST, sheet.size_of(0.8 * min(steps))))
+        wide, high = (
+            max((face.width(_tile_name(one, face), size) for one in tokens), default=0)
+            for tokens in (rows, columns)
+        )
+        if high and not cls._turns(high, steps, size):
+            high = sheet.line_height(size)
+        gap = 12
+        return cls(
+            rows, columns, steps, size, int(wide + gap * bool(wide)), int(high + gap * bool(high))
+        )
+
+    @staticmethod
+    def _turns(widest: float, steps: tuple[int, int], size: float) -> bool:
+        return widest + sheet.points(0.5 * size) > steps[1]
+
+    def write(self, axes: Axes, corners: Sequence[tuple[int, int]], face: Typeface) -> None:
+        """Write the names around tiles at these corners."""
+        columns = [_tile_name(token, face) for token in self.columns]
+        widest = max((face.width(name, self.size) for name in columns), default=0)
+        turned = self._turns(widest, self.steps, self.size)
+        looks: dict[str, Any] = {"gid": "token", "clip_on": False}
+        for x in dict.fromkeys(x for x, y in corners if y == 0):
+            for number, (token, name) in enumerate(zip(self.columns, columns, strict=True)):
+                place = x + (number + 0.5) * self.steps[1] - 0.5, -8.0
+                how = {"ha": "center", "va": "bottom", "rotation": 90 if turned else 0, **looks}
+                sheet.write(axes, place, name, face, self.size, _ink_of(token), **how)
+        for y in dict.fromkeys(y for x, y in corners if x == 0):
+            for number, token in enumerate(self.rows):
+                place = -8.0, y + (number + 0.5) * self.steps[0] - 0.5
+                how = {"ha": "right", "va": "center_baseline", **looks}
+                name = _tile_name(token, face)
+                sheet.write(axes, place, name, face, self.size, _ink_of(token), **how)
+
+
+def _tile_name(token: Token, face: Typeface) -> str:
+    return shorten(face.drawable(printable(token.text)), _TOKEN_CELLS)
+
+
+def _ink_of(token: Token) -> colors.Color:
+    return colors.LABELLED if token.label else colors.SPECIAL if token.special else colors.INK
+
+
+def _name_strip(
+    axes: Axes,
+    heads: Sequence[str],
+    corners: Sequence[tuple[int, int]],
+    across: GridSide,
+    tokens: _TileTokens,
+    face: Typeface,
+) -> None:
+    """Write the name of each head above its tile."""
+    axes.spines[:].set_visible(False)
+    looks: dict[str, Any] = {"gid": "head", "va": "bottom", "ha": "center", "clip_on": False}
+    names = [axis_name("head", _shorten_name(head, face)) for head in heads]
+    if max(face.width(name, sheet.TEXT_SIZE) for name in names) > across.tile + across.gap:
+        names = [_shorten_name(head, face) for head in heads]
+    for name, (x, y) in zip(names, corners, strict=True):
+        place = x + across.tile / 2 - 0.5, y - 8 - (0 if y else tokens.top)
+        sheet.write(axes, place, name, face, sheet.TEXT_SIZE, **looks)
 
 
 def write_largest(
@@ -103,6 +206,7 @@ def write_largest(
     values: Sequence[float],
     width: int,
     face: Typeface,
+    unit: str = "",
 ) -> None:
     """Write each tile's largest weight into its lower left corner, where it has room."""
     if width < sheet.points(_ROOM_FOR_NUMBER):
@@ -110,52 +214,71 @@ def write_largest(
     outline = [withStroke(linewidth=1.6, foreground=sheet.ink(colors.INK))]
     looks: dict[str, Any] = {"gid": "largest", "va": "bottom", "path_effects": outline}
     for (left, bottom), value in zip(corners, values, strict=True):
-        number = f"{value:.2g}".removeprefix("0") or "0"
+        number = f"{value:.2g}" if value < 100 else f"{value:.0f}"
+        number = (number.removeprefix("0") or "0") + unit
         sheet.write(
             axes, (left + 3, bottom - 3), number, face, sheet.NOTE_SIZE, colors.PAPER, **looks
         )
 
 
 def _sides(
-    layers: int, heads: int, queries: int, keys: int, share: float = 1.0
+    item: AttentionMap, share: float = 1.0, name_line: int | None = None
 ) -> tuple[GridSide, GridSide]:
     """Both sides, with as many pixels a weight, or as few weights a pixel, as the room allows.
 
-    Weights are square; those of a narrow map are up to three times as wide.
+    Weights are square; those of a narrow map are up to three times as wide. With a `name_line` of
+    so many pixels above each tile, tiles run on in as many rows as make them largest.
     """
+    layers, heads, *lengths = item.weights.shape
     gap = 6 if max(layers, heads) <= 16 else 3
-    rooms = [
-        max(1, int(share * min(_LARGEST_TILE, (_LONGEST - gap * (tiles - 1)) // tiles)))
-        for tiles in (layers, heads)
-    ]
-    lengths = (queries, keys)
+    gaps = gap, gap
+    tiles = layers, heads
+    if name_line is not None:
+        gaps = name_line + gap, gap
+
+        def smaller_side(columns: int) -> int:
+            return min(_rooms((-(-heads // columns), columns), gaps, share))
+
+        columns = max(range(1, heads + 1), key=lambda count: (smaller_side(count), count))
+        tiles = -(-heads // columns), columns
+    rooms = _rooms(tiles, gaps, share)
     blocks = [-(-length // room) for length, room in zip(lengths, rooms, strict=True)]
-    if queries == keys:
+    if lengths[0] == lengths[1]:
         blocks = [max(blocks)] * 2
     scales = [room // length for room, length in zip(rooms, lengths, strict=True)]
     least = max(1, min(scales))
     sides = []
-    for tiles, length, block, scale in zip((layers, heads), lengths, blocks, scales, strict=True):
+    for count, length, block, scale, one in zip(tiles, lengths, blocks, scales, gaps, strict=True):
         pixels = 3 * least if scale > 3 * least else least
-        sides.append(GridSide(tiles, block, pixels, -(-length // block) * pixels, gap))
+        sides.append(GridSide(count, block, pixels, -(-length // block) * pixels, one))
     return sides[0], sides[1]
 
 
+def _rooms(tiles: tuple[int, int], gaps: tuple[int, int], share: float) -> list[int]:
+    """The pixels of a tile's height and width at most."""
+    return [
+        max(1, int(share * min(_LARGEST_TILE, (_LONGEST - gap * (count - 1)) // count)))
+        for count, gap in zip(tiles, gaps, strict=True)
+    ]
+
+
 def _composite(
-    weights: NDArray[np.float32], down: GridSide, across: GridSide, limits: colors.Limits
+    weights: NDArray[np.float32],
+    corners: Sequence[tuple[int, int]],
+    down: GridSide,
+    across: GridSide,
+    limits: colors.Limits,
 ) -> NDArray[np.float32]:
     """All heads in one image, one value for each pixel."""
     low, high = limits
     # Gaps have a value below the scale, which is drawn white. NaN would be three times as slow.
     image = np.full((down.pixels, across.pixels), low - (high - low), dtype=np.float32)
-    for layer, heads in enumerate(weights):
-        top = layer * (down.tile + down.gap)
-        for head, tile in enumerate(colors.block_peaks(heads, down.block, across.block)):
-            left = head * (across.tile + across.gap)
-            room = image[top : top + down.tile, left : left + across.tile]
-            # As (rows, pixels a row, columns, pixels a column) each weight fills its cell.
-            cells = room.reshape(tile.shape[0], down.scale, tile.shape[1], across.scale)
-            cells[:] = np.clip(tile, low, high)[:, None, :, None]
+    tiles = colors.block_peaks(weights, down.block, across.block)
+    for tile, (left, top) in zip(tiles, corners, strict=True):
+        room = image[top : top + down.tile, left : left + across.tile]
+        # As (rows, pixels a row, columns, pixels a column) each weight fills its cell.
+        cells = room.reshape(tile.shape[0], down.scale, tile.shape[1], across.scale)
+        cells[:] = np.clip(tile, low, high)[:, None, :, None]
     return image
 
 
@@ -237,7 +360,7 @@ def panels(
     labels, overhang = heatmap.label_room(columns, angle, face)
     scales = [_scale_of(item, maps) for item in maps]
     ticks = [
-        [*sheet.scale_ticks(scale, colors.is_beyond(item.weights, scale)).values()]
+        [*sheet.bar_ticks(scale, colors.is_beyond(item.weights, scale)).values()]
         for item, scale in zip(maps, scales, strict=True)
     ]
     bar = _BAR + 18 + int(max(face.width(tick, sheet.NOTE_SIZE) for pair in ticks for tick in pair))

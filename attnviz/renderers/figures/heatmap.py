@@ -125,7 +125,8 @@ def _named_places(places: Places, step: int, apart: float) -> tuple[int, ...]:
 
 def label_angle(columns: TokenAxis, face: Typeface) -> int:
     """The angle of column labels: 0 if they fit, 45 if their lines do, else 90."""
-    spacing = columns.step * columns.spacing
+    apart = min(np.diff(columns.named_places), default=columns.step)
+    spacing = apart * columns.spacing
     if columns.widest(face) + sheet.points(0.5 * columns.size) <= spacing:
         return 0
     return 45 if spacing >= sheet.line_height(columns.size) * 1.3 else 90

@@ -22,7 +22,7 @@ from attnviz.renderers.colors import (
     SPECIAL,
     Color,
     color_of,
-    picture_scale,
+    line_scale,
 )
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
@@ -130,7 +130,7 @@ def choose_lines(item: AttentionMap) -> LinkLines:
         [token.special for token in item.key_tokens]
     )
     pale = np.broadcast_to(special & ~special.all(), size.shape).ravel()
-    top = picture_scale(item)[1]
+    top = line_scale(item)[1]
     flat = size.ravel()
     plain = np.flatnonzero(~pale & (flat >= FAINTEST * top))
     budget = min(max(LINES_A_QUERY * len(item.query_tokens), FEWEST_LINES), MOST_LINES)
@@ -178,7 +178,7 @@ def _column(
 
 
 def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
-    top = picture_scale(item)[1]
+    top = line_scale(item)[1]
     layers, heads = item.weights.shape[:2]
     if layers * heads > 1:
         return [
@@ -203,7 +203,7 @@ def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
-    limits = picture_scale(item)
+    limits = line_scale(item)
     least = 0.45 * limits[1]
     return sheet.ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
 
@@ -263,7 +263,7 @@ def _draw(
     # Heads that agree would hide one another, so each has its own lane.
     lane = _LANES * spacing / count if several else 0.0
     widest = min(_WIDEST, max(lane * 72 / DPI, 3 * _NARROWEST)) if several else _WIDEST
-    top = picture_scale(item)[1]
+    top = line_scale(item)[1]
     order = np.lexsort((np.abs(links.weights), ~links.pale))
     segments, widths, colors, styles = [], [], [], []
     for number in order.tolist():

@@ -1,11 +1,14 @@
 """Attention drawn over the picture it attends to: one head, every head, or one tile per word."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isqrt
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,8 +19,7 @@ from PIL import Image
 
 from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
-from attnviz.core.options import PictureScale
-from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, limits_of
+from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, is_beyond, limits_of
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import GridSide, name_tiles, tile_room, write_largest
@@ -30,56 +32,126 @@ _WIDEST_GRID, _TALLEST_GRID = 1700, 2000
 _LARGEST_TILE, _SMALLEST_TILE = 260, 24
 _GAP, _GRID_GAP = 24, 6
 _OPAQUE, _BEND = 0.9, 0.8  # opacity of the largest weight, and exponent for smaller ones
+_TIMES = 10.0  # a look of so many times an even one is opaque, an even one transparent
+_PALE = 0.35  # what is left of a picture's contrast where the model does not see it
 _NOTE = "colours as on the bar; the smaller a weight, the more of the picture shows through"
+_EVEN = "the picture shows through where a look is even, and is covered from {:g} times as much on"
 _OWN = "each picture on a scale of its own, up to its largest weight, which is written in it"
 _SMOOTH = "weights are smoothed between the middles of patches"
+_CUT = "pale: what the model's processor cuts off, so that the model does not see it"
+_TILES = "each tile shows only the part of the picture that the model's processor leaves"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PictureCrop:
-    """The part of a picture that patches cover, shape (height, width, 3).
+    """A picture, shape (height, width, 3), and the part of it that patches cover.
 
-    `patch` is the querying patch: its row, its column, and the numbers of rows and columns.
+    `patch` is the querying patch: its row, its column, and the numbers of rows and columns. `seen`
+    is left, top, right and bottom of the part, as shares of the picture's sides.
     """
 
     pixels: NDArray[np.uint8]
     patch: tuple[int, int, int, int] | None = None
     blank: bool = False
+    seen: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether patches leave more of the picture out than a hundredth."""
+        left, top, right, bottom = self.seen
+        return (right - left) * (bottom - top) < 0.99
+
+    def cut(self) -> PictureCrop:
+        """The part alone that patches cover."""
+        left, top, right, bottom = self.part_of(self.pixels)
+        return PictureCrop(self.pixels[top:bottom, left:right], self.patch, self.blank)
+
+    def part_of(self, picture: NDArray[np.uint8]) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom pixel of what is seen in a copy of another size."""
+        if not self.is_cut:
+            return 0, 0, picture.shape[1], picture.shape[0]
+        sides = (picture.shape[1], picture.shape[0]) * 2
+        left, top, right, bottom = (
+            round(x * side) for x, side in zip(self.seen, sides, strict=True)
+        )
+        return left, top, max(right, left + 1), max(bottom, top + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Overlaying:
-    """How weights are drawn over pictures."""
+    """How weights are drawn over pictures.
 
-    scale: PictureScale = "own"  # "own": up to its own largest weight; "shared": one scale for all
-    smooth: bool = False  # interpolate weights between patches
+    Attributes:
+        scale: "even": relative to an even look over the picture's patches; "own": up to its own
+            largest weight; "shared": one scale for all. --scale comes first, and signed values,
+            which have no even look, have own scales.
+        smooth: interpolate weights between patches.
+    """
 
-    @property
-    def own(self) -> bool:
-        """True where each picture has its own scale."""
-        return (look_option("scale") or self.scale) == "own"
+    scale: Literal["even", "own", "shared"] = "even"
+    smooth: bool = False
 
-    def notes(self, *, several: bool, blank: bool = False) -> tuple[str, ...]:
+    def way(self, values: Values) -> str:
+        """The scale in force; "0-0.1" where --scale names its ends."""
+        default = "own" if values == "signed" and self.scale == "even" else self.scale
+        return str(look_option("scale") or default)
+
+    def notes(self, crops: Sequence[PictureCrop], values: Values, *, several: bool) -> list[str]:
         """How to read the picture."""
-        own = several and self.own
-        conditions = {_NOTE: not blank, _OWN: own, _SMOOTH: self.smooth}
+        blank, way = any(crop.blank for crop in crops), self.way(values)
+        conditions = {
+            _NOTE: not blank and way != "even",
+            _EVEN.format(_TIMES): not blank and way == "even",
+            _OWN: several and way == "own",
+            _SMOOTH: self.smooth,
+            _TILES if several else _CUT: any(crop.is_cut for crop in crops),
+        }
         notes = [note for note, holds in conditions.items() if holds]
-        return ("; ".join(notes),) if notes else ()
+        return ["; ".join(notes)] if notes else []
 
-    def scale_of(
-        self, weights: NDArray[np.float32], values: Values, unit: str
-    ) -> tuple[Limits, str]:
-        """The scale of several pictures and its unit."""
-        if not self.own:
-            return _limits_of(weights, values), unit
-        return (-1.0 if values == "signed" else 0.0, 1.0), "share of the picture's largest weight"
+    def levels(self, weights: NDArray[np.float32], values: Values) -> NDArray[np.float32]:
+        """What one picture's weights are on the scale of all."""
+        match self.way(values):
+            case "even":
+                return np.log10(np.maximum(times_even(weights), 1))
+            case "own":
+                return weights / (float(np.nanmax(np.abs(weights))) or 1)
+        return weights
+
+    def scale_of(self, weights: Sequence[NDArray[np.float32]], values: Values, unit: str) -> _Scale:
+        """The scale of several pictures."""
+        match self.way(values):
+            case "even":
+                top = max(float(times_even(one).max()) for one in weights)
+                beyond = False, top > _TIMES * 1.001
+                return _Scale((0.0, 1.0), "times an even look at the picture", _TICKS, beyond)
+            case "own":
+                ends = (-1.0 if values == "signed" else 0.0), 1.0
+                return _Scale(ends, "share of the picture's largest weight")
+        every = np.concatenate([one[np.isfinite(one)] for one in weights])
+        limits = chosen_scale(signed=values == "signed") or limits_of(every, values)
+        return _Scale(limits, unit, None, is_beyond(every, limits))
+
+
+class _Scale(NamedTuple):
+    """The ends of what is drawn, the words under its bar, its ticks if they are not even steps."""
+
+    limits: Limits
+    unit: str
+    ticks: Mapping[float, str] | None = None
+    beyond: tuple[bool, bool] = (False, False)
+
+
+_TICKS = {math.log10(number): f"{number}" for number in (1, 2, 5, 10)}
+
+
+def times_even(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Shares of a picture's patches relative to their mean: 1 each for an even look."""
+    mean = float(weights.mean())
+    return weights / mean if mean else np.zeros_like(weights)
 
 
 PLAIN = Overlaying()
-
-
-def _limits_of(weights: NDArray[np.float32], values: Values) -> Limits:
-    return chosen_scale(signed=values == "signed") or limits_of(weights, values)
 
 
 def picture_crop(picture: Any) -> PictureCrop:
@@ -115,25 +187,47 @@ def overlay(
     fit: sheet.Fit = sheet.FREE,
 ) -> Figure:
     """The picture, and beside it the picture under a head's weights, shape (rows, columns)."""
-    limits = _limits_of(weights, values)
-    if look_option("scale") == "own":
-        top = float(np.nanmax(np.abs(weights))) or 1.0
-        limits = (-top if values == "signed" else 0.0), top
     face = typeface([title, subtitle, unit])
     picture = resize(crop.pixels, int(_LONGEST * fit.share))
-    height, width = picture.shape[:2]
+    height, width, _ = picture.shape
+    if how.way(values) == "own":  # weights on the bar, not shares of the largest
+        top = float(np.nanmax(np.abs(weights))) or 1.0
+        scale = _Scale((-top if values == "signed" else 0.0, top), unit)
+        levels = weights
+    else:
+        scale, levels = how.scale_of([weights], values, unit), how.levels(weights, values)
+    drawing = _Drawing(scale.limits, how.smooth, crop.blank, _opacity(scale))
+    over = drawing.over(crop, picture, levels)
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
-    over = blend(picture, weights, limits, smooth=how.smooth, blank=crop.blank)
     both = over if crop.blank else np.concatenate([picture, gap, over], axis=1)
-    notes = how.notes(several=False, blank=crop.blank)
-    table = _table(limits, blank=crop.blank)
-    frame = sheet.Frame(title, subtitle, notes, unit, limits, face, fit=fit, table=table)
+    notes = how.notes([crop], values, several=False)
+    frame = _frame(title, subtitle, notes, scale, face, fit, blank=crop.blank)
     figure, axes = sheet.frame_image(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
     if crop.patch is not None:
         for left in (0, width + _GAP):
-            _outline(axes, crop.patch, (height, width), (0, left), 1.3)
+            _outline(axes, crop, picture, (0, left), 1.3)
     return figure
+
+
+def _frame(
+    title: str,
+    subtitle: str,
+    notes: Sequence[str],
+    scale: _Scale,
+    face: Typeface,
+    fit: sheet.Fit,
+    room: tuple[int, int] = (0, 0),
+    *,
+    blank: bool = False,
+) -> sheet.Frame:
+    words = title, subtitle, tuple(notes), scale.unit, scale.limits, face, *room
+    looks: dict[str, Any] = {"ticks": scale.ticks, "beyond": scale.beyond}
+    return sheet.Frame(*words, fit=fit, table=_table(scale.limits, blank=blank), **looks)
+
+
+def _opacity(scale: _Scale) -> float:
+    return 1.0 if scale.ticks else _OPAQUE
 
 
 @sheet.own_settings()
@@ -156,8 +250,10 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     Weights have the shape (layers, heads, rows, columns), NaN where a layer has fewer heads.
     `columns` names the second axis.
     """
-    limits, unit = how.scale_of(weights[np.isfinite(weights)], values, unit)
-    face = typeface([title, subtitle, unit, *layers, *heads])
+    notes, crop = how.notes([crop], values, several=True), crop.cut()
+    there = np.isfinite(weights).any(axis=(2, 3))
+    scale = how.scale_of(list(weights[there]), values, unit)
+    face = typeface([title, subtitle, scale.unit, *layers, *heads])
     room = min(int(_WIDEST_GRID * fit.share) // len(heads) - _GRID_GAP, _LARGEST_TILE)
     height, width = crop.pixels.shape[:2]
     room = min(room, int((_TALLEST_GRID // len(layers) - _GRID_GAP) * max(width / height, 1)))
@@ -165,22 +261,21 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     down = GridSide(len(layers), 1, 1, tile.shape[0], _GRID_GAP)
     across = GridSide(len(heads), 1, 1, tile.shape[1], _GRID_GAP)
     high, wide = tile.shape[0] + _GRID_GAP, tile.shape[1] + _GRID_GAP
-    there = np.isfinite(weights).any(axis=(2, 3))
     tiles = [
-        _Tile(layer * high, head * wide, tile, weights[layer, head])
+        _Tile(layer * high, head * wide, tile, weights[layer, head], crop)
         for layer, head in np.argwhere(there).tolist()
     ]
-    image = _paste_tiles((down.pixels, across.pixels), tiles, limits, how, blank=crop.blank)
-    notes, place = how.notes(several=True, blank=crop.blank), tile_room(layers, face)
-    table = _table(limits, blank=crop.blank)
-    frame = sheet.Frame(title, subtitle, notes, unit, limits, face, *place, fit=fit, table=table)
+    drawing = _Drawing(scale.limits, how.smooth, crop.blank, _opacity(scale))
+    image = _paste_tiles((down.pixels, across.pixels), tiles, drawing, how, values)
+    place = tile_room(layers, face)
+    frame = _frame(title, subtitle, notes, scale, face, fit, place, blank=crop.blank)
     figure, axes = sheet.frame_image(image, across.pixels, down.pixels, frame)
-    _write_largest(axes, tiles, tile.shape[1], how, face)
+    _write_largest(axes, tiles, tile.shape[1], how.way(values), face)
     name_tiles(axes, down, layers, across, heads, face)
     axes.xaxis.label.set_text(columns)
     if crop.patch is not None:
         for one in tiles:
-            _outline(axes, crop.patch, tile.shape[:2], (one.top, one.left), 0.6)
+            _outline(axes, crop, tile, (one.top, one.left), 0.6)
     return figure
 
 
@@ -201,10 +296,10 @@ def contact_sheet(
     A word has one tile or one for each of `columns`: part of a picture, and shares, shape (rows,
     columns). With several, each word is a row with its name on the left.
     """
-    flat = [tile for row in tiles for tile in row]
-    every = np.concatenate([shares.ravel() for _, shares in flat])
-    limits, unit = how.scale_of(every, "share", unit)
-    face = typeface([title, subtitle, unit, *words, *columns])
+    whole = [tile for row in tiles for tile in row]
+    flat = [(crop.cut(), shares) for crop, shares in whole]
+    scale = how.scale_of([shares for _, shares in flat], "share", unit)
+    face = typeface([title, subtitle, scale.unit, *words, *columns])
     in_rows, line = len(columns) > 1, int(sheet.line_height(sheet.TEXT_SIZE)) + 8
     across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
     room = (
@@ -227,16 +322,16 @@ def contact_sheet(
         bottom = tops[-1] + high + _GRID_GAP
     beside = max((face.width(name, sheet.TEXT_SIZE) + 14 for name in left_names), default=0)
     placed_tiles = [
-        _Tile(tops[n // across], n % across * wide, picture, shares)
-        for n, (picture, (_, shares)) in enumerate(zip(small, flat, strict=True))
+        _Tile(tops[n // across], n % across * wide, picture, shares, crop)
+        for n, (picture, (crop, shares)) in enumerate(zip(small, flat, strict=True))
     ]
-    image = _paste_tiles((bottom - _GRID_GAP, across * wide - _GAP), placed_tiles, limits, how)
-    notes = how.notes(several=True)
-    frame = sheet.Frame(
-        title, subtitle, notes, unit, limits, face, int(beside), fit=fit, table=_table(limits)
-    )
+    drawing = _Drawing(scale.limits, how.smooth, blank=False, opaque=_opacity(scale))
+    size = bottom - _GRID_GAP, across * wide - _GAP
+    image = _paste_tiles(size, placed_tiles, drawing, how, "share")
+    notes = how.notes([crop for crop, _ in whole], "share", several=True)
+    frame = _frame(title, subtitle, notes, scale, face, fit, (int(beside), 0))
     figure, axes = sheet.frame_image(image, image.shape[1], image.shape[0], frame)
-    _write_largest(axes, placed_tiles, wide, how, face)
+    _write_largest(axes, placed_tiles, wide, how.way("share"), face)
     axes.spines[:].set_visible(False)
     looks: dict[str, Any] = {"gid": "word", "clip_on": False}
     for one, name in zip(placed_tiles, top_names, strict=False):
@@ -258,28 +353,44 @@ class _Tile(NamedTuple):
     left: int
     picture: NDArray[np.uint8]
     weights: NDArray[np.float32]
+    crop: PictureCrop
 
-    @property
-    def largest(self) -> float:
-        """The weight furthest from 0."""
-        return float(np.nanmax(np.abs(self.weights)))
+
+class _Drawing(NamedTuple):
+    """How levels become colours over pictures."""
+
+    limits: Limits
+    smooth: bool
+    blank: bool
+    opaque: float
+
+    def over(
+        self, crop: PictureCrop, picture: NDArray[np.uint8], levels: NDArray[np.float32]
+    ) -> NDArray[np.uint8]:
+        """A copy of the crop's picture under its levels, pale where the model does not see it."""
+        left, top, right, bottom = crop.part_of(picture)
+        pale = 255 - _PALE * (255.0 - picture)
+        pixels: NDArray[np.uint8] = np.rint(pale).astype(np.uint8)
+        how: dict[str, Any] = {"smooth": self.smooth, "blank": self.blank, "opaque": self.opaque}
+        part = picture[top:bottom, left:right]
+        pixels[top:bottom, left:right] = blend(part, levels, self.limits, **how)
+        return pixels
 
 
 def _paste_tiles(
     size: tuple[int, int],
     tiles: Sequence[_Tile],
-    limits: Limits,
+    drawing: _Drawing,
     how: Overlaying,
-    *,
-    blank: bool = False,
+    values: Values,
 ) -> NDArray[np.uint8]:
     """A white image with each picture under the colours of its weights."""
     image = np.full((*size, 3), 255, dtype=np.uint8)
     for one in tiles:
-        weights = one.weights / (one.largest or 1) if how.own else one.weights
         high, wide = one.picture.shape[:2]
-        image[one.top : one.top + high, one.left : one.left + wide] = blend(
-            one.picture, weights, limits, smooth=how.smooth, blank=blank
+        levels = how.levels(one.weights, values)
+        image[one.top : one.top + high, one.left : one.left + wide] = drawing.over(
+            one.crop, one.picture, levels
         )
     return image
 
@@ -293,11 +404,16 @@ def _table(limits: Limits, *, blank: bool = False) -> NDArray[np.uint8] | None:
 
 
 def _write_largest(
-    axes: Axes, tiles: Sequence[_Tile], width: int, how: Overlaying, face: Typeface
+    axes: Axes, tiles: Sequence[_Tile], width: int, way: str, face: Typeface
 ) -> None:
-    if how.own and look_option("values") != "no":
+    """Write the largest weight of each picture, where scales are own, or as times an even look."""
+    if way in ("even", "own") and look_option("values") != "no":
         corners = [(one.left, one.top + one.picture.shape[0]) for one in tiles]
-        write_largest(axes, corners, [one.largest for one in tiles], width, face)
+        largest = [
+            float(times_even(one.weights).max() if way == "even" else np.nanmax(abs(one.weights)))
+            for one in tiles
+        ]
+        write_largest(axes, corners, largest, width, face, "×" if way == "even" else "")
 
 
 def blend(
@@ -307,6 +423,7 @@ def blend(
     *,
     smooth: bool = False,
     blank: bool = False,
+    opaque: float = _OPAQUE,
 ) -> NDArray[np.uint8]:
     """The picture under the colours of its patches' weights; a weight of 0 is transparent.
 
@@ -316,6 +433,8 @@ def blend(
     if smooth:
         image = Image.fromarray(np.nan_to_num(weights).astype(np.float32))
         values = np.asarray(image.resize((width, height), Image.Resampling.BICUBIC))
+        # Beside a large weight the curve swings below 0, which would be drawn as its size.
+        values = np.clip(values, np.nanmin(weights), np.nanmax(weights))
     else:
         rows = np.arange(height) * weights.shape[0] // height
         columns = np.arange(width) * weights.shape[1] // width
@@ -323,7 +442,7 @@ def blend(
     if blank:
         return colors_of(values, limits)
     size = np.clip(np.abs(values) / max(map(abs, limits)), 0, 1)
-    cover = np.where(np.isnan(size), _OPAQUE, _OPAQUE * np.nan_to_num(size) ** _BEND)[..., None]
+    cover = np.where(np.isnan(size), opaque, opaque * np.nan_to_num(size) ** _BEND)[..., None]
     colors = colors_of(values, limits, _table(limits))
     pixels: NDArray[np.uint8] = np.rint((1 - cover) * picture + cover * colors).astype(np.uint8)
     return pixels
@@ -338,11 +457,18 @@ def resize(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
 
 
 def _outline(
-    axes: Axes, patch: tuple[int, ...], size: tuple[int, ...], corner: tuple[int, int], line: float
+    axes: Axes,
+    crop: PictureCrop,
+    picture: NDArray[np.uint8],
+    corner: tuple[int, int],
+    line: float,
 ) -> None:
-    row, column, rows, columns = patch
-    high, wide = size[0] / rows, size[1] / columns
-    place = (corner[1] + column * wide - 0.5, corner[0] + row * high - 0.5)
+    """A frame around the querying patch of a copy of the picture at this corner of the image."""
+    assert crop.patch is not None
+    row, column, rows, columns = crop.patch
+    left, top, right, bottom = crop.part_of(picture)
+    high, wide = (bottom - top) / rows, (right - left) / columns
+    place = (corner[1] + left + column * wide - 0.5, corner[0] + top + row * high - 0.5)
     looks: dict[str, Any] = {"fill": False, "gid": "looking patch"}
     for color, width in ((sheet.ink(PAPER), 2 * line), (sheet.ink(LABELLED), line)):
         axes.add_patch(Rectangle(place, wide, high, edgecolor=color, linewidth=width, **looks))
