@@ -23,7 +23,7 @@ Color = tuple[int, int, int]  # red, green and blue, each 0 to 255
 BEYOND = "weights beyond the scale are drawn in the colour of its end"
 BEYOND_SHARE = 0.005  # of the cells shown, at most, lie beyond a scale
 FIRST_ROWS = 3, 0.1  # of a causal map, at least and as a share of all: large, whatever a head does
-SAMPLE = 2**20  # weights that set a scale at most: of more a fixed random choice
+SAMPLE = 2**18  # weights that set a scale at most: of more a fixed random choice
 
 LABELLED: Color = (180, 60, 0)
 SPECIAL: Color = (125, 125, 125)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -231,6 +233,50 @@ def test_a_group_is_hidden_as_all_its_tokens_at_once(tmp_path):
     assert found.effects[0].effect == pytest.approx(apart.effect, abs=1e-5)
     with pytest.raises(UsageError, match="needs names for tokens"):
         attnviz.ablate(text, model="pocket-lm", each="groups")
+
+
+def part(first, last):
+    """The rows from one token to another, of all columns."""
+    found = attention()
+    rows = slice(first, last + 1)
+    maps = tuple(
+        item.with_weights(
+            item.weights[:, :, rows], query_tokens=item.query_tokens[rows], starts=(first, 0)
+        )
+        for item in found.maps
+    )
+    return replace(found, maps=maps)
+
+
+@pytest.mark.parametrize("line", ["weather: @1-3", "weather: It rained.", "@1-3", "It rained."])
+def test_one_file_names_and_merges_tokens_of_a_whole_text_and_of_a_part_of_its_rows(tmp_path, line):
+    path = named(tmp_path, f"{line}\n@4,5\n")
+    name = line.partition(":")[0].removeprefix("@")
+    for found, first in ((attention(), 0), (part(2, 6), 2)):
+        labels = [token.label for token in name_tokens(found, path).main.query_tokens]
+        whole = [None, *[name] * 3, *["4,5"] * 2, *[None] * 6]
+        assert labels == whole[first : first + len(labels)]
+        merged = group_attention(found, str(path)).main
+        assert len(merged.key_tokens) == 12 - 2 - 1
+        assert merged.weights.sum(axis=-1) == pytest.approx(1, abs=1e-5)
+    # Rows 2 and 3 are a part of the first group, rows 4 and 5 the second, row 6 is single.
+    assert len(merged.query_tokens) == 3
+
+
+def test_groups_outside_a_window_are_left_out(tmp_path):
+    found = attention()
+    rows = slice(4, 8)
+    item = found.main.with_weights(
+        found.main.weights[:, :, rows, rows],
+        query_tokens=found.main.query_tokens[rows],
+        key_tokens=found.main.key_tokens[rows],
+        starts=(4, 4),
+    )
+    found = replace(found, maps=(item,))
+    for text in ("a: @1-3\nb: @4-5\n", "a: It rained.\nb: @4-5\n"):
+        path = named(tmp_path, text)
+        labels = [token.label for token in name_tokens(found, path).main.key_tokens]
+        assert labels == ["b", "b", None, None]
 
 
 @pytest.mark.parametrize(

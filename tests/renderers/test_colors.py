@@ -23,11 +23,14 @@ from attnviz.renderers.colors import (
     SIGNED_SHADES,
     SPECIAL,
     UNNAMED,
+    _between_words,
     beyond_note,
     color_of,
     colors_of,
     ink_on,
+    is_beyond,
     limits_of,
+    reach,
     round_up,
     scale_of,
     shades,
@@ -202,6 +205,58 @@ def test_shares_are_shown_to_one_or_else_to_the_next_round_number(largest, top):
 def test_signed_values_are_shown_around_zero_as_far_as_the_largest_reaches():
     assert limits_of(np.array([0.1, -0.31], dtype=np.float32), "signed") == (-0.4, 0.4)
     assert limits_of(np.zeros(3, dtype=np.float32), "signed") == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "far"),
+    [
+        ([0.3] + [0.01] * 198, 0.3),  # of 199 cells not one may lie beyond
+        ([0.3] + [0.01] * 199, 0.01),  # of 200 one may
+        ([0.3, 0.2, 0.1] + [0.01] * 397, 0.1),
+        # Two sharp cells hold nearly all: the scale reaches for half of the sum.
+        ([0.9, 0.8] + [0.0001] * 398, 0.9),
+        ([0.3] + [0.0] * 5000, 0.3),  # what a mask hides is no cell
+        ([np.nan, 0.2, 0.1], 0.2),
+        ([0.0, 0.0], 0.0),
+    ],
+)
+def test_a_scale_reaches_for_all_but_a_few_cells_that_hold_less_than_half(sizes, far):
+    assert reach(np.array(sizes, np.float32)) == pytest.approx(far)
+
+
+def even_causal(count: int, first: int = 0) -> AttentionMap:
+    tokens = tuple(map(Token, map(str, range(count))))
+    weights = np.tri(count, dtype=np.float32)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return AttentionMap("causal", tokens, tokens, weights[None, None], starts=(first, first))
+
+
+def test_the_first_rows_of_a_causal_map_do_not_set_its_scale():
+    # Row i gives 1 / (i + 1) to each key, 1 in the corner. Of 495,450 cells from row 100 on, 2,477
+    # may lie beyond: those of 22 rows, up to 1 / 122 = 0.0082.
+    assert scale_of(even_causal(1000))[1] == 0.009
+    assert scale_of(even_causal(8))[1] == 0.3  # three rows at least: 1 / 4 is left
+    assert scale_of(even_causal(2))[1] == 1.0  # nothing else is there
+    assert scale_of(even_causal(8, first=4))[1] == 1.0  # the rows of a window are no first rows
+
+
+def test_a_sample_of_a_large_map_sets_nearly_the_scale_of_all_its_cells(monkeypatch):
+    random = np.random.default_rng(3)
+    weights = random.exponential(size=(4, 600, 600)).astype(np.float32) ** 3
+    weights /= weights.sum(axis=-1, keepdims=True)
+    tokens = tuple(map(Token, map(str, range(600))))
+    item = AttentionMap("self", tokens, tokens, weights[None])
+    sampled = reach(_between_words(item))
+    assert _between_words(item).size < weights.size
+    assert sampled == pytest.approx(reach(weights), rel=0.02)
+    assert limits_of(weights, "share") == scale_of(item)
+
+
+def test_weights_beyond_either_end_are_found_but_for_rounding():
+    weights = np.array([[-0.3, 0.2]], np.float32)
+    assert is_beyond(weights, (-0.3, 0.3)) == (False, False)
+    assert is_beyond(weights, (-0.2, 0.2)) == (True, False)
+    assert is_beyond(weights, (-0.4, 0.1)) == (False, True)
 
 
 @given(st.floats(1e-30, 1e30))

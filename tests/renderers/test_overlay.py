@@ -11,6 +11,7 @@ from attnviz.renderers.figures.overlay import (
     overlay,
     overlay_grid,
     resize,
+    times_even,
 )
 
 WORDS = {"title": "a model", "subtitle": "where [CLS] looks", "unit": "share"}
@@ -38,6 +39,48 @@ def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("side", [2, 4, 16])
+def test_an_even_look_leaves_the_picture_alone_and_ten_times_it_is_opaque(side):
+    """Whatever the number of patches, and however much goes elsewhere."""
+    crop = PictureCrop(np.full((64, 64, 3), 128, np.uint8))
+    even = np.full((side, side), 0.5 / side**2, np.float32)
+    draw = {"how": Overlaying(), **WORDS}
+    drawn = image_of(overlay(crop, even, **draw))
+    assert (drawn[:, -drawn.shape[0] :] == 128).all()
+    if side == 2:  # no patch of four can have ten times the mean
+        return
+    peak = np.full((side, side), 0.1, np.float32)
+    peak[0, 0] = 10 / (side**2 - 10) * 0.1 * (side**2 - 1)
+    assert times_even(peak).max() == pytest.approx(10, rel=1e-4)
+    drawn = image_of(overlay(crop, peak, **draw))
+    over = drawn[:, -drawn.shape[0] :]
+    assert abs(over[2, 2].astype(int) - GLOW[-1]).max() <= 1
+    assert (over[-2, -2] == 128).all()
+
+
+def test_what_the_model_does_not_see_is_pale_and_said():
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    crop = PictureCrop(pixels, seen=(0.25, 0.0, 0.75, 1.0))
+    figure = overlay(crop, np.ones((2, 2), np.float32), how=Overlaying(), **WORDS)
+    drawn = image_of(figure)
+    over = drawn[:, -drawn.shape[0] * 3 // 2 :]
+    assert (over[5, 5] > 100).all()
+    assert (over[5, over.shape[1] // 2] == 0).all()
+    assert any("pale: what the model" in text.get_text() for text in figure.texts)
+    names = {"layers": ("0",), "heads": ("0",)}
+    tile = image_of(overlay_grid(crop, np.ones((1, 1, 2, 2), np.float32), **names, **WORDS))
+    assert (tile == 0).all()
+    assert tile.shape[0] > tile.shape[1]
+
+
+def test_the_bar_counts_times_an_even_look_and_marks_what_lies_beyond():
+    weights = np.zeros((8, 8), np.float32)
+    weights[1, 2] = 1
+    bar = overlay(PictureCrop(GREY), weights, **WORDS).axes[1]
+    assert [text.get_text() for text in bar.get_yticklabels()] == ["1", "2", "5", "> 10"]
+    assert bar.get_ylabel() == "times an even look at the picture"
+
+
 def test_smoothed_weights_flow_into_one_another_and_a_note_says_so():
     weights = np.array([[0.0, 1.0]], np.float32)
     step, smooth = (blend(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))

@@ -50,8 +50,9 @@ class Places:
         """A place's number and its first words, cut to so many cells."""
         token = self.tokens[place]
         start = self.begins.get(place, token.start)
-        words = self.text[start : start + _MOST_WORDS] if token.end > token.start else ""
-        words = printable(" ".join((words or token.text).split()).lstrip("# "))
+        ahead = self.text[start : start + _MOST_WORDS] if token.end > token.start else ""
+        line = ahead.strip().partition("\n")[0].lstrip("# ") or token.text
+        words = printable(" ".join(line.split()))
         mark = f"{PARAGRAPH} " if place in self.paragraphs else ""
         return f"{self.number(place)} {mark}{_whole_words(words, cells)}"
 
@@ -97,7 +98,12 @@ def _covers(token: Token, start: int) -> bool:
 
 
 def _whole_words(words: str, cells: int) -> str:
-    short = shorten(words, cells)
-    if short == words or " " not in short:
-        return short
-    return short.rpartition(" ")[0]
+    from rich.cells import cell_len
+
+    first, *rest = words.split(" ")
+    line = shorten(first, cells)
+    for word in rest:
+        if cell_len(line) + 1 + cell_len(word) > cells:
+            break
+        line += f" {word}"
+    return line
