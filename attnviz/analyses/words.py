@@ -241,7 +241,7 @@ def first_character(token: Token, text: str) -> int:
 def with_tokens(attention: Attention, by_side: Mapping[str, tuple[Token, ...]]) -> Attention:
     """The attention with other tokens on some sides; rows may be a part of a side's tokens."""
 
-    def changed(item: AttentionMap, axis: int, side: str, own: tuple[Token, ...]) -> Any:
+    def tokens_of(item: AttentionMap, axis: int, side: str, own: tuple[Token, ...]) -> Any:
         tokens = by_side.get(side, own)
         if len(tokens) == len(own):
             return tokens
@@ -250,8 +250,8 @@ def with_tokens(attention: Attention, by_side: Mapping[str, tuple[Token, ...]]) 
     maps = (
         replace(
             item,
-            query_tokens=changed(item, 0, item.query_side, item.query_tokens),
-            key_tokens=changed(item, 1, item.key_side, item.key_tokens),
+            query_tokens=tokens_of(item, 0, item.query_side, item.query_tokens),
+            key_tokens=tokens_of(item, 1, item.key_side, item.key_tokens),
         )
         for item in attention.maps
     )

@@ -178,8 +178,8 @@ def _between_words(item: AttentionMap) -> NDArray[np.float32]:
     flat, places = item.weights.reshape(-1, cells.size), np.flatnonzero(cells)
     if len(flat) * len(places) > SAMPLE:
         random = np.random.default_rng(0)
-        heads, chosen = (random.integers(len(one), size=SAMPLE) for one in (flat, places))
-        between = flat[heads, places[chosen]]
+        heads, picks = (random.integers(len(one), size=SAMPLE) for one in (flat, places))
+        between = flat[heads, places[picks]]
     else:
         between = flat[:, places]
     return between if np.nan_to_num(between).any() else item.weights

@@ -252,8 +252,8 @@ def _crop(
         return PictureCrop(np.asarray(part), query_patch)
     number, box = sheet_boxes(attention)[stream]
     sides = images[number].size * 2
-    seen = tuple(x / side for x, side in zip(box or (0, 0, *sides[:2]), sides, strict=True))
-    return PictureCrop(np.asarray(images[number]), query_patch, seen=seen)
+    region = tuple(x / side for x, side in zip(box or (0, 0, *sides[:2]), sides, strict=True))
+    return PictureCrop(np.asarray(images[number]), query_patch, region=region)
 
 
 def _layer_pictures(

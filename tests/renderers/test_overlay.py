@@ -60,7 +60,7 @@ def test_an_even_look_leaves_the_picture_alone_and_ten_times_it_is_opaque(side):
 
 def test_what_the_model_does_not_see_is_pale_and_said():
     pixels = np.zeros((40, 60, 3), np.uint8)
-    crop = PictureCrop(pixels, seen=(0.25, 0.0, 0.75, 1.0))
+    crop = PictureCrop(pixels, region=(0.25, 0.0, 0.75, 1.0))
     figure = overlay(crop, np.ones((2, 2), np.float32), how=Overlaying(), **WORDS)
     drawn = image_of(figure)
     over = drawn[:, -drawn.shape[0] * 3 // 2 :]

@@ -59,7 +59,7 @@ def test_a_long_map_names_its_sentences_and_a_short_one_its_tokens():
     names = names_of(figure)
     assert names[0] == "0 Word0 is here and then"
     assert len(names) > 20
-    assert {int(name.split()[0]) % 9 for name in names} == {0}
+    assert {int(name.split()[0]) % 8 for name in names} == {0}
     assert "named by number and first words: where sentences begin, as far as fits" in notes_of(
         figure
     )

@@ -325,9 +325,9 @@ def bar_ticks(
     places: Mapping[float, str] | Sequence[float], beyond: tuple[bool, bool]
 ) -> dict[float, str]:
     """The ticks of a bar, whose ends say where weights lie beyond them ("> 0.02")."""
-    named = isinstance(places, Mapping)
+    is_named = isinstance(places, Mapping)
     ticks = {
-        one: places[one] if named else f"{one:.3g}".replace("-", "−")  # type: ignore[call-overload]
+        one: places[one] if is_named else f"{one:.3g}".replace("-", "−")  # type: ignore[call-overload]
         for one in places
     }
     for end, sign, is_beyond in zip((min(ticks), max(ticks)), "<>", beyond, strict=True):

@@ -158,12 +158,12 @@ class _TileTokens:
         """Write the names around tiles at these corners."""
         columns = [_tile_name(token, face) for token in self.columns]
         widest = max((face.width(name, self.size) for name in columns), default=0)
-        turned = self._turns(widest, self.steps, self.size)
+        upright = self._turns(widest, self.steps, self.size)
         looks: dict[str, Any] = {"gid": "token", "clip_on": False}
         for x in dict.fromkeys(x for x, y in corners if y == 0):
             for number, (token, name) in enumerate(zip(self.columns, columns, strict=True)):
                 place = x + (number + 0.5) * self.steps[1] - 0.5, -8.0
-                how = {"ha": "center", "va": "bottom", "rotation": 90 if turned else 0, **looks}
+                how = {"ha": "center", "va": "bottom", "rotation": 90 if upright else 0, **looks}
                 sheet.write(axes, place, name, face, self.size, _ink_of(token), **how)
         for y in dict.fromkeys(y for x, y in corners if x == 0):
             for number, token in enumerate(self.rows):

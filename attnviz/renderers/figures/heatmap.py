@@ -14,7 +14,7 @@ from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
 from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.figures.places import Places, places_of
+from attnviz.renderers.figures.places import TextPlaces, places_of
 from attnviz.renderers.look import look_option
 from attnviz.renderers.printable import UNKNOWN, printable, shorten
 
@@ -74,11 +74,15 @@ def axis_label(token: Token, face: Typeface) -> str:
 
 
 def axes_of(
-    queries: Places, keys: Places, face: Typeface, longest: int = _LONGEST, words: int = _WORD_CELLS
+    queries: TextPlaces,
+    keys: TextPlaces,
+    face: Typeface,
+    longest: int = _LONGEST,
+    words: int = _WORD_CELLS,
 ) -> tuple[TokenAxis, TokenAxis]:
     """The layout of both sides; cells may be up to twice as long as wide.
 
-    Places of long sides are named by so many cells of `words`.
+    TextPlaces of long sides are named by so many cells of `words`.
     """
     counts = len(queries.tokens), len(keys.tokens)
     down, across = (-(-count // longest) for count in counts)
@@ -92,7 +96,7 @@ def axes_of(
 
 
 def _axis(
-    places: Places, what: str, pixels: tuple[int, int], face: Typeface, words: int
+    places: TextPlaces, what: str, pixels: tuple[int, int], face: Typeface, words: int
 ) -> TokenAxis:
     tokens, (block, cell) = places.tokens, pixels
     spacing = cell / block
@@ -100,20 +104,20 @@ def _axis(
     line = sheet.points(_PITCH * size)
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
     texts = [axis_label(token, face) for token in tokens]
-    named, note = tuple(range(len(tokens))), ""
+    labels, note = tuple(range(len(tokens))), ""
     if step > 1:
-        named = _named_places(places, step, line / spacing)
+        labels = _named_places(places, step, line / spacing)
         note = places.note or f"every {_ordinal(step)} {what} is named"
-    for place in named:
+    for place in labels:
         if places.is_part and step == 1:
             texts[place] = f"{places.number(place)} {texts[place]}"
         elif step > 1 and places.text and not (tokens[place].label or tokens[place].special):
             texts[place] = face.drawable(places.name(place, words))
-    return TokenAxis(tokens, tuple(texts), block, cell, size, step, named, note)
+    return TokenAxis(tokens, tuple(texts), block, cell, size, step, labels, note)
 
 
-def _named_places(places: Places, step: int, apart: float) -> tuple[int, ...]:
-    """Places to name, at least so far apart: labelled tokens, then the best, or every step-th."""
+def _named_places(places: TextPlaces, step: int, apart: float) -> tuple[int, ...]:
+    """TextPlaces to name, at least so far apart: labelled tokens, then the best, or every step-th."""
     positions: list[int] = []
     tokens = places.tokens
     labels = (i for i, token in enumerate(tokens) if token.label)

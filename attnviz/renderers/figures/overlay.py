@@ -46,19 +46,19 @@ _TILES = "each tile shows only the part of the picture that the model's processo
 class PictureCrop:
     """A picture, shape (height, width, 3), and the part of it that patches cover.
 
-    `patch` is the querying patch: its row, its column, and the numbers of rows and columns. `seen`
-    is left, top, right and bottom of the part, as shares of the picture's sides.
+    `patch` is the querying patch: its row, its column, and the numbers of rows and columns.
+    `region` is left, top, right and bottom of the part, as shares of the picture's sides.
     """
 
     pixels: NDArray[np.uint8]
     patch: tuple[int, int, int, int] | None = None
     blank: bool = False
-    seen: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
+    region: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
 
     @property
     def is_cut(self) -> bool:
         """Whether patches leave more of the picture out than a hundredth."""
-        left, top, right, bottom = self.seen
+        left, top, right, bottom = self.region
         return (right - left) * (bottom - top) < 0.99
 
     def cut(self) -> PictureCrop:
@@ -72,7 +72,7 @@ class PictureCrop:
             return 0, 0, picture.shape[1], picture.shape[0]
         sides = (picture.shape[1], picture.shape[0]) * 2
         left, top, right, bottom = (
-            round(x * side) for x, side in zip(self.seen, sides, strict=True)
+            round(x * side) for x, side in zip(self.region, sides, strict=True)
         )
         return left, top, max(right, left + 1), max(bottom, top + 1)
 

@@ -21,7 +21,7 @@ _MOST_WORDS = 60  # characters of a text from which the first words are taken
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TextPlaces:
     """The places of an axis that are worth a name, the best first, and their names.
 
     Attributes:
@@ -61,20 +61,20 @@ class Places:
         """What is named, in words; empty where tokens at equal steps are."""
         if not self.begins:
             return ""
-        marked = f"paragraphs ({PARAGRAPH}) and " if self.paragraphs else ""
-        return f"named by number and first words: where {marked}sentences begin, as far as fits"
+        paragraphs = f"paragraphs ({PARAGRAPH}) and " if self.paragraphs else ""
+        return f"named by number and first words: where {paragraphs}sentences begin, as far as fits"
 
 
-def places_of(item: AttentionMap, axis: int, text: str) -> Places:
+def places_of(item: AttentionMap, axis: int, text: str) -> TextPlaces:
     """The places of a map's rows (axis 0) or columns (axis 1) in their text."""
     tokens = (item.query_tokens, item.key_tokens)[axis]
     where = item.starts[axis], item.blocks[axis]
     sentences = dict(_beginnings(tokens, [one.start for one in split_sentences(text)]))
     if len(sentences) < _FEWEST:
-        return Places(tokens, text, *where)
+        return TextPlaces(tokens, text, *where)
     starts = [0, *(match.end() for match in _PARAGRAPH.finditer(text.rstrip()))]
     paragraphs = dict(_beginnings(tokens, starts)) if len(starts) > 1 else {}
-    return Places(tokens, text, *where, {**paragraphs, **sentences}, frozenset(paragraphs))
+    return TextPlaces(tokens, text, *where, {**paragraphs, **sentences}, frozenset(paragraphs))
 
 
 def _beginnings(tokens: tuple[Token, ...], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -83,11 +83,11 @@ def _beginnings(tokens: tuple[Token, ...], starts: Sequence[int]) -> Iterator[tu
     if not own:
         return
     ends = np.maximum.accumulate([tokens[place].end for place in own])
-    seen = set[int]()
+    places = set[int]()
     for start in starts:
         number = int(np.searchsorted(ends, start, side="right"))
-        if number < len(own) and own[number] not in seen and _covers(tokens[own[number]], start):
-            seen.add(own[number])
+        if number < len(own) and own[number] not in places and _covers(tokens[own[number]], start):
+            places.add(own[number])
             yield own[number], start
 
 
