@@ -452,7 +452,8 @@ class Look:
         "look",
         "--scale WHICH",
         "Colours up to the largest weight of each panel (own) or of all (shared), or from A to "
-        "B (0-0.1). By default image has own scales, and others share one.",
+        "B (0-0.1). By default all share one that 99.5 % of the cells reach, and image shows how "
+        "many times an even look a patch gets.",
         suggestions=("own", "shared"),
     )
     dpi: int | None = rare(

@@ -115,10 +115,10 @@ def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
     flat = weights.ravel()
     if flat.size > SAMPLE:
         flat = flat[np.random.default_rng(0).integers(flat.size, size=SAMPLE)]
-    return _up_to(reach(np.abs(flat) if values == "signed" else flat), values)
+    return up_to(reach(np.abs(flat) if values == "signed" else flat), values)
 
 
-def _up_to(largest: float, values: str) -> Limits:
+def up_to(largest: float, values: str) -> Limits:
     """A scale up to a weight.
 
     Shares go from 0 to 1. Where all are below a half, and so would all look pale, the scale ends at
@@ -143,21 +143,24 @@ def scale_of(item: AttentionMap) -> Limits:
 def picture_scale(item: AttentionMap) -> Limits:
     """The scale of a map in a picture: what --scale says, or else `scale_of`.
 
-    With --scale own it ends at the largest weight, rounded up to two digits.
+    With --scale shared it ends at the largest weight, and with own at that, rounded to two digits.
     """
     signed = item.values == "signed"
     if limits := chosen_scale(signed=signed):
         return limits
-    if look_option("scale") != "own":
-        return scale_of(item)
-    top = round_up(largest_of(item), 2)
-    return -top if signed else 0.0, top
+    match look_option("scale"):
+        case None:
+            return scale_of(item)
+        case "own":
+            top = round_up(largest_of(item), 2)
+            return -top if signed else 0.0, top
+    return up_to(largest_of(item), item.values)
 
 
 def line_scale(item: AttentionMap) -> Limits:
     """The scale of lines, which are drawn for the largest weights alone: up to the largest."""
     limits = chosen_scale(signed=item.values == "signed")
-    return limits or _up_to(largest_of(item), item.values)
+    return limits or up_to(largest_of(item), item.values)
 
 
 def largest_of(item: AttentionMap) -> float:

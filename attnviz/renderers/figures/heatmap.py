@@ -117,7 +117,7 @@ def _axis(
 
 
 def _named_places(places: TextPlaces, step: int, apart: float) -> tuple[int, ...]:
-    """TextPlaces to name, at least so far apart: labelled tokens, then the best, or every step-th."""
+    """Which to name, at least so far apart: labelled tokens, then the best, or every step-th."""
     positions: list[int] = []
     tokens = places.tokens
     labels = (i for i, token in enumerate(tokens) if token.label)

@@ -19,7 +19,7 @@ from PIL import Image
 
 from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
-from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, is_beyond, limits_of
+from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, is_beyond, up_to
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import GridSide, name_tiles, tile_room, write_largest
@@ -129,7 +129,8 @@ class Overlaying:
                 ends = (-1.0 if values == "signed" else 0.0), 1.0
                 return _Scale(ends, "share of the picture's largest weight")
         every = np.concatenate([one[np.isfinite(one)] for one in weights])
-        limits = chosen_scale(signed=values == "signed") or limits_of(every, values)
+        limits = chosen_scale(signed=values == "signed")
+        limits = limits or up_to(float(np.abs(every).max(initial=0)), values)
         return _Scale(limits, unit, None, is_beyond(every, limits))
 
 
