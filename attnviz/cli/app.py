@@ -22,7 +22,7 @@ from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
 from attnviz.core.options import FORMER
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
-from attnviz.core.registry import FORMATS, CommandEntry, FeatureEntry
+from attnviz.core.registry import FORMATS, SCHEMA, CommandEntry, FeatureEntry
 from attnviz.core.values import check_option_text
 
 COMMANDS: dict[str, CommandEntry] = {
@@ -320,7 +320,7 @@ def tell(kind: str, message: str, **facts: object) -> None:
     cut = message if len(message) <= LONGEST_LINE else f"{message[:half]} … {message[-half:]}"
     line = printable(cut)
     if stderr_form.get() == "json":
-        text = json.dumps({"schema": 1, "kind": kind, "message": line, **facts})
+        text = json.dumps({"schema": SCHEMA, "kind": kind, "message": line, **facts})
     else:
         text = f"attnviz: error: {line}" if kind == "error" else f"note: {line}"
     sys.stderr.write(f"{text}\n")

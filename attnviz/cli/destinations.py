@@ -13,7 +13,7 @@ from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Look, Many, Options
 from attnviz.core.registry import FORMATS
-from attnviz.renderers import Display, Renderer, reports
+from attnviz.renderers import Display, Numbering, Renderer, reports
 from attnviz.renderers.printable import without_folders
 from attnviz.storage.writing import PartialFile, output_errors, write_file
 
@@ -43,6 +43,11 @@ class DataOutput:
         if self.read:
             data: Any = item.data
             self._send(reports.as_bytes(self.renderer.add(data, item.views)))
+
+    def skip(self) -> None:
+        """Count a record that failed."""
+        if isinstance(self.renderer, Numbering):
+            self.renderer.skip()
 
     def finish(self) -> None:
         """Write what closes the data, and move a file into place."""
@@ -249,7 +254,7 @@ def open_resumable(
     names, digits = reports.parse_fields(options.output.fields), options.output.digits
 
     def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
-        display = Display(width, None, many=True, first=first, begun=begun)
+        display = Display(width, None, many=True, as_list=True, first=first, begun=begun)
         display = replace(display, fields=names, digits=digits)
         return reports.make_renderer(name, display)
 

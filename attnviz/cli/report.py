@@ -168,6 +168,9 @@ class Report(AbstractContextManager["Report"]):
                 self.resumable.skip(lines)
             if self.rejects is not None:
                 self.rejects.write(lines)
+            for output in self.outputs:
+                if isinstance(output, destinations.DataOutput):
+                    output.skip()
             self.failures += count
 
     def __enter__(self) -> Report:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from attnviz.core.errors import UsageError, choose, did_you_mean
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, error_line
 
+SCHEMA = 2  # of every JSON document that is written
 Command = Literal["self", "cross", "picture"]
 SourceKind = Literal[Command, "picture-text"]  # what a source is opened for
 Sums = Literal["one", "less", "any"]

@@ -52,6 +52,7 @@ class Display:
     width: int = 80  # cells of a line
     colors: str | None = None  # rich's name of a colour system; None: no colours
     many: bool = False  # several texts may come
+    as_list: bool = False  # JSON is a list even of one text, so that all shards are alike
     first: int = 0  # the first text's number among the records of the input
     begun: bool = False  # an interrupted run has already written the beginning
     rows: int = 0  # the most rows of a table; 0: all
@@ -82,7 +83,7 @@ class Renderer(Protocol):
 
 @runtime_checkable
 class Numbering(Protocol):
-    """A renderer that numbers its texts by their place in the input."""
+    """A renderer that counts the texts of the input, those that fail too."""
 
     def skip(self) -> None:
         """Count a record that yielded no attention."""
@@ -97,7 +98,7 @@ FORMATS: dict[str, Format] = {
         "reports:TextReport",
     ),
     "json": Format(
-        "One JSON document with tokens, every weight and the provenance.",
+        "One JSON document, with everything; of several texts a list: jsonl suits these better.",
         "data:JsonRenderer",
         ".json",
         "document",

@@ -21,11 +21,17 @@ from attnviz.renderers import Display, Views
 from attnviz.renderers.printable import six_digits
 from attnviz.renderers.reports import JsonReport, csv_text
 from attnviz.storage.archive import ArchiveWriter
-from attnviz.storage.documents import HIDDEN, dump_json, dump_line, round_weights, to_document
+from attnviz.storage.documents import (
+    HIDDEN,
+    dump_json,
+    dump_line,
+    report_json,
+    round_weights,
+    to_document,
+)
 from attnviz.storage.dumps import COLUMNS
 from attnviz.storage.parquet import ParquetWriter
 
-SCHEMA = 1  # the version of the JSON documents of reports
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
 _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 Example = TypeVar("Example", Pair, TopExample)
@@ -45,11 +51,6 @@ def tsv(lines: Iterable[Iterable[str]]) -> str:
 def fields_of(value: Any, names: str) -> dict[str, Any]:
     """Some fields of a report by name, for a document."""
     return {name: getattr(value, name) for name in names.split()}
-
-
-def report_json(kind: str, **parts: Any) -> str:
-    """The JSON document of a kind of report."""
-    return dump_json({"schema": SCHEMA, "kind": kind, **parts}) + "\n"
 
 
 def weight_rows(attention: Attention, digits: int | None = None) -> Iterator[tuple[str, ...]]:
@@ -118,7 +119,7 @@ class JsonLinesRenderer(NoRenderer):
 
 
 class JsonRenderer(JsonReport):
-    """One document for one text; for an input that may hold several, a list."""
+    """One document for one text, a list for several."""
 
     def _write(self, data: Attention) -> str:
         return dump_json(to_document(data, self.display.digits)) + "\n"
@@ -238,7 +239,7 @@ def corpus_json(report: CorpusReport) -> str:
     """Everything, stream by stream and head by head, with the tables of `SHOWS` for each head."""
     streams = [_stream_document(stream) for stream in report.streams]
     more = {**_curve(report.curve), **_wires(report)}
-    return dump_json({**_head(report), **more, "streams": streams}) + "\n"
+    return report_json("corpus", **_head(report), **more, streams=streams)
 
 
 def _wires(report: CorpusReport) -> dict[str, Any]:
@@ -251,15 +252,14 @@ def _curve(curve: PruneCurve | None) -> dict[str, Any]:
         return {}
     orders = []
     for name, order, losses in zip(curve.names, curve.orders, curve.losses.tolist(), strict=True):
-        heads = [f"{at.stream}.{at.layer}.{at.head}" for at in order]
-        orders.append({"by": name, "heads": heads, "losses": losses})
+        orders.append({"by": name, "heads": order, "losses": losses})
     about = {"unit": "nats per output", "texts": curve.texts, "off": list(curve.off)}
     return {"prune_curve": {**about, "orders": orders}}
 
 
 def _head(report: CorpusReport) -> dict[str, Any]:
     names = "caption texts failed interval fewest provenance notes"
-    return {"schema": SCHEMA, "kind": "corpus", **fields_of(report, names)}
+    return fields_of(report, names)
 
 
 def _stream_document(stream: StreamReport) -> dict[str, Any]:
@@ -293,7 +293,7 @@ def corpus_npz(report: CorpusReport) -> bytes:
         members |= {f"{number}/{name}": getattr(stream, name) for name in ARRAYS}
         axes = "stream layers heads tokens offsets classes paired"
         streams.append(fields_of(stream, f"{axes} measures pairs firings"))
-    about = dump_json({**_head(report), **_wires(report), "streams": streams})
+    about = report_json("corpus", **_head(report), **_wires(report), streams=streams).rstrip()
     return npz_bytes(**members, attnviz=np.array(about))
 
 

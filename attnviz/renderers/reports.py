@@ -143,11 +143,9 @@ def draw_by(name: str, *values: Any) -> Figure:
 
 
 def listing(
-    columns: Sequence[str], values: Sequence[Sequence[Any]], *, headings: bool = False
+    kind: str, columns: Sequence[str], values: Sequence[Sequence[Any]], *, headings: bool = False
 ) -> Data:
     """Rows as a table, as lines with tabs, and as JSON, where shares stay numbers."""
-    import json
-
     from attnviz.renderers.printable import printable
 
     def spell(cell: Any) -> str:
@@ -166,10 +164,9 @@ def listing(
         ) + display.more_rows_note(len(lines))
 
     def document() -> str:
-        from attnviz.storage.documents import escape_hidden
+        from attnviz.storage.documents import report_json
 
-        documents = [dict(zip(columns, row, strict=True)) for row in values]
-        return escape_hidden(json.dumps(documents, ensure_ascii=False, indent=2)) + "\n"
+        return report_json(kind, rows=[dict(zip(columns, row, strict=True)) for row in values])
 
     return Data(
         text=table,
@@ -203,17 +200,34 @@ class TextReport:
 
 
 class JsonReport(TextReport):
-    """One document; for an input that may hold several, a list."""
+    """One document for one text, however it came; a list for several, even if some failed.
+
+    The first waits until there is a second, or none.
+    """
+
+    first = ""
+    is_open = False
+
+    def skip(self) -> None:
+        """Count a text that failed."""
+        self.count += 1
 
     def _join(self, text: str) -> str:
         if not self.display.many:
             return text
-        return ("[" if self.count == 1 else ",\n") + text.rstrip("\n")
+        texts = [*([self.first] if self.first else []), text.rstrip("\n")]
+        if self.count == 1 and not self.display.as_list:
+            (self.first,) = texts
+            return ""
+        before, self.is_open, self.first = ",\n" if self.is_open else "[", True, ""
+        return before + ",\n".join(texts)
 
     def finish(self) -> str:
         if not self.display.many:
             return ""
-        return "]\n" if self.count else "[]\n"
+        if self.is_open:
+            return "]\n"
+        return f"{self.first}\n" if self.first and self.count == 1 else f"[{self.first}]\n"
 
 
 class JsonLinesReport(TextReport):

@@ -24,7 +24,7 @@ from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.runs.pictures import as_jpeg
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.runs.reporting import RunReport, hold_notes
-from attnviz.storage.documents import escape_hidden
+from attnviz.storage.documents import report_json
 from attnviz.storage.matrices import open_file
 from attnviz.storage.texts import check_text
 from attnviz.storage.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
@@ -176,7 +176,7 @@ def _times_data(
     words = clock.word_times(heads)
     if short := sum(word.end == word.start for word in words):
         report.hold(f"words that get no time, and no place in a TextGrid: {short}")
-    return times_data(words, clock.end, {**about, "heads": heads})
+    return times_data(words, clock.end, {**about, "heads": as_objects(heads)})
 
 
 def parse_heads(text: str) -> Heads:
@@ -191,11 +191,18 @@ def head_names(heads: Heads) -> str:
     return ",".join(f"{layer}.{head}" for layer, head in heads)
 
 
+def as_objects(heads: Heads) -> list[dict[str, int]]:
+    """Heads as documents have them."""
+    return [{"layer": layer, "head": head} for layer, head in heads]
+
+
 def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Data:
     """The times of every word."""
     return replace(
-        listing(("word", "start", "end"), [astuple(word) for word in words], headings=True),
-        document=lambda: _json({**about, "words": [asdict(word) for word in words]}),
+        listing(
+            "times", ("word", "start", "end"), [astuple(word) for word in words], headings=True
+        ),
+        document=lambda: report_json("times", **about, words=words),
         textgrid=lambda: as_textgrid(words, end),
         vtt=lambda: as_vtt(words),
         value=words,
@@ -221,18 +228,28 @@ def errors_data(
     sets = {"as asked": own} | ({"best set": best} if best else {})
     rows = [*sets.items(), *(("", one) for one in every)]
     cells = [(name, head_names(one.heads), one.error, one.start, one.end) for name, one in rows]
-    data = listing(("set", "heads", "error", "start_error", "end_error"), cells, headings=True)
+    data = listing(
+        "time-errors", ("set", "heads", "error", "start_error", "end_error"), cells, headings=True
+    )
     table, heads = data.text, best.heads if best else None
     line = f'\n"alignment_heads": {json.dumps(heads)}\n' if heads else ""
     assert table is not None
     errors = [
-        {"name": name, "heads": one.heads, "error": one.error, "start": one.start, "end": one.end}
+        {
+            "name": name,
+            "heads": as_objects(one.heads),
+            "error": one.error,
+            "start": one.start,
+            "end": one.end,
+        }
         for name, one in rows
     ]
     return replace(
         data,
         text=lambda display: table(display) + line,
-        document=lambda: _json({**about, "errors": errors, "alignment_heads": heads}),
+        document=lambda: report_json(
+            "time errors", **about, errors=errors, alignment_heads=heads and as_objects(heads)
+        ),
         value=results,
     )
 
@@ -245,7 +262,3 @@ def spectrogram(bands: NDArray[np.float32]) -> Image:
     grey = 255 * (1 - (bands[::-1] - low) / (high - low or 1))
     image = Image.fromarray(grey.astype(np.uint8)).convert("RGB")
     return image.resize((4 * image.width, 4 * image.height))
-
-
-def _json(document: dict[str, Any]) -> str:
-    return escape_hidden(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"

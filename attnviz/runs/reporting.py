@@ -95,14 +95,14 @@ def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:
 
 
 def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
-    """One JSON line, as {"line":2,"reason":"the text is empty","text":" "}."""
+    """One JSON line, such as {…,"line":2,"reason":"the text is empty","text":" "}."""
     from attnviz.core.values import is_utf8
-    from attnviz.storage.documents import dump_json
+    from attnviz.storage.documents import dump_json, to_report
 
     reason = reason.removeprefix(f"{where}: ")
     if where:
         reason = reason.replace(where, f"line {number}")
-    record = {"line": number, "reason": reason, "text": raw}
+    record = to_report("reject", line=number, reason=reason, text=raw)
     if is_utf8(reason) and is_utf8(raw):
         return dump_json(record).encode() + b"\n"
     # Only json.dumps() writes the surrogates that stand for bytes outside of UTF-8.

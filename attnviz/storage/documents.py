@@ -1,15 +1,14 @@
-"""One text's attention as a JSON document (schema 1, see docs/files.md), and back.
+"""JSON documents of schema 2 (see docs/files.md): those of reports, and of one text and back.
 
-The JSON is safe to show on a terminal.
+The JSON is safe to show on a terminal. Maps of schema 1 are read as well.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +16,13 @@ import orjson
 
 from attnviz.core import attention_map
 from attnviz.core.errors import InputError
+from attnviz.core.registry import SCHEMA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.storage.schema import MapDocument
 
-SCHEMA = 1
 Shape = tuple[int | None, int | None, int, int]
 SMALL = 1 << 26  # bytes that fit into any memory
 BLOCK = 1 << 12  # numbers that are spelt at a time, few enough for a cache
@@ -33,8 +32,10 @@ HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 them, so that a token can neither style nor reorder a terminal."""
 
 _UNSAFE = re.compile(f"[{HIDDEN}\ud800-\udfff]")
-_IDENTITY = re.compile(rb'\{"schema":1,"id":("(?:[^"\\]|\\.)*"),')
-"""How every document begins that this package wrote."""
+_IDENTITY = re.compile(rb'\{"schema":(?:1|2,"kind":"maps"),"id":("(?:[^"\\]|\\.)*"),')
+"""How every document of maps begins that this package wrote."""
+_PLACES = ("layer", "layers", "head", "heads")
+_NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 
 
 def dump_json(document: Any) -> str:
@@ -52,6 +53,21 @@ def dump_line(document: Any) -> bytes:
     if data.isascii() and b"\x7f" not in data:
         return data  # most documents: megabytes of numbers that need no second look
     return escape_hidden(data.decode()).encode()
+
+
+def report_json(kind: str, **parts: Any) -> str:
+    """The JSON document of a kind of report."""
+    return dump_json(to_report(kind, **parts)) + "\n"
+
+
+def to_report(kind: str, **parts: Any) -> dict[str, Any]:
+    """The document of a kind of report, as JSON types."""
+    return {"schema": SCHEMA, "kind": kind, **_to_json_types(parts)}
+
+
+def number_of(name: str) -> int | str:
+    """The number of a layer or head; a name ("mean", a module's path) is its own."""
+    return int(name) if _NUMBER.fullmatch(name) else name
 
 
 def escape_hidden(json_text: str) -> str:
@@ -158,9 +174,11 @@ def to_document(attention: attention_map.Attention, digits: int | None = None) -
     With `digits` they have that many decimals at most, already spelt for `dump_json`.
     """
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
-    focus = {stream: asdict(head) for stream, head in attention.focus.items()}
-    scores = [[*head, own] for head, own in attention.scores.items()]
-    also = {"focus": focus, **({"scores": scores} if scores else {})}
+    scores = [
+        {"stream": stream, "layer": layer, "head": head, "scores": own}
+        for (stream, layer, head), own in attention.scores.items()
+    ]
+    also = {"focus": attention.focus, **({"scores": scores} if scores else {})}
     provenance = attention.provenance
     maps = [_map_document(item) for item in attention.maps]
     if digits is not None:
@@ -172,11 +190,12 @@ def to_document(attention: attention_map.Attention, digits: int | None = None) -
     facts = {about.name: getattr(provenance, about.name) for about in fields(provenance)}
     return {
         "schema": SCHEMA,
+        "kind": "maps",
         "id": attention.id,
         **{name: text for name, text in texts.items() if text is not None},
         "maps": maps,
         **{
-            name: [asdict(link) for link in links]
+            name: _to_json_types(links)
             for name in attention_map.LINK_LISTS
             if (links := getattr(attention, name))
         },
@@ -216,8 +235,8 @@ def from_dataset(dataset: Mapping[str, Any]) -> attention_map.Attention:
 def _map_document(item: attention_map.AttentionMap) -> dict[str, Any]:
     document: dict[str, Any] = {
         "stream": item.stream,
-        "layers": list(item.layers),
-        "heads": list(item.heads),
+        "layers": [number_of(name) for name in item.layers],
+        **_heads_document(item),
         "values": item.values,
         "unit": item.unit,
         "query_text": item.query_side,
@@ -229,8 +248,18 @@ def _map_document(item: attention_map.AttentionMap) -> dict[str, Any]:
         document["starts"] = list(item.starts)
     if item.is_pooled:
         document["blocks"] = list(item.blocks)
-        document["links"] = [asdict(link) for link in item.links]
+        document["links"] = _to_json_types(item.links)
     return document | {"weights": item.weights}
+
+
+def _heads_document(item: attention_map.AttentionMap) -> dict[str, Any]:
+    """The heads of a map, and of heads of several layers the layer of each."""
+    places = [tuple(map(number_of, item.place(0, head))) for head in range(len(item.heads))]
+    if item.layers != (attention_map.SEVERAL,) or any(
+        layer == item.layers[0] for layer, _ in places
+    ):
+        return {"heads": [number_of(name) for name in item.heads]}
+    return {"heads": [head for _, head in places], "head_layers": [layer for layer, _ in places]}
 
 
 def _token_document(token: attention_map.Token) -> dict[str, Any]:
@@ -239,12 +268,20 @@ def _token_document(token: attention_map.Token) -> dict[str, Any]:
     return {**document, "special": token.special, **label}
 
 
-def _to_json_types(value: Any) -> Any:
-    """Mappings, tuples and numpy scalars as JSON types."""
+def _to_json_types(value: Any, name: str = "") -> Any:
+    """Dataclasses, mappings, tuples and numpy scalars as JSON types; layers and heads as numbers.
+
+    The settings of a provenance stay as they are: what is called "heads" there is anything.
+    """
+    if is_dataclass(value):
+        value = {own.name: getattr(value, own.name) for own in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _to_json_types(item) for name, item in value.items()}
+        facts = name == "settings"
+        return {str(k): _to_json_types(x, name if facts else str(k)) for k, x in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_json_types(item) for item in value]
+        return [_to_json_types(item, name) for item in value]
+    if isinstance(value, str):
+        return number_of(value) if name in _PLACES else value
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -257,7 +294,7 @@ def from_document(
     `read_weights` returns them for the number of a map, its stream and its shape, in which None is
     an unknown size. An InputError names the record (`where`) and the field that does not fit.
     """
-    from attnviz.storage.schema import Document, HeadScores, fit, fit_provenance, measured_of
+    from attnviz.storage import schema
 
     if isinstance(document, Mapping) and document.get("kind") == "ablation":
         raise InputError(
@@ -265,16 +302,13 @@ def from_document(
         )
     if not isinstance(document, Mapping) or "maps" not in document:
         raise InputError(f"{where} is no attnviz document: it has no 'maps'")
-    if document.get("schema") != SCHEMA:
+    if document.get("schema") not in (1, SCHEMA):
         raise InputError(
             f"{where} is a document of schema {document.get('schema')!r}: "
-            f"this attnviz reads schema {SCHEMA}"
+            f"this attnviz reads schemas 1 and {SCHEMA}"
         )
-    text = fit(document, Document, where)
-    provenance = fit_provenance(text.provenance, where)
-    facts, place = text.provenance, "provenance"
-    focus = fit(facts.get("focus", {}), dict[str, attention_map.Focus], where, f"{place}.focus")
-    scores = fit(facts.get("scores", []), list[HeadScores], where, f"{place}.scores")
+    text = schema.fit(document, schema.Document, where)
+    provenance = schema.fit_provenance(text.provenance, where)
     try:
         return attention_map.Attention(
             maps=tuple(
@@ -285,14 +319,11 @@ def from_document(
             text=text.text,
             source=text.source,
             target=text.target,
-            focus=focus,
-            scores={
-                (stream, layer, head): {n: nan if one is None else one for n, one in own.items()}
-                for stream, layer, head, own in scores
-            },
-            measured=measured_of(text.measured),
-            idle=measured_of(text.idle),
-            decisive=measured_of(text.decisive),
+            focus=schema.focus_of(text.provenance, where),
+            scores=schema.scores_of(text.provenance, where),
+            measured=schema.measured_of(text.measured),
+            idle=schema.measured_of(text.idle),
+            decisive=schema.measured_of(text.decisive),
             **attention_map.typed_facts(provenance),
         )
     except (InputError, TypeError, ValueError) as error:
@@ -311,7 +342,7 @@ def identity_of(line: bytes) -> str:
 def _read_map(
     number: int, item: MapDocument, read_weights: WeightsReader | None
 ) -> attention_map.AttentionMap:
-    from attnviz.storage.schema import links_of, tokens_of
+    from attnviz.storage.schema import heads_of, links_of, tokens_of
 
     queries, keys = tokens_of(item.query_tokens), tokens_of(item.key_tokens)
     if read_weights is None:
@@ -328,7 +359,7 @@ def _read_map(
         key_tokens=keys,
         weights=weights,
         layers=tuple(map(str, item.layers)),
-        heads=tuple(map(str, item.heads)),
+        heads=heads_of(item),
         values=item.values,
         unit=item.unit,
         query_side=item.query_text,

@@ -20,7 +20,7 @@ from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction
 from attnviz.core.errors import choose
 from attnviz.core.measures import Argument, HeadReport, HeadRow, Meaning, Role, TreebankReport
-from attnviz.core.registry import DataKind
+from attnviz.core.registry import SCHEMA, DataKind
 from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
 from attnviz.storage.schema import Document
 from attnviz.storage.timed_words import TimedWord
@@ -48,18 +48,14 @@ TYPES: dict[str, Any] = {
     "int": int,
     "float": float,
     "bool": bool,
-    "one": Literal[1],
     "strs": list[str],
     "ints": list[int],
     "floats": list[float],
     "matrix": list[list[float]],
     "no_str": str | None,
-    "offset": int | str,
-    "link": tuple[str, str, str, int, int] | None,
-    "heads": list[tuple[int, int]],
-    "no_heads": list[tuple[int, int]] | None,
-    "names": list[tuple[str, str, str]],
-    "places": list[tuple[str, int]],
+    "place": int | str,
+    "no_links": list[tuple[int, int]] | None,
+    "HeadsAt": list[HeadAt],
     "table": list[dict[str, Any]],
     "objects": dict[str, Any],
     "lists": list[list[int]],
@@ -71,8 +67,6 @@ TYPES: dict[str, Any] = {
     "Arguments": list[Argument],
     "Predictions": list[Prediction],
     "TimedWords": list[TimedWord],
-    "error": Literal["error"],
-    "note": Literal["note"],
 }
 
 
@@ -93,14 +87,15 @@ PAIRS = "pairs:[query key:str value:float]"
 CLAIM = f"HeadClaim is_sure:bool why:{{LinkReport -logits {PAIRS}}}|"
 ANSWER = (
     f"AnswerReport heads:[{CLAIM}] idle:{{{CLAIM}}}| is_small:bool "
-    "claims:[about text:str link:link heads:names tokens:places]"
+    "claims:[about text:str link:{stream:str layer:place head query key:int}| heads:HeadsAt "
+    "tokens:[side:str position:int]]"
 )
 OF_HEAD = (
     "measures:[measure:str mean sd low high uniform:float texts:int] "
-    "positions:[offset:offset mean share:float] classes:[class:str share uniform:float] "
+    "positions:[offset:place mean share:float] classes:[class:str share uniform:float] "
     "pairs:[query key:str mean:float count:int] links:[rank:int weight:float query key id text:str]"
 )
-CURVE = "prune_curve:{unit texts:str off:ints orders:[by:str heads:strs losses:floats]}?"
+CURVE = "prune_curve:{unit texts:str off:ints orders:[by:str heads:HeadsAt losses:floats]}?"
 RECORDING = "recording text against:str provenance:Provenance"
 ABOUT = "caption:str provenance:Provenance"
 
@@ -112,7 +107,7 @@ LAYOUTS: dict[str, DocumentLayout] = {
     ),
     "similarity": DocumentLayout(
         *("heads", "Which heads attend alike."),
-        f"{ABOUT} stream unit:str texts:int heads:[layer head:str place:floats] "
+        f"{ABOUT} stream unit:str texts:int heads:[layer head:place place:floats] "
         "divergences:matrix plane_shows:float",
     ),
     "treebank": DocumentLayout("heads", "Which head finds which relation.", "TreebankReport"),
@@ -120,12 +115,12 @@ LAYOUTS: dict[str, DocumentLayout] = {
         *("corpus", "Every head over a corpus."),
         f"CorpusReport -curve -wiring -things {CURVE} wires:Wires? streams:[stream:str "
         "tokens paired:int measures:Meanings note:str "
-        f"heads:[layer head:str roles:Roles {OF_HEAD}]]",
+        f"heads:[layer head:place roles:Roles {OF_HEAD}]]",
     ),
     "comparison": DocumentLayout(
         *("comparison", "What changed between two attentions."),
-        f"{SIDES} stream unit:str heads:[a b:{{layer head:str}} divergence:float] notes:strs "
-        "links:[query key layer head:str query_position key_position:int a b change:float]",
+        f"{SIDES} stream unit:str heads:[a b:{{layer head:place}} divergence:float] notes:strs "
+        "links:[query key:str layer head:place query_position key_position:int a b change:float]",
     ),
     "ablation": DocumentLayout(
         *("ablation", "Effects of heads, links and tokens that are switched off."),
@@ -174,67 +169,61 @@ LAYOUTS: dict[str, DocumentLayout] = {
     "cache": DocumentLayout("cache", "What smaller caches cost, rule by rule.", "CacheReport"),
     "alignment": DocumentLayout(
         *("alignment", "The aligned words of a pair, by position; null where the pair failed."),
-        "id:str source target:no_str links:no_heads score:float reliable:bool? notes:strs?",
+        "id:str source target:no_str links:no_links score:float reliable:bool? notes:strs?",
     ),
     "scores": DocumentLayout(
         *("scores", "Precision, recall and error of each head's alignments."),
-        "[layer head:str precision recall alignment_error:float]",
+        "rows:[layer head:place precision recall alignment_error:float]",
     ),
     "times": DocumentLayout(
         *("times", "When each word is spoken, in seconds."),
-        f"{RECORDING} heads:heads words:TimedWords",
+        f"{RECORDING} heads:[layer head:int] words:TimedWords",
     ),
     "time-errors": DocumentLayout(
         *("times", "How far the times of words err, in seconds."),
-        f"{RECORDING} note:str alignment_heads:no_heads "
-        "errors:[name:str heads:heads error start end:float]",
+        f"{RECORDING} note:str alignment_heads:[layer head:int]| "
+        "errors:[name:str heads:[layer head:int] error start end:float]",
     ),
     "steps": DocumentLayout(
         *("steps", "Each matrix of a calculation, by its name."),
-        "schema:one title formulas:str about notes compared:str? query_tokens key_tokens:strs",
+        "title formulas:str about notes compared:str? query_tokens key_tokens:strs",
         open=True,
     ),
-    "examples": DocumentLayout(
-        "steps", "Several calculations by name.", "schema:one examples:objects"
-    ),
+    "examples": DocumentLayout("steps", "Several calculations by name.", "examples:objects"),
     "lesson": DocumentLayout(
         *("lesson", "The table of a lesson."),
-        "schema:one title reference:str explanation:strs rows:table",
+        "title reference:str explanation:strs rows:table",
     ),
-    "models": DocumentLayout("listing", "The list of models.", "[model from about:str]"),
-    "mechanisms": DocumentLayout("listing", "All mechanisms.", "[mechanism commands summary:str]"),
-    "lessons": DocumentLayout("listing", "The list of lessons.", "[lesson summary:str]"),
+    "models": DocumentLayout("listing", "The list of models.", "rows:[model from about:str]"),
+    "mechanisms": DocumentLayout(
+        "listing", "All mechanisms.", "rows:[mechanism commands summary:str]"
+    ),
+    "lessons": DocumentLayout("listing", "The list of lessons.", "rows:[lesson summary:str]"),
     "card": DocumentLayout("listing", "The card of a model inside.", "model card:str"),
     "facts": DocumentLayout(
         "listing", "What can be seen of a model (models --check).", "", open=True
     ),
     "error": DocumentLayout(
         *(None, "An error on stderr, with --errors json."),
-        "schema:one kind:error message error:str status:int",
+        "message error:str status:int",
     ),
-    "note": DocumentLayout(
-        None, "A note on stderr, with --errors json.", "schema:one kind:note message:str"
-    ),
+<<<<<<< HEAD
     "reject": DocumentLayout(None, "A line of --on-error.", "line:int reason text:str"),
+=======
+    "note": DocumentLayout(None, "A note on stderr, with --errors json.", "message:str"),
+    "reject": DocumentLayout(None, "A line of --rejects.", "line:int reason text:str"),
+>>>>>>> 25e653e9 (Documents of schema 2: layers and heads are numbers, each says its version and kind, one text is one object however it came)
 }
 """Every document by name."""
 
 
 def type_of(name: str) -> Any:
     """The type of a document, as msgspec has types."""
-    kind, _, text, _ = LAYOUTS[name]
+    about: dict[str, Any] = {"schema": Literal[SCHEMA], "kind": Literal[name.replace("-", " ")]}
     if name == "maps":
-        return defstruct("Maps", [("schema", Literal[1])], bases=(Document,), kw_only=True)
-    title = name.title().replace("-", "")
-    words = iter(re.findall(r"-?\w+|[][:{}?|]", text.removeprefix("[")))
-    about = {"schema": Literal[1], "kind": Literal[name.replace("-", " ")]}
-    about_kind = kind is not None and not text.startswith(("[", "schema")) and name not in PLAIN
-    kind_of = _object(title, words, about if about_kind else {})
-    return list[kind_of] if text.startswith("[") else kind_of  # type: ignore[valid-type]
-
-
-PLAIN = ("alignment", "times", "time-errors", "card", "facts")
-"""Documents that do not say their kind."""
+        return defstruct("Maps", [*about.items()], bases=(Document,), kw_only=True)
+    words = iter(re.findall(r"-?\w+|[][:{}?|]", LAYOUTS[name].text))
+    return _object(name.title().replace("-", ""), words, about)
 
 
 def _object(name: str, words: Iterator[str], members: dict[str, Any]) -> Any:
@@ -311,13 +300,19 @@ def _paths(schema: Mapping[str, Any], types: Mapping[str, Any], at: str = "") ->
         yield f"{at}{ANY}"
 
 
-def _for_readers(value: Any) -> Any:
-    """A schema with texts that read well, in which null may stand for a number with a fraction."""
+def _for_readers(value: Any, name: str = "") -> Any:
+    """A schema with texts that read well, in which null may stand for a number with a fraction.
+
+    A layer and a head are numbers, unless they are no single one ("mean", a module's path).
+    """
     if isinstance(value, list):
         return [_for_readers(one) for one in value]
     if not isinstance(value, dict):
         return value
-    result = {key: _for_readers(one) for key, one in value.items()}
+    kinds = {one.get("type") for one in value.get("anyOf", [value])}
+    if name in ("layer", "head") and "string" in kinds:
+        return {"type": sorted({*kinds, "integer"})}
+    result = {key: _for_readers(one, key) for key, one in value.items()}
     if isinstance(result.get("description"), str):
         result["description"] = cleandoc(result["description"])
     return result | {"type": ["number", "null"]} if result.get("type") == "number" else result

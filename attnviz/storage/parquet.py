@@ -2,7 +2,8 @@
 
 Columns: id, record (its number in the input), text, source, target, provenance (JSON) and maps.
 maps is a list of structs with the fields of a JSON document's maps; "shape" tells how to fold the
-flat "weights": (layers, heads, queries, keys). See docs/files.md for the schema.
+flat "weights": (layers, heads, queries, keys). Since a column has one type, layers and heads are
+numbers, null where they are none, and have their names beside them. See docs/files.md.
 """
 
 import itertools
@@ -11,15 +12,22 @@ from typing import IO, Any
 
 from attnviz.core.attention_map import LINK_LISTS, Attention
 from attnviz.core.errors import InputError, OutputError
+from attnviz.core.registry import SCHEMA
 from attnviz.storage.archive import ByteBuffer
 from attnviz.storage.documents import check_room, dump_json, from_document, parse_json, to_document
 
 MAGIC = b"PAR1"
-VERSION = 1
 MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
+NAMES = {
+    "layers": "layer_names",
+    "heads": "head_names",
+    "layer": "layer_name",
+    "head": "head_name",
+}
+"""What stands beside numbers, which are null where a layer or a head is no single one."""
 ROWS, BYTES = 256, 16 << 20  # texts, and bytes of weights, in a row group at most
 ABOUT = {
-    b"attnviz.schema": str(VERSION).encode(),
+    b"attnviz.schema": str(SCHEMA).encode(),
     b"attnviz.description": (
         b"Each row is one text. maps[].weights is flat; fold it by maps[].shape, which is "
         b"[layers, heads, queries, keys]. Rows of a matrix are queries (who attends), columns keys."
@@ -83,10 +91,10 @@ class ParquetReader:
             version = (self.file.schema_arrow.metadata or {}).get(b"attnviz.schema", b"").decode()
         except self.damage as error:
             raise self._damage_error(error) from error
-        if version != str(VERSION):
+        if version not in ("1", str(SCHEMA)):
             raise InputError(
                 f"{where} is a Parquet file of schema {version or 'unknown'}: "
-                f"this attnviz reads {VERSION}"
+                f"this attnviz reads 1 and {SCHEMA}"
             )
 
     def ids(self) -> Iterator[str]:
@@ -114,7 +122,7 @@ class ParquetReader:
         if not isinstance(provenance, str):
             raise InputError(f"{where}: column 'provenance' holds no JSON")
         facts = parse_json(provenance, f"{where}: column 'provenance'")
-        return from_document(row | {"schema": 1, "provenance": facts}, where)
+        return from_document(row | {"schema": SCHEMA, "provenance": facts}, where)
 
     def _group(
         self, number: int, columns: list[str] | None = None, first: int = 0
@@ -126,7 +134,7 @@ class ParquetReader:
                 row = {name: rows[name][place] for name in rows.column_names}
                 maps = row.pop("maps", None)
                 plain = {name: value.as_py() for name, value in row.items()}
-                yield plain if maps is None else plain | {"maps": _plain_maps(maps)}
+                yield _by_name(plain if maps is None else plain | {"maps": _plain_maps(maps)})
         except self.damage as error:
             raise self._damage_error(error) from error
 
@@ -141,17 +149,25 @@ def _schema() -> Any:
     token = pa.struct(
         {"text": text, "start": number, "end": number, "special": pa.bool_(), "label": text}
     )
-    names = ("query", "key", "layer", "head")
+    names = ("query", "key", "layer_name", "head_name")
     link = pa.struct(
         dict.fromkeys(names, text)
-        | {"query_position": pa.int64(), "key_position": pa.int64(), "weight": float64}
+        | {
+            "layer": number,
+            "head": number,
+            "query_position": pa.int64(),
+            "key_position": pa.int64(),
+            "weight": float64,
+        }
     )
     effects = {"stream": text, "link": link, "estimated": float64, "measured": float64}
     item = pa.struct(
         {
             "stream": text,
-            "layers": pa.list_(text),
-            "heads": pa.list_(text),
+            "layers": pa.list_(number),
+            "layer_names": pa.list_(text),
+            "heads": pa.list_(number),
+            "head_names": pa.list_(text),
             "values": text,
             "unit": text,
             "query_text": text,
@@ -172,16 +188,44 @@ def _schema() -> Any:
 
 
 def _to_row(attention: Attention, record: int) -> dict[str, Any]:
-    document = to_document(attention)
+    document = _with_names(to_document(attention))
     maps = [
         {"starts": [0, 0], "blocks": [1, 1], "links": []}
-        | item
-        | {"shape": item["weights"].shape, "weights": item["weights"].ravel()}
-        for item in document["maps"]
+        | about
+        | {"shape": item.weights.shape, "weights": about["weights"].ravel()}
+        | {"layer_names": item.layers, "head_names": item.heads}
+        for item, about in zip(attention.maps, document["maps"], strict=True)
     ]
     provenance = dump_json(document["provenance"])
     lists: dict[str, Any] = {name: [] for name in LINK_LISTS}
     return {**lists, **document, "record": record, "provenance": provenance, "maps": maps}
+
+
+def _with_names(value: Any) -> Any:
+    """A document whose layers and heads are numbers or null, those of links with names beside."""
+    if isinstance(value, list):
+        return [_with_names(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made = dict[str, Any]()
+    for name, one in value.items():
+        if name in ("layers", "heads"):
+            made[name] = [x if isinstance(x, int) else None for x in one]
+        elif name in ("layer", "head"):
+            made |= {name: one if isinstance(one, int) else None, f"{name}_name": str(one)}
+        else:
+            made[name] = one if name == "provenance" else _with_names(one)
+    return made
+
+
+def _by_name(value: Any) -> Any:
+    """A row whose layers and heads have the names beside them; rows of schema 1 have no others."""
+    if isinstance(value, list):
+        return [_by_name(one) for one in value] if value and isinstance(value[0], dict) else value
+    if not isinstance(value, dict):
+        return value
+    named = {name: value[beside] for name, beside in NAMES.items() if beside in value}
+    return {name: _by_name(one) for name, one in value.items()} | named
 
 
 def _plain_maps(maps: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from attnviz.core.attention_map import Link, MeasuredLink, Provenance, Token, Values
+from attnviz.core.attention_map import Focus, Link, MeasuredLink, Provenance, Token, Values
 from attnviz.core.effects import By, Effect, SavedEffects, instead_in_words
 from attnviz.core.errors import InputError
 
@@ -17,7 +17,6 @@ Made = TypeVar("Made")
 Position = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Name = str | int
-HeadScores = tuple[str, str, str, dict[str, float | None]]
 Fact = str | int | float | bool | None
 Facts = dict[str, Fact | list[Fact] | dict[str, Fact]]
 _AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
@@ -39,8 +38,8 @@ class LinkDocument(Struct):
     query: str
     key: str
     weight: float
-    layer: str
-    head: str
+    layer: Name
+    head: Name
     query_position: Position
     key_position: Position
 
@@ -64,6 +63,7 @@ class MapDocument(Struct):
     shape: tuple[Position, Position, Position, Position] | None = None
     layers: list[Name] = []
     heads: list[Name] = []
+    head_layers: list[Name] = []
     values: Values = "share"
     unit: str = "share of a row's attention"
     query_text: str = "text"
@@ -85,6 +85,23 @@ class Document(Struct):
     measured: list[MeasuredDocument] = []
     idle: list[MeasuredDocument] = []
     decisive: list[MeasuredDocument] = []
+
+
+class FocusDocument(Struct):
+    """The head that a source says to show first."""
+
+    layer: Name
+    head: Name
+    why: str
+
+
+class ScoresDocument(Struct):
+    """Measures of a head's scores before the softmax; null: no value."""
+
+    stream: str
+    layer: Name
+    head: Name
+    scores: dict[str, float | None]
 
 
 class EffectDocument(Struct):
@@ -142,9 +159,42 @@ def tokens_of(tokens: list[TokenDocument | str]) -> tuple[Token, ...]:
     )
 
 
+def heads_of(item: MapDocument) -> tuple[str, ...]:
+    """The names of a map's heads; of heads of several layers with their layers, "2.3"."""
+    if len(item.head_layers) == len(item.heads):
+        return tuple(
+            f"{layer}.{head}" for layer, head in zip(item.head_layers, item.heads, strict=True)
+        )
+    return tuple(map(str, item.heads))
+
+
 def links_of(links: list[LinkDocument]) -> tuple[Link, ...]:
     """Links as maps have them."""
-    return tuple(Link(**structs.asdict(item)) for item in links)
+    return tuple(
+        Link(**structs.asdict(item) | {"layer": str(item.layer), "head": str(item.head)})
+        for item in links
+    )
+
+
+def focus_of(facts: dict[str, Any], where: str) -> dict[str, Focus]:
+    """The heads to show first, by stream."""
+    found = fit(facts.get("focus", {}), dict[str, FocusDocument], where, "provenance.focus")
+    return {name: Focus(str(one.layer), str(one.head), one.why) for name, one in found.items()}
+
+
+def scores_of(facts: dict[str, Any], where: str) -> dict[tuple[str, str, str], dict[str, float]]:
+    """The measures of scores by head; in schema 1 each is a list."""
+    listed = facts.get("scores", [])
+    if isinstance(listed, list):
+        names = ScoresDocument.__struct_fields__
+        listed = [dict(zip(names, x, strict=False)) if isinstance(x, list) else x for x in listed]
+    found = fit(listed, list[ScoresDocument], where, "provenance.scores")
+    return {
+        (one.stream, str(one.layer), str(one.head)): {
+            name: nan if value is None else value for name, value in one.scores.items()
+        }
+        for one in found
+    }
 
 
 def measured_of(links: list[MeasuredDocument]) -> tuple[MeasuredLink, ...]:

@@ -92,7 +92,7 @@ def test_mechanisms_lists_every_row_in_three_forms():
     assert [line.split()[0] for line in attnviz(*listed).lines] == list(MECHANISMS)
     assert [row[0] for row in attnviz(*listed, "-f", "tsv").rows[1:]] == list(MECHANISMS)
     found = attnviz(*listed, "-f", "json").json()
-    assert [row["summary"] for row in found] == [item.summary for item in MECHANISMS.values()]
+    assert [row["summary"] for row in found["rows"]] == [item.summary for item in MECHANISMS.values()]
 
 
 def test_models_of_an_empty_cache_is_no_failure(tmp_path, monkeypatch):
@@ -106,7 +106,7 @@ def test_a_selection_keeps_the_numbers_of_what_it_keeps():
     whole = np.array(attnviz("self", SOURCE, *OWN, "-f", "json").json()["maps"][0]["weights"])
     for selection, heads in (("2", [2]), ("0,3", [0, 3]), ("1-2", [1, 2]), ("last", [3])):
         (item,) = attnviz("self", SOURCE, *OWN, "--head", selection, "-f", "json").json()["maps"]
-        assert item["heads"] == [str(head) for head in heads]
+        assert item["heads"] == heads
         assert np.array_equal(item["weights"], whole[:, heads])
     assert attnviz("self", SOURCE, *OWN, "--head", "all", "--layer", "0,last").status == 0
 

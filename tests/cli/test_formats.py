@@ -96,10 +96,10 @@ def test_one_run_writes_everything_and_computes_once(tmp_path, monkeypatch):
 
 def test_json_is_one_document_whose_offsets_are_into_the_given_text():
     document = attnviz("self", TEXT, *OWN, "-f", "json").json()
-    assert list(document) == ["schema", "id", "text", "maps", "provenance"]
-    assert (document["schema"], document["id"], document["text"]) == (1, "0", TEXT)
+    assert list(document) == ["schema", "kind", "id", "text", "maps", "provenance"]
+    assert (document["schema"], document["id"], document["text"]) == (2, "0", TEXT)
     (item,) = document["maps"]
-    assert (item["stream"], item["layers"], item["heads"]) == ("self", ["0"], list("0123"))
+    assert (item["stream"], item["layers"], item["heads"]) == ("self", [0], [0, 1, 2, 3])
     assert [token["text"] for token in item["query_tokens"]] == WORDS
     for token in [*item["query_tokens"], *item["key_tokens"]]:
         assert TEXT[token["start"] : token["end"]] == token["text"]

@@ -50,7 +50,7 @@ def test_the_second_run_can_be_left_out(capfd):
     assert heads("The cat sat", *OWN, "--head", "1", "-f", "json", "--no-repeat") == 0
     out, err = capfd.readouterr()
     (head,) = json.loads(out)["heads"]
-    assert (head["layer"], head["head"], "induction" in head["values"]) == ("0", "1", False)
+    assert (head["layer"], head["head"], "induction" in head["values"]) == (0, 1, False)
     assert "random words said" not in err
 
 
@@ -121,7 +121,7 @@ def test_minilms_previous_token_head_is_found_and_comes_first(capfd):
     document = json.loads(capfd.readouterr().out)
     assert len(document["heads"]) == 72
     first = document["heads"][0]
-    assert (first["layer"], first["head"]) == ("0", "2")
+    assert (first["layer"], first["head"]) == (0, 2)
     assert first["roles"][0]["name"] == "previous-token"
     assert first["roles"][0]["share"] > 0.99
     special = [head["values"]["special-token"] for head in document["heads"]]

@@ -85,7 +85,7 @@ def test_the_document_holds_the_same_by_head(samples):
     assert (document["kind"], document["steps"]) == ("history", [0, 50, 100])
     for number, head in enumerate(document["heads"]):
         own = rows[number::4]
-        assert [row[2:4] for row in own] == [[head["layer"], head["head"]]] * 3
+        assert [row[2:4] for row in own] == [[head["layer"], str(head["head"])]] * 3
         assert [row[4] or None for row in own] == head["roles"]
         assert head["drift"][0] is None
         assert [float(row[5]) for row in own] == pytest.approx(head["entropy"], rel=1e-5)
@@ -164,7 +164,7 @@ def test_a_head_that_is_not_in_every_sample_has_no_value_there(tmp_path):
     place = folder_of(tmp_path, sample(0), sample(1, heads=3))
     done = attnviz("compare", place, "-f", "json")
     heads = done.json()["heads"]
-    assert (len(heads), heads[-1]["head"]) == (6, "2")
+    assert (len(heads), heads[-1]["head"]) == (6, 2)
     assert heads[-1]["entropy"][0] is None
     assert all(head["drift"] == [None, None] for head in heads)
     assert "some maps have no fellow in the sample before: they have no drift" in done.err

@@ -58,7 +58,7 @@ def test_special_tokens_can_be_left_out_and_heads_chosen(folder):
     )  # fmt: skip
     (item,) = done.json()["maps"]
     assert np.array(item["weights"]).shape == (1, 2, 1, 16)
-    assert (item["layers"], item["heads"]) == (["1"], ["0", "2"])
+    assert (item["layers"], item["heads"]) == ([1], [0, 2])
     assert "special tokens were left out" in done.err
 
 
@@ -124,7 +124,7 @@ def test_norms_are_shares_of_all_heads_together_or_of_one(folder, tmp_path):
     assert (item["stream"], item["heads"]) == ("self", ["sum"])
     np.testing.assert_allclose(np.array(item["weights"]).sum(-1), 1, atol=1e-5)
     (item,) = attnviz(*asked, "--head", "2", "-f", "json").json()["maps"]
-    assert (item["stream"], item["heads"]) == ("self-by-head", ["2"])
+    assert (item["stream"], item["heads"]) == ("self-by-head", [2])
     assert "layer 1, its heads summed" in attnviz(*asked).text
 
 

@@ -136,7 +136,7 @@ def test_every_error_can_be_had_as_one_line_of_json(arguments, error, status):
         *notes, line = map(json.loads, done.err.splitlines())
         assert (done.status, done.out) == (status, b"")
         assert line == {
-            "schema": 1,
+            "schema": 2,
             "kind": "error",
             "error": error,
             "status": status,

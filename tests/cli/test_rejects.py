@@ -11,10 +11,16 @@ from attnviz.runs.reporting import reject_line
 def test_the_reason_says_the_line_once():
     where = "line 2 of 'a.txt'"
     assert reject_line(2, where, f"{where}: too long", "x\ty") == (
-        b'{"line":2,"reason":"too long","text":"x\\ty"}\n'
+        b'{"schema":2,"kind":"reject","line":2,"reason":"too long","text":"x\\ty"}\n'
     )
     said = json.loads(reject_line(2, where, f"the source in {where} is empty", "\ty"))
-    assert said == {"line": 2, "reason": "the source in line 2 is empty", "text": "\ty"}
+    assert said == {
+        "schema": 2,
+        "kind": "reject",
+        "line": 2,
+        "reason": "the source in line 2 is empty",
+        "text": "\ty",
+    }
 
 
 @given(st.binary())

@@ -146,7 +146,7 @@ def test_what_the_shell_pipes_into_a_descriptor_is_read(tmp_path):
         (DOCUMENT + b'\n{"sch', "line 2 of 'f' is not JSON"),
         (b"[1]", "no 'maps'"),
         (b'{"a": 1}', "no 'maps'"),
-        (changed(schema=2), "a document of schema 2: this attnviz reads schema 1"),
+        (changed(schema=3), "a document of schema 3: this attnviz reads schemas 1 and 2"),
         (changed(maps=[]), "'f': maps: expected 'array' of length >= 1"),
         (changed(maps=3), "'f': maps: expected 'array', got 'int'"),
         (changed(maps=[{}]), "maps[0]: object missing required field 'stream'"),

@@ -57,7 +57,7 @@ def test_pyarrow_alone_can_fold_the_weights_by_the_schema():
         *("id", "record", "text", "source", "target", "provenance", "maps"),
         *("measured", "idle", "decisive"),
     ]
-    assert table.schema.metadata[b"attnviz.schema"] == b"1"
+    assert table.schema.metadata[b"attnviz.schema"] == b"2"
     (row,) = table.to_pylist()
     assert json.loads(row["provenance"])["model"] == "sample"
     (found,) = row["maps"]
@@ -101,7 +101,7 @@ def test_a_table_of_another_schema_is_named():
 
     file = io.BytesIO()
     pq.write_table(pa.table({"a": [1]}), file)
-    with pytest.raises(InputError, match="of schema unknown: this attnviz reads 1"):
+    with pytest.raises(InputError, match="of schema unknown: this attnviz reads 1 and 2"):
         list(read_attention(file.getvalue(), "'f'"))
 
 

@@ -88,8 +88,8 @@ def test_the_document_has_the_keys_that_the_schema_promises():
     item = self_map(["John", "ran"])
     tokens = (Token("John", 0, 4, label="B-PER"), Token("[SEP]", 4, 4, special=True))
     document = to_document(attention_of(item, text="John"))
-    assert list(document) == ["schema", "id", "text", "maps", "provenance"]
-    assert document["schema"] == 1
+    assert list(document) == ["schema", "kind", "id", "text", "maps", "provenance"]
+    assert document["schema"] == 2
     named = {"stream", "layers", "heads", "query_tokens", "key_tokens", "weights"}
     assert named <= set(document["maps"][0])
     assert set(document["maps"][0]["query_tokens"][0]) == {"text", "start", "end", "special"}
@@ -104,7 +104,15 @@ def test_the_document_has_the_keys_that_the_schema_promises():
 
 def test_a_pair_has_source_and_target_instead_of_a_text():
     pair = Attention((self_map(["a"]),), attention_of().provenance, source="a", target="b")
-    assert list(to_document(pair)) == ["schema", "id", "source", "target", "maps", "provenance"]
+    assert list(to_document(pair)) == [
+        "schema",
+        "kind",
+        "id",
+        "source",
+        "target",
+        "maps",
+        "provenance",
+    ]
 
 
 def test_what_the_program_steers_by_is_read_back_from_facts_of_the_provenance():

@@ -110,7 +110,9 @@ def test_texts_of_the_same_id_all_come(tmp_path):
 
 def test_lines_of_another_writer_are_read_by_their_id(tmp_path):
     path = written(tmp_path / "a.jsonl", texts(["a", "b"]))
-    lines = path.read_text().replace('{"schema":1,"id":"b",', '{"id": "b", "schema": 1, ')
+    lines = path.read_text().replace(
+        '{"schema":2,"kind":"maps","id":"b",', '{"id": "b", "schema": 1, '
+    )
     path.write_text(lines)
     assert pick(openers(path), "b", "'a'")[0].id == "b"
 
@@ -130,9 +132,9 @@ def test_a_missing_file_is_named_once(tmp_path):
         list(read_all(openers(tmp_path / "no.npz")))
 
 
-def test_the_head_to_show_first_is_saved_with_the_provenance_as_it_always_was():
+def test_the_head_to_show_first_is_saved_with_the_provenance_by_number():
     focus = {"self": Focus("0", "1", "trained to align")}
     document = to_document(attention_of(self_map(("a", "b"), 1, 2), focus=focus))
-    saved = {"self": {"layer": "0", "head": "1", "why": "trained to align"}}
+    saved = {"self": {"layer": 0, "head": 1, "why": "trained to align"}}
     assert document["provenance"]["focus"] == saved
     assert from_document(document).focus == focus

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnviz.core.attention_map import Attention, Focus, Link, Provenance, Token
+from attnviz.core.attention_map import Attention, Link, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.storage.documents import dump_json, to_document
 from attnviz.storage.parquet import ABOUT
@@ -62,7 +62,7 @@ def whole() -> dict[str, Any]:
     found = attention_of(item, single, text="the cat")
     document = to_document(found) | {"source": "the", "target": "cat"}
     plain: dict[str, Any] = json.loads(dump_json(document | {"provenance": {}}))
-    facts = asdict(provenance) | {"focus": {"self": asdict(Focus("1", "0", "it is named"))}}
+    facts = asdict(provenance) | {"focus": {"self": {"layer": 1, "head": 0, "why": "it is named"}}}
     return plain | {"provenance": json.loads(dump_json(facts))}
 
 

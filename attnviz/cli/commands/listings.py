@@ -32,18 +32,18 @@ def _mechanisms() -> Data:
         )
         for name, row in MECHANISMS.items()
     ]
-    return listing(("mechanism", "commands", "summary"), rows)
+    return listing("mechanisms", ("mechanism", "commands", "summary"), rows)
 
 
 def _model_facts(name: str) -> Data:
     """What is known of a model: a line for each fact, an object in JSON."""
     from attnviz.models.hugging_face.check import check_model
-    from attnviz.storage.documents import dump_json
+    from attnviz.storage.documents import report_json
 
     facts = check_model(name)
     rows = [(fact, _format_fact(fact, value)) for fact, value in facts.items()]
-    document = dump_json(facts) + "\n"
-    return replace(listing(("fact", "value"), rows), document=lambda: document)
+    document = report_json("facts", **facts)
+    return replace(listing("facts", ("fact", "value"), rows), document=lambda: document)
 
 
 def _format_fact(fact: str, value: Any) -> str:
@@ -103,10 +103,10 @@ def models(
         return
     if name is not None:
         choose(name, CARDS, "model with a card")
-        from attnviz.storage.documents import dump_json
+        from attnviz.storage.documents import report_json
 
         text = card_of(name)
-        document = dump_json({"model": name, "card": text}) + "\n"
+        document = report_json("card", model=name, card=text)
         write_listing(Data(text=lambda display: text, document=lambda: document), options)
         return
     from attnviz.models.hugging_face.load.locate import list_cached_models
@@ -114,4 +114,4 @@ def models(
     rows = [(one, "shipped", summary_of(one)) for one in CARDS]
     others = list_cached_models(None if options.output.quiet else note)
     rows += [(str(item), "hugging face", item.model_type or "") for item in others]
-    write_listing(listing(("model", "from", "about"), rows), options)
+    write_listing(listing("models", ("model", "from", "about"), rows), options)

@@ -44,7 +44,7 @@ from attnviz.runs.many_texts import (
 )
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.reporting import RunReport
-from attnviz.storage.documents import dump_json
+from attnviz.storage.documents import report_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import BadText, Text, chunks
 
@@ -304,12 +304,11 @@ def links_data(name: str, pair: AlignedPair | AttnvizError) -> Data:
         more = {"reliable": pair.reliable, "notes": pair.forward.provenance.notes}
     source, target = ((text or "").split() for text in texts)
     rows = [(name, str(s), source[s], str(t), target[t], str(score)) for s, t in links or []]
-    document = {"id": name, "source": texts[0], "target": texts[1], "links": links, "score": score}
-    document |= more
+    about = {"id": name, "source": texts[0], "target": texts[1], "links": links, "score": score}
     return Data(
         links=lambda: f"{pharaoh(frozenset(links or []))}\n",
         rows=lambda: "".join("\t".join(map(escape, row)) + "\n" for row in [COLUMNS, *rows]),
-        document=lambda: dump_json(document) + "\n",
+        document=lambda: report_json("alignment", **about, **more),
         value=links,
     )
 
@@ -339,7 +338,7 @@ def report_scores(
     cells = [
         (layer, head, score.precision, score.recall, score.error) for layer, head, score in rows
     ]
-    report.add(listing(columns, cells, headings=True))
+    report.add(listing("scores", columns, cells, headings=True))
     report.finish("done")
 
 

@@ -11,9 +11,10 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from attnviz.core.cache import CacheReport, HeadCost, RuleCost
-from attnviz.renderers.data import report_json, tsv
+from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, nats, printable, two_digits
 from attnviz.renderers.text.console import column_widths, introduction, render_parts, wrap_text
+from attnviz.storage.documents import report_json
 
 if TYPE_CHECKING:
     from attnviz.renderers import Display

@@ -49,7 +49,7 @@ def lesson(
 
     if name is None:
         rows = [(one, row.summary) for one, row in LESSONS.items()]
-        write_listing(listing(("lesson", "summary"), rows), options)
+        write_listing(listing("lessons", ("lesson", "summary"), rows), options)
         return
     choose(name, LESSONS, "lesson")
     values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.registry import MECHANISMS, Mechanism
+from attnviz.core.registry import MECHANISMS, SCHEMA, Mechanism
 from attnviz.features.steps.given import DRAWN, TRAPS, CalculationInputs, Floats
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import LOWER, causal_mask
@@ -77,7 +77,12 @@ class Steps:
     def data(self) -> dict[str, Any]:
         """The calculation as a JSON object: title, formulas, notes, tokens, each matrix as rows."""
         formulas = [f"{matrix.name} = {matrix.formula}" for matrix in self if matrix.formula]
-        texts = {"schema": 1, "title": self.title, "formulas": "\n".join(formulas)}
+        texts = {
+            "schema": SCHEMA,
+            "kind": "steps",
+            "title": self.title,
+            "formulas": "\n".join(formulas),
+        }
         differences = "\n".join(f"{name}: {value:.3g}" for name, value in self.compared.items())
         notes = {"about": self.about, "notes": "\n".join(self.notes), "compared": differences}
         texts |= {name: text for name, text in notes.items() if text}

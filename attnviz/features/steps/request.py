@@ -271,7 +271,7 @@ def _data(examples: Mapping[str, Steps], *, diagram: bool) -> Data:
     from attnviz.features.steps import show
     from attnviz.renderers.data import npz_bytes
     from attnviz.renderers.reports import Data
-    from attnviz.storage.documents import dump_json
+    from attnviz.storage.documents import dump_json, to_report
 
     (first, *more), names = examples.values(), [*examples]
 
@@ -282,7 +282,7 @@ def _data(examples: Mapping[str, Steps], *, diagram: bool) -> Data:
         return npz_bytes(**parts)
 
     def document() -> str:
-        whole = {"schema": 1, "examples": {name: one.data() for name, one in examples.items()}}
+        whole = to_report("examples", examples={name: one.data() for name, one in examples.items()})
         return dump_json(whole if more else first.data()) + "\n"
 
     def table(display: Display) -> str:

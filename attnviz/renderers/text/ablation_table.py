@@ -20,7 +20,7 @@ from attnviz.core.effects import (
     Prediction,
 )
 from attnviz.renderers import Display
-from attnviz.renderers.data import SCHEMA, fields_of, npz_bytes, report_json, tsv
+from attnviz.renderers.data import fields_of, npz_bytes, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     all_digits,
@@ -31,7 +31,7 @@ from attnviz.renderers.printable import (
     two_digits,
 )
 from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
-from attnviz.storage.documents import dump_json
+from attnviz.storage.documents import dump_json, report_json, to_report
 
 READING = (
     "effect: log p of the output with it minus log p without it, in nats; above 0 it supports the "
@@ -121,17 +121,16 @@ def ablation_npz(report: AblationReport) -> bytes:
 def _document(report: AblationReport) -> dict[str, Any]:
     maps = report.maps
     texts = {"id": maps.id, "text": maps.text, "source": maps.source, "target": maps.target}
-    return {
-        "schema": SCHEMA,
-        "kind": "ablation",
+    return to_report(
+        "ablation",
         **{name: text for name, text in texts.items() if report.texts == 1 and text is not None},
-        "caption": report.caption,
-        "unit": "nats",
+        caption=report.caption,
+        unit="nats",
         **fields_of(report, "by reference texts explained effects together"),
-        "outputs": report.predictions,
-        "wrote": report.wrote and dict(zip(("before", "after"), report.wrote, strict=True)),
+        outputs=report.predictions,
+        wrote=report.wrote and dict(zip(("before", "after"), report.wrote, strict=True)),
         **fields_of(report, "notes provenance"),
-    }
+    )
 
 
 def _place_field(effect: Effect, name: str) -> str:

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from attnviz.core import answers
 from attnviz.core.effects import Effect, HeadAt
-from attnviz.renderers.data import report_json, tsv
+from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
 from attnviz.renderers.text.why_table import why_document
+from attnviz.storage.documents import report_json
 
 if TYPE_CHECKING:
     from attnviz.renderers import Display
@@ -41,7 +42,7 @@ class AnswerSentence(NamedTuple):
     tokens: tuple[tuple[str, int], ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """The sentence as a JSON object."""
+        """The sentence as the page has it."""
         heads = [(one.stream, one.layer, str(one.head)) for one in self.heads]
         return {**self._asdict(), "heads": heads}
 
@@ -229,8 +230,23 @@ def answer_document(report: answers.AnswerReport) -> dict[str, Any]:
     document["idle"] = None if report.idle is None else _claim_document(report.idle)
     document["heads"] = [_claim_document(claim) for claim in report.heads]
     document["is_small"] = report.is_small
-    document["claims"] = [one.document() for one in sentences_of(report)]
+    document["claims"] = list(map(_sentence_document, sentences_of(report)))
     return document
+
+
+def _sentence_document(one: AnswerSentence) -> dict[str, Any]:
+    names = "stream", "layer", "head", "query", "key"
+    link = one.link and dict(
+        zip(names, (*one.link[:2], int(one.link[2]), *one.link[3:]), strict=True)
+    )
+    tokens = [{"side": side, "position": position} for side, position in one.tokens]
+    return {
+        "about": one.about,
+        "text": one.text,
+        "link": link,
+        "heads": one.heads,
+        "tokens": tokens,
+    }
 
 
 def _claim_document(claim: answers.HeadClaim) -> dict[str, Any]:

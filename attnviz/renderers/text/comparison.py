@@ -12,10 +12,11 @@ from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import EffectComparison
 from attnviz.core.measures import Comparison, HeadChange
 from attnviz.renderers import Display
-from attnviz.renderers.data import fields_of, report_json, tsv
+from attnviz.renderers.data import fields_of, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten
 from attnviz.renderers.text.console import column_widths, more_note, render_parts, wrap_text
 from attnviz.renderers.text.link_list import format_weight, name_tokens, place_of
+from attnviz.storage.documents import report_json
 
 READING = "mean Jensen–Shannon divergence of a head's rows, in nats; 0: alike, 0.693: no common key"
 BAR = 20

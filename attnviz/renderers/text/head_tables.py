@@ -33,7 +33,7 @@ from attnviz.core.measures import (
 )
 from attnviz.core.registry import MEASURES
 from attnviz.renderers import Display
-from attnviz.renderers.data import fields_of, report_json, tsv
+from attnviz.renderers.data import fields_of, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     decimals,
@@ -47,6 +47,7 @@ from attnviz.renderers.printable import (
 )
 from attnviz.renderers.text import console
 from attnviz.renderers.text.table import sparkline
+from attnviz.storage.documents import report_json
 
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
 _OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")

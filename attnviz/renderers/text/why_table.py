@@ -12,9 +12,10 @@ from rich.text import Text
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import LAYERS_READING, LayersReport, LinkReport, WiringReport, WriterPart
 from attnviz.renderers import Display
-from attnviz.renderers.data import fields_of, npz_bytes, report_json, tsv
+from attnviz.renderers.data import fields_of, npz_bytes, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
+from attnviz.storage.documents import report_json
 
 WORDS = 6
 BAR = 16

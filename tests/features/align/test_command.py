@@ -53,7 +53,7 @@ def test_scores_are_numbers_in_json_and_have_three_digits_elsewhere(tmp_path, ca
     for form in ("json", "tsv"):
         assert cross(["a b c", "x y z", "--score", str(gold), "-f", form]) == 0
         found.append(capfd.readouterr().out)
-    rows = json.loads(found[0])
+    rows = json.loads(found[0])["rows"]
     lines = [line.split("\t") for line in found[1].splitlines()]
     names = lines[0][2:]
     for row, line in zip(rows, lines[1:], strict=True):
