@@ -84,7 +84,7 @@ def says_why_it_failed(ran: Ran) -> str | None:
     return "stderr is empty" if ran.status > 0 and not ran.err.strip() and not ran.error else None
 
 
-JSON_LINE = '{"schema": 1, "kind": "'
+JSON_LINE = '{"schema": 2, "kind": "'
 """How a line on stderr begins after --errors json."""
 
 

@@ -294,7 +294,7 @@ def test_every_form_holds_the_same_numbers(tmp_path):
     assert rows[0] == ["part", "name", "other", "value"]
     values = {(row[0], row[1]): float(row[3]) for row in rows[1:] if row[3]}
     assert values["head", "causal 2.3"] == next(
-        one["effect"] for one in document["heads"] if one["at"]["layer"] == "2"
+        one["effect"] for one in document["heads"] if one["at"]["layer"] == 2
     )
     assert values["kept", ""] == document["kept"]
     page = tmp_path / "a.html"

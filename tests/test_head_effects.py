@@ -153,7 +153,9 @@ def test_a_curve_is_the_loss_of_switching_off_each_order_by_itself(pairs, monkey
     experiments = [open_experiment(pocket, Query(*pair, "cross")) for pair in PAIRS]
     outputs = sum(len(one.outputs) for one in experiments)
     for order in curve["orders"][::3]:
-        heads = [HeadAt(*name.split(".")[:2], int(name.split(".")[2])) for name in order["heads"]]
+        heads = [
+            HeadAt(*map(str, (at["stream"], at["layer"])), at["head"]) for at in order["heads"]
+        ]
         assert len({*heads}) == 72
         for place in (0, 1, 4):
             change = Intervention(tuple(heads[: curve["off"][place]]))
@@ -165,13 +167,13 @@ def assert_lowest_first(document: dict[str, Any], orders: list[dict[str, Any]]) 
     """An order goes by the means of the report, of all heads of all streams."""
     for order in orders[:2]:
         means = {
-            f"{stream['stream']}.{head['layer']}.{head['head']}": measure["mean"]
+            (stream["stream"], head["layer"], head["head"]): measure["mean"]
             for stream in document["streams"]
             for head in stream["heads"]
             for measure in head["measures"]
             if measure["measure"] == order["by"]
         }
-        values = [means[name] for name in order["heads"]]
+        values = [means[*at.values()] for at in order["heads"]]
         assert all(one <= next_one for one, next_one in pairwise(values))
 
 

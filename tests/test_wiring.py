@@ -144,7 +144,7 @@ def test_a_corpus_has_the_means_and_intervals_of_its_texts_whoever_works(tmp_pat
     assert len(found) == len(expected.wires)
     for wire in expected.wires:
         at, by = wire.head, wire.writer
-        own = found[at.layer, at.head, wire.side, by.stream, by.layer, by.head]
+        own = found[int(at.layer), at.head, wire.side, by.stream, int(by.layer), by.head]
         assert own["moved"] == pytest.approx(wire.moved, rel=1e-12)
         assert own["interval"] == pytest.approx(wire.interval, rel=1e-9, abs=1e-12)
     table = run(*options, "--head", "2.3", "--top", 2)

@@ -207,15 +207,15 @@ def _with_names(value: Any) -> Any:
         return [_with_names(one) for one in value]
     if not isinstance(value, dict):
         return value
-    made = dict[str, Any]()
+    result = dict[str, Any]()
     for name, one in value.items():
         if name in ("layers", "heads"):
-            made[name] = [x if isinstance(x, int) else None for x in one]
+            result[name] = [x if isinstance(x, int) else None for x in one]
         elif name in ("layer", "head"):
-            made |= {name: one if isinstance(one, int) else None, f"{name}_name": str(one)}
+            result |= {name: one if isinstance(one, int) else None, f"{name}_name": str(one)}
         else:
-            made[name] = one if name == "provenance" else _with_names(one)
-    return made
+            result[name] = one if name == "provenance" else _with_names(one)
+    return result
 
 
 def _by_name(value: Any) -> Any:

@@ -178,22 +178,22 @@ def links_of(links: list[LinkDocument]) -> tuple[Link, ...]:
 
 def focus_of(facts: dict[str, Any], where: str) -> dict[str, Focus]:
     """The heads to show first, by stream."""
-    found = fit(facts.get("focus", {}), dict[str, FocusDocument], where, "provenance.focus")
-    return {name: Focus(str(one.layer), str(one.head), one.why) for name, one in found.items()}
+    heads = fit(facts.get("focus", {}), dict[str, FocusDocument], where, "provenance.focus")
+    return {name: Focus(str(one.layer), str(one.head), one.why) for name, one in heads.items()}
 
 
 def scores_of(facts: dict[str, Any], where: str) -> dict[tuple[str, str, str], dict[str, float]]:
     """The measures of scores by head; in schema 1 each is a list."""
-    listed = facts.get("scores", [])
-    if isinstance(listed, list):
+    entries = facts.get("scores", [])
+    if isinstance(entries, list):
         names = ScoresDocument.__struct_fields__
-        listed = [dict(zip(names, x, strict=False)) if isinstance(x, list) else x for x in listed]
-    found = fit(listed, list[ScoresDocument], where, "provenance.scores")
+        entries = [dict(zip(names, x, strict=False)) if isinstance(x, list) else x for x in entries]
+    rows = fit(entries, list[ScoresDocument], where, "provenance.scores")
     return {
         (one.stream, str(one.layer), str(one.head)): {
             name: nan if value is None else value for name, value in one.scores.items()
         }
-        for one in found
+        for one in rows
     }
 
 

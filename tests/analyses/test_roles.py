@@ -140,7 +140,7 @@ def test_a_head_that_carries_the_task_costs_what_it_adds():
 
 def test_the_model_inside_retrieves_with_its_induction_head():
     heads = run("heads", TEXT, *LM, "--probe", "--sort", "retrieval", "-f", "json").json()["heads"]
-    assert (heads[0]["layer"], heads[0]["head"]) == ("2", "3")
+    assert (heads[0]["layer"], heads[0]["head"]) == (2, 3)
     assert heads[0]["values"]["retrieval"] > 0.8
     assert heads[1]["values"]["retrieval"] < 0.1
     assert heads[0]["uniform"]["retrieval"] == pytest.approx(1 / 48, rel=0.3)

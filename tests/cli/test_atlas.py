@@ -39,8 +39,8 @@ def test_the_page_says_what_the_command_says(texts, tmp_path):
     (shown,) = page["streams"]
     assert page["texts"] == 40
     for head in stream["heads"]:
-        own = next(one for one in shown["heads"]
-                   if (one["layer"], one["head"]) == (head["layer"], head["head"]))  # fmt: skip
+        place = str(head["layer"]), str(head["head"])
+        own = next(one for one in shown["heads"] if (one["layer"], one["head"]) == place)
         for values, measure in zip(own["values"], head["measures"], strict=True):
             expected = [measure[name] for name in ("mean", "low", "high", "uniform")]
             assert values[:4] == pytest.approx(expected, rel=1e-3)

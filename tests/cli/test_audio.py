@@ -18,6 +18,7 @@ from tests.invoke import attnviz
 pytestmark = pytest.mark.models
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 VOWELS, TIMES = SAMPLES / "vowels.wav", SAMPLES / "vowels.tsv"
+TIMING = [{"layer": layer, "head": head} for layer, head in ((0, 1), (1, 0), (1, 3))]
 SAID = ("--text", "ah ee oh eh oo", "--language", "en")
 
 
@@ -91,7 +92,7 @@ def test_words_get_their_times_in_every_form(whisper, tmp_path):
     assert "timed by heads 0.1,1.0,1.3: alignment_heads of its generation config" in table.err
     found = attnviz(*run, "-f", "json", "-q").json()
     assert [word["text"] for word in found["words"]] == ["ah", "ee", "oh", "eh", "oo"]
-    assert found["heads"] == [[0, 1], [1, 0], [1, 3]]
+    assert found["heads"] == TIMING
     starts = [word["start"] for word in found["words"]]
     assert starts == sorted(starts)
     rows = attnviz(*run, "-f", "tsv", "-q").rows
@@ -111,11 +112,11 @@ def test_true_times_tell_how_far_each_head_errs(whisper):
     errors = [row["error"] for row in every]
     assert len(errors) == 8
     assert errors == sorted(errors)
-    assert asked["heads"] == [[0, 1], [1, 0], [1, 3]]
+    assert asked["heads"] == TIMING
     one = every[0]["heads"][0]
-    again = attnviz(*run, "--timing-heads", f"{one[0]}.{one[1]}", "-f", "json", "-q").json()[
-        "errors"
-    ][0]
+    again = attnviz(
+        *run, "--timing-heads", f"{one['layer']}.{one['head']}", "-f", "json", "-q"
+    ).json()["errors"][0]
     assert again["error"] == pytest.approx(errors[0])
     assert found["alignment_heads"] is None
     assert found["note"] == "no best set of heads is chosen by 5 words: it takes 30 at least"

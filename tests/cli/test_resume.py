@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_whole_records_to_go_on_with(texts, tmp_path):
     assert failed == f"attnviz: error: cannot write '{out / 'a.jsonl'}': File too large"
     part = (out / ".a.jsonl.unfinished").read_bytes()
     assert 90_000 < len(part) <= 100_001
-    assert [json.loads(line)["schema"] for line in part.splitlines()] == [1] * part.count(b"\n")
+    assert [json.loads(line)["schema"] for line in part.splitlines()] == [2] * part.count(b"\n")
     attnviz(*asked, "--resume")
     whole = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(tmp_path / "whole", "a.jsonl"))
     attnviz(*whole)

@@ -141,7 +141,7 @@ def test_records_are_flushed_one_by_one():
     process.stdin.write(b"a b\n")
     process.stdin.flush()
     os.set_blocking(process.stdout.fileno(), True)
-    assert process.stdout.readline().startswith(b'{"schema":1,"id":"0"')
+    assert process.stdout.readline().startswith(b'{"schema":2,"kind":"maps","id":"0"')
     process.communicate(timeout=HUNG)
     assert process.returncode == 0
 

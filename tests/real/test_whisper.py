@@ -107,13 +107,13 @@ def test_published_heads_are_among_the_best_and_the_best_set_holds_where_it_was_
     done = attnviz("audio", spoken.path, "--model", whisper, "--times", spoken.table, "-f", "json")
     assert "is chosen by words 1 to 18, and every error is that of words 19 to 36" in done.err
     published, best, *every = done.json()["errors"]
-    order = [tuple(row["heads"][0]) for row in every]
+    order = [tuple(row["heads"][0].values()) for row in every]
     assert {*order[:4]} <= {*PUBLISHED}
     assert len({*order[:10]} & {*PUBLISHED}) >= 6
     assert {*PUBLISHED} <= {*order[:13]}
     assert best["error"] <= published["error"]
-    alone = {tuple(row["heads"][0]): row["error"] for row in every}
-    assert all(alone[tuple(head)] < 2.5 * every[0]["error"] for head in best["heads"])
+    alone = {tuple(row["heads"][0].values()): row["error"] for row in every}
+    assert all(alone[tuple(head.values())] < 2.5 * every[0]["error"] for head in best["heads"])
     assert len(best["heads"]) <= 4
 
 

@@ -29,7 +29,7 @@ def test_json_has_everything():
     assert (document["kind"], document["texts"], document["failed"]) == ("corpus", 20, 3)
     (stream,) = document["streams"]
     head = stream["heads"][3]
-    assert (head["layer"], head["head"]) == ("1", "1")
+    assert (head["layer"], head["head"]) == (1, 1)
     assert {*SHOWS} <= {*head}
     assert len(head["positions"]) == 35
     assert head["links"][0]["weight"] >= head["links"][-1]["weight"]
@@ -43,7 +43,7 @@ def test_npz_reads_without_pickle_and_is_the_same_each_time():
         for name in ARRAYS:
             assert np.array_equal(archive[f"0/{name}"], getattr(stream, name), equal_nan=True)
         document = json.loads(str(archive["attnviz"]))
-    assert document["streams"][0]["heads"] == ["0", "1"]
+    assert document["streams"][0]["heads"] == [0, 1]
     assert len(document["streams"][0]["pairs"]) == len(stream.pairs)
 
 

@@ -20,7 +20,7 @@ def test_few_heads_make_a_table_too(count):
 def test_json_holds_the_matrix_and_the_places():
     document = json.loads(similarity_json(similarity(3)))
     assert len(document["divergences"]) == len(document["divergences"][0]) == 3
-    assert document["heads"][2]["head"] == "2"
+    assert document["heads"][2]["head"] == 2
     assert len(document["heads"][2]["place"]) == 2
 
 

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import SCHEMA
 from attnviz.mechanisms.formula import Formula, Part
 from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.renderers import Display
@@ -82,8 +81,6 @@ class Lesson:
     def data(self) -> dict[str, Any]:
         """The lesson as a JSON object; `rows` has one record for each row."""
         return {
-            "schema": SCHEMA,
-            "kind": "lesson",
             "title": self.title,
             "explanation": self.explanation,
             "reference": self.reference,

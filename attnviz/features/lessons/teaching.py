@@ -11,7 +11,7 @@ from attnviz.features.lessons import LESSONS
 from attnviz.features.lessons.lesson import Lesson
 from attnviz.renderers.data import escape
 from attnviz.renderers.reports import Data
-from attnviz.storage.documents import dump_json
+from attnviz.storage.documents import report_json
 from attnviz.storage.texts import check_text
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def lesson_data(result: Lesson) -> Data:
     return Data(
         text=result.table,
         rows=lambda: "".join(f"{line}\n" for line in lines),
-        document=lambda: dump_json(result.data()) + "\n",
+        document=lambda: report_json("lesson", **result.data()),
         page=page,
         figures={"plot": draw},
         about=result.title,

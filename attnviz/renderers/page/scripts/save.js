@@ -52,7 +52,7 @@ export async function asJson(page, texts, off) {
   const { source = "", model = page.title, trained, device, precision, steps, ...others } = facts;
   const maps = await Promise.all(page.maps.map(async (map) => ({
     stream: map.lens && !map.stream.includes(" · ") ? `${map.stream} · ${map.lens}` : map.stream,
-    layers: map.layers, heads: map.heads, values: map.values, unit: map.unit,
+    layers: map.layers.map(asNumber), ...headsOf(map), values: map.values, unit: map.unit,
     query_text: map.queries.side, key_text: map.keys.side,
     query_tokens: map.queries.tokens.map(asToken), key_tokens: map.keys.tokens.map(asToken),
     weights: await Promise.all(map.layers.map((_, layer) => layerWeights(map, layer))),
@@ -61,8 +61,18 @@ export async function asJson(page, texts, off) {
     source, model, trained: { yes: true, no: false }[trained] ?? null, device: device ?? "", dtype: precision ?? "",
     settings: others, steps: [...(steps ? steps.split(", ") : []), ...off.map((words) => `${words} switched off`)], notes: page.notes,
   };
-  const document = { schema: 1, id: page.id, ...texts, maps, provenance };
+  const document = { schema: 2, kind: "maps", id: page.id, ...texts, maps, provenance };
   return new Blob([`${JSON.stringify(document)}\n`], { type: "application/json" });
+}
+
+/** The number of a layer or head; a name ("mean") is its own. @param {string} name */
+const asNumber = (name) => (/^(0|[1-9]\d{0,8})$/.test(name) ? Number(name) : name);
+
+/** The heads of a map, and of heads of several layers ("2.3") the layer of each. @param {PageMap} map */
+function headsOf({ layers, heads }) {
+  if (layers.join() !== "several" || !heads.every((name) => name.includes("."))) return { heads: heads.map(asNumber) };
+  const ends = heads.map((name) => [name.slice(0, name.lastIndexOf(".")), name.slice(name.lastIndexOf(".") + 1)].map(asNumber));
+  return { heads: ends.map(([, head]) => head), head_layers: ends.map(([layer]) => layer) };
 }
 
 /** @param {Token} token */
