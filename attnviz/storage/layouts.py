@@ -199,6 +199,9 @@ LAYOUTS: dict[str, DocumentLayout] = {
         "listing", "All mechanisms.", "rows:[mechanism commands summary:str]"
     ),
     "lessons": DocumentLayout("listing", "The list of lessons.", "rows:[lesson summary:str]"),
+    "example-files": DocumentLayout(
+        "listing", "What the command examples writes.", "rows:[file about:str]"
+    ),
     "card": DocumentLayout("listing", "The card of a model inside.", "model card:str"),
     "facts": DocumentLayout(
         "listing", "What can be seen of a model (models --check).", "", open=True

@@ -224,8 +224,8 @@ def _by_name(value: Any) -> Any:
         return [_by_name(one) for one in value] if value and isinstance(value[0], dict) else value
     if not isinstance(value, dict):
         return value
-    named = {name: value[beside] for name, beside in NAMES.items() if beside in value}
-    return {name: _by_name(one) for name, one in value.items()} | named
+    names = {name: value[beside] for name, beside in NAMES.items() if beside in value}
+    return {name: _by_name(one) for name, one in value.items()} | names
 
 
 def _plain_maps(maps: Any) -> Any:

@@ -92,7 +92,9 @@ def test_mechanisms_lists_every_row_in_three_forms():
     assert [line.split()[0] for line in attnviz(*listed).lines] == list(MECHANISMS)
     assert [row[0] for row in attnviz(*listed, "-f", "tsv").rows[1:]] == list(MECHANISMS)
     found = attnviz(*listed, "-f", "json").json()
-    assert [row["summary"] for row in found["rows"]] == [item.summary for item in MECHANISMS.values()]
+    assert [row["summary"] for row in found["rows"]] == [
+        item.summary for item in MECHANISMS.values()
+    ]
 
 
 def test_models_of_an_empty_cache_is_no_failure(tmp_path, monkeypatch):

@@ -45,6 +45,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "models": ("models",),
     "mechanisms": ("models", "--mechanisms"),
     "lessons": ("lesson",),
+    "example-files": ("examples",),
     "card": ("models", "pocket"),
 }
 

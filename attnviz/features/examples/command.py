@@ -37,7 +37,7 @@ def examples(
         other = [name for name in FILES if not _write(name, folder)]
         if other and not options.output.quiet:
             note(f"{', '.join(other)}: yours, which differ, stay")
-    write_listing(listing(("file", "what it is"), list(FILES.items())), options)
+    write_listing(listing("example files", ("file", "about"), list(FILES.items())), options)
 
 
 def _write(name: str, folder: Path) -> bool:
