@@ -210,12 +210,8 @@ LAYOUTS: dict[str, DocumentLayout] = {
         *(None, "An error on stderr, with --errors json."),
         "message error:str status:int",
     ),
-<<<<<<< HEAD
-    "reject": DocumentLayout(None, "A line of --on-error.", "line:int reason text:str"),
-=======
     "note": DocumentLayout(None, "A note on stderr, with --errors json.", "message:str"),
-    "reject": DocumentLayout(None, "A line of --rejects.", "line:int reason text:str"),
->>>>>>> 25e653e9 (Documents of schema 2: layers and heads are numbers, each says its version and kind, one text is one object however it came)
+    "reject": DocumentLayout(None, "A line of --on-error.", "line:int reason text:str"),
 }
 """Every document by name."""
 
