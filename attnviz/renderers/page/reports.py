@@ -11,6 +11,11 @@ from attnviz.core.cache import CacheReport
 from attnviz.renderers.page.document import TABLE_FRAME, plain_page
 from attnviz.renderers.printable import nats, printable, two_digits
 
+CACHE_TERMS = (
+    "keys: share of the keys that a query still sees. attention: share of its attention, with all "
+    "keys, that goes to these. nats a token: what log p of each token loses (natural logarithms; "
+    "ln 2 = .69 nats is one bit). changed: share of tokens whose likeliest choice is another."
+)
 LISTED = 15
 """Parts in a table of a page."""
 
@@ -78,6 +83,7 @@ def cache_page(
     )
     body = "".join(f"<p>{_escape(line)}</p>" for line in [report.prompt, *report.notes])
     body += (_picture(plot, "costs of each rule") if plot else "") + table
+    body += f'<p class="faint">{CACHE_TERMS}</p>'
     for rule, picture in heads:
         image = _picture(picture, f"keys that {rule} drops")
         body += f"<h2>{_escape(rule)}</h2>{image}"

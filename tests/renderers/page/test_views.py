@@ -221,6 +221,20 @@ def test_the_table_holds_every_weight(open_page):
     np.testing.assert_allclose(np.reshape(cells, (7, 7)), encoder().weights[1, 2], atol=CLOSE)
 
 
+def test_labels_of_tokens_stand_beside_them(open_page):
+    item = encoder().main
+    tokens = tuple(
+        replace(token, label="B-PER" if token.text == "profes" else "")
+        for token in item.query_tokens
+    )
+    labelled = replace(item, query_tokens=tokens, key_tokens=tokens)
+    html = page(replace(encoder(), maps=(labelled,)))
+    for view in ("heatmap", "lines", "table"):
+        opened = open_page(html, f"view={view}")
+        root = ElementTree.fromstring(opened.download("svg"))
+        assert "profes · B-PER" in [text.text for text in root.iter() if text.text]
+
+
 def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.settle("#table")

@@ -2,7 +2,7 @@
 
 import { NEGATIVE, colorPlace, inkOn, pixels } from "./colors.js";
 import { LABEL_FONT } from "./grid_geometry.js";
-import { fitText } from "./labels.js";
+import { fitText, withLabel } from "./labels.js";
 import { spellShort } from "./numbers.js";
 import { font, write } from "./surface.js";
 import { strongestBlocks } from "./thumbnail.js";
@@ -141,7 +141,7 @@ export function paintLabel(surface, geometry, token, place, theme, axis, strong 
   if (!level) surface.rotate(-Math.PI / 2);
   surface.font = strong ? font(12, "600") : LABEL_FONT;
   const edge = strong ? 20 : 26; // bold letters are wider
-  const text = fitText(surface, token.text, isRow ? left - edge : upright ? Math.max(cellWidth, 60) : top - edge);
+  const text = fitText(surface, withLabel(token), isRow ? left - edge : upright ? Math.max(cellWidth, 60) : top - edge);
   if (strong) {
     const width = surface.measureText(text).width;
     surface.fillStyle = theme.paper;

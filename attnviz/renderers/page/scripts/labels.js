@@ -47,11 +47,14 @@ function cut(surface, text, width) {
   return low ? `${characters.slice(0, low).join("").trimEnd()}…` : "";
 }
 
-/** The width of the widest text, up to a most. @param {Surface} surface @param {{text: string}[]} tokens @param {number} most */
+/** A token with its label, where it has one: Paris · B-LOC. @param {{text: string, label?: string}} token */
+export const withLabel = ({ text, label }) => (label ? `${text} · ${label}` : text);
+
+/** The width of the widest name, up to a most. @param {Surface} surface @param {{text: string, label?: string}[]} tokens @param {number} most */
 export function widest(surface, tokens, most) {
   let width = 0;
   for (const token of tokens) {
-    width = Math.max(width, surface.measureText(beginning(token.text)).width);
+    width = Math.max(width, surface.measureText(beginning(withLabel(token))).width);
     if (width >= most) return most;
   }
   return Math.ceil(width);

@@ -69,7 +69,7 @@ function restOf(map, { queries, keys, values }) {
     });
     const first = own.reduce((best, value, place) => (value > (own[best] || 0) ? place : best), 0);
     if (!(own[first] * (causal ? row + 1 : width) >= LOOKS)) continue;
-    const ways = [`“${beginning(keys[first].text, 24)}”`, ...(within && row - first === 0 ? ["itself"] : within && row - first === 1 ? ["the one before"] : within && first - row === 1 ? ["the one after"] : [])];
+    const ways = [`“${beginning(keys[first].text, 24)}”`, ...(within && row - first === 0 ? ["themselves"] : within && row - first === 1 ? ["the word before"] : within && first - row === 1 ? ["the word after"] : [])];
     ways.forEach((way) => (counts[way] = (counts[way] ?? 0) + 1));
   }
   const [most = "", count = 0] = Object.entries(counts).sort((one, other) => other[1] - one[1])[0] ?? [];

@@ -2,7 +2,7 @@
 
 import { clamp, largest, spell } from "./numbers.js";
 import { theme } from "./colors.js";
-import { beginning, widest, writeFitted } from "./labels.js";
+import { beginning, widest, withLabel, writeFitted } from "./labels.js";
 import { font, make, write } from "./surface.js";
 
 const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 6];
@@ -23,7 +23,7 @@ export function tableOf({ queries, keys, values }, caption) {
 }
 
 /** @param {ShownToken} token */
-const name = (token, most = 28) => make("bdi", { title: beginning(token.text, 300) }, [beginning(token.text, most)]);
+const name = (token, most = 28) => make("bdi", { title: beginning(token.text, 300) }, [beginning(withLabel(token), most)]);
 
 /**
  * The table as a figure: as many columns side by side as the width has room for, the others below.
@@ -50,7 +50,7 @@ export function tableFigure({ matrix: { queries, keys, values } }, width) {
       surface.fillRect(0, top + ROW / 2, label + group.length * cell, 1);
       queries.forEach((query, row) => {
         const y = top + (row + 1) * ROW;
-        writeFitted(surface, query.text, label - 8, 0, y, { color: colors.ink });
+        writeFitted(surface, withLabel(query), label - 8, 0, y, { color: colors.ink });
         group.forEach((_, place) => write(surface, spell(values[row * keys.length + first + place]), label + (place + 1) * cell, y, { color: colors.ink, align: "right" }));
       });
     });
