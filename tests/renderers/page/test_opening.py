@@ -10,6 +10,7 @@ import pytest
 from attnviz import attend, compare
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.renderers.page import page
+from attnviz.renderers.page.document import plain_page
 from attnviz.storage.archive import dump_archive
 from tests.renderers.page.conftest import Opened
 from tests.renderers.page.reading import CLOSE, csv_of, number, weights_of
@@ -192,3 +193,84 @@ def test_the_footer_leaks_no_folder(open_page):
     html = page(replace(encoder(), provenance=provenance))
     assert "somebody" not in html
     assert "folder …/model" in open_page(html).text("footer")
+
+
+def test_what_is_printed_names_layer_and_head_on_white_whatever_the_scheme(open_page):
+    opened = open_page(encoder_page(), color_scheme="dark")
+    opened.tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    opened.tab.emulate_media(media="print")
+    opened.drawn()
+    assert opened.tab.locator("#caption").is_visible()
+    assert "layer 1 head 2" in opened.text("#caption")
+    assert opened.tab.locator("#printed").is_visible()
+    style = opened.tab.evaluate(
+        """() => { const style = getComputedStyle(document.body);
+          return [style.color, style.backgroundColor, style.printColorAdjust]; }"""
+    )
+    ink, ground = (sum(map(int, re.findall(r"\d+", one)[:3])) for one in style[:2])
+    assert ink < 150 < 700 < ground
+    assert style[2] == "exact"
+
+
+def test_a_page_of_words_is_dark_in_the_dark_with_its_figures_and_prints_on_white(open_page):
+    opened = open_page(
+        plain_page("title", '<img alt="" src="data:image/svg+xml,<svg/>">'),
+        "",
+        "img",
+        color_scheme="dark",
+    )
+    look = """() => [getComputedStyle(document.body).backgroundColor,
+      getComputedStyle(document.querySelector("img")).filter]"""
+    assert opened.tab.evaluate(look) == ["rgb(21, 24, 29)", "invert(0.9) hue-rotate(180deg)"]
+    opened.tab.emulate_media(media="print")
+    assert opened.tab.evaluate(look) == ["rgb(255, 255, 255)", "none"]
+
+
+def test_a_text_is_one_stop_of_tab_and_arrow_keys_walk_over_its_words(open_page):
+    opened = open_page(encoder_page(), "view=text&heads=1.2")
+    words = opened.tab.locator("#view .word")
+    assert words.count() == 7
+    assert opened.tab.locator('#view .word[tabindex="0"]').count() == 1
+    words.nth(0).evaluate("one => one.focus()")
+    opened.key("ArrowRight")
+    opened.key("ArrowDown")
+    opened.key("ArrowLeft")
+    assert opened.tab.evaluate("document.activeElement.textContent").startswith("the")
+    opened.key("Enter")
+    assert opened.fragment()["row"] == "1"
+    assert opened.tab.locator('#view .word[tabindex="0"]').count() == 1
+
+
+def test_files_have_short_names_and_titles_of_figures_end(open_page):
+    opened = open_page(encoder_page(title="word " * 3000), "view=heatmap")
+    with opened.tab.expect_download() as waiting:
+        opened.tab.locator("#save-csv").click()
+    assert waiting.value.suggested_filename == "encoder-1.2.csv"
+    svg = opened.download("svg").decode()
+    width, height = map(float, re.findall(r'(?:width|height)="([\d.]+)mm"', svg)[:2])
+    assert height < 2 * width
+
+
+def test_a_table_of_strongest_keys_has_heads_and_a_whole_caption(open_page):
+    opened = open_page(page(random_map(1, 1, 60)), "view=table")
+    heads = opened.tab.locator("#table thead th").all_inner_texts()
+    assert heads == ["1st key", "2nd key", "3rd key", "4th key", "5th key", "6th key"]
+    stage, caption = (
+        opened.tab.locator(one).bounding_box() for one in ("#table", "#table caption")
+    )
+    assert caption["x"] + caption["width"] <= stage["x"] + stage["width"]
+
+
+def test_a_telephone_leaves_most_of_its_width_to_the_map(open_page):
+    opened = open_page(page(random_map(1, 1, 101)), "view=heatmap")
+    opened.tab.set_viewport_size({"width": 390, "height": 800})
+    opened.drawn()
+    root = opened.tab.locator("#view .plot canvas").first.bounding_box()
+    cells = opened.tab.evaluate(
+        """() => { const one = document.querySelector("#view .plot canvas");
+          const {data, width} = one.getContext("2d").getImageData(0, one.height / 2, one.width, 1);
+          const line = Array.from({length: width}, (_, x) => data[4 * x + 3] > 250);
+          return line.lastIndexOf(true) - line.lastIndexOf(false, line.lastIndexOf(true)); }"""
+    )
+    assert root["width"] <= 390
+    assert cells > 0.5 * 390
