@@ -3,6 +3,7 @@
 import { informativeOf, massNote, measuresOf } from "./measures.js";
 import { SIDES } from "./network.js";
 import { languagesOf } from "./pocket.js";
+import { firstRows, limitsTo, reach } from "../scripts/scale.js";
 import { isSpace, pointsOf, textOf } from "./unicode.js";
 
 /** @import { Piece } from "./tokenize.js" */
@@ -135,26 +136,14 @@ function sinkOf({ values, kind }, count) {
   return receipts[place] / total >= Math.max(0.3, (1.5 * uniform) / count) ? place : null;
 }
 
-/** The next number of one digit at or above. @param {number} value */
-function roundUp(value) {
-  if (!(value > 0)) return 1;
-  const [digits, exponent] = value.toExponential(6).split("e");
-  return Number(`${Math.ceil(Number(digits))}e${exponent}`);
-}
-
-/** @param {StreamMaps} maps @param {boolean[]} cells @returns {[number, number]} */
-function limitsOf({ values, kind }, cells) {
-  let [top, between] = [0, 0];
-  for (const head of values.flat()) {
-    head.forEach((value, cell) => {
-      const size = Math.abs(value);
-      if (size > top) top = size;
-      if (cells[cell] && size > between) between = size;
-    });
-  }
-  const largest = Math.fround(between || top);
-  if (kind === "signed") return [-roundUp(largest), roundUp(largest)];
-  return [0, largest >= 0.5 ? 1 : roundUp(largest)];
+/** @param {StreamMaps} maps @param {boolean[]} cells between words @param {number} columns @returns {[number, number]} */
+function limitsOf({ values, kind, stream }, cells, columns) {
+  const heads = values.flat();
+  const first = stream === "decoder" && kind === "share" ? firstRows(cells.length / columns) * columns : 0;
+  const later = cells.some((own, cell) => own && cell >= first) ? first : 0;
+  const sizes = heads.flatMap((head) => Array.from(head).filter((_, cell) => cells[cell] && cell >= later).map(Math.abs));
+  const top = reach(sizes) || reach(heads.flatMap((head) => Array.from(head, Math.abs)));
+  return limitsTo(top, kind);
 }
 
 /** The codes of a layer, head after head. @param {Matrix[]} heads @param {number} scale */
@@ -222,7 +211,7 @@ export function pageDocument(pocket, pair, streams, lens, { notes, facts }) {
       heads: one.values[0].length === 1 ? ["mean"] : one.values[0].map((_, head) => String(head)),
       values: one.kind,
       unit: one.unit,
-      limits: limitsOf(one, cells),
+      limits: limitsOf(one, cells, columns.length),
       scale,
       levels: LEVELS,
       queries: axes[queries],
