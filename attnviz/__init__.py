@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from attnviz.api.measures import corpus as corpus
     from attnviz.api.measures import heads as heads
     from attnviz.api.questions import ablate as ablate
-    from attnviz.api.questions import compare as compare
     from attnviz.api.questions import explain as explain
     from attnviz.api.questions import why as why
     from attnviz.api.questions import wiring as wiring
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from attnviz.core.errors import AttnvizError as AttnvizError
     from attnviz.features.align.function import align as align
     from attnviz.features.cache.function import cache as cache
+    from attnviz.features.compare.function import compare as compare
     from attnviz.features.lessons.function import lesson as lesson
     from attnviz.features.sources.function import sources as sources
     from attnviz.features.steps.function import steps as steps
@@ -43,12 +43,13 @@ _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
     "api.measures": "corpus heads",
-    "api.questions": "ablate compare explain why wiring",
+    "api.questions": "ablate explain why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
     "features.align.function": "align",
     "features.cache.function": "cache",
+    "features.compare.function": "compare",
     "features.lessons.function": "lesson",
     "features.sources.function": "sources",
     "features.steps.function": "steps",

@@ -25,12 +25,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnviz.analyses.history import HistoryStudy, check_health, chosen_verdicts
 from attnviz.core.errors import OutputError, UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
 from attnviz.core.measures import HISTORY, WINDOW, Verdict
+from attnviz.features.compare.history import HistoryStudy, check_health, chosen_verdicts
+from attnviz.features.compare.request import read_sample, sample_files
 from attnviz.features.watch.function import watch
-from attnviz.runs.changes import read_sample, sample_files
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.writing import output_errors, write_file
 

@@ -47,8 +47,9 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "cache": FeatureEntry("Show what it costs if a cache holds fewer keys.", "cache.command:cache"),
     "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
-    "compare": CommandEntry(
-        "Show what changed between two attentions, or over a training run.", "compare:compare"
+    "compare": FeatureEntry(
+        "Show what changed between two attentions, or over a training run.",
+        "compare.command:compare",
     ),
     "heads": CommandEntry("Show what each head does.", "heads:heads"),
     "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),

@@ -234,7 +234,7 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is happening to a head, by one of the rules of `attnviz.analyses.history`.
+    """What is happening to a head, by one of the rules of `attnviz.features.compare.history`.
 
     Attributes:
         head: stream, layer and head by name.

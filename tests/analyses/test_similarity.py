@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.compare import SimilarityStudy, head_divergences, plane
 from attnviz.analyses.entropy import jensen_shannon
+from attnviz.analyses.similarity import SimilarityStudy, head_divergences, plane
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.renderers import Display
 from attnviz.renderers.text.head_tables import similarity_table, similarity_tsv

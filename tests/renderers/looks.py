@@ -17,7 +17,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from attnviz.analyses.compare import compare_effects, compare_maps
 from attnviz.analyses.view import views
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import (
@@ -31,6 +30,8 @@ from attnviz.core.effects import (
     SavedEffects,
 )
 from attnviz.core.measures import HISTORY, History, Role
+from attnviz.features.compare import table as comparison
+from attnviz.features.compare.differences import compare_effects, compare_maps
 from attnviz.renderers import Display, Views
 from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
@@ -53,7 +54,7 @@ from attnviz.renderers.figures.overlay import (
     overlay_grid,
 )
 from attnviz.renderers.page import Patches, page_parts
-from attnviz.renderers.text import ablation_table, comparison, head_tables
+from attnviz.renderers.text import ablation_table, head_tables
 from attnviz.renderers.text.corpus_table import corpus_table
 from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers.text.link_list import LinksRenderer

@@ -20,7 +20,7 @@ from attnviz import callbacks, load, watch
 from attnviz.callbacks import Recorder, open_loggers, sample_files
 from attnviz.core.errors import HealthError, UsageError
 from attnviz.core.measures import HISTORY
-from attnviz.runs.changes import read_sample
+from attnviz.features.compare.request import read_sample
 from tests.features.watch.distributed import WAYS
 from tests.features.watch.health_runs import KINDS, is_right
 from tests.features.watch.health_runs import train as train_kind

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnviz import attend
-from attnviz.analyses.compare import compare_maps
+from attnviz.features.compare.differences import compare_maps
 from tests.invoke import attnviz
 from tests.renderers.page.conftest import Opened
 from tests.renderers.page.test_accessible import findings

@@ -1,6 +1,6 @@
 /**
  * Two sentences as one signed map: the second minus the first, head by head, over their common tokens,
- * as `attnviz compare` pairs them (`attnviz/analyses/compare.py`).
+ * as `attnviz compare` pairs them (`attnviz/features/compare/differences.py`).
  */
 
 import { headCodes, receive, valueOf, weightTable } from "./model.js";

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.compare import compare_effects, compare_maps
-from attnviz.analyses.history import HistoryStudy
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
@@ -22,11 +20,13 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import DRIFT, Comparison, History
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
+from attnviz.features.compare import table as tables
+from attnviz.features.compare.differences import compare_effects, compare_maps
+from attnviz.features.compare.history import HistoryStudy
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers import NO_VIEWS
 from attnviz.renderers.page import assemble
 from attnviz.renderers.reports import Data, Item, data_of, draw_by
-from attnviz.renderers.text import comparison as tables
 from attnviz.renderers.text import head_tables
 from attnviz.runs.outputs import draw_difference, page_data
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice

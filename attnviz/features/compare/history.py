@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.compare import compare_rows
 from attnviz.analyses.entropy import ENTROPY
 from attnviz.analyses.heads import measure_heads, rows_of
 from attnviz.analyses.masks import MeasuredMap, known_scores
@@ -36,6 +35,7 @@ from attnviz.core.measures import (
     History,
     Verdict,
 )
+from attnviz.features.compare.differences import compare_rows
 
 BAD = ("collapsed", "saturating", "oscillating", "uniform")
 Series = NDArray[np.float64]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.compare import compare_maps, pair_tokens
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
+from attnviz.features.compare.differences import compare_maps, pair_tokens
 from tests.hugging_face.tiny_models import BUILDERS
 from tests.invoke import attnviz
 from tests.samples import checked, weights_of

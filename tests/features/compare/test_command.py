@@ -7,7 +7,7 @@ import pytest
 
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import PICTURES
-from attnviz.runs.changes import _pair_maps
+from attnviz.features.compare.request import _pair_maps
 from attnviz.runs.pipeline import load
 from tests.invoke import attnviz
 
