@@ -8,7 +8,7 @@ import { clamp, spell } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 import { plain, joinWords, shadeWord, word } from "./text.js";
 
-/** How much a share of so many times an even look covers; an even look leaves the picture as it is. */
+/** How much so many times an even look cover, by their logarithm; an even look leaves the picture as it is (`figures/overlay.py`). */
 const [OPAQUE, TIMES] = [0.9, 10];
 /** @param {number} share of the scale */
 const covers = (share) => OPAQUE * clamp(share, 0, 1);
@@ -61,18 +61,17 @@ export function createImage(store, readout) {
     const sizes = [...own].filter((_, column) => placeOfPatch(column) >= 0).map((value) => Math.abs(value) || 0);
     const [most, signed] = [Math.max(...sizes) || 1, palette.limits[0] < 0];
     const even = signed ? 0 : sizes.reduce((sum, size) => sum + size, 0) / sizes.length;
-    const top = signed || !even ? most : Math.min(TIMES * even, 1);
-    const limits = /** @type {[number, number]} */ ([signed ? -most : even, top]);
+    const limits = /** @type {[number, number]} */ (signed ? [-most, most] : [0, 1]);
+    const times = signed ? own : own.map((value) => Math.log10(Math.max(value / even, 1)));
     const words = `${map.unit} that ${place < 0 ? "all queries give on average" : `“${matrix.queries[place].text}” gives`}: ${spell(most)} at most`;
-    return { own, scale: { palette: { ...palette, limits }, low: signed ? spell(-most) : `even look ${spell(even)}`, high: signed ? spell(most) : `${spell(top)} and more:`, words, fading: covers } };
+    return { times, scale: { palette: { ...palette, limits }, low: signed ? spell(-most) : `even look ${spell(even)}`, high: signed ? spell(most) : `${TIMES} × and more:`, words, fading: covers } };
   };
 
   /** @param {Surface} surface @param {Scene} target @param {[number, number]} place */
   const paint = (surface, target, [width, height]) => {
     surface.drawImage(picture, 0, 0, width, height);
     const colors = theme();
-    const { own, scale } = rowShares(target);
-    const [even, most] = [Math.max(scale.palette.limits[0], 0), scale.palette.limits[1]];
+    const { times, scale } = rowShares(target);
     const [across, down] = [width / patches.columns, height / patches.rows];
     target.matrix.keys.forEach((token, column) => {
       const place = placeOfPatch(column);
@@ -81,8 +80,8 @@ export function createImage(store, readout) {
       const [left, top] = [place % patches.columns, Math.floor(place / patches.columns)];
       const [x, y] = [Math.round(left * across), Math.round(top * down)];
       const [wide, high] = [Math.round((left + 1) * across) - x, Math.round((top + 1) * down) - y];
-      surface.globalAlpha = Number.isNaN(own[column]) ? OPAQUE : covers((Math.abs(own[column]) - even) / (most - even || 1));
-      surface.fillStyle = cssColor(scale.palette, own[column]);
+      surface.globalAlpha = Number.isNaN(times[column]) ? OPAQUE : covers(Math.abs(times[column]) / scale.palette.limits[1]);
+      surface.fillStyle = cssColor(scale.palette, times[column]);
       surface.fillRect(x, y, wide, high);
       surface.globalAlpha = 1;
       const looks = scene.map.patches.queries && token.at === target.matrix.queries[row()]?.at;

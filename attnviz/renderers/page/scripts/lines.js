@@ -51,7 +51,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
     const colors = theme();
     const one = now.row >= 0 || now.column >= 0;
     const lines = one ? linesOf(matricesOf(target), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : all;
-    const top = target.palette.limits[1];
+    const top = broadest(target, all);
     paintLines(surface, plan, visible(lines, plan, window), top);
     const cuts = target.cuts.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
     paintLines(surface, plan, cuts, top);
@@ -81,12 +81,11 @@ export function createLines(store, readout, toggleLink, isLinked) {
     layout = linesLayout(scene.matrix, Math.max(scroller.clientWidth || 600, 260), most);
     scroller.style.height = `${Math.min(most, layout.height)}px`;
     room.style.height = `${layout.height}px`;
-    const top = Math.max(scene.palette.limits[1], 0.001);
-    slider.max = String(top);
     threshold = scene.state.least >= 0 ? scene.state.least : usual(matricesOf(scene));
+    every = linesFrom(scene);
+    slider.max = String(Math.max(broadest(scene, every), 0.001));
     slider.value = String(threshold);
     slider.setAttribute("aria-valuetext", spell(threshold));
-    every = linesFrom(scene);
     const shownCount = Math.min(every.length, MOST_LINES);
     const words = shownCount < every.length ? `, the strongest ${countNoun(shownCount, "line")} of ${inThousands(every.length)}` : `, ${countNoun(shownCount, "line")}`;
     least.textContent = ` ${spell(threshold)}${words}`;
@@ -186,12 +185,15 @@ export function createLines(store, readout, toggleLink, isLinked) {
     figure(target, width) {
       const plan = linesLayout(target.matrix, width, 860);
       const heads = namesOf(target).map((words, number) => ({ color: headColor(number), words }));
-      const words = `lines from ${spell(threshold)} on; the broadest ${spell(target.palette.limits[1])}, ${target.map.unit}`;
       const all = linesFrom(target).slice(-MOST_LINES);
+      const words = `lines from ${spell(threshold)} on; the broadest ${spell(broadest(target, all))}, ${target.map.unit}`;
       return { height: plan.height, legend: [...heads, { color: "", words }], paint: (surface) => paintAll(surface, plan, [0, plan.height], readPin(), target, all) };
     },
   };
 }
+
+/** What the broadest line stands for: the largest weight, since only large ones are drawn. @param {Scene} scene @param {{value: number}[]} lines strongest last */
+const broadest = ({ palette }, lines) => Math.max(palette.limits[1], Math.abs(lines.at(-1)?.value ?? 0));
 
 /** @param {Scene} scene */
 const matricesOf = ({ separate, matrix }) => (separate.length ? separate : [matrix]);

@@ -2,7 +2,7 @@
 
 import { NEGATIVE, headColor } from "./colors.js";
 import { withLabel, writeFitted } from "./labels.js";
-import { clamp, spell } from "./numbers.js";
+import { clamp, spellShort } from "./numbers.js";
 import { write } from "./surface.js";
 
 /** @typedef {{row: number, column: number, value: number, color: string}} Line */
@@ -24,7 +24,7 @@ export const MOST_LINES = 4000;
 export function linesLayout(matrix, width, height) {
   const counts = [matrix.queries.length, matrix.keys.length];
   const step = clamp((height - 50) / Math.max(...counts), 15, 26);
-  const label = Math.min(Math.max(width * 0.26, 80), 220);
+  const label = Math.min(Math.max(width * 0.29, 80), 220);
   const most = Math.max(...counts);
   // The shorter column stands in the middle, or where it is much shorter is spread out.
   const [rows, columns] = counts.map((count) => {
@@ -131,10 +131,10 @@ export function paintTokens(surface, layout, matrix, active, theme, window) {
  */
 function word(surface, layout, token, [x, y], align, room, value, strong, theme) {
   const size = Math.min(13, layout.step * 0.86);
-  const number = value !== null && Math.abs(value) >= 0.0095 ? spell(value) : "";
+  const number = value !== null && Math.abs(value) >= 0.0095 ? spellShort(value) : "";
   const sign = align === "left" ? 1 : -1;
   const quiet = token.special || (value !== null && !number);
   const color = strong ? theme.accent : quiet ? theme.faint : theme.ink;
-  const width = writeFitted(surface, withLabel(token), room - (value === null ? 0 : 40), x + sign * 2, y, { size, weight: strong ? "600" : "", color, align });
+  const width = writeFitted(surface, withLabel(token), room - (value === null ? 0 : 28), x + sign * 2, y, { size, weight: strong ? "600" : "", color, align });
   if (number) write(surface, number, x + sign * (width + 9), y, { size: size * 0.85, weight: "600", color: theme.accent, align });
 }
