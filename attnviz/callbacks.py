@@ -300,7 +300,7 @@ def _is_sharded(model: Any) -> bool:
 def _draw(path: Path) -> subprocess.Popen[bytes]:
     """Start a process that draws the heads of a sample beside it, and disturbs no other."""
     command = [sys.executable, "-m", "attnviz", "render", str(path), "--format", "none", "--quiet"]
-    command += ["--grid", str(path.with_suffix(".png")), "--dpi", "100"]
+    command += ["--grid", str(path.with_suffix(".png")), "--style", "dpi=100"]
     patient = ["nice", "-n", "19"] if which("nice") else []
     places = os.pathsep.join(one for one in sys.path if one)
     return subprocess.Popen(

@@ -39,7 +39,11 @@ ALIGNED = (
     "Elle ne voulait pas rentrer à la maison parce qu'il pleuvait.",
 )
 MAPS = {"heatmap": "--heatmap", "grid": "--grid", "lines": "--picture"}
-WIDTHS = {"default": list[str](), "single": ["--width", "single"], "double": ["--width", "double"]}
+WIDTHS = {
+    "default": list[str](),
+    "single": ["--style", "width=single"],
+    "double": ["--style", "width=double"],
+}
 SAMPLES = Path(__file__).parents[1] / "sample_inputs"
 THUMBNAIL, COLUMNS, MARGIN = 640, 3, 16
 

@@ -43,7 +43,7 @@ def test_pictures_are_those_of_the_command(tmp_path):
     pictures = {"grid": "heads", "highlight": "tokens"}
     for picture, each in pictures.items():
         theirs, own = tmp_path / f"a-{picture}.svg", tmp_path / f"b-{picture}.svg"
-        how = ("--each", each, f"--{picture}", theirs, "-f", "none")
+        how = ("--each", each, "--picture", f"{picture}:{theirs}", "-f", "none")
         assert run("ablate", *PAIR, *how).status == 0
         found = attnviz.ablate(*PAIR, each=each)  # type: ignore[arg-type]
         found.picture(picture, own)

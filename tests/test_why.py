@@ -267,7 +267,7 @@ def test_a_picture_shows_writers_link_and_tokens(tmp_path):
     drawn = file.read_text()
     for word in ("1.1 previous-token 1.00", "+10.59", "head 2.3", "weight .96", "argues for"):
         assert word in drawn
-    narrow = run("why", TEXT, *LM, "--head", "2.3", "--picture", file, "--width", "single")
+    narrow = run("why", TEXT, *LM, "--head", "2.3", "--picture", file, "--style", "width=single")
     assert narrow.status == 0
     assert "weight .96" not in file.read_text()
 

@@ -34,6 +34,11 @@ FORMER = {
     "--highlight": "is now --picture highlight:FILE",
     "--prune-curve": "is now --picture curve:FILE",
     "--gif": "is now --picture FILE.gif",
+    **{
+        f"--{one}": f"is now --style {one}=…"
+        for one in ("width", "font-size", "values", "cmap", "dpi")
+    },
+    "--no-title": "is now --style title=no",
     "--allow-pickle": "is now --allow pickle",
     "--allow-code": "is now --allow code",
     "--device-map": "is now --device spread",
@@ -121,6 +126,11 @@ class Option:
     @property
     def names(self) -> list[str]:
         return [word for word in self.usage.split() if word.startswith("-")]
+
+    @property
+    def short(self) -> str:
+        """How a message names it: "--scale", or "--style width"."""
+        return self.usage.partition("=")[0] if "=" in self.usage else self.names[0]
 
     @property
     def metavar(self) -> str | None:
@@ -423,31 +433,6 @@ class Look:
     """How every picture looks."""
 
     title: str | None = rare("look", "--title TEXT", "Title, instead of the model and the head.")
-    no_title: bool = rare("look", "--no-title", "Leave out the title and the line under it.")
-    width: Width | None = rare(
-        "look",
-        "--width COLUMN",
-        "Draw for a paper's column, {choices} (85 or 178 mm wide), with text at its usual size.",
-    )
-    font_size: float | None = rare(
-        "look",
-        "--font-size POINTS",
-        "Size of labels, by default 7.5; titles and notes change with it.",
-        min=6,
-        max=16,
-    )
-    values: CellValues = rare(
-        "look",
-        "--values WHEN",
-        "Numbers in cells: {choices}. auto writes them where two digits have room.",
-        default="auto",
-    )
-    cmap: str | None = rare(
-        "look",
-        "--cmap NAME",
-        "Colour map, by matplotlib's name: cividis, RdBu, ….",
-        suggestions=("viridis", "cividis", "magma", "Blues", "gray_r", "RdBu", "BrBG"),
-    )
     scale: str | None = rare(
         "look",
         "--scale WHICH",
@@ -456,13 +441,26 @@ class Look:
         "many times an even look a patch gets.",
         suggestions=("own", "shared"),
     )
-    dpi: int | None = rare(
-        "look", "--dpi N", "Pixels to the inch, by default 200.", min=50, max=1200
+    style: str | None = rare(
+        "look",
+        "--style NAME=VALUE,…",
+        "Looks of pictures: width=single or double (85 or 178 mm, text at its usual size), "
+        "font-size=9 (points, usually 7.5), values=yes or no (numbers in cells), cmap=cividis (a "
+        "colour map of matplotlib), dpi=400 (usually 200), title=no.",
+        suggestions=("width=single", "width=double", "values=no", "title=no"),
     )
+    no_title: bool = rare("style", "--style title=no", "")
+    width: Width | None = rare("style", "--style width=COLUMN", "")
+    font_size: float | None = rare("style", "--style font-size=POINTS", "", min=6, max=16)
+    values: CellValues = rare("style", "--style values=WHEN", "", default="auto")
+    cmap: str | None = rare("style", "--style cmap=NAME", "")
+    dpi: int | None = rare("style", "--style dpi=N", "", min=50, max=1200)
 
     def __post_init__(self) -> None:
+        for name, value in parse_style(self.style or "").items():
+            object.__setattr__(self, name, value)
         if self.title is not None and self.no_title:
-            raise UsageError("--title and --no-title exclude each other: leave one of them out")
+            raise UsageError("--title and --style title=no exclude each other: leave one out")
         for item in fields(self):
             value, ends = getattr(self, item.name), item.metadata["option"]
             if ends.max and value is not None and not ends.min <= value <= ends.max:
@@ -474,9 +472,9 @@ class Look:
     def flags(self) -> dict[str, str]:
         """The given options, each with its name in the shell."""
         return {
-            item.name: item.metadata["option"].names[0]
+            item.name: item.metadata["option"].short
             for item in fields(self)
-            if getattr(self, item.name) != item.default
+            if item.name != "style" and getattr(self, item.name) != item.default
         }
 
 
@@ -484,6 +482,7 @@ class LookOptions(TypedDict, total=False):
     """The fields of `Look` as keywords of Python."""
 
     title: str | None
+    style: str | None
     no_title: bool
     width: Width | None
     font_size: float | None
@@ -491,6 +490,34 @@ class LookOptions(TypedDict, total=False):
     cmap: str | None
     scale: str | None
     dpi: int | None
+
+
+def parse_style(text: str) -> dict[str, Any]:
+    """The fields of `Look` that "width=single,font-size=9" sets.
+
+    Raises:
+        UsageError: an unknown name, or a value that it cannot have.
+    """
+    looks = (item for item in fields(Look) if item.metadata["option"].group == "style")
+    names = {item.metadata["option"].usage.split()[1].partition("=")[0]: item for item in looks}
+    kinds, style = get_type_hints(Look), dict[str, Any]()
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        item = names[choose(name.strip(), names, "look of --style")]
+        choices = names_in(kinds[item.name])
+        if item.name == "no_title":
+            style[item.name] = choose(value, ("yes", "no"), "value for --style title") == "no"
+        elif choices:
+            style[item.name] = choose(value, choices, f"value for --style {name}")
+        elif item.metadata["option"].max is None:
+            style[item.name] = value
+        else:
+            kind = int if item.name == "dpi" else float
+            try:
+                style[item.name] = kind(value)
+            except ValueError as error:
+                raise UsageError(f"--style {name}={value} is no number") from error
+    return style
 
 
 def parse_scale(text: str) -> tuple[float, float] | None:

@@ -87,7 +87,7 @@ GLOW = even_path(((0.30, 0.14, 310), (0.50, 0.21, 355), (0.72, 0.19, 410), (0.95
 
 
 def shades(limits: Limits) -> NDArray[np.uint8]:
-    """The colour map of a scale: that of --cmap, or the signed one if the scale starts below 0."""
+    """The colour map of a scale: that of cmap, or the signed one if the scale starts below 0."""
     signed = limits[0] < 0
     if (table := chosen_table(signed=signed)) is not None:
         return table

@@ -80,21 +80,21 @@ def color_table(name: str) -> NDArray[np.uint8]:
 
     if name not in colormaps:
         like = did_you_mean(name, colormaps)
-        raise UsageError(f"--cmap '{name}' is no colour map of matplotlib.{like}")
+        raise UsageError(f"--style cmap='{name}' is no colour map of matplotlib.{like}")
     colors = colormaps[name](np.linspace(0, 1, 257))
     table: NDArray[np.uint8] = np.rint(colors[:, :3] * 255).astype(np.uint8)
     return table
 
 
 def chosen_table(*, signed: bool) -> NDArray[np.uint8] | None:
-    """The colours of --cmap; None without one. A note says where they mislead."""
+    """The colours of --style cmap; None without one. A note says where they mislead."""
     name, tables = look_option("cmap"), _drawing.get().tables
     if name is None:
         return None
     if signed not in tables:
         tables[signed] = color_table(name)
         if doubt := doubt_of(tables[signed], signed=signed):
-            notify(f"--cmap {name}: {doubt}")
+            notify(f"--style cmap={name}: {doubt}")
     return tables[signed]
 
 

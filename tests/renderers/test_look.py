@@ -133,7 +133,7 @@ def test_colours_scale_and_numbers_are_those_asked_for():
     other = shown(grid, cmap="viridis", scale="0-0.5").axes[0].images[0]
     assert np.array_equal(image.cmap(image.norm(0.3)), other.cmap(other.norm(0.3)))
     assert len(numbers(shown(count=24, values="yes"))) > 24
-    with pytest.raises(OutputError, match=r"--values yes: the numbers do not fit .*leave"):
+    with pytest.raises(OutputError, match=r"--style values=yes: the numbers do not fit .*leave"):
         shown(count=64, values="yes", width="double")
 
 
@@ -176,9 +176,9 @@ PICTURE = ("self", "the cat sat", "-f", "none", "--heatmap", "{}/a.png")
 @pytest.mark.parametrize(
     ("options", "mistake"),
     [
-        (("--cmap", "virids"), "no colour map of matplotlib. Did you mean 'viridis'?"),
+        (("--style", "cmap=virids"), "no colour map of matplotlib. Did you mean 'viridis'?"),
         (("--scale", "0.5-0.1"), "is no scale: write own, shared, or its ends as 0-0.1"),
-        (("--title", "x", "--no-title"), "exclude each other: leave one of them out"),
+        (("--title", "x", "--style", "title=no"), "exclude each other: leave one out"),
     ],
 )  # fmt: skip
 def test_a_look_that_cannot_be_is_refused_before_the_work(options, mistake, tmp_path):
@@ -189,11 +189,11 @@ def test_a_look_that_cannot_be_is_refused_before_the_work(options, mistake, tmp_
 
 def test_an_option_that_a_picture_has_no_use_for_is_noted(tmp_path):
     files = ("--heatmap", f"{tmp_path}/a.png", "--picture", f"{tmp_path}/b.png")
-    answer = shell("self", "the cat sat", "-f", "none", *files, "--values", "no", "--cmap", "jet")
+    answer = shell("self", "the cat sat", "-f", "none", *files, "--style", "values=no,cmap=jet")
     assert answer.err.splitlines()[:2] == [
-        "note: --cmap jet: equal steps in value are unequal steps in lightness (L*); even are "
-        "viridis, cividis and gray_r",
-        "note: --values changes nothing in the lines",
+        "note: --style cmap=jet: equal steps in value are unequal steps in lightness (L*); even "
+        "are viridis, cividis and gray_r",
+        "note: --style values changes nothing in the lines",
     ]
 
 

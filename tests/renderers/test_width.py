@@ -72,7 +72,7 @@ def test_panels_fit_the_column_or_say_that_they_do_not():
     for width, pixels in PIXELS.items():
         assert inside(fitted(panels, maps * 2, width, title=TITLE)) == pytest.approx(pixels)
     side = tuple(Token("W" * 12, label="M" * 12) for _ in range(3))
-    with pytest.raises(OutputError, match=r"no room in 85 mm .*: choose --width double$"):
+    with pytest.raises(OutputError, match=r"no room in 85 mm .*: choose --style width=double$"):
         fitted(panels, [map_of(shares(1, 1, 3, 3), side, side)] * 4, "single", title=TITLE)
 
 
@@ -81,7 +81,7 @@ def test_panels_fit_the_column_or_say_that_they_do_not():
 def test_labels_that_leave_no_room_are_an_error_that_says_what_would_help(draw):
     side = tuple(Token("W" * 12, label="M" * 12) for _ in range(3))
     shown = map_of(shares(1, 1, 3, 3), side, side)
-    with pytest.raises(OutputError, match="choose --width double"):
+    with pytest.raises(OutputError, match="choose --style width=double"):
         fitted(draw, shown, "single", title="x")
     assert inside(fitted(draw, shown, "double", title="x")) == pytest.approx(PIXELS["double"])
 
@@ -96,8 +96,11 @@ def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path
     import attnviz
 
     places = {name: tmp_path / f"{name}.png" for name in ("heatmap", "grid", "lines")}
-    options = [word for name, path in places.items() for word in (f"--{name}", str(path))]
-    assert shell("self", "the cat sat", "-f", "none", "--width", "single", *options).status == 0
+    names = {"lines": "picture"}
+    options = [f"--{names.get(name, name)}={path}" for name, path in places.items()]
+    assert (
+        shell("self", "the cat sat", "-f", "none", "--style", "width=single", *options).status == 0
+    )
     result = attnviz.attend("the cat sat", model="pocket")
     for name, path in places.items():
         assert width_of(path) == PIXELS["single"]
@@ -108,9 +111,9 @@ def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path
 
 
 def test_width_without_a_picture_is_refused():
-    answer = shell("self", "the cat sat", "--width", "single")
+    answer = shell("self", "the cat sat", "--style", "width=single")
     assert answer.status == 2
-    assert answer.mistake.endswith("--width is for pictures: name a file for one")
+    assert answer.mistake.endswith("--style width is for pictures: name a file for one")
 
 
 def objects(pdf):

@@ -76,7 +76,7 @@ class TooWide(Exception):  # noqa: N818 - no error: the next try has shorter sid
 
 
 def fit_width(draw: Callable[..., Figure], subject: Any, **words: Any) -> Figure:
-    """A picture as wide as the column that --width names; text keeps its size.
+    """A picture as wide as the column that --style width names; text keeps its size.
 
     Raises:
         OutputError: its labels leave no room.
@@ -94,7 +94,7 @@ def fit_width(draw: Callable[..., Figure], subject: Any, **words: Any) -> Figure
 
 
 def page_width(usual: int, edge: int) -> int:
-    """Pixels between the margins of a page: the usual number, or what --width leaves."""
+    """Pixels between the margins of a page: the usual number, or what --style width leaves."""
     width: Width | None = look_option("width")
     return usual if width is None else _pixels_of(width) - 2 * edge
 
@@ -104,8 +104,8 @@ def no_room(what: str) -> OutputError:
     width: Width | None = look_option("width")
     if width is None:
         return OutputError(what)
-    wider = "choose --width double" if width == "single" else "leave --width out"
-    return OutputError(f"{what} in {COLUMNS[width]} mm (--width {width}): {wider}")
+    wider = "choose --style width=double" if width == "single" else "leave width out"
+    return OutputError(f"{what} in {COLUMNS[width]} mm (width={width}): {wider}")
 
 
 def _pixels_of(width: Width) -> int:
@@ -136,7 +136,7 @@ def points(size: float) -> float:
 
 
 def size_of(pixels: float) -> float:
-    """The size in points of a text that so many pixels hold, before --font-size changes it."""
+    """The size in points of a text that so many pixels hold, before the style changes it."""
     return pixels / points(1)
 
 
@@ -402,7 +402,7 @@ def flow_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
 
 
 def blank_page(width: int, height: int) -> Page:
-    """A white figure of that many pixels, at 200 to the inch; --dpi has its file made of more."""
+    """A white figure of that many pixels, at 200 to the inch; a style may have more."""
     size = width / DPI, height / DPI
     figure = ShownFigure(figsize=size, dpi=look_option("dpi") or DPI, facecolor="white")
     FigureCanvasAgg(figure)

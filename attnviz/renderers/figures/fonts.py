@@ -82,7 +82,7 @@ class Typeface:
 
 
 def font_share() -> float:
-    """How many times as large as usual --font-size makes every text."""
+    """How many times as large as usual --style font-size makes every text."""
     return float(look_option("font_size") or _USUAL_SIZE) / _USUAL_SIZE
 
 

@@ -388,11 +388,11 @@ def cell_texts(
 ) -> tuple[list[list[str]], float] | None:
     """What stands in each cell, and its size in points; None where that would tell nothing apart.
 
-    With --values auto numbers have two digits of the largest one and are as large as the smallest
+    With values=auto numbers have two digits of the largest one and are as large as the smallest
     text. What rounds to 0 stays empty (see `unwritten_note`).
 
     Raises:
-        OutputError: with --values yes the numbers have no room.
+        OutputError: with --style values=yes the numbers have no room.
     """
     choice = look_option("values")
     if choice == "no" or (choice == "auto" and values.size > _MOST_NUMBERS):
@@ -409,7 +409,7 @@ def cell_texts(
         return texts, size
     if choice == "auto":
         return None
-    raise sheet.no_room("--values yes: the numbers do not fit their cells")
+    raise sheet.no_room("--style values=yes: the numbers do not fit their cells")
 
 
 def unwritten_note(values: NDArray[Any], limits: colors.Limits) -> str:
