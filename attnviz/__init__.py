@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from attnviz.api.attention import image as image
     from attnviz.api.attention import unload as unload
     from attnviz.api.collected import Findings as Findings
-    from attnviz.api.measures import corpus as corpus
     from attnviz.api.measures import heads as heads
     from attnviz.api.questions import ablate as ablate
     from attnviz.api.questions import explain as explain
     from attnviz.api.questions import why as why
-    from attnviz.api.questions import wiring as wiring
     from attnviz.core.attention_map import Attention as Attention
     from attnviz.core.attention_map import AttentionMap as AttentionMap
     from attnviz.core.attention_map import Focus as Focus
@@ -42,8 +40,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
-    "api.measures": "corpus heads",
-    "api.questions": "ablate explain why wiring",
+    "api.measures": "heads",
+    "api.questions": "ablate explain why",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -127,19 +126,6 @@ class WireSums:
             array[places] = other.sums[name]
             self.sums[name] = np.pad(self.sums[name], (0, len(array) - len(self.sums[name])))
         merge_moments(self.sums, there)
-
-    def names(self) -> list[list[str | int]]:
-        return [[*astuple(head), side, *astuple(writer)] for head, side, writer in self.pairs]
-
-    @classmethod
-    def from_names(
-        cls, names: Sequence[Sequence[Any]], sums: Mapping[str, NDArray[Any]]
-    ) -> WireSums:
-        wires = cls()
-        for place, one in enumerate(names):
-            wires.pairs[HeadAt(*one[:3]), one[3], HeadAt(*one[4:])] = place
-        wires.sums = {name: sums[name] for name in wires.sums}
-        return wires
 
     def wires(self) -> tuple[Wire, ...]:
         count, *numbers = means_of(self.sums)

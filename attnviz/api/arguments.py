@@ -118,10 +118,10 @@ class AttendOptions(TranslationOptions, FileOptions, LensOptions, ViewOptions, t
     labels: str | Sequence[str] | None
 
 
-class CorpusOptions(
-    TranslationOptions, SelectionOptions, ReadingOptions, SharingOptions, total=False
+class HeadsOptions(
+    TranslationOptions, SelectionOptions, ReadingOptions, SharingOptions, FileOptions, total=False
 ):
-    """What `corpus` takes."""
+    """What `heads` takes."""
 
     mechanism: str | None
     causal: bool
@@ -129,11 +129,6 @@ class CorpusOptions(
     max_size: int | None
     special: Special
     scores: bool
-
-
-class HeadsOptions(CorpusOptions, FileOptions, total=False):
-    """What `heads` takes."""
-
     token_groups: str | Path | None
 
 

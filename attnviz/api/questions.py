@@ -28,9 +28,7 @@ from attnviz.runs.questions.why import (
     InputKind,
     Why,
     read_file_argument,
-    report_weights,
     report_why,
-    report_wiring,
 )
 
 Parts = str | Sequence[str | tuple[str | int, ...]] | None
@@ -211,43 +209,6 @@ def _read_reference(function: str, reference: Any, how: Options) -> TextInput | 
         return None
     name = str(reference) if isinstance(reference, str | Path) else None
     return arguments.read_texts(function, None if name else reference, name, how.many, pairs=True)
-
-
-@arguments.public
-def wiring(
-    text: str | arguments.Texts | Result | None = None,
-    target: str | None = None,
-    *,
-    input: str | None = None,  # noqa: A002 - as the option is called
-    weights_only: bool = False,
-    top: arguments.Positive = 20,
-    **options: Unpack[arguments.ExperimentOptions],
-) -> Findings:
-    """Which heads read which heads: what moves if one cannot read what another wrote.
-
-    Args:
-        text: a text, the source of a pair, a picture's file, a list of texts or pairs, or a result
-            of `attend`.
-        target: the target of a pair.
-        input: a file of texts instead.
-        weights_only: compare the heads' weights alone, without a text.
-        top: pairs that the table lists.
-        options: those of `attnviz wiring`, by name.
-
-    Returns:
-        One row for each pair of heads and side; the picture "plot".
-    """
-    if weights_only:
-        if text is not None or input is not None:
-            raise UsageError("weights_only=True reads no text: leave text and input out")
-        how = arguments.read_options(options)
-        with collect("wiring", "wiring", how) as report:
-            report_weights(top, how, report)
-        return report.findings
-    how, texts, kind = read_written("wiring", text, target, input, options)
-    with collect("wiring", "wiring", how) as report:
-        report_wiring(texts, kind, top, how, report)
-    return report.findings
 
 
 def read_written(

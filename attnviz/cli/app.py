@@ -46,13 +46,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "sources.command:sources",
     ),
     "cache": FeatureEntry("Show what it costs if a cache holds fewer keys.", "cache.command:cache"),
-    "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
     "compare": FeatureEntry(
         "Show what changed between two attentions, or over a training run.",
         "compare.command:compare",
     ),
-    "heads": CommandEntry("Show what each head does.", "heads:heads"),
-    "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),
+    "heads": CommandEntry("Show what each head does in a text or a corpus.", "heads:heads"),
     "align": FeatureEntry("Align the words of sentence pairs.", "align.command:align"),
     "steps": FeatureEntry(
         "Show the arithmetic of attention, matrix by matrix.", "steps.command:steps"
@@ -69,20 +67,22 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 PANELS = {
     "Look": "self cross image audio browse watch",
-    "Ask": "explain sources ablate cache why wiring compare",
-    "Measure": "heads corpus align",
+    "Ask": "explain sources ablate cache why compare",
+    "Measure": "heads align",
     "Learn": "steps lesson live examples",
     "Manage": "render models",
 }
 """The panels of `attnviz --help`, each with its commands."""
 OLD_NAMES = {
     "co": "cross A B --mechanism co",
+    "corpus": "heads --input FILE",
     "history": "compare FOLDER",
     "lenses": "ablate TEXT --lenses",
     "mechanisms": "models --mechanisms",
     "schema": "--schema DOCUMENT",
     "serve": "live",
     "skill": "--guide",
+    "wiring": "heads TEXT --wiring",
 }
 """What commands of earlier versions are now."""
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance
     from attnviz.core.effects import PruneCurve
     from attnviz.core.measures import HeadRow, Meaning
-    from attnviz.core.writers import WiringReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,5 @@ class CorpusReport:
     fewest: int  # occurrences of a pair of words below which it is left out
     provenance: Provenance
     curve: PruneCurve | None = None  # the loss while heads are switched off, if requested
-    wiring: WiringReport | None = None  # which heads read which heads, if requested
     notes: tuple[str, ...] = ()  # notes on texts (cut, left out, …)
     things: str = "texts"  # "texts" or "pictures"

@@ -238,13 +238,7 @@ SHOWS: dict[str, tuple[tuple[str, ...], Callable[[StreamReport], _Rows]]] = {
 def corpus_json(report: CorpusReport) -> str:
     """Everything, stream by stream and head by head, with the tables of `SHOWS` for each head."""
     streams = [_stream_document(stream) for stream in report.streams]
-    more = {**_curve(report.curve), **_wires(report)}
-    return report_json("corpus", **_head(report), **more, streams=streams)
-
-
-def _wires(report: CorpusReport) -> dict[str, Any]:
-    wiring = report.wiring
-    return {} if wiring is None else {"wires": wiring.wires}
+    return report_json("corpus", **_head(report), **_curve(report.curve), streams=streams)
 
 
 def _curve(curve: PruneCurve | None) -> dict[str, Any]:
@@ -293,7 +287,7 @@ def corpus_npz(report: CorpusReport) -> bytes:
         members |= {f"{number}/{name}": getattr(stream, name) for name in ARRAYS}
         axes = "stream layers heads tokens offsets classes paired"
         streams.append(fields_of(stream, f"{axes} measures pairs firings"))
-    about = report_json("corpus", **_head(report), **_wires(report), streams=streams).rstrip()
+    about = report_json("corpus", **_head(report), streams=streams).rstrip()
     return npz_bytes(**members, attnviz=np.array(about))
 
 

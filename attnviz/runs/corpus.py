@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,24 +23,19 @@ from msgspec import DecodeError, Struct, json
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import orders_of, report_of
 from attnviz.analyses.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
-from attnviz.analyses.heads import check_order
 from attnviz.analyses.masks import without_implied
-from attnviz.analyses.wiring import Pair, wires_of
-from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttnvizError, InputError, OutputError, UsageError, is_number
+from attnviz.core.measures import HeadRow
 from attnviz.core.notices import join_notices, kind_of, notify
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
-from attnviz.models.lens import written_of
 from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data, draw_by
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.head_measures import (
     EffectChunk,
-    Instead,
-    check_effect,
+    HeadsRequest,
     curve_of,
     keep_for_curve,
     keep_scores,
@@ -59,7 +53,7 @@ from attnviz.runs.journal import (
 )
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
 from attnviz.runs.pictures import thumbnails
-from attnviz.runs.pipeline import check_choice, query_of
+from attnviz.runs.pipeline import check_choice
 from attnviz.runs.reporting import RunReport, reject_of
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
@@ -67,7 +61,7 @@ from attnviz.storage.matrices import read_bytes, read_text
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 
 if TYPE_CHECKING:
-    from attnviz.renderers import Display
+    pass
 
 SECONDS = 2.0  # between two journals at least
 _MEMBER = "notes"
@@ -91,7 +85,6 @@ class ShardTask:
     attend: AttendChunk
     vocabulary: Vocabulary
     samples: bool = False
-    wiring: bool = False
 
     def empty(self) -> Aggregates:
         return Aggregates(self.vocabulary, samples=self.samples)
@@ -109,23 +102,12 @@ class ShardTask:
                 continue
             shares = without_implied(result)
             try:
-                wires = self._wires_of(record, shares) if self.wiring else {}
                 aggregates.add(shares, number)
-                aggregates.wires.add(wires)
                 notes.update(shares.provenance.notes)
             except InputError as error:
                 failures.append((record, type(error)(f"{record.where}: {error}")))
         aggregates.failures = len(failures)
         return ShardResult(aggregates, failures, notes)
-
-    def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
-        """How far each shown head moves if it cannot read an earlier head."""
-        assert isinstance(record, Text)
-        source = self.attend.open()
-        trace = written_of(source, query_of(source, record, self.attend.command))
-        grids = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
-        heads = {HeadAt(stream, layer, int(head)) for stream, of in grids for layer, head in of}
-        return {pair: move for pair, move in wires_of(trace).items() if pair[0] in heads}
 
 
 @dataclass
@@ -202,76 +184,50 @@ class CorpusJournal(RunJournal):
         self.remove()
 
 
-SHOWS = ("measures", "positions", "classes", "pairs", "links")  # what tables and rows may hold
-SHOWN_WIRES = 20
+STATISTICS = ("measures", "positions", "classes", "pairs", "links")  # what tables and rows may hold
 PICTURES = 32  # pictures in a chunk: each takes as long as many sentences
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusRequest:
-    """What is measured over a corpus, and shown; `attnviz.corpus` explains most fields."""
+def command_of(request: HeadsRequest, inputs: TextInput) -> Command:
+    return "picture" if inputs.pictures else request.command
 
-    cross: bool = False
-    order: str = "role"
-    effect: bool = False
-    by: Instead = "zero"
-    show: str = "measures"
-    top: int | None = None
-    frequencies: Path | None = None
-    overview: bool = False  # every head is drawn, which takes texts
-    curve: bool = False  # heads are switched off one after another
-    samples: bool = False  # keep texts with strong, usual and weak attention of each head
-    wiring: bool = False  # it is measured which heads read which heads, and shown instead of `show`
 
-    def __post_init__(self) -> None:
-        check_order(self.order, None)
-        check_effect(self.order, self.by, effect=self.effect)
-        if self.curve and not self.effect:
-            raise UsageError("--picture curve:FILE goes by the effects of heads: add --effect")
-        if self.wiring and self.show != "measures":
-            raise UsageError("--wiring and --show contradict each other: give one of them")
+def check_corpus(request: HeadsRequest, inputs: TextInput, options: Options) -> None:
+    """Before a model loads, refuse what cannot be done."""
+    check_choice(options.choice, rows=True)
+    if inputs.pictures:
+        check_vision(options.origin)
+        texts_only = {
+            "--cross": request.cross,
+            "--effect": request.effect,
+            "--frequencies": request.frequencies,
+            "--picture": request.overview,
+            "--statistics pairs": request.statistics == "pairs",
+            "--columns": options.many.columns,
+        }
+        if flags := [option for option, value in texts_only.items() if value]:
+            raise UsageError(f"{flags[0]} is for texts, and these are pictures: leave it out")
+    check_origin(options.origin, command_of(request, inputs))
 
-    def command(self, inputs: TextInput) -> Command:
-        return "picture" if inputs.pictures else "cross" if self.cross else "self"
 
-    def check(self, inputs: TextInput, options: Options) -> None:
-        """Before a model loads, refuse what cannot be done."""
-        check_choice(options.choice, rows=True)
-        if inputs.pictures:
-            check_vision(options.origin)
-            texts_only = {
-                "--cross": self.cross,
-                "--effect": self.effect,
-                "--wiring": self.wiring,
-                "--frequencies": self.frequencies,
-                "--picture": self.overview,
-                "--show pairs": self.show == "pairs",
-                "--columns": options.many.columns,
-            }
-            if flags := [option for option, value in texts_only.items() if value]:
-                raise UsageError(f"{flags[0]} is for texts, and these are pictures: leave it out")
-        check_origin(options.origin, self.command(inputs))
-
-    def question(self, inputs: TextInput, options: Options) -> dict[str, str]:
-        """All options that decide the result, by the names that a user knows, for --resume."""
-        assert inputs.file is not None
-        settings = run_options(f"corpus {self.command(inputs)}", options, inputs.file)
-        if self.effect:
-            settings["--effect"] = self.by
-        if self.samples:
-            settings["--atlas"] = "given"
-        if self.wiring:
-            settings["--wiring"] = "given"
-        if self.frequencies is not None:
-            settings["the checksum of --frequencies"] = checksum_of(read_bytes(self.frequencies))
-        if inputs.pictures:
-            sizes = "\n".join(f"{path.stat().st_size} {path}" for path in inputs.pictures)
-            settings["the pictures"] = checksum_of(os.fsencode(sizes))
-        return settings
+def question_of(request: HeadsRequest, inputs: TextInput, options: Options) -> dict[str, str]:
+    """All options that decide the result, by the names that a user knows, for --resume."""
+    assert inputs.file is not None
+    settings = run_options(f"heads {command_of(request, inputs)}", options, inputs.file)
+    if request.effect:
+        settings["--effect"] = request.by
+    if request.atlas:
+        settings["--atlas"] = "given"
+    if request.frequencies is not None:
+        settings["the checksum of --frequencies"] = checksum_of(read_bytes(request.frequencies))
+    if inputs.pictures:
+        sizes = "\n".join(f"{path.stat().st_size} {path}" for path in inputs.pictures)
+        settings["the pictures"] = checksum_of(os.fsencode(sizes))
+    return settings
 
 
 def report_corpus(
-    request: CorpusRequest,
+    request: HeadsRequest,
     inputs: TextInput,
     options: Options,
     report: RunReport,
@@ -284,9 +240,9 @@ def report_corpus(
     inputs = refuse_long(inputs, options.origin)
     vocabulary, texts, total = _read(request, inputs)
     origin = keep_scores(options).origin
-    what = origin, options.choice, request.command(inputs), options.many.batch_size
+    what = origin, options.choice, command_of(request, inputs), options.many.batch_size
     attend = EffectChunk(*what, request.by) if request.effect else AttendChunk(*what)
-    task = ShardTask(attend, vocabulary, samples=request.samples, wiring=request.wiring)
+    task = ShardTask(attend, vocabulary, samples=request.atlas)
     sample = list[Record]()
     state = CorpusState(task.empty())
     if journal is not None:
@@ -320,7 +276,7 @@ def report_corpus(
 
 
 def _read(
-    request: CorpusRequest, inputs: TextInput
+    request: HeadsRequest, inputs: TextInput
 ) -> tuple[Vocabulary, Iterator[Record], int | None]:
     if inputs.pictures:
         return Vocabulary({}, (), PATCHES), inputs.open(), inputs.count()
@@ -435,13 +391,14 @@ def read_frequencies(path: Path) -> Vocabulary:
     return vocabulary_of(counts.items())
 
 
-def _corpus_data(report: CorpusReport, request: CorpusRequest) -> Data:
+def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
     from attnviz.renderers import data
     from attnviz.renderers.text.corpus_table import corpus_table
-    from attnviz.renderers.text.why_table import wiring_table, wiring_tsv
 
-    streams = (replace(stream, rows=stream.rows[: request.top]) for stream in report.streams)
+    streams = [replace(one, rows=_rows_of(one.rows, request)) for one in report.streams]
     first = replace(report, streams=tuple(streams))
+    if request.role is not None and not any(one.rows for one in streams):
+        notify(f"no head has the role '{request.role}'")
 
     figures = {"overview": partial(draw_by, "corpus_overview:corpus_overview", report)}
     if report.curve:
@@ -452,20 +409,20 @@ def _corpus_data(report: CorpusReport, request: CorpusRequest) -> Data:
 
         return atlas_page(report, command, thumbnails(report))
 
-    wiring = report.wiring
-
-    def table(display: Display) -> str:
-        if wiring is None:
-            return corpus_table(first, request.show, display)
-        return wiring_table(wiring, request.top or SHOWN_WIRES, display)
-
     return Data(
-        text=table,
-        rows=lambda: wiring_tsv(wiring) if wiring else data.corpus_tsv(first, request.show),
+        text=lambda display: corpus_table(first, request.statistics, display),
+        rows=lambda: data.corpus_tsv(first, request.statistics),
         document=lambda: data.corpus_json(report),
         arrays=lambda: data.corpus_npz(report),
         figures=figures,
-        page=page if request.samples else None,
+        page=page if request.atlas else None,
         about=dump_json(asdict(report.provenance)),
         value=report,
     )
+
+
+def _rows_of(rows: Sequence[HeadRow], request: HeadsRequest) -> tuple[HeadRow, ...]:
+    """The heads that a table lists."""
+    role = request.role
+    chosen = [row for row in rows if role is None or role in [one.name for one in row.roles]]
+    return tuple(chosen[: request.top])

@@ -221,7 +221,7 @@ def curve_of(
 
 @dataclass(frozen=True, slots=True)
 class HeadsRequest:
-    """Which measures of heads are wanted, and in which order."""
+    """What is measured of heads, and shown; `attnviz.heads` explains most fields."""
 
     cross: bool = False
     role: str | None = None
@@ -234,10 +234,21 @@ class HeadsRequest:
     similar: bool = False  # report which heads look alike instead
     compares: bool = False  # measure which heads look alike, for a report or a picture
     scores: bool = False  # say where scores before the softmax are not known
+    statistics: str = "measures"
+    top: int | None = None
+    frequencies: Path | None = None
+    overview: bool = False  # every head is drawn, which takes texts
+    curve: bool = False  # heads are switched off one after another
+    atlas: bool = False  # keep texts with strong, usual and weak attention of each head
+    archive: bool = False  # numbers are written as arrays, which a corpus has
 
     def __post_init__(self) -> None:
         check_order(self.order, self.role)
         check_effect(self.order, self.by, effect=self.effect, writes=self.writes)
+        if self.curve and not self.effect:
+            raise UsageError(
+                "--picture curve:FILE goes by the effects of heads: add --effect"
+            )
         if self.order in PROBES and not self.probe:
             raise UsageError(f"--sort {self.order} needs attnviz heads --probe")
         if self.probe and self.cross:
@@ -249,6 +260,31 @@ class HeadsRequest:
     @property
     def command(self) -> Command:
         return "cross" if self.cross else "self"
+
+    def reads_corpus(self, texts: TextInput) -> bool:
+        """Whether heads are measured with intervals over texts, and whatever a corpus tells.
+
+        Raises:
+            UsageError: something is asked of a corpus, and something that is not measured over one.
+        """
+        corpus = {
+            "--statistics": self.statistics != "measures",
+            "--frequencies": self.frequencies is not None,
+            "--picture curve:FILE": self.curve,
+            "--atlas": self.atlas,
+            "an .npz": self.archive,
+            "a picture": bool(texts.pictures),
+        }
+        single = {
+            "--similar": self.similar,
+            "--picture scatter:FILE": self.compares,
+            "--writes": self.writes,
+            "--probe": self.probe,
+        }
+        one, other = ([name for name, on in of.items() if on] for of in (corpus, single))
+        if one and other:
+            raise UsageError(f"{one[0]} and {other[0]} contradict each other: give one of them")
+        return bool(one) or (texts.several and not other)
 
 
 def keep_scores(options: Options) -> Options:
@@ -264,13 +300,10 @@ def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False)
         raise UsageError(f"{'--sort effect' if order == EFFECT else '--by'} needs --effect")
 
 
-def check_treebank(others: Mapping[str, object]) -> None:
-    """Refuse options that contradict --treebank."""
+def check_alone(option: str, others: Mapping[str, object]) -> None:
+    """Refuse options that contradict one which shows something else of heads."""
     if flags := [name for name, value in others.items() if value]:
-        raise UsageError(
-            f"--treebank brings its own sentences and scores every head on them: leave {flags[0]} "
-            "out"
-        )
+        raise UsageError(f"{option} shows something else of heads: leave {flags[0]} out")
 
 
 def check_heads(options: Options, command: Command) -> None:
@@ -406,6 +439,7 @@ def _measures_data(
     if request.scores and not study.measures("score-std"):
         notify(NO_SCORES)
     measures = study.report(request.order, request.role)
+    measures = replace(measures, rows=measures.rows[: request.top])
     if request.role is not None and not measures.rows:
         notify(f"no head has the role '{request.role}'")
     if request.writes:

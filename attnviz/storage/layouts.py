@@ -113,7 +113,7 @@ LAYOUTS: dict[str, DocumentLayout] = {
     "treebank": DocumentLayout("heads", "Which head finds which relation.", "TreebankReport"),
     "corpus": DocumentLayout(
         *("corpus", "Every head over a corpus."),
-        f"CorpusReport -curve -wiring -things {CURVE} wires:Wires? streams:[stream:str "
+        f"CorpusReport -curve -things {CURVE} streams:[stream:str "
         "tokens paired:int measures:Meanings note:str "
         f"heads:[layer head:place roles:Roles {OF_HEAD}]]",
     ),

@@ -26,11 +26,10 @@ from attnviz.analyses.heads import measure_heads, resting_places
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.measures.intervals import merge_moments, moments_of
 from attnviz.analyses.view import describe_run
-from attnviz.analyses.wiring import WireSums
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
 
-SCHEMA = 8  # of a saved state: a run does not continue one of another schema
+SCHEMA = 9  # of a saved state: a run does not continue one of another schema
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]  # of a stream, its layers and its heads
 Arrays = Mapping[str, NDArray[Any]]
@@ -53,7 +52,6 @@ class Aggregates:
 
     def __init__(self, vocabulary: Vocabulary, *, samples: bool = False) -> None:
         self.vocabulary, self.samples = vocabulary, samples
-        self.wires = WireSums()
         self.texts = self.failures = 0
         self.first: dict[str, Any] | None = None
         self.streams: dict[StreamName, StreamAccumulator] = {}
@@ -78,7 +76,6 @@ class Aggregates:
         self.texts += other.texts
         self.failures += other.failures
         self.first = self.first or other.first
-        self.wires.merge(other.wires)
         for name, tally in other.streams.items():
             self._stream(name).merge(tally)
 
@@ -96,11 +93,9 @@ class Aggregates:
             "failed": self.failures,
             "samples": self.samples,
             "first": self.first,
-            "wires": self.wires.names(),
             "streams": [tally.document() for tally in streams],
         }
         arrays = {INDEX: np.array(dump_json(document))}
-        arrays |= {f"wires/{name}": array for name, array in self.wires.sums.items()}
         for place, tally in enumerate(streams):
             arrays |= {f"{place}/{name}": array for name, array in tally.arrays().items()}
         return arrays
@@ -114,7 +109,6 @@ class Aggregates:
         aggregates = cls(vocabulary, samples=document["samples"])
         aggregates.texts, aggregates.failures = document["texts"], document["failed"]
         aggregates.first = document["first"]
-        aggregates.wires = WireSums.from_names(document["wires"], _members(arrays, "wires/"))
         for place, stream in enumerate(document["streams"]):
             name = stream["stream"], tuple(stream["layers"]), tuple(stream["heads"])
             aggregates._stream(name).restore(stream, _members(arrays, f"{place}/"))

@@ -1,6 +1,6 @@
 """The report on a corpus: means, deviations, intervals, shares and examples from its sums."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,7 @@ from attnviz.analyses.heads import BY_LARGEST, SHORT, in_order, largest, rows_of
 from attnviz.analyses.measures.intervals import LEVEL, intervals
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import HeadAt
-from attnviz.core.measures import SIGNED, Meaning, Role
-from attnviz.core.writers import WiringReport
+from attnviz.core.measures import SIGNED, Meaning
 
 SHOWN = 10
 FEWEST = 5  # occurrences of a pair of words below which it is left out
@@ -31,16 +30,6 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
     things = "pictures" if aggregates.vocabulary.pictures else "texts"
     streams = tuple(_stream_report(tally, order) for tally in aggregates.streams.values())
     provenance = replace(provenance, notes=())
-    wiring = None
-    if aggregates.wires.pairs:
-        wiring = WiringReport(
-            f"{first['caption']} · mean over {aggregates.texts} texts",
-            aggregates.wires.wires(),
-            *_heads_and_roles(streams),
-            texts=aggregates.texts,
-            notes=(),
-            provenance=provenance,
-        )
     return CorpusReport(
         caption=first["caption"],
         streams=streams,
@@ -49,27 +38,8 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
         interval=f"{LEVEL:.0%} interval of the mean (Hall's transformed t, {things} as units)",
         fewest=FEWEST,
         provenance=provenance,
-        wiring=wiring,
         things=things,
     )
-
-
-def _heads_and_roles(
-    streams: Sequence[StreamReport],
-) -> tuple[tuple[HeadAt, ...], dict[HeadAt, Role]]:
-    """Every head in the model's order, and the clearest role of each that has one."""
-    roles = {
-        HeadAt(stream.stream, row.layer, int(row.head)): row.roles
-        for stream in streams
-        for row in stream.rows
-    }
-    heads = tuple(
-        HeadAt(stream.stream, layer, int(head))
-        for stream in streams
-        for layer in stream.layers
-        for head in stream.heads
-    )
-    return heads, {at: own[0] for at, own in roles.items() if own}
 
 
 def orders_of(aggregates: Aggregates, *, half: bool) -> tuple[dict[str, tuple[HeadAt, ...]], int]:

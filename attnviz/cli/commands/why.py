@@ -1,21 +1,13 @@
-"""attnviz why and attnviz wiring."""
+"""attnviz why."""
 
 from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
+from attnviz.cli.options import CHOICE, INPUT, with_options
 from attnviz.cli.report import Report
-from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
-from attnviz.models.open import check_origin
-from attnviz.runs.questions.why import (
-    Why,
-    read_texts_or_file,
-    report_weights,
-    report_why,
-    report_wiring,
-)
+from attnviz.runs.questions.why import Why, read_texts_or_file, report_why
 
 TextOrFile = Annotated[
     str | None,
@@ -72,43 +64,4 @@ def why(
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
     with Report(options, "why", many=texts.several and not mean) as report:
         report_why(request, texts, kind, options, report)
-    raise typer.Exit(report.status)
-
-
-@with_options(
-    *("model", "compute", "causal", "to", "chat", "show", "look", "reading"),
-    writes="wiring",
-    draws={"plot": "heads as dots, and what they read as lines"},
-)
-def wiring(
-    text: TextOrFile = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
-    input_file: str | None = INPUT,
-    weights_only: bool = opt(
-        CHOICE, "--weights-only", "Compare the heads' weights alone, without a text."
-    ),
-    top: int = opt(OUTPUT, "--top N", "How many pairs the table lists.", default=20, min=1),
-    *,
-    options: Options,
-) -> None:
-    """Show which heads read which heads: what moves if one cannot read what another wrote.
-
-    attnviz wiring "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm
-
-    attnviz wiring "The red car is fast." "La voiture rouge est rapide." --picture wiring.png
-
-    attnviz wiring --weights-only --model pocket-lm
-
-    attnviz wiring --input sentences.txt --model pocket-lm --top 40 -f json
-    """
-    if weights_only:
-        if text is not None or input_file is not None:
-            raise UsageError("--weights-only reads no text: leave TEXT and --input out")
-        check_origin(options.origin, "self")
-        with Report(options, "wiring") as report:
-            report_weights(top, options, report)
-        raise typer.Exit(report.status)
-    texts, kind, options = read_texts_or_file(text, target, input_file, options)
-    with Report(options, "wiring") as report:
-        report_wiring(texts, kind, top, options, report)
     raise typer.Exit(report.status)

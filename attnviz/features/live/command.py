@@ -146,11 +146,11 @@ TRANSLATIONS = (
 def read_sample_atlas() -> dict[str, Any]:
     """What each head of the pocket model does in sentences and its own translations of them."""
     from attnviz.analyses.explain import REFERENCE
-    from attnviz.api.measures import corpus
+    from attnviz.api.measures import heads
     from attnviz.renderers.page.atlas import atlas_document
 
     pairs = [*zip(REFERENCE, TRANSLATIONS, strict=True)]
-    document = atlas_document(corpus(pairs, cross=True, atlas=True).value, "", {})
+    document = atlas_document(heads(pairs, cross=True, atlas=True).value, "", {})
     return document | {"notes": ["the model translated the texts itself", *document["notes"]]}
 
 

@@ -42,6 +42,7 @@ from attnviz.runs.recordings import open_speech_model
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text
 
+PAIRS = 20  # pairs of heads that are listed by default
 PAGE_LINKS = 120  # links that a page explains
 SECONDS = 30  # seconds of a recording that are read
 
