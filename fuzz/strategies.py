@@ -87,7 +87,6 @@ HINTS = {
     "image": ("pictures", "pictures", "pictures", "texts"),
     "audio": ("recordings", "recordings", "texts"),
     "--times": ("recordings", "texts"),
-    "corpus": ("texts", "texts", "pairs", "others"),
     "align": ("pairs", "pairs", "texts", "others"),
     "steps": ("matrices", "matrices", "saved"),
 }
@@ -485,7 +484,6 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
         if name in known and made.often(0.1) and not refused:
             needy = ("cuda", "mps", "effect", "light", "torch", "spread")
             wanted = [word for word in choices_of(known[name]) if not word.startswith(needy)]
-            # --show has choices in corpus, and is a flag elsewhere.
             groups.append((name, made.pick(wanted)) if wanted else (name,))
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]
     if pictured and made.often(0.02):
@@ -506,7 +504,7 @@ def special_formats(given: tuple[str, ...]) -> tuple[str, ...]:
     special = {"cross": ("pharaoh",), "align": ("table",), "audio": ("textgrid", "vtt")}.get(
         given[0], ()
     )
-    return ("npz",) if "e.npz" in given else special
+    return ("npz",) if {"e.npz", "--treebank"} & {*given} else special
 
 
 FEW = {"--treebank": ("--layer", "--head", "--special"), "e.npz": ("--top",)}
@@ -552,7 +550,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         "--weights-only",
         "--target",
     )
-    return pictured or (option in other and given[0] in ("why", "wiring", "explain"))
+    return pictured or (option in other and given[0] in ("why", "explain", "heads"))
 
 
 def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR0912 - rows
@@ -566,7 +564,7 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
         return str(name)
 
     match command:
-        case "self" | "heads" | "corpus":
+        case "self" | "heads":
             own = [name for name, row in MECHANISMS.items() if "self" in row.commands]
             # Measures are of shares, not of weights with signs.
             rows = {name: MECHANISMS[name] for name in own}
@@ -577,8 +575,6 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             if made.models and made.often(0.08):
                 origins = [["--model", str(world.model(made.pick(("bert", "gpt2"))))]]
             origin = made.pick(origins)
-            if command == "corpus":
-                return [command, whole("texts"), *origin]
             if command == "heads" and made.often(0.1):
                 return [command, "--treebank", whole("others", only=("r.conllu",)), *origin]
             if made.often(0.3):
@@ -599,7 +595,7 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
         case "audio":
             file = whole("recordings", only=("s.wav", "s.flac"))
             return [command, file, "--text", "the cat", "--model", str(world.model("whisper"))]
-        case "why" | "wiring" | "explain":
+        case "why" | "explain":
             return [command, made.draw(plain_texts)]
         case "cache":
             return [command, made.draw(plain_texts) + " here", "--keep", made.pick(KEPT)]
@@ -691,7 +687,7 @@ def bent_file(made: Draws, command: str, given: list[str]) -> list[str]:
         made.files[name] = damage.damage_file(made.draw, name, made.files[name] or b"")
     if not names:
         return [*given, "-"] if command == "align" else given
-    if len(names) == 1 and made.often(0.1) and command in ("render", "align", "corpus"):
+    if len(names) == 1 and made.often(0.1) and command in ("render", "align"):
         made.stdin = made.files.pop(names[0]) or b""
         return ["-" if word == names[0] else word for word in given]
     return given

@@ -87,8 +87,8 @@ def reports(models: dict[str, str]) -> Iterator[Case]:
         "words.png",
         ["ablate", *PAIR, "--each", "tokens", "--picture", "highlight:FILE"],
     )
-    overview = ["corpus", str(SAMPLES / "sentences.txt"), "--picture", "FILE"]
-    pruning = ["corpus", str(SAMPLES / "pairs.tsv"), "--cross", "--effect"]
+    overview = ["heads", "--input", str(SAMPLES / "sentences.txt"), "--picture", "FILE"]
+    pruning = ["heads", "--input", str(SAMPLES / "pairs.tsv"), "--cross", "--effect"]
     yield "corpus", "overview.png", overview
     yield "corpus", "prune.png", [*pruning, "--picture", "curve:FILE"]
     for option in ("heatmap", "grid"):
@@ -118,7 +118,11 @@ def pages(models: dict[str, str]) -> Iterator[Case]:
     yield "page", "cross.html", ["cross", *PAIR, "--lens", "all", "--html", "FILE"]
     yield "page", "odd.html", ["self", TEXTS["odd"], "--html", "FILE"]
     yield "page", "steps.html", ["steps", "--example", "self", "--html", "FILE"]
-    yield "page", "atlas.html", ["corpus", str(SAMPLES / "sentences.txt"), "--atlas", "FILE"]
+    yield (
+        "page",
+        "atlas.html",
+        ["heads", "--input", str(SAMPLES / "sentences.txt"), "--atlas", "FILE"],
+    )
     for model, origin in ({"inside": []} | _chosen(models, "dinov2")).items():
         words = ["image", str(SAMPLES / "shapes.png"), *origin, "--html", "FILE"]
         yield "page", f"{model}-image.html", words

@@ -64,7 +64,7 @@ ENDLESS = "9" * 5000
         ("self", "--input", "{folder}/texts.tsv", "--columns", f"text={ENDLESS}"),
         ("heads", "--treebank", "{folder}/trees.conllu"),
         ("align", "{folder}/texts.tsv", "--score", "{folder}/links.txt"),
-        ("corpus", "{folder}/texts.tsv", "--frequencies", "{folder}/counts.txt"),
+        ("heads", "--input", "{folder}/texts.tsv", "--frequencies", "{folder}/counts.txt"),
         ("render", "{folder}/links.txt"),
         ("render", "{folder}/map.json", "--record", ENDLESS),
     ],

@@ -495,15 +495,15 @@ def test_nor_with_another_model_in_memory(load, tmp_path):
         check_same_options(before, options(model), texts)
     place = tmp_path / "found.json"
     asked = {"model": model, "tokenizer": tokenizer, "checkpoint": place}
-    first = attnviz.corpus(texts, **asked).to_json()
+    first = attnviz.heads(input=texts, **asked).to_json()
     state = CorpusState(Aggregates(vocabulary_of([])), records=1)
     journal = CorpusJournal(place, before)
     journal.saved_at = -1e9
     journal.save_state(state)
     with pytest.raises(UsageError, match="was started with different options"):
-        attnviz.corpus(texts, **asked)
+        attnviz.heads(input=texts, **asked)
     journal.remove()
-    assert attnviz.corpus(texts, **asked).to_json() == first
+    assert attnviz.heads(input=texts, **asked).to_json() == first
 
 
 def test_what_is_kept_of_a_model_lets_go_of_it(load):

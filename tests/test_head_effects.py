@@ -82,28 +82,24 @@ def test_each_stream_has_its_own_line_of_what_uniform_attention_gives():
 
 
 @pytest.mark.slow
-def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs):
+def test_over_texts_the_mean_and_its_interval_are_given(pairs):
     how = ("--cross", "--effect", "--sort", "layer", "--dtype", "float64", "-f", "tsv")
     each = [[*by_head(attnviz("heads", *pair, *how).rows, "effect").values()] for pair in PAIRS]
     ends = means_over(np.array(each))[2:]
-    heads, rows = attnviz("heads", "--input", pairs, *how).rows, attnviz("corpus", pairs, *how).rows
-    corpus = [rows[0], *(row for row in rows if row[3] == "effect")]
-    for table, names in (
-        (heads, ("effect", "effect_low", "effect_high")),
-        (corpus, ("mean", "low", "high")),
-    ):
-        found = [[*by_head(table, name).values()] for name in names]
-        np.testing.assert_allclose(found, [np.mean(each, axis=0), *ends], rtol=1e-3, atol=1e-5)
+    rows = attnviz("heads", "--input", pairs, *how).rows
+    table = [rows[0], *(row for row in rows if row[3] == "effect")]
+    found = [[*by_head(table, name).values()] for name in ("mean", "low", "high")]
+    np.testing.assert_allclose(found, [np.mean(each, axis=0), *ends], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_tables_documents_and_pictures_say_what_the_effect_is_of(pairs, tmp_path):
     told = "effect: log p of every token of the target, with the head minus without it (off: zeros)"
     how = ("--cross", "--effect", "--sort", "effect", "--picture", tmp_path / "heads.svg")
-    for done in (attnviz("heads", "--input", pairs, *how), attnviz("corpus", pairs, *how)):
-        assert done.status == 0, done.err
-        assert told in " ".join(done.text.split())
-        assert "±" in done.text
+    done = attnviz("heads", "--input", pairs, *how)
+    assert done.status == 0, done.err
+    assert told in " ".join(done.text.split())
+    assert "±" in done.text
     texts = tmp_path / "texts.txt"
     texts.write_text("the cat sat\na dog and a cat\n")
     masked = attnviz("heads", "--input", texts, "--effect")
@@ -140,7 +136,17 @@ def test_an_ablation_of_several_texts_has_an_interval_and_one_has_none():
 def test_a_curve_is_the_loss_of_switching_off_each_order_by_itself(pairs, monkeypatch):
     monkeypatch.setattr(effects, "POINTS", 4)
     picture = pairs.with_suffix(".svg")
-    how = ("corpus", pairs, "--cross", "--effect", "--picture", f"curve:{picture}", "-f", "json")
+    how = (
+        "heads",
+        "--input",
+        pairs,
+        "--cross",
+        "--effect",
+        "--picture",
+        f"curve:{picture}",
+        "-f",
+        "json",
+    )
     done = attnviz(*how)
     assert done.status == 0, done.err
     curve = done.json()["prune_curve"]
@@ -201,7 +207,8 @@ def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(tmp_pat
         path.write_text(lines)
         picture = tmp_path / f"{name}.svg"
         done = attnviz(
-            "corpus", path, "--cross", "--effect", "--picture", f"curve:{picture}", "-f", "json"
+            *("heads", "-i", path, "--cross", "--effect"),
+            *("--picture", f"curve:{picture}", "-f", "json"),
         )
         found[name] = done.json()["prune_curve"]
     assert found["both"]["texts"] == "order of 2 texts, loss of 2 others"
@@ -219,7 +226,7 @@ def test_workers_and_what_is_resumed_give_the_same_bytes(pairs, monkeypatch):
     monkeypatch.setattr(effects.EffectChunk, "size", 1)
     monkeypatch.setattr(effects, "POINTS", 2)
     picture, file = pairs.with_suffix(".svg"), pairs.with_suffix(".json")
-    how = ("corpus", pairs, "--cross", "--effect", "--by", "mean", "-f", "json")
+    how = ("heads", "--input", pairs, "--cross", "--effect", "--by", "mean", "-f", "json")
     drawn = (*how, "--picture", f"curve:{picture}")
     alone, shared = (attnviz(*drawn, *more) for more in ((), ("--workers", 2)))
     assert alone.status == 0, alone.err
@@ -243,8 +250,8 @@ def test_workers_and_what_is_resumed_give_the_same_bytes(pairs, monkeypatch):
         (("heads", "a b", "--effect", "--by", "nothing"), "nothing"),
         (("heads", "a", "b", "c", "--cross"), "--cross takes one source and one target"),
         (("heads", "a b c", "--effect", *OWN), "nothing here predicts anything"),
-        (("corpus", "-", "--picture", "curve:c.png"), "add --effect"),
-        (("corpus", "-", "--effect", *OWN), "nothing here predicts anything"),
+        (("heads", "--input", "-", "--picture", "curve:c.png"), "add --effect"),
+        (("heads", "--input", "-", "--effect", *OWN), "nothing here predicts anything"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, said):

@@ -57,7 +57,7 @@ def things() -> dict[str, Any]:
     with attnviz.watch(key_tokens=list("abcd")) as watched:
         torch.rand(1, 1, 16, 4).softmax(-1) @ torch.ones(1, 1, 4, 4)
     result = attnviz.from_numpy(np.full((2, 3, 3), 1 / 3), tokens=list("abc"))
-    findings = attnviz.corpus(["the cat sat", "a dog"], mechanism="multi-head", atlas=True)
+    findings = attnviz.heads(["the cat sat", "a dog"], mechanism="multi-head", atlas=True)
     return {"Result": result, "Watched": watched, "Findings": findings}
 
 
@@ -166,9 +166,9 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
 @pytest.mark.parametrize(
     "words",
     [
-        ("corpus", "TEXTS", *OWN, "-o", "new.json"),
-        ("corpus", "TEXTS", *OWN, "--picture", "new.png"),
-        ("corpus", "TEXTS", *OWN, "--atlas", "new.html"),
+        ("heads", "--input", "TEXTS", *OWN, "-o", "new.json"),
+        ("heads", "--input", "TEXTS", *OWN, "--picture", "new.png"),
+        ("heads", "--input", "TEXTS", *OWN, "--atlas", "new.html"),
         *(
             ("compare", "SAMPLES", option, f"new{suffix}")
             for option, suffix in (
@@ -195,7 +195,7 @@ def test_a_command_on_a_full_disk_leaves_nothing(words, texts, samples, full):
 
 def test_a_full_temporary_folder_is_told_in_one_line(full, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(full))
-    done = run("corpus", "-", "-q", *OWN, stdin=b"the cat sat\n" * 9)
+    done = run("heads", "--input", "-", "-q", *OWN, stdin=b"the cat sat\n" * 9)
     assert done.mistake.startswith("cannot keep the texts in a temporary file: ")
 
 

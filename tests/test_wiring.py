@@ -18,7 +18,6 @@ from attnviz.core.query import Query
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
-from attnviz.runs.many_texts import AttendChunk
 from tests.invoke import attnviz as run
 from tests.test_why import TEXT, induction
 
@@ -91,20 +90,20 @@ def draw_pairs(text, drawn, heads, layers):
 
 
 def test_the_induction_head_reads_the_previous_token_head():
-    report = attnviz.wiring(TEXT, model="pocket-lm").value
+    report = attnviz.heads(TEXT, wiring=True, model="pocket-lm").value
     keys = [one for one in report.wires if one.side == "key"]
     assert (keys[0].head, keys[0].writer) == (HeadAt("causal", "2", 3), HeadAt("causal", "1", 1))
     assert report.roles[HeadAt("causal", "1", 1)].name == "previous-token"
 
 
 def test_every_form_holds_the_same_pairs(tmp_path):
-    table = run("wiring", TEXT, *LM, "--top", 3)
+    table = run("heads", TEXT, "--wiring", *LM, "--top", 3)
     assert table.status == 0
     assert "2.3 key                   ←  1.1 previous-token  .43" in table.text
-    document = run("wiring", TEXT, *LM, "-f", "json").json()
-    rows = run("wiring", TEXT, *LM, "-f", "tsv").rows[1:]
+    document = run("heads", TEXT, "--wiring", *LM, "-f", "json").json()
+    rows = run("heads", TEXT, "--wiring", *LM, "-f", "tsv").rows[1:]
     assert [float(row[7]) for row in rows] == [one["moved"] for one in document["wires"]]
-    assert run("wiring", TEXT, *LM, "-o", tmp_path / "w.npz").status == 0
+    assert run("heads", TEXT, "--wiring", *LM, "-o", tmp_path / "w.npz").status == 0
     arrays = np.load(tmp_path / "w.npz")
     assert arrays["moved"].tolist() == [one["moved"] for one in document["wires"]]
     assert json.loads(str(arrays["attnviz"]))[0]["kind"] == "wiring"
@@ -112,8 +111,8 @@ def test_every_form_holds_the_same_pairs(tmp_path):
 
 def test_texts_give_means_with_intervals():
     texts = [TEXT, "The king saw the queen. The king saw"]
-    report = attnviz.wiring(texts, model="pocket-lm").value
-    single = [attnviz.wiring(text, model="pocket-lm").value for text in texts]
+    report = attnviz.heads(texts, wiring=True, model="pocket-lm").value
+    single = [attnviz.heads(text, wiring=True, model="pocket-lm").value for text in texts]
     one = report.wires[0]
     values = [
         next(
@@ -125,34 +124,6 @@ def test_texts_give_means_with_intervals():
     ]
     assert one.moved == pytest.approx(np.mean(values))
     assert one.interval[0] <= one.moved <= one.interval[1]
-
-
-@pytest.mark.slow
-def test_a_corpus_has_the_means_and_intervals_of_its_texts_whoever_works(tmp_path, monkeypatch):
-    """The corpus in shards, merged and saved, against all texts at once."""
-    monkeypatch.setattr(AttendChunk, "size", 2)
-    file = tmp_path / "texts.txt"
-    file.write_text("\n".join([TEXT, *[line for line in SENTENCES if line][:4]]))
-    options = ("corpus", file, "--wiring", *LM)
-    one, two = (run(*options, "--workers", n, "-f", "json") for n in (1, 2))
-    assert one.out == two.out
-    found = {
-        (w["head"]["layer"], w["head"]["head"], w["side"], *w["writer"].values()): w
-        for w in one.json()["wires"]
-    }
-    expected = attnviz.wiring(input=str(file), model="pocket-lm").value
-    assert len(found) == len(expected.wires)
-    for wire in expected.wires:
-        at, by = wire.head, wire.writer
-        own = found[int(at.layer), at.head, wire.side, by.stream, int(by.layer), by.head]
-        assert own["moved"] == pytest.approx(wire.moved, rel=1e-12)
-        assert own["interval"] == pytest.approx(wire.interval, rel=1e-9, abs=1e-12)
-    table = run(*options, "--head", "2.3", "--top", 2)
-    assert "2.3 " in table.text
-    assert "and 28 more" in table.text  # ten earlier heads on three sides
-    assert "mean" not in run(*options, "-f", "tsv").rows[0]
-    clash = run(*options, "--show", "pairs")
-    assert "--wiring and --show contradict each other" in clash.mistake
 
 
 def test_copying_is_a_measure_of_heads():
@@ -169,7 +140,7 @@ def test_copying_is_a_measure_of_heads():
 def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):
     file = tmp_path / "w.svg"
     pair = ("The red car is fast.", "La voiture rouge est rapide.")
-    assert run("wiring", *pair, "--picture", file).status == 0
+    assert run("heads", *pair, "--cross", "--wiring", "--picture", file).status == 0
     drawn = file.read_text()
     for word in ("encoder 0", "cross 3", "into its key", "42 of 3,672 pairs"):
         assert word in drawn
@@ -178,19 +149,19 @@ def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("a b c", "--mechanism", "rotary"), "unknown option '--mechanism'"),
+        (("a b c", "--role", "induction"), "leave --role out"),
         (("--input", "nothing.txt"), "nothing.txt"),
     ],
 )
 def test_mistakes_get_one_line(arguments, says):
-    assert says in run("wiring", *arguments).mistake
+    assert says in run("heads", "--wiring", *arguments).mistake
 
 
 def test_weights_alone_against_whole_matrices():
     """Compositions, eigenvalues and singular values of matrices that are multiplied out."""
     model = load_pocket_lm(dtype="float64")
     heads, _ = model.head_weights()
-    report = attnviz.wiring(weights_only=True, model="pocket-lm", dtype="float64").value
+    report = attnviz.heads(wiring=True, weights_only=True, model="pocket-lm", dtype="float64").value
     assert (report.wires[0].head, report.wires[0].writer, report.wires[0].side) == (
         HeadAt("causal", "2", 3),
         HeadAt("causal", "1", 1),
@@ -218,7 +189,7 @@ def test_weights_alone_against_whole_matrices():
 
 
 def test_weights_alone_need_no_text_and_a_model_whose_maps_are_known():
-    done = run("wiring", "--weights-only", *LM, "--top", 2)
+    done = run("heads", "--wiring", "--weights-only", *LM, "--top", 2)
     assert "2.3 key  ←  1.1  .19" in done.text
     assert "heads that copy most: 2.0 0.88" in done.text
-    assert "reads no text" in run("wiring", "a b", "--weights-only", *LM).mistake
+    assert "leave TEXT out" in run("heads", "a b", "--wiring", "--weights-only", *LM).mistake

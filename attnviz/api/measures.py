@@ -104,12 +104,14 @@ def heads(
         atlas=atlas,
     )
     how = arguments.read_options(options)
-    given = {"text": text, "input": input}
+    of_texts = {"text": text, "input": input}
     others = {"role": role, "similar": similar, "no_repeat": no_repeat, "sort": sort != "role"}
     others |= {"effect": effect, "writes": writes, "probe": probe, "atlas": atlas}
     others |= {"statistics": statistics != "measures", "prune_curve": prune_curve}
     if treebank is not None:
-        head_measures.check_alone("treebank", {**given, **others, "cross": cross, "wiring": wiring})
+        head_measures.check_alone(
+            "treebank", {**of_texts, **others, "cross": cross, "wiring": wiring}
+        )
         head_measures.check_heads(how, request.command)
         with collect("heads", "heads", how) as report:
             head_measures.report_relations(treebank, how, report)
@@ -119,7 +121,7 @@ def heads(
     if wiring:
         head_measures.check_alone("wiring", others)
     if weights_only:
-        head_measures.check_alone("weights_only", given)
+        head_measures.check_alone("weights_only", of_texts)
         with collect("heads", "wiring", how) as report:
             report_weights(top or PAIRS, how, report)
         return report.findings

@@ -392,7 +392,7 @@ class Output:
     atlas: Path | None = rare(
         "atlas",
         "--atlas PAGE",
-        "Link each head of --html to its card in this page of 'corpus --atlas', and back.",
+        "Link each head of --html to its card in this page of 'heads --atlas', and back.",
     )
     overwrite: bool = rare("page", "--overwrite", "Replace FILE-0, … of other programs, too.")
     open_page: bool = rare("page", "--open", "Open the interactive page in a browser.")

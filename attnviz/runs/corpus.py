@@ -424,5 +424,5 @@ def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
 def _rows_of(rows: Sequence[HeadRow], request: HeadsRequest) -> tuple[HeadRow, ...]:
     """The heads that a table lists."""
     role = request.role
-    chosen = [row for row in rows if role is None or role in [one.name for one in row.roles]]
-    return tuple(chosen[: request.top])
+    own = [row for row in rows if role is None or role in [one.name for one in row.roles]]
+    return tuple(own[: request.top])

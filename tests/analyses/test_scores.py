@@ -100,7 +100,7 @@ def test_heads_and_corpus_measure_scores_where_they_are_asked_to(tmp_path):
     assert " smax " in attnviz("heads", text, "--scores", "-q").text
     file = tmp_path / "texts.txt"
     file.write_text(f"{text}\n")
-    done = attnviz("corpus", file, "--scores", "-f", "tsv", "-q").rows
+    done = attnviz("heads", "--input", file, "--scores", "-f", "tsv", "-q").rows
     mean = done[0].index("mean")
     means = sorted(float(row[mean]) for row in done[1:] if "score-max" in row)
     assert means == pytest.approx(sorted(float(row[column]) for row in rows[1:]), rel=1e-4)

@@ -1,4 +1,4 @@
-"""attnviz corpus --atlas: the page, and that nothing changes it."""
+"""attnviz heads --atlas: the page, and that nothing changes it."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def texts(tmp_path: Path) -> Path:
 
 
 def atlas(texts: Path, place: Path, *more: object) -> Any:
-    done = attnviz("corpus", texts, *SMALL, "-f", "none", "--atlas", place, *more)
+    done = attnviz("heads", "--input", texts, *SMALL, "-f", "none", "--atlas", place, *more)
     assert (done.status, done.out) == (0, b""), done.err
     return document(place.read_text()) if place.suffix else None
 
@@ -35,7 +35,7 @@ def of_run(page: Any) -> Any:
 @pytest.mark.slow
 def test_the_page_says_what_the_command_says(texts, tmp_path):
     page = atlas(texts, tmp_path / "page.html")
-    (stream,) = attnviz("corpus", texts, *SMALL, "-f", "json").json()["streams"]
+    (stream,) = attnviz("heads", "--input", texts, *SMALL, "-f", "json").json()["streams"]
     (shown,) = page["streams"]
     assert page["texts"] == 40
     for head in stream["heads"]:
@@ -55,7 +55,7 @@ def test_notes_of_texts_are_on_the_page(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n')
     place = tmp_path / "page.html"
-    done = attnviz("corpus", path, *SMALL, "-f", "none", "--atlas", place)
+    done = attnviz("heads", "--input", path, *SMALL, "-f", "none", "--atlas", place)
     assert done.status == 1
     assert document(place.read_text())["notes"][0] == "1 texts could not be read"
 
@@ -71,7 +71,7 @@ def test_notes_of_texts_are_on_the_page(tmp_path):
 )
 def test_places_are_checked_before_the_work(texts, tmp_path, place, status, said):
     before = sorted(tmp_path.rglob("*"))
-    done = attnviz("corpus", texts, *SMALL, "-f", "none", "--atlas", tmp_path / place)
+    done = attnviz("heads", "--input", texts, *SMALL, "-f", "none", "--atlas", tmp_path / place)
     assert (done.status, said in done.mistake) == (status, True), done.err
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -79,7 +79,7 @@ def test_places_are_checked_before_the_work(texts, tmp_path, place, status, said
 def test_a_run_that_fails_leaves_nothing(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"words": 1}\n')
-    assert attnviz("corpus", path, *SMALL, "--atlas", tmp_path / "page.html").status == 1
+    assert attnviz("heads", "--input", path, *SMALL, "--atlas", tmp_path / "page.html").status == 1
     assert [item.name for item in tmp_path.iterdir()] == ["texts.jsonl"]
 
 
@@ -100,7 +100,7 @@ def test_resuming_gives_the_same_bytes(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     whole, found = tmp_path / "whole.html", tmp_path / "found.html"
     atlas(texts, whole)
-    how = ("corpus", texts, *SMALL, "-f", "none", "--atlas", found)
+    how = ("heads", "--input", texts, *SMALL, "-f", "none", "--atlas", found)
     with monkeypatch.context() as patch:
         interrupt_after(2, patch)
         assert attnviz(*how).status == 130
@@ -115,7 +115,18 @@ def test_resuming_gives_the_same_bytes(texts, tmp_path, monkeypatch):
 def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     monkeypatch.chdir(tmp_path)
-    how = ["corpus", texts.name, *SMALL, "-f", "none", "--atlas", "a.html", "-o", "a.json"]
+    how = [
+        "heads",
+        "--input",
+        texts.name,
+        *SMALL,
+        "-f",
+        "none",
+        "--atlas",
+        "a.html",
+        "-o",
+        "a.json",
+    ]
     made = []
     for more in (["--workers", "1"], ["--workers", "2"], ["--engine", "local"], [], ["--resume"]):
         monkeypatch.setattr("sys.argv", ["attnviz", *map(str, how), *more])
@@ -129,13 +140,13 @@ def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(texts, tmp_p
         for name in ("a.html", "a.json"):
             Path(name).unlink()
     assert [*Path().iterdir()] == [Path(texts.name)]
-    assert b"attnviz corpus texts.txt" in made[0][0]
+    assert b"attnviz heads --input texts.txt" in made[0][0]
     assert made == [made[0]] * len(made)
 
 
 def test_a_run_without_an_atlas_is_not_resumed_with_one(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
-    how = ("corpus", texts, *SMALL, "-f", "none", "-o", tmp_path / "found.json")
+    how = ("heads", "--input", texts, *SMALL, "-f", "none", "-o", tmp_path / "found.json")
     with monkeypatch.context() as patch:
         interrupt_after(2, patch)
         assert attnviz(*how).status == 130

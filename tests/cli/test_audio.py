@@ -58,7 +58,9 @@ def test_why_a_head_listens_there_adds_up(whisper, ast):
             assert total == pytest.approx(document["contrast"], rel=1e-3, abs=1e-4)
         assert len({one["writer"] for one in document["key"]}) > 3
     assert "note: the strongest link" in found.err
-    wires = attnviz("wiring", VOWELS, "ah ee", "--model", whisper, "-f", "json").json()["wires"]
+    wires = attnviz("heads", "-i", VOWELS, "--wiring", "--model", whisper, "-f", "json").json()[
+        "wires"
+    ]
     assert {one["head"]["stream"] for one in wires} == {"cross", "encoder", "decoder"}
     assert "needs a speech model" in attnviz("why", VOWELS).mistake
 

@@ -1,4 +1,4 @@
-"""attnviz corpus."""
+"""attnviz heads over a corpus."""
 
 import io
 import json
@@ -50,14 +50,16 @@ def texts(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("show", ["measures", "positions", "classes", "pairs", "links"])
 def test_each_part_is_shown_on_request(texts, show):
-    done = attnviz("corpus", texts, *SMALL, "--show", show, "-f", "tsv")
+    done = attnviz("heads", "--input", texts, *SMALL, "--statistics", show, "-f", "tsv")
     assert done.status == 0, done.err
     assert done.rows[0][:3] == ["stream", "layer", "head"]
 
 
 def test_only_the_first_heads_are_shown_on_request(texts):
     one, both = (
-        attnviz("corpus", texts, *SMALL, "--show", "classes", "-f", "tsv", *how).rows
+        attnviz(
+            "heads", "--input", texts, *SMALL, "--statistics", "classes", "-f", "tsv", *how
+        ).rows
         for how in (("--top", 1), ())
     )
     assert len(both) > len(one)
@@ -66,15 +68,15 @@ def test_only_the_first_heads_are_shown_on_request(texts):
 
 
 def test_stdin_gives_what_a_file_gives(texts):
-    from_file = attnviz("corpus", texts, *SMALL, "-f", "json", "-q")
-    from_stdin = attnviz("corpus", "-", *SMALL, "-f", "json", "-q", stdin=LINES.encode())
+    from_file = attnviz("heads", "--input", texts, *SMALL, "-f", "json", "-q")
+    from_stdin = attnviz("heads", "--input", "-", *SMALL, "-f", "json", "-q", stdin=LINES.encode())
     assert from_file.out == from_stdin.out
 
 
 def test_files_hold_what_stdout_gets(texts, tmp_path):
     for suffix, name in ((".txt", "table"), (".tsv", "tsv"), (".json", "json"), (".npz", "npz")):
         path = tmp_path / f"found{suffix}"
-        done = attnviz("corpus", texts, *SMALL, "-f", name, "-o", path)
+        done = attnviz("heads", "--input", texts, *SMALL, "-f", name, "-o", path)
         assert done.status == 0, done.err
         assert path.read_bytes() == done.out
 
@@ -83,7 +85,7 @@ def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path):
     path = tmp_path / "texts.jsonl"
     rejects = tmp_path / "rejects.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n{"text": "a dog"}\n')
-    done = attnviz("corpus", path, *SMALL, "--on-error", rejects)
+    done = attnviz("heads", "--input", path, *SMALL, "--on-error", rejects)
     assert done.status == 1
     assert "words" in rejects.read_text()
     assert f"line 2 of '{path}'" in done.err
@@ -93,7 +95,7 @@ def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path):
 def test_pairs_are_read_across(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text('{"source": "the cat", "target": "le chat"}\n' * 3)
-    done = attnviz("corpus", path, "--cross", "--mechanism", "cross", "-f", "tsv")
+    done = attnviz("heads", "--input", path, "--cross", "--mechanism", "cross", "-f", "tsv")
     assert done.status == 0, done.err
     assert {row[0] for row in done.rows[1:]} == {"cross"}
 
@@ -101,8 +103,8 @@ def test_pairs_are_read_across(tmp_path):
 def test_frequencies_come_from_a_file_on_request(texts, tmp_path):
     counts = tmp_path / "counts.tsv"
     counts.write_text("zebra\t9\n" + "".join(f"word{number}\t5\n" for number in range(9)))
-    done = attnviz("corpus", texts, *SMALL, "--frequencies", counts, "--show", "classes", "-f",
-                   "tsv")  # fmt: skip
+    how = ("--frequencies", counts, "--statistics", "classes", "-f", "tsv")
+    done = attnviz("heads", "--input", texts, *SMALL, *how)
     even = {row[3]: float(row[5]) for row in done.rows[1:]}
     assert even["rank 1-10"] == 0
     assert even["rarer"] > 0.9
@@ -111,7 +113,7 @@ def test_frequencies_come_from_a_file_on_request(texts, tmp_path):
 def test_a_line_that_is_no_word_and_count_is_refused(texts, tmp_path):
     counts = tmp_path / "counts.tsv"
     counts.write_text("the\t5\ncat five\n")
-    done = attnviz("corpus", texts, *SMALL, "--frequencies", counts)
+    done = attnviz("heads", "--input", texts, *SMALL, "--frequencies", counts)
     assert "line 2 of" in done.mistake
     assert done.status == 1
 
@@ -119,14 +121,14 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--show", "pair"), "Did you mean 'pairs'?"),
+        (("--statistics", "pair"), "Did you mean 'pairs'?"),
         (("--sort", "entropi"), "Did you mean 'entropy'?"),
         (("--picture", "found.gif"), "names no picture"),
         (("--mechanism", "nope"), "nope"),
     ],
 )
 def test_mistakes_are_found_before_the_work(texts, arguments, said):
-    done = attnviz("corpus", texts, *arguments)
+    done = attnviz("heads", "--input", texts, *arguments)
     assert done.status == 2
     assert said in done.mistake
 
@@ -169,7 +171,9 @@ def test_a_shard_says_which_records_failed():
 def test_stopping_at_an_error_writes_nothing(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n')
-    done = attnviz("corpus", path, *SMALL, "--on-error", "stop", "-o", tmp_path / "found.json")
+    done = attnviz(
+        "heads", "--input", path, *SMALL, "--on-error", "stop", "-o", tmp_path / "found.json"
+    )
     assert done.status == 1
     assert "line 2 of" in done.mistake
     assert not (tmp_path / "found.json").exists()
@@ -228,7 +232,7 @@ def test_what_is_resumed_ends_with_the_same_bytes(tmp_path, monkeypatch, stops):
     path.write_text("\n".join(lines))
     whole, file = tmp_path / "whole.json", tmp_path / "found.json"
     rejects = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    how = ("corpus", path, *SMALL, "-f", "none")
+    how = ("heads", "--input", path, *SMALL, "-f", "none")
     assert attnviz(*how, "-o", whole, "--on-error", rejects[0]).status == 1
     with monkeypatch.context() as patch:
         interrupt_after(stops, patch)
@@ -252,16 +256,16 @@ def test_what_is_resumed_ends_with_the_same_bytes(tmp_path, monkeypatch, stops):
 def test_a_damaged_journal_of_a_corpus_is_named(texts, tmp_path):
     (tmp_path / ".found.json.journal").write_bytes(b"PK no journal")
     for more in ((), ("--resume",)):
-        done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", *more)
+        done = attnviz("heads", "--input", texts, *SMALL, "-o", tmp_path / "found.json", *more)
         assert "is damaged: remove it" in done.mistake
 
 
 def test_a_journal_of_another_command_is_refused_or_replaced(texts, tmp_path):
     path = tmp_path / "found.json"
     Journal({"command": "self"}, Progress(3)).write(beside(path, "journal"))
-    asked = ("corpus", texts, *SMALL, "-f", "none", "-o", path)
+    asked = ("heads", "--input", texts, *SMALL, "-f", "none", "-o", path)
     refused = attnviz(*asked, "--resume").mistake
-    assert "different options: command was 'self' and is 'corpus self'" in refused
+    assert "different options: command was 'self' and is 'heads self'" in refused
     assert f"this run replaces an unfinished '{path}' of 3 records" in attnviz(*asked).err
     assert not beside(path, "journal").exists()
 
@@ -312,14 +316,16 @@ def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path):
 
 
 def test_resuming_what_was_not_begun_begins(texts, tmp_path):
-    done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
+    done = attnviz("heads", "--input", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
     assert done.status == 0
     assert "nothing of '" in done.err
 
 
 def test_resuming_needs_a_file_to_go_on_with(texts):
-    assert attnviz("corpus", texts, *SMALL, "--resume").status == 2
-    assert attnviz("corpus", "-", *SMALL, "--resume", "-o", "x.json", stdin=b"a").status == 2
+    assert attnviz("heads", "--input", texts, *SMALL, "--resume").status == 2
+    assert (
+        attnviz("heads", "--input", "-", *SMALL, "--resume", "-o", "x.json", stdin=b"a").status == 2
+    )
 
 
 def test_texts_are_counted_and_read_again():

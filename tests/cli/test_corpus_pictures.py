@@ -1,4 +1,4 @@
-"""attnviz corpus over pictures: numbers, the atlas, and that nothing changes them."""
+"""attnviz heads over pictures: numbers, the atlas, and that nothing changes them."""
 
 import base64
 import io
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.core
 def test_the_numbers_are_those_of_a_slow_loop(folder):
-    (stream,) = attnviz("corpus", folder, "-f", "json", "-q").json()["streams"]
+    (stream,) = attnviz("heads", "--input", folder, "-f", "json", "-q").json()["streams"]
     sums: dict[Any, float] = defaultdict(float)
     for name in NAMES:
         found = attnviz("image", folder / name, "--patch", "all", "-f", "json", "-q").json()
@@ -90,7 +90,8 @@ def test_workers_and_resuming_give_the_same_bytes(folder, tmp_path, monkeypatch)
     monkeypatch.setattr(corpus, "PICTURES", 1)
     (folder / "broken.png").write_bytes(b"nothing")
     pages = [tmp_path / f"{name}.html" for name in ("whole", "shared", "resumed")]
-    whole, shared, resumed = (("corpus", folder, "-f", "none", "--atlas", page) for page in pages)
+    how = ("heads", "--input", folder, "-f", "none", "--atlas")
+    whole, shared, resumed = ((*how, page) for page in pages)
     done = attnviz(*whole)
     assert (done.status, done.err.count("cannot be read as a picture")) == (1, 1), done.err
     assert attnviz(*shared, "--workers", 2).status == 1
@@ -108,7 +109,7 @@ def test_workers_and_resuming_give_the_same_bytes(folder, tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_the_atlas_shows_the_part_that_patches_cover(folder, tmp_path):
     page = tmp_path / "page.html"
-    assert attnviz("corpus", folder, "-f", "none", "-q", "--atlas", page).status == 0
+    assert attnviz("heads", "--input", folder, "-f", "none", "-q", "--atlas", page).status == 0
     found = document(page.read_text())
     (stream,) = found["streams"]
     assert (found["thing"], found["texts"]) == ("picture", 3)
@@ -135,7 +136,7 @@ def test_the_atlas_shows_the_part_that_patches_cover(folder, tmp_path):
 def test_pictures_that_would_take_too_much_are_smaller(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "MOST_BYTES", 1000)
     page = tmp_path / "page.html"
-    assert attnviz("corpus", folder, "-f", "none", "-q", "--atlas", page).status == 0
+    assert attnviz("heads", "--input", folder, "-f", "none", "-q", "--atlas", page).status == 0
     for picture in document(page.read_text())["streams"][0]["pictures"]:
         with Image.open(io.BytesIO(base64.b64decode(picture["image"].split(",")[1]))) as small:
             assert 8 <= max(small.size) < 60
@@ -147,7 +148,7 @@ def test_hostile_names_are_text(folder, tmp_path):
     bad = folder / os.fsdecode(b"\xff.png")
     (folder / "b.jpg").rename(bad)
     page = tmp_path / "page.html"
-    done = attnviz("corpus", folder, "-f", "none", "-q", "--atlas", page)
+    done = attnviz("heads", "--input", folder, "-f", "none", "-q", "--atlas", page)
     assert (done.status, "is not valid UTF-8" in done.err) == (1, True)
     html = page.read_text()
     assert (html.count("</script"), "\x1b" in html) == (2, False)
@@ -158,27 +159,27 @@ def test_hostile_names_are_text(folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("{folder}", SENTENCES), 2, "is no picture (.png,"),
-        ((SENTENCES, SENTENCES), 2, "or one file of texts"),
+        (("{folder}", "-i", SENTENCES), 2, "is no picture (.png,"),
+        ((SENTENCES, "-i", SENTENCES), 2, "or one file of texts"),
         (("{folder}/deep/none.png",), 1, "there is no file"),
         (("{empty}",), 1, "holds no picture"),
         (("{folder}", "--model", "pocket"), 2, "'pocket' reads texts"),
         (("{folder}", "--cross"), 2, "--cross is for texts"),
         (("{folder}", "--picture", "o.png"), 2, "--picture is for texts"),
-        (("{folder}", "--show", "pairs"), 2, "--show pairs is for texts"),
+        (("{folder}", "--statistics", "pairs"), 2, "--statistics pairs is for texts"),
         (("{folder}", "--max-size", "4"), 2, "--max-size is for texts"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(folder, tmp_path, arguments, status, said):
     (tmp_path / "empty").mkdir()
     places = {"folder": folder, "empty": tmp_path / "empty"}
-    done = attnviz("corpus", *(str(one).format(**places) for one in arguments))
+    done = attnviz("heads", "--input", *(str(one).format(**places) for one in arguments))
     assert (done.status, said in done.mistake) == (status, True), done.err
 
 
 def test_other_files_of_a_folder_are_counted_in_a_note(folder):
     (folder / "labels.csv").write_text("a,b\n")
-    done = attnviz("corpus", folder)
+    done = attnviz("heads", "--input", folder)
     assert (done.status, "1 files that are no pictures are left out" in done.err) == (0, True)
     assert "3 pictures · 303 tokens" in done.text
     assert "decides" not in done.text
@@ -190,7 +191,9 @@ def test_other_files_of_a_folder_are_counted_in_a_note(folder):
 def test_models_of_others_read_pictures(folder, tmp_path, name):
     (tmp_path / "model").mkdir()
     model, page = VISION_BUILDERS[name](tmp_path / "model"), tmp_path / "page.html"
-    done = attnviz("corpus", folder, "--model", model, "-f", "none", "-q", "--atlas", page)
+    done = attnviz(
+        "heads", "--input", folder, "--model", model, "-f", "none", "-q", "--atlas", page
+    )
     assert done.status == 0, done.err
     streams = document(page.read_text())["streams"]
     # In windows a model gives the mean over its patches only, and no links between two.

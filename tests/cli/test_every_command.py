@@ -58,14 +58,12 @@ WORK: dict[str, Work] = {
     "watch": (lambda folder: ["-o", folder / "a.npz", "--", program(folder)], "done"),
     "browse": (lambda _: ["--help"], "by keys"),  # tests/features/browse sees it do its work
     "heads": (lambda _: ["the cat saw the cat"], "layer"),
-    "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
     "ablate": (lambda _: ["the cat", "le chat", "--head", "0.0"], "layer 0 head 0"),
     "compare": (lambda folder: [saved(folder), "--head-a", 0, "--head-b", 1], "layer"),
     "why": (lambda _: ["The cat sat down."], "why there"),
     "explain": (lambda _: ["The cat sat down."], "the model says"),
     "sources": (lambda _: ["the cat", "--context", SAMPLES / "sentences.txt"], "the model writes"),
     "cache": (lambda _: ["the cat saw the cat", "--keep", "h2o:3"], "nats a token"),
-    "wiring": (lambda _: ["The cat sat down."], "←"),
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),
     "steps": (lambda _: [], "softmax"),
     "lesson": (lambda _: ["scaling"], "scaling"),
@@ -101,8 +99,13 @@ def two_samples(folder: Path) -> list[object]:
 MODES: dict[str, list[Callable[[Path], list[object]]]] = {
     "self": [lambda _: ["the cat sat", "--lens", "all"], lambda _: ["a b", "--head", "0.1,1.2"]],
     "cross": [lambda _: ["The red car", "La voiture", "--words", "--lens", "effect"]],
-    "heads": [lambda _: ["the cat saw the cat", "--similar"], lambda _: ["a b c", "--effect"]],
-    "corpus": [lambda _: [SAMPLES / "pairs.tsv", "--cross", "--effect"]],
+    "heads": [
+        lambda _: ["the cat saw the cat", "--similar"],
+        lambda _: ["a b c", "--effect"],
+        lambda _: ["-i", SAMPLES / "pairs.tsv", "--cross", "--effect"],
+        lambda _: ["--wiring", "--weights-only"],
+        lambda _: ["The red car", "La voiture rouge", "--cross", "--wiring"],
+    ],
     "ablate": [
         *(lambda _, each=each: ["the cat", "le chat", "--each", each] for each in
           ("heads", "links", "tokens")),
@@ -127,7 +130,6 @@ MODES: dict[str, list[Callable[[Path], list[object]]]] = {
         lambda _: ["the cat saw the cat", "--keep", "h2o:0.2,0.5"],
         lambda _: ["--input", SAMPLES / "sentences.txt", "--keep", "recent:3"],
     ],
-    "wiring": [lambda _: ["--weights-only"], lambda _: ["The red car", "La voiture rouge"]],
     "steps": [lambda _: ["the cat sat"], lambda _: ["--example", "cross"]],
     "lesson": [lambda _, name=name: [name] for name in LESSONS if name not in ("training",)],
 }  # fmt: skip

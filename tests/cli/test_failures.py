@@ -68,10 +68,10 @@ def test_heads_go_on_without_a_line_that_fails_or_stop_there(texts, tmp_path):
     assert (stopped.status, stopped.out) == (1, b"")
 
 
-@pytest.mark.parametrize("command", ["align", "heads", "corpus"])
+@pytest.mark.parametrize("command", ["align", "heads"])
 def test_rejects_never_take_the_place_of_the_output(command, pairs, texts, tmp_path):
     same = tmp_path / "same.tsv"
-    given = {"align": (pairs,), "heads": ("--input", texts), "corpus": (texts,)}[command]
+    given = {"align": (pairs,), "heads": ("--input", texts)}[command]
     done = attnviz(command, *given, "-o", same, "--on-error", same)
     assert done.status == 2
     assert "two outputs go to the same file" in done.err
@@ -143,5 +143,5 @@ def test_without_another_thread_a_page_is_written_and_workers_are_one_line(tmp_p
     first, second = (page.read_text().replace(page.name, "") for page in pages)
     assert first == second
     (tmp_path / "a.txt").write_text("a b\nc d\n")
-    done = attnviz("corpus", tmp_path / "a.txt", *OWN, "--workers", 2)
+    done = attnviz("heads", "--input", tmp_path / "a.txt", *OWN, "--workers", 2)
     assert (done.status, "start no more threads" in done.mistake) == (1, True)

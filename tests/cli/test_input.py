@@ -180,7 +180,7 @@ LONG = "a" * 300
         ("self", "--input", f"{LONG}.txt"),
         ("render", LONG),
         ("align", f"{LONG}.tsv"),
-        ("corpus", f"{LONG}.txt"),
+        ("heads", "--input", f"{LONG}.txt"),
         ("compare", f"{LONG}.npz", "b.npz"),
         ("heads", "--treebank", LONG),
         ("self", "a b", "--group", LONG),

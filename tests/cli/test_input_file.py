@@ -81,7 +81,7 @@ def test_single_texts_may_stand_in_every_format_and_name_no_file(command, tmp_pa
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("command", ["why", "explain", "wiring", "cache"])
+@pytest.mark.parametrize("command", ["why", "explain", "cache"])
 def test_a_model_of_pictures_opens_none_that_a_line_names(command, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text(f"{SAMPLES / 'shapes.png'}\n")
@@ -167,12 +167,11 @@ def test_the_sample_table_is_read_by_its_own_names():
     assert [bool(text.labels) for text in found if isinstance(text, Text)] == [True, False, False]
 
 
-@pytest.mark.parametrize("command", ["self", "heads", "corpus"])
+@pytest.mark.parametrize("command", ["self", "heads"])
 def test_a_note_on_many_texts_has_the_range_of_its_numbers(command, tmp_path, capfd):
     texts = tmp_path / "texts.txt"
     texts.write_text("The cat sat on the mat\nThe dog ran.\n")
-    given = [str(texts)] if command == "corpus" else ["--input", str(texts)]
-    assert run([command, *given, "--special", "drop", "-f", "none"]) == 0
+    assert run([command, "--input", str(texts), "--special", "drop", "-f", "none"]) == 0
     said = [line for line in capfd.readouterr().err.splitlines() if "left out; they held" in line]
     assert len(said) == 1
     assert re.search(r"they held \d+–\d+% of encoder", said[0])

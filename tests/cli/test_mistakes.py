@@ -246,7 +246,7 @@ def test_a_conflict_names_both_options(row, tmp_path, monkeypatch):
 FORMER_USES = {
     "--model-a": ("compare",),
     "--model-b": ("compare",),
-    "--picture": ("image", "heads", "why", "ablate", "self", "compare", "corpus"),
+    "--picture": ("image", "heads", "why", "ablate", "self", "compare"),
 }
 """Commands in which former options are tried, by what has taken their place."""
 

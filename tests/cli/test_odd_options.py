@@ -37,7 +37,7 @@ def test_a_file_that_may_not_be_read_is_told_by_reading_it():
         ("lesson", "linear", "--size", "{}"),
         ("lesson", "masking", "--length", "{}"),
         ("steps", "a b", "--mechanism", "scaled:size={}"),
-        ("corpus", "a.txt", "--top", "{}"),
+        ("heads", "--input", "a.txt", "--top", "{}"),
         ("self", "-", "--workers", "{}"),
     ],
 )

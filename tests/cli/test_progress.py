@@ -87,7 +87,6 @@ def test_a_terminal_is_told_what_a_page_with_the_model_takes_time_for(tmp_path):
     [
         (("self", "--input", "texts.txt", *OWN, "-f", "none"), 3),
         (("heads", "--input", "texts.txt", *OWN), 3),
-        (("corpus", "texts.txt", *OWN), 3),
         (("align", "pairs.tsv"), 2),
         (("cross", "--input", "pairs.tsv", "--score", "pairs.gold"), 2),
     ],

@@ -47,7 +47,7 @@ slow = partial(pytest.param, marks=pytest.mark.slow)
         ("heads", "The cat sat", *LM),
         slow(("self", "The cat sat", "--generate", "3", *LM)),
         slow(("image", SAMPLES / "shapes.png", "-q")),
-        slow(("corpus", SAMPLES, "-f", "json", "-q")),
+        slow(("heads", "--input", SAMPLES, "-f", "json", "-q")),
     ],
     ids=str,
 )

@@ -48,7 +48,7 @@ LINES = b'{"text": "the cat"}\n{bad\n\xff\n{"text": 3}\n\n{"text": "\x1b[31m"}\n
 TOGETHER = (
     ("self", "--input", "t.jsonl", *OWN, "-f", "jsonl"),
     ("heads", "--input", "t.jsonl", *OWN, "--on-error", "r.jsonl"),
-    ("corpus", "t.jsonl", *OWN, "-f", "json"),
+    ("heads", "--input", "t.jsonl", *OWN, "-f", "json"),
     ("align", "t.jsonl", "-f", "json"),
 )
 

@@ -482,7 +482,9 @@ def test_what_needs_shares_leaves_it_out_and_says_so_or_refuses_it(folder, folde
     assert heads.status == 0
     assert "implied" not in heads.text
     assert "stream 'implied' is left out here: it is signed" in heads.err
-    corpus = attnviz("corpus", "-", "-m", folder, "-f", "json", stdin=b"The red car\nThe student\n")
+    corpus = attnviz(
+        "heads", "--input", "-", "-m", folder, "-f", "json", stdin=b"The red car\nThe student\n"
+    )
     assert corpus.status == 0, corpus.err
     assert "stream 'implied' is left out here: it is signed" in corpus.err
     mamba = folder_of("mamba")

@@ -275,11 +275,10 @@ def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["heads", "ablate", "corpus", "lenses", "heads --similar"])
+@pytest.mark.parametrize("command", ["heads", "ablate", "ablate --lenses", "heads --similar"])
 def test_documents_about_several_texts_carry_the_notes_of_each(tmp_path, command):
     texts = tmp_path / "texts.txt"
     texts.write_text("The dog sleeps well.\nDer Hund schläft auf dem Sofa.\n", encoding="utf-8")
-    given = [str(texts)] if command == "corpus" else ["--input", str(texts)]
-    found = attnviz(*command.split(), *given, "-f", "json", "-q").json()
+    found = attnviz(*command.split(), "--input", texts, "-f", "json", "-q").json()
     notes = found.get("notes") or found["provenance"]["notes"]
     assert any("its language is unknown" in note for note in notes)

@@ -99,6 +99,6 @@ def test_a_corpus_of_pictures_gives_each_head_its_intervals(dinov2, disc, tmp_pa
     for turn in range(4):
         picture = Image.open(disc).rotate(90 * turn)
         picture.save(tmp_path / f"{turn}.png")
-    found = attnviz.corpus(str(tmp_path), model=dinov2)
+    found = attnviz.heads(input=str(tmp_path), model=dinov2)
     (stream,) = found.value.streams
     assert len(stream.rows) == 72

@@ -59,13 +59,13 @@ READ = [
     ("self", "a b", "--html", "a.html", "--atlas"),
     ("sources", "a b", "--context"),
     ("heads", "--treebank"),
-    ("corpus", "a.txt", "--frequencies"),
+    ("heads", "--input", "a.txt", "--frequencies"),
     ("lesson", "cache", "--model"),
     ("steps", "--mask"),
     ("steps",),
     ("render",),
     ("compare", "b.npz"),
-    ("corpus",),
+    ("heads", "--input"),
 ]
 """What takes a file that is read whole, the file's name behind."""
 
@@ -75,7 +75,7 @@ def test_a_pipe_that_nobody_writes_to_and_a_device_are_no_files(given, tmp_path,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("a b\n")
     (tmp_path / "b.npz").write_bytes(ARCHIVE)
-    name = "a.png" if given == ("corpus",) else "a.npz"
+    name = "a.png" if given == ("heads", "--input") else "a.npz"
     os.mkfifo(name)
     (tmp_path / f"zero-{name}").symlink_to("/dev/zero")
     for path in (name, f"zero-{name}"):

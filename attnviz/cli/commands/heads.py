@@ -15,7 +15,12 @@ from attnviz.core.options import Options, opt, rare
 from attnviz.models.open import brings_tokens
 from attnviz.runs import corpus, head_measures
 from attnviz.runs.inputs import TextInput, corpus_input, given_texts, texts_of
-from attnviz.runs.questions.why import PAIRS, report_weights, report_wiring
+from attnviz.runs.questions.why import (
+    PAIRS,
+    read_file_argument,
+    report_weights,
+    report_wiring,
+)
 from attnviz.runs.resumable import can_resume
 from attnviz.storage.texts import Text
 
@@ -166,9 +171,10 @@ def heads(
     }
     shown |= {"--writes": writes, "--probe": probe, "--no-repeat": no_repeat, "--atlas": atlas}
     shown |= {"--statistics": statistics != "measures", "--frequencies": frequencies}
-    texts_given = {"TEXT": text, "--input": input_file}
+    texts, files = text or [], input_file or []
+    of_texts = {"TEXT": texts, "--input": files}
     if treebank is not None:
-        others = {**texts_given, **shown, "--picture": output.picture, "--wiring": wiring}
+        others = {**of_texts, **shown, "--picture": output.picture, "--wiring": wiring}
         head_measures.check_alone("--treebank", {**others, "--cross": cross, "--top": top})
         head_measures.check_heads(options, request.command)
         with Report(options, "heads") as report:
@@ -177,22 +183,23 @@ def heads(
     if weights_only and not wiring:
         raise UsageError("--weights-only compares weights for --wiring: add it")
     if wiring:
-        shown["--picture scatter:FILE"] = pictures["scatter"]
-        shown["--picture curve:FILE"] = pictures["curve"]
-        head_measures.check_alone("--wiring", shown)
+        others = {f"--picture {name}:FILE": pictures[name] for name in ("scatter", "curve")}
+        head_measures.check_alone("--wiring", {**shown, **others})
+        if weights_only:
+            head_measures.check_alone("--weights-only", of_texts)
+        head_measures.check_heads(options, request.command)
         options = replace(options, pictures={"plot": pictures["overview"]})
-    if weights_only:
-        head_measures.check_alone("--weights-only", texts_given)
+        file = read_file_argument(files[0], None) if len(files) == 1 else None
         with Report(options, "wiring") as report:
-            report_weights(top or PAIRS, options, report)
+            if weights_only:
+                report_weights(top or PAIRS, options, report)
+            else:
+                inputs, kind = file or (_inputs(texts, files, options, cross=cross), None)
+                kind = kind or corpus.command_of(request, inputs)
+                report_wiring(inputs, kind, top or PAIRS, options, report)
         raise typer.Exit(report.status)
-    inputs = _inputs(text or [], input_file or [], options, cross=cross)
-    if wiring:
-        corpus.check_corpus(request, inputs, options)
-        with Report(options, "wiring") as report:
-            command = corpus.command_of(request, inputs)
-            report_wiring(inputs, command, top or PAIRS, options, report)
-    elif request.reads_corpus(inputs):
+    inputs = _inputs(texts, files, options, cross=cross)
+    if request.reads_corpus(inputs):
         report = _report_corpus(request, inputs, options, atlas)
     else:
         head_measures.check_heads(options, request.command)

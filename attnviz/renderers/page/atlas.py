@@ -80,7 +80,7 @@ def read_atlas(file: Path) -> tuple[str, dict[str, list[str]]]:
         }
         return str(dict(document["provenance"])["model"]), heads
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        line = f"--atlas '{file}' is no atlas: attnviz corpus FILE --atlas PAGE makes one"
+        line = f"--atlas '{file}' is no atlas: attnviz heads -i FILE --atlas PAGE makes one"
         raise InputError(line) from error
 
 

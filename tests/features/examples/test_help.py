@@ -77,10 +77,7 @@ def on_screen(command: str, folder: Path, ready: bytes, end: bytes) -> tuple[int
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown
 
 
-LATER = ("corpus", "heads")  # commands that are being joined
-
-
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in LATER])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_of_help_run_as_they_are_printed(name, tmp_path):
     attnviz("examples", tmp_path)
     for example in EXAMPLES[name]:

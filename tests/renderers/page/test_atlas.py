@@ -18,7 +18,7 @@ def atlas(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of pocket's cross-attention, its encoder and its decoder, with effects."""
     path = tmp_path_factory.mktemp("atlas") / "atlas.html"
     how = ("--cross", "--effect", "-f", "none", "--atlas", path)
-    done = attnviz("corpus", SAMPLES / "pairs.tsv", *how)
+    done = attnviz("heads", "--input", SAMPLES / "pairs.tsv", *how)
     assert done.status == 0, done.err
     return path.read_text(encoding="utf-8")
 
@@ -138,7 +138,10 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(open_page, atlas):
 
 def test_pictures_show_a_framed_patch_and_shaded_ones(open_page, tmp_path):
     path = tmp_path / "atlas.html"
-    assert attnviz("corpus", SAMPLES / "shapes.png", "-f", "none", "--atlas", path).status == 0
+    assert (
+        attnviz("heads", "--input", SAMPLES / "shapes.png", "-f", "none", "--atlas", path).status
+        == 0
+    )
     opened = open_page(path.read_text(encoding="utf-8"), "head=3.1")
     titles = opened.tab.locator("#head h3").all_inner_texts()
     assert titles == ["How far it looks", "Pictures", "What it joins", "Measures", "Nearest heads"]

@@ -100,7 +100,7 @@ def test_tab_reaches_every_control_of_an_atlas_and_of_steps(open_page, tmp_path)
     files = [tmp_path / "atlas.html", tmp_path / "steps.html"]
     text = tmp_path / "texts.txt"
     text.write_text("The cat sat.\nA dog ran.\n", "utf-8")
-    attnviz("corpus", text, "-f", "none", "--atlas", files[0])
+    attnviz("heads", "--input", text, "-f", "none", "--atlas", files[0])
     attnviz("steps", "the cat sat", "--html", files[1], "-f", "none")
     for file in files:
         opened = open_page(file.read_text("utf-8"))

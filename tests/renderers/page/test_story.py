@@ -169,7 +169,7 @@ def test_a_page_and_an_atlas_lead_to_one_another_at_the_same_head(browser, tmp_p
     lines.write_text("Tom likes dogs.\nThe cat sat on the mat.\n", encoding="utf-8")
     atlas, page = tmp_path / "atlas of lm.html", tmp_path / "page.html"
     model = ("--model", "pocket-lm", "-f", "none", "-q")
-    assert attnviz("corpus", lines, "--atlas", atlas, *model).status == 0
+    assert attnviz("heads", "--input", lines, "--atlas", atlas, *model).status == 0
     assert attnviz("self", LM_TEXT, "--html", page, "--atlas", atlas, *model).status == 0
     context = browser.new_context()  # type: ignore[attr-defined]
     tab = context.new_page()

@@ -30,7 +30,7 @@ export function createCard(choose) {
       open(name, one.layer, one.head);
     };
     const parts = headParts(page, stream, number, { name: (one) => `${name} layer ${one.layer} head ${one.head}`, dot, go });
-    body.replaceChildren(...parts, make("p", { class: "hint" }, [`Over ${page.texts} sentences that came with the page. attnviz corpus FILE --cross --atlas PAGE makes an atlas of your own.`]));
+    body.replaceChildren(...parts, make("p", { class: "hint" }, [`Over ${page.texts} sentences that came with the page. attnviz heads -i FILE --cross --atlas PAGE makes an atlas of your own.`]));
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
   }
