@@ -31,6 +31,7 @@ from attnviz.storage.texts import Text
     *("sharing", "scores"),
     also=("resume",),
     writes=("heads", "corpus", "wiring"),
+    rare=("generate", "to", "special", "show", "top"),
     draws={
         "overview": "all heads: roles and measures, or with --wiring what they read",
         "scatter": "heads in a plane, close if they attend alike",
@@ -135,7 +136,7 @@ def heads(
 
     attnviz heads -i sentences.txt --statistics positions
 
-    attnviz heads -i sentences.txt --model ./my-bert -o heads.npz --atlas atlas.html
+    attnviz heads -i sentences.txt -o heads.npz --atlas atlas.html
 
     attnviz heads -i pairs.tsv --cross --effect --sort effect --picture curve:curve.png
 
@@ -163,18 +164,18 @@ def heads(
         atlas=atlas is not None,
         archive=output.format == "npz" or getattr(output.output, "suffix", "") == ".npz",
     )
-    shown: dict[str, object] = {
+    modes: dict[str, object] = {
         "--role": role,
         "--similar": similar,
         "--sort": order != "role",
         "--effect": effect,
     }
-    shown |= {"--writes": writes, "--probe": probe, "--no-repeat": no_repeat, "--atlas": atlas}
-    shown |= {"--statistics": statistics != "measures", "--frequencies": frequencies}
+    modes |= {"--writes": writes, "--probe": probe, "--no-repeat": no_repeat, "--atlas": atlas}
+    modes |= {"--statistics": statistics != "measures", "--frequencies": frequencies}
     texts, files = text or [], input_file or []
     of_texts = {"TEXT": texts, "--input": files}
     if treebank is not None:
-        others = {**of_texts, **shown, "--picture": output.picture, "--wiring": wiring}
+        others = {**of_texts, **modes, "--picture": output.picture, "--wiring": wiring}
         head_measures.check_alone("--treebank", {**others, "--cross": cross, "--top": top})
         head_measures.check_heads(options, request.command)
         with Report(options, "heads") as report:
@@ -184,7 +185,7 @@ def heads(
         raise UsageError("--weights-only compares weights for --wiring: add it")
     if wiring:
         others = {f"--picture {name}:FILE": pictures[name] for name in ("scatter", "curve")}
-        head_measures.check_alone("--wiring", {**shown, **others})
+        head_measures.check_alone("--wiring", {**modes, **others})
         if weights_only:
             head_measures.check_alone("--weights-only", of_texts)
         head_measures.check_heads(options, request.command)
