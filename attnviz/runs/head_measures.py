@@ -246,9 +246,7 @@ class HeadsRequest:
         check_order(self.order, self.role)
         check_effect(self.order, self.by, effect=self.effect, writes=self.writes)
         if self.curve and not self.effect:
-            raise UsageError(
-                "--picture curve:FILE goes by the effects of heads: add --effect"
-            )
+            raise UsageError("--picture curve:FILE goes by the effects of heads: add --effect")
         if self.order in PROBES and not self.probe:
             raise UsageError(f"--sort {self.order} needs attnviz heads --probe")
         if self.probe and self.cross:
