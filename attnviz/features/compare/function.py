@@ -41,7 +41,7 @@ def compare(
     fail_on: str | None = None,
     **options: Unpack[arguments.CompareOptions],
 ) -> Findings:
-    """What changed between two attentions or two ablations, or over a training run.
+    """What changed between two attentions, or over a training run.
 
     Args:
         a: a text, a saved map or saved effects by name, a result of `attend`, what `ablate` found,
