@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -36,38 +35,70 @@ def names() -> Iterator[str]:
     yield f"## Verdicts on a head of a training run\n\n{table(('name', 'rule'), [*RULES.items()])}"
 
 
-TSV = {
-    "`self`, `cross`, `image`, `audio`": "self 'The cat sat'",
-    "`heads`": "heads 'The cat sat on the mat'",
-    "`compare A B`": "compare 'The cat sat' 'The dog sat'",
-    "`ablate`": "ablate 'The cat' 'Le chat' --head 0.0",
-    "`ablate --lenses`": "ablate 'The cat sat.' --lenses",
-    "`why`": "why 'The cat sat down.' --model pocket-lm",
-    "`sources`": "sources 'Tom likes' --context notes.txt",
-    "`cache`": "cache 'the cat saw the cat' --keep h2o:3",
-    "`align`": "align pairs.tsv",
-}
-"""A command whose table has the columns of a row of the page."""
+KINDS = {"text": "text", "place": "number", "whole": "whole number", "number": "number"}
+HEAD = ("schema", "kind")
+TYPES = {"string": "", "integer": "whole", "number": "number", "boolean": "bool"}
 
 
 def columns() -> Iterator[str]:
-    """The columns of each command's tables, as a run writes them."""
-    import shlex
-
-    from attnviz.cli.app import run
+    """What every table and every document holds."""
+    from attnviz.storage.columns import COLUMNS, TABLES
+    from attnviz.storage.layouts import LAYOUTS, json_schema
 
     yield (
-        "# Columns\n\nThe columns of every table that `-f tsv` and `-f csv` write. `python "
-        "docs/tables.py` writes this page."
+        "# Columns and fields\n\nThe columns of every table that `-f tsv` and `-f csv` write, by "
+        "the name of the document with the same numbers; then the fields of every document. "
+        "`python docs/tables.py` writes this page."
     )
-    rows: Rows = []
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        run(["examples", ".", "-q", "-f", "none"])
-        for about, command in TSV.items():
-            run([*shlex.split(command), "-q", "-f", "none", "-o", "found.tsv"])
-            first = Path("found.tsv").read_text(encoding="utf-8").partition("\n")[0]
-            rows.append((about, ", ".join(f"`{name}`" for name in first.split("\t"))))
-    yield table(("command", "columns"), rows)
+    yield (
+        "Names in capitals stand for several; `MEASURE_low`, `MEASURE_high`, `writes` and `run` "
+        "are there where they have values. A layer or head is a number, unless it is no single "
+        "one, which has a name."
+    )
+    rows: Rows = [(f"`{name}`", ", ".join(own.split())) for name, own in TABLES.items()]
+    yield table(("table", "columns"), rows)
+    rows = [(f"`{name}`", KINDS[kind], about) for name, (kind, about) in COLUMNS.items()]
+    yield table(("column", "type", "what it holds"), rows)
+    yield (
+        "Every document has `schema` and `kind`, and these fields, texts where no type is said; "
+        "[] are lists. Provenance is `source, model, trained bool, device, dtype, settings {…}, "
+        "steps [text], notes [text], versions {…}`; a place is the number of a layer or head."
+    )
+    rows = []
+    for name, layout in LAYOUTS.items():
+        schema = json_schema(name)
+        types = schema.get("$defs", {})
+        top = types[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        own = fields({n: one for n, one in top["properties"].items() if n not in HEAD}, types)
+        rows.append(
+            (f"`{name}`", layout.summary, ", ".join([*own, *(["…"] if layout.open else [])]))
+        )
+    yield table(("document", "what it is", "fields"), rows)
+
+
+def fields(properties: Any, types: Any) -> list[str]:
+    """Each field with its type behind it."""
+    return [f"{name} {type_of(one, types)}".rstrip() for name, one in properties.items()]
+
+
+def type_of(part: Any, types: Any) -> str:
+    """The type of a part of a schema in short."""
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        known = {"Provenance": "Provenance"} | ({"why": "as why"} if name.endswith("Why") else {})
+        return known.get(name) or known.get("why") or type_of(types[name], types)
+    if "anyOf" in part:
+        kinds = (type_of(one, types) for one in part["anyOf"] if one.get("type") != "null")
+        return " or ".join(dict.fromkeys(filter(None, kinds)))
+    if "properties" in part:
+        return "{" + ", ".join(fields(part["properties"], types)) + "}"
+    kind = part.get("type", "")
+    if kind == "array":
+        items = part.get("prefixItems") or [part.get("items") or {}]
+        return f"[{', '.join(type_of(one, types) or 'text' for one in items)}]"
+    if isinstance(kind, list):
+        return "place" if {"integer", "string"} <= {*kind} else TYPES[kind[0]]
+    return "{…}" if kind == "object" else TYPES.get(kind, "")
 
 
 def table(head: tuple[str, ...], rows: Rows) -> str:

@@ -162,5 +162,6 @@ def test_two_ablations_are_compared_as_the_command_compares_their_files(tmp_path
     other.save(tmp_path / "b.json")
     files = run("compare", tmp_path / "a.json", tmp_path / "b.json", "-f", "tsv")
     assert attnviz.compare(one, other).to_rows() == [
-        dict(zip(files.rows[0], row, strict=True)) for row in files.rows[1:]
+        dict(zip(files.rows[0], [*row[:2], *map(float, row[2:])], strict=True))
+        for row in files.rows[1:]
     ]

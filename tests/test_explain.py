@@ -291,12 +291,12 @@ def test_a_word_of_a_target_is_the_word_there_with_a_note_where_it_could_come_ne
 def test_every_form_holds_the_same_numbers(tmp_path):
     document = run("explain", TEXT, *LM, "-f", "json").json()
     rows = run("explain", TEXT, *LM, "-f", "tsv").rows
-    assert rows[0] == ["part", "name", "other", "value"]
-    values = {(row[0], row[1]): float(row[3]) for row in rows[1:] if row[3]}
-    assert values["head", "causal 2.3"] == next(
+    assert rows[0] == ["part", "stream", "layer", "head", "name", "other", "value"]
+    values = {tuple(row[:4]): float(row[6]) for row in rows[1:] if row[6]}
+    assert values["head", "causal", "2", "3"] == next(
         one["effect"] for one in document["heads"] if one["at"]["layer"] == 2
     )
-    assert values["kept", ""] == document["kept"]
+    assert values["kept", "", "", ""] == document["kept"]
     page = tmp_path / "a.html"
     assert run("explain", TEXT, *LM, "--html", page, "-f", "none").status == 0
     data = re.search(r'id="document">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)

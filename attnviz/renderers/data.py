@@ -21,6 +21,7 @@ from attnviz.renderers import Display, Views
 from attnviz.renderers.printable import six_digits
 from attnviz.renderers.reports import JsonReport, csv_text
 from attnviz.storage.archive import ArchiveWriter
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import (
     HIDDEN,
     dump_json,
@@ -29,7 +30,6 @@ from attnviz.storage.documents import (
     round_weights,
     to_document,
 )
-from attnviz.storage.dumps import COLUMNS
 from attnviz.storage.parquet import ParquetWriter
 
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
@@ -76,7 +76,7 @@ class TsvRenderer:
 
     def __init__(self, display: Display) -> None:
         self.digits = display.digits
-        self.header = "" if display.begun else self._join([COLUMNS])
+        self.header = "" if display.begun else self._join([columns_of("maps")])
 
     def add(self, attention: Attention, views: Views) -> str:
         return self.finish() + self._join(weight_rows(attention, self.digits))

@@ -33,6 +33,7 @@ from attnviz.renderers.reports import (
     picture_suffix,
     render_all,
 )
+from attnviz.storage.columns import COLUMNS, value_of
 from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ class Presentable:
         """Everything as plain values: what the shell writes as JSON."""
         return json.loads(self.render_as("json"))
 
-    def to_rows(self) -> list[dict[str, str]]:
-        """The rows that the shell writes, by column."""
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The rows that the shell writes, by column, numbers as numbers; None: no value."""
         header, *rows = (line.split("\t") for line in self.render_as("tsv").decode().splitlines())
-        return [dict(zip(header, row, strict=True)) for row in rows]
+        return [dict(zip(header, map(value_of, header, row), strict=True)) for row in rows]
 
     def to_pandas(self) -> DataFrame:
         """The rows as a data frame, numbers as numbers; a UsageError if pandas is not installed."""
@@ -76,7 +77,19 @@ class Presentable:
         import io
 
         tsv = io.BytesIO(self.render_as("tsv"))
-        return pandas.read_csv(tsv, sep="\t", quoting=3, keep_default_na=False, na_values=[""])
+        texts = [name for name, (kind, _) in COLUMNS.items() if kind == "text"]
+        frame = pandas.read_csv(
+            *(tsv,),
+            sep="\t",
+            quoting=3,
+            keep_default_na=False,
+            na_values=[""],
+            dtype=dict.fromkeys(texts, str),
+        )
+        for name, (kind, _) in COLUMNS.items():
+            if name in frame and kind == "place" and frame[name].dtype == object:
+                frame[name] = [value_of(name, str(one)) for one in frame[name]]
+        return frame
 
     def picture(
         self, name: str = "", file: str | Path | None = None, **look: Unpack[LookOptions]

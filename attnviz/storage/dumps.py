@@ -39,6 +39,7 @@ from attnviz.core.attention_map import SEVERAL, Attention, AttentionMap, Provena
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import MARK, tokens_of_pieces
 from attnviz.storage.archive import DAMAGE, ZIP, read_array
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import check_words, parse_json, read_numbers
 from attnviz.storage.matrices import Archive, parse_header, read_safetensors
 
@@ -283,11 +284,7 @@ def _read_alignment(line: str, identity: str, at: str, where: str) -> Dump:
 
 
 PLAIN = ("attention", "attentions", "weights", "attn", "layer", "arr")
-COLUMNS = (
-    *("id", "stream", "layer", "head", "query_position", "query_token", "key_position"),
-    *("key_token", "weight"),
-)
-"""Of a table of weights that attnviz wrote."""
+COLUMNS = columns_of("maps")
 _NUMBER = re.compile(_PROBABILITY)
 _ESCAPE = re.compile(r"\\([tnr\\]|u[0-9a-f]{4})")
 STREAMS = ("encoder", "decoder", "cross")

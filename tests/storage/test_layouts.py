@@ -1,6 +1,7 @@
 """Every JSON document has a layout, and every run keeps to it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import jsonschema
 import pytest
 
 from attnviz.renderers import DATA_KINDS
+from attnviz.storage.columns import COLUMNS, TABLES, columns_of, value_of
 from attnviz.storage.layouts import LAYOUTS, json_schema
 from tests.cli.test_audio import SAID, VOWELS
 from tests.cli.test_every_command import samples, speech
@@ -73,6 +75,42 @@ def made(name: str, folder: Path) -> tuple[Any, ...]:
 
 
 LINES = {"error", "note", "reject"}
+SOMETIMES = {"writes", "run"}
+"""Columns that are there where they have values."""
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_has_the_columns_of_its_name(name, tmp_path):
+    document, _, show = name.partition(" ")
+    done = attnviz(*made(document, tmp_path), *show.split(), "-f", "tsv", "-q")
+    assert done.status == 0, done.err
+    columns, header = columns_of(name), done.rows[0]
+    named = [one for one in columns if not re.search("[A-Z]", one)]
+    assert [one for one in header if one in named] == [x for x in named if x in header]
+    assert {*named} - {*header} <= SOMETIMES
+    assert {*header} <= {*columns} or len(named) < len(columns)
+
+
+def test_every_column_has_a_meaning_and_every_meaning_a_column():
+    assert {one for name in TABLES for one in columns_of(name)} == {*COLUMNS}
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "value"),
+    [
+        *(("layer", "3", 3), ("layer", "mean", "mean"), ("head", "", None), ("offset", "-2", -2)),
+        *(("layer", "1_0", "1_0"), ("key_token", "7", "7"), ("key_token", "", "")),
+        *(
+            ("weight", "1", 1.0),
+            ("weight", "", None),
+            ("entropy", "0.5", 0.5),
+            ("unit", "nats", "nats"),
+        ),
+    ],
+)
+def test_a_cell_is_a_number_where_its_column_is(column, cell, value):
+    found = value_of(column, cell)
+    assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name not in LINES])

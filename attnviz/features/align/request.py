@@ -44,6 +44,7 @@ from attnviz.runs.many_texts import (
 )
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.reporting import RunReport
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import BadText, Text, chunks
@@ -274,7 +275,6 @@ def report_links(work: AlignChunk, texts: TextInput, options: Options, report: R
     report.finish("done")
 
 
-COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word", "score")
 MOST_NAMED = 10  # lines that a note names
 
 
@@ -307,7 +307,9 @@ def links_data(name: str, pair: AlignedPair | AttnvizError) -> Data:
     about = {"id": name, "source": texts[0], "target": texts[1], "links": links, "score": score}
     return Data(
         links=lambda: f"{pharaoh(frozenset(links or []))}\n",
-        rows=lambda: "".join("\t".join(map(escape, row)) + "\n" for row in [COLUMNS, *rows]),
+        rows=lambda: "".join(
+            "\t".join(map(escape, row)) + "\n" for row in [columns_of("alignment"), *rows]
+        ),
         document=lambda: report_json("alignment", **about, **more),
         value=links,
     )

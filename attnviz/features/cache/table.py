@@ -14,6 +14,7 @@ from attnviz.core.cache import CacheReport, HeadCost, RuleCost
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, nats, printable, two_digits
 from attnviz.renderers.text.console import column_widths, introduction, render_parts, wrap_text
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ def _head_lines(one: RuleCost, show: Display) -> Iterator[Text]:
 
 def cache_tsv(report: CacheReport) -> str:
     """A line for each kind and rule, with those of single heads below it if they were measured."""
-    header = ("kind", "rule", "layer", "head", "texts", "keys", "attention", "cost_nats")
-    lines: list[tuple[str, ...]] = [(*header, "low", "high", "changed")]
+    lines: list[tuple[str, ...]] = [columns_of("cache")]
     for one in report.rules:
         low, high = one.interval or (math.nan, math.nan)
         name, texts = (one.kind, one.rule), str(one.texts)

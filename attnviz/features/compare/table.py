@@ -16,6 +16,7 @@ from attnviz.renderers.data import fields_of, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten
 from attnviz.renderers.text.console import column_widths, more_note, render_parts, wrap_text
 from attnviz.renderers.text.link_list import format_weight, name_tokens, place_of
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 
 READING = "mean Jensen–Shannon divergence of a head's rows, in nats; 0: alike, 0.693: no common key"
@@ -47,7 +48,7 @@ def comparison_table(report: Comparison, captions: tuple[str, str], top: int, sh
 
 
 def comparison_tsv(report: Comparison) -> str:
-    lines = [("layer_a", "head_a", "layer_b", "head_b", "divergence_nats")]
+    lines = [columns_of("comparison")]
     for (a, b), value in zip(report.heads, report.divergences.ravel().tolist(), strict=True):
         lines.append((*a, *b, all_digits(value)))
     return tsv(lines)
@@ -100,7 +101,7 @@ def effects_table(report: EffectComparison, top: int, show: Display) -> str:
 
 def effects_tsv(report: EffectComparison) -> str:
     """A line for each part; a field is empty where a part has no effect or one side lacks it."""
-    lines: list[Sequence[str]] = [("kind", "label", "a_nats", "b_nats", "change_nats")]
+    lines: list[Sequence[str]] = [columns_of("ablation-comparison")]
     for kind, label, *numbers in _effect_rows(report):
         lines.append((kind, label, *map(all_digits, numbers)))
     return tsv(lines)

@@ -31,6 +31,7 @@ from attnviz.renderers.printable import (
     two_digits,
 )
 from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import dump_json, report_json, to_report
 
 READING = (
@@ -70,7 +71,7 @@ def ablation_table(report: AblationReport, top: int, show: Display) -> str:
 
 def ablation_tsv(report: AblationReport) -> str:
     """A line for each effect: the part and its place, nats, interval and texts."""
-    lines: list[tuple[str, ...]] = [(*WORDS, *NUMBERS, "effect_nats", "low", "high", "texts")]
+    lines: list[tuple[str, ...]] = [columns_of("ablation")]
     for one in report.every:
         numbers = (one.effect, *(one.interval or (math.nan, math.nan)))
         places = (_place_field(one, name) for name in (*WORDS, *NUMBERS))

@@ -11,11 +11,12 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from attnviz.core import answers
-from attnviz.core.effects import Effect, HeadAt
+from attnviz.core.effects import Effect, HeadAt, LinkAt
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
 from attnviz.renderers.text.why_table import why_document
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 
 if TYPE_CHECKING:
@@ -260,36 +261,42 @@ def answer_json(report: answers.AnswerReport) -> str:
 
 def answer_tsv(report: answers.AnswerReport) -> str:
     """A line for each number: what it is of, its name, another name, and the value."""
-    lines: list[tuple[str, ...]] = [("part", "name", "other", "value"), *_rows(report)]
+    lines: list[tuple[str, ...]] = [columns_of("answer"), *_rows(report)]
     return tsv(lines)
 
 
 def _rows(report: answers.AnswerReport) -> Iterator[tuple[str, ...]]:
-    yield "answer", report.answer, "", all_digits(report.chance)
+    for part, at, *rest in _parts_of(report):
+        place = ("", "", "") if at is None else (at.stream, at.layer or "", str(at.head))
+        yield part, *place, *rest
+
+
+def _parts_of(
+    report: answers.AnswerReport,
+) -> Iterator[tuple[str, HeadAt | LinkAt | None, str, str, str]]:
+    """What each number is of, its head, its name, another name, and the number."""
+    yield "answer", None, report.answer, "", all_digits(report.chance)
     if report.next_best:
-        yield "next best", report.next_best[0], "", all_digits(report.next_best[1])
+        yield "next best", None, report.next_best[0], "", all_digits(report.next_best[1])
     for one in report.tokens:
-        yield "token", _name(one), "", all_digits(one.effect)
-    yield "other tokens", "", "", all_digits(report.others)
+        yield "token", None, _name(one), "", all_digits(one.effect)
+    yield "other tokens", None, "", "", all_digits(report.others)
     for claim in report.heads:
-        name = f"{claim.at.stream} {claim.at.layer}.{claim.at.head}"
-        yield "head", name, "", all_digits(claim.effect)
+        yield "head", claim.at, "", "", all_digits(claim.effect)
         if claim.link:
-            yield "link", name, " > ".join(claim.ends), all_digits(claim.link_effect)
+            yield "link", claim.at, "", " > ".join(claim.ends), all_digits(claim.link_effect)
     for part in ("kept", "removed", "chance_kept", "chance_removed"):
-        yield part, "", "", all_digits(getattr(report, part))
+        yield part, None, "", "", all_digits(getattr(report, part))
     if report.links:
         for link, ends in zip(report.links.links, report.links.ends, strict=True):
-            name = f"{link.stream} {link.layer}.{link.head}"
-            yield "needed link", name, " > ".join(ends), ""
-        yield "links kept", "", str(report.links.of), all_digits(report.links.kept)
-        yield "links removed", "", "", all_digits(report.links.removed)
+            yield "needed link", link, "", " > ".join(ends), ""
+        yield "links kept", None, "", str(report.links.of), all_digits(report.links.kept)
+        yield "links removed", None, "", "", all_digits(report.links.removed)
         good = str(report.links.as_good)
-        yield "random links as good", str(report.links.drawn), "", good
-    yield "random sets as good", str(report.drawn), "", str(report.as_good)
+        yield "random links as good", None, str(report.links.drawn), "", good
+    yield "random sets as good", None, str(report.drawn), "", str(report.as_good)
     if report.idle:
-        at = report.idle.at
-        yield "idle", f"{at.stream} {at.layer}.{at.head}", "", all_digits(report.idle.effect)
+        yield "idle", report.idle.at, "", "", all_digits(report.idle.effect)
 
 
 def answers_table(report: answers.AnswersReport, show: Display) -> str:
@@ -318,7 +325,7 @@ def answers_table(report: answers.AnswersReport, show: Display) -> str:
 
 def answers_tsv(report: answers.AnswersReport) -> str:
     """A line for each number of each text; the first column is the text's id."""
-    lines: list[tuple[str, ...]] = [("id", "part", "name", "other", "value")]
+    lines: list[tuple[str, ...]] = [columns_of("answers")]
     for one in report.answers:
         lines += [(one.id, *row) for row in _rows(one)]
     return tsv(lines)
@@ -409,7 +416,7 @@ def _grid(cells: list[answers.Restored], stream: str, *, alone: bool) -> list[Te
 def contrast_tsv(report: answers.ContrastReport) -> str:
     """A line for each head, head at a position, layer at a position, and link."""
     names = ("stream", "layer", "head", "position", "token", "key", "key_token")
-    lines: list[tuple[str, ...]] = [(*names, "restored", "estimate")]
+    lines: list[tuple[str, ...]] = [columns_of("contrast")]
     for one in (*report.heads, *report.rows, *report.layers, *report.links):
         values = ("" if x is None else str(x) for x in (getattr(one, name) for name in names))
         estimate = "" if one.estimate is None else all_digits(one.estimate)

@@ -47,6 +47,7 @@ from attnviz.renderers.printable import (
 )
 from attnviz.renderers.text import console
 from attnviz.renderers.text.table import sparkline
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
@@ -190,7 +191,7 @@ def similarity_table(report: SimilarityReport, display: Display) -> str:
 
 
 def similarity_tsv(report: SimilarityReport) -> str:
-    lines = [("stream", "layer", "head", "other_layer", "other_head", "divergence")]
+    lines = [columns_of("similarity")]
     for place, (layer, head) in enumerate(report.heads):
         for other in range(place + 1, len(report.heads)):
             value = six_digits(float(report.divergences[place, other]))
@@ -243,8 +244,7 @@ def treebank_table(report: TreebankReport, display: Display) -> str:
 def treebank_tsv(report: TreebankReport) -> str:
     """A line for each head, relation and direction."""
     relations = {relation.name: relation for relation in report.relations}
-    columns = ("relation", "cases", "offset", "offset_share", "toward", "layer", "head", "share")
-    lines = [columns]
+    lines = [columns_of("treebank")]
     for item in report.findings:
         of = relations[item.relation]
         about = (of.name, str(of.count), str(of.offset), six_digits(of.by_offset))

@@ -15,6 +15,7 @@ from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, npz_bytes, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
+from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 
 WORDS = 6
@@ -111,7 +112,7 @@ def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
 
 def why_tsv(report: LinkReport) -> str:
     """A line for each number: what it is of, the names, the value and its interval."""
-    lines: list[tuple[str, ...]] = [("part", "name", "other", "role", "value", "low", "high")]
+    lines: list[tuple[str, ...]] = [columns_of("why")]
 
     def add(part: str, name: str, value: float | None, other: str = "", role: str = "") -> None:
         if value is not None:
@@ -207,9 +208,7 @@ def layers_table(report: LayersReport, show: Display) -> str:
 
 def layers_tsv(report: LayersReport) -> str:
     """A line for each layer; the first is of the embeddings."""
-    lines: list[tuple[str, ...]] = [
-        ("layer", "log_p", "rank", "attention", "feed_forward", "likeliest")
-    ]
+    lines: list[tuple[str, ...]] = [columns_of("layers")]
     for one in report.rows:
         numbers = map(all_digits, (one.attention, one.feed_forward))
         lines.append((one.layer, all_digits(one.log_p), str(one.rank), *numbers, one.likeliest))
@@ -277,8 +276,7 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
 
 
 def wiring_tsv(report: WiringReport) -> str:
-    names = "stream layer head side writer_stream writer_layer writer_head moved low high"
-    lines: list[tuple[str, ...]] = [tuple(names.split())]
+    lines: list[tuple[str, ...]] = [columns_of("wiring")]
     for one in report.wires:
         head, writer = ((at.stream, at.layer, str(at.head)) for at in (one.head, one.writer))
         ends = map(all_digits, one.interval or (math.nan, math.nan))
