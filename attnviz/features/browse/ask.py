@@ -123,8 +123,8 @@ class Asker:
         if isinstance(one, BadText):
             raise one.error
         if isinstance(one, Attention):
-            if self.saved:
-                self.saved = (*self.saved[:2], "--record", str(self.number))
+            number = ("--record", str(self.number)) if self.saved and self.number else ()
+            self.saved = (*self.saved[:2], *number)
             return one
         if self.kind in ("self", "cross"):
             self.kind = "self" if one.target is None else "cross"
