@@ -6,8 +6,9 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from attnviz.analyses.select import named_heads
 from attnviz.analyses.why import explain_link
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, Prediction
-from attnviz.core.errors import AttnvizError, UsageError
+from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import notify, pause
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Picture, Query
@@ -43,7 +44,7 @@ from attnviz.runs.pictures import look_through, sheet_parts
 from attnviz.runs.pipeline import apply_choice, attend_one, query_of
 from attnviz.runs.questions.why import InputKind, effect_of, open_reader, query_for
 from attnviz.storage.pictures import read_picture
-from attnviz.storage.texts import Text, check_text
+from attnviz.storage.texts import BadText, Text, check_text
 
 RESULTS = {"self": "self", "cross": "cross", "picture": "image"}
 """The command that prints what a model answers, by what it is opened for."""
@@ -59,6 +60,7 @@ class Asker:
         kind: what the model reads.
         text: the text, the pair, or the file of a picture or a recording with what is asked of it.
         saved: the command that prints saved maps: "render", a file and a record.
+        records: all texts, or all saved maps, from the first on; number: which of them is seen.
         tell: takes the stage of the work in words.
     """
 
@@ -66,6 +68,8 @@ class Asker:
     kind: InputKind = "self"
     text: Text | None = None
     saved: tuple[str, ...] = ()
+    records: Callable[[], Iterator[Any]] = field(default=lambda: iter(()))
+    number: int = 0
     tell: Callable[[str], None] = notify
     source: Source | None = None
     query: Query | None = None
@@ -92,6 +96,40 @@ class Asker:
         target = texts[1] if len(texts) > 1 and texts[1].strip() else None
         return replace(self.text, text=texts[0], target=target, messages=(), labels=None)
 
+    def find(self, record: str | None) -> Any:
+        """The first text, or maps; or those of an id, or else of a number from 0."""
+        found = None
+        for number, one in enumerate(self.records()):
+            name = getattr(one, "id", "")
+            if record in (None, name) or (found is None and record == str(number)):
+                self.number, found = number, one
+            if record in (None, name):
+                break
+        if found is None:
+            raise InputError(f"there is no text {record or 'to browse'}")
+        return found
+
+    def move(self, step: int) -> Attention:
+        """The attention of the next of several texts, or of the one before."""
+        number = self.number + step
+        one = next(islice(self.records(), number, None), None) if number >= 0 else None
+        if one is None:
+            raise UsageError(f"there is no text {'behind' if step > 0 else 'before'} this one")
+        self.number = number
+        return self.answer_to(one)
+
+    def answer_to(self, one: Any) -> Attention:
+        """The attention of a text; saved maps are their own."""
+        if isinstance(one, BadText):
+            raise one.error
+        if isinstance(one, Attention):
+            number = ("--record", str(self.number)) if self.saved and self.number else ()
+            self.saved = (*self.saved[:2], *number)
+            return one
+        if self.kind in ("self", "cross"):
+            self.kind = "self" if one.target is None else "cross"
+        return self.attend(text=one)
+
     def attend(
         self,
         texts: tuple[str, ...] = (),
@@ -99,14 +137,15 @@ class Asker:
         window: tuple[int, int] | None = None,
         *,
         to: str | None = None,
+        text: Text | None = None,
     ) -> Attention:
         """The attention of the text, of another one, or of a part of it, through a lens.
 
         `to` is the language of the target where it is known, which saves guessing it.
         """
         assert self.origin is not None
-        assert self.text is not None
-        text = self.with_texts(texts) if texts else self.text
+        text = text or (self.with_texts(texts) if texts else self.text)
+        assert text is not None
         origin = replace(self.origin, to=to or self.origin.to)
         if window is not None:
             origin = replace(origin, window="{}-{}".format(*window))
@@ -149,29 +188,38 @@ class Asker:
             small[name] = np.asarray(copy)
         return small
 
-    def change(self, off: Intervention) -> tuple[Attention, str]:
-        """The maps with parts off, and what that changes of the output, in words."""
+    @property
+    def whole(self) -> Source:
+        """The model, reading all of the text: effects and scores need every weight."""
+        assert self.origin is not None
         assert self.source is not None
+        whole = replace(self.origin, max_size=None, rows=None, window=None)
+        if whole == self.origin:
+            return self.source
+        kind: Any = self.kind
+        return source_for(whole, kind, with_head="exact")
+
+    def change(self, off: Intervention, *, maps: bool) -> tuple[Attention | None, str]:
+        """The maps with parts off, if asked for, and what that changes of the output, in words."""
         assert self.query is not None
         self.tell("switching off")
         with pauses_between_modules():
-            experiment = open_experiment(self.source, self.query)
-            attention = experiment.changed_maps(off)
+            experiment = open_experiment(self.whole, self.query)
+            attention = experiment.changed_maps(off) if maps else None
             changes = predictions(experiment, off)
         return attention, effect_words(off, changes)
 
     def why(self, link: LinkAt, width: int) -> tuple[str, ...]:
         """Why a head looks from a query at a key, as lines."""
-        assert self.source is not None
         assert self.query is not None
         self.tell("taking the score apart")
         with pauses_between_modules():
-            trace = written_of(self.source, self.query)
+            trace = written_of(self.whole, self.query)
             at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
             if not trace.sides(at).visible[cell]:
                 raise UsageError("the mask of the model hides this key from the query")
             pause()
-            effect, notes = effect_of(self.source, self.query, trace, link, None)
+            effect, notes = effect_of(self.whole, self.query, trace, link, None)
             report = explain_link(trace, at, cell, None, effect, notes)
         return tuple(why_table(report, Display(width)).splitlines())
 
@@ -345,8 +393,19 @@ def _lens(asker: Asker, state: State, name: str) -> Change:
 def _off(asker: Asker, state: State, off: Intervention) -> Change:
     if off == NOTHING:
         return lambda now: see(now, base=now.raw, off=off, effect="", lens="raw")
-    attention, words = asker.change(off)
+    # Maps of a text in blocks would be too large: only the effect is told.
+    whole = not state.raw.main.is_pooled and not state.window
+    attention, words = asker.change(off, maps=whole)
+    if attention is None:
+        return lambda now: replace(now, off=off, effect=words)
     return lambda now: see(now, base=attention, off=off, effect=words, lens="raw")
+
+
+def _record(asker: Asker, state: State, step: int) -> Change:
+    attention = asker.move(step)
+    fields: dict[str, Any] = {"texts": asker.texts, "lens": "raw", "window": False}
+    fields |= {"pictures": asker.pixels(attention), "message": f"text {asker.number}"}
+    return lambda now: answer(now, attention, **fields)
 
 
 def _why(asker: Asker, state: State, link: LinkAt) -> Change:
@@ -390,5 +449,6 @@ WORK: dict[str, Callable[[Asker, State, Any], Change]] = {
     "see": _see,
     "save": _save,
     "window": _window,
+    "record": _record,
 }
 """What each request does, in a thread of its own."""

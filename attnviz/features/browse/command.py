@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from dataclasses import replace
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +15,12 @@ import typer
 
 from attnviz.cli.app import interrupt
 from attnviz.cli.options import INPUT, ORIGIN, with_options
-from attnviz.cli.places import note
-from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import Options, opt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from attnviz.core.attention_map import Attention
     from attnviz.features.browse.ask import Asker
     from attnviz.features.browse.state import State
@@ -102,75 +103,66 @@ def first_answer(
     text: str | None, target: str | None, file: str | None, record: str | None, options: Options
 ) -> tuple[Asker, Attention]:
     """What is shown first, and what can be asked about it."""
-    from attnviz.features.browse.ask import Asker
-    from attnviz.models.open import check_origin
-    from attnviz.runs.questions.why import kind_of_file
-
-    origin = options.origin
-    from_pipe = file is None and (text == "-" or (text is None and not sys.stdin.isatty()))
-    if from_pipe:
-        content = sys.stdin.buffer.read()
-        if content[:4] == b"PAR1" or content[:2] == b"PK" or content[:1] in (b"{", b"["):
-            return Asker(), pick_record(content, "-", record)
-        text = next(iter(content.decode("utf-8", "replace").splitlines()), "")
-    kind: Any = None if text is None or from_pipe else kind_of_file(text)
-    if text is not None and kind is None and not from_pipe and os.path.isfile(text):  # noqa: PTH113
-        number = ("--record", record) if record else ()
-        return Asker(saved=("render", text, *number)), pick_record(None, text, record)
-    if kind == "picture" and target is not None:
-        kind = "picture-text"
-    one = read_text(text, target, file, record, options)
-    if kind is None:
-        kind = "self" if one.target is None else "cross"
-        check_origin(origin, kind)
-    asker = Asker(origin, kind, one)
     from rich.console import Console
 
+    from attnviz.features.browse.ask import Asker
+    from attnviz.models.open import brings_tokens, check_origin
+    from attnviz.runs.inputs import texts_of
+    from attnviz.runs.questions.why import kind_of_file
+    from attnviz.storage.texts import Text
+
+    origin, many = options.origin, options.many
+    content = None
+    if file is None and (text == "-" or (text is None and not sys.stdin.isatty())):
+        content = sys.stdin.buffer.read()
+        is_saved = content[:4] == b"PAR1" or content[:2] == b"PK" or content[:1] in (b"{", b"[")
+    else:
+        kind: Any = None if text is None else kind_of_file(text)
+        is_saved = text is not None and kind is None and os.path.isfile(text)  # noqa: PTH113
+    if is_saved:
+        asker = Asker(saved=() if content is not None else ("render", str(text)))
+        asker.records = saved_maps(content, text)
+    elif content is not None:
+        lines = content.decode("utf-8", "replace").splitlines() or [""]
+        both = [[line] if target is None else [line, target] for line in lines]
+        inputs = [texts_of(one, None, many, pairs=target is not None) for one in both]
+        asker = Asker(origin, "self")
+        asker.records = lambda: chain.from_iterable(one.open() for one in inputs)
+    elif kind is not None:
+        asker = Asker(origin, "picture-text" if kind == "picture" and target is not None else kind)
+        asker.records = lambda: iter([Text("0", str(text), target)])
+    else:
+        arguments = [part for part in (text, target) if part is not None]
+        asker = Asker(origin, "self")
+        if brings_tokens(origin) and not arguments and file is None:
+            asker.records = lambda: iter([Text("0", "")])
+        else:
+            asker.records = texts_of(
+                arguments, file, many, pairs=target is not None or file is not None
+            ).open
+    first = asker.find(record)
+    if asker.kind == "self" and asker.origin is not None:
+        check_origin(origin, "self" if getattr(first, "target", None) is None else "cross")
     try:
         with Console(stderr=True, force_jupyter=False).status("opening the model and reading"):
-            return asker, asker.attend()
+            return asker, asker.answer_to(first)
     finally:
         os.write(2, b"\x1b[?25h")  # a signal may come between hiding the cursor and all else
 
 
-def read_text(
-    text: str | None, target: str | None, file: str | None, record: str | None, options: Options
-) -> Text:
-    """The text or the pair of arguments, or one of a file's."""
-    from attnviz.models.open import brings_tokens
-    from attnviz.runs.inputs import texts_of
-    from attnviz.storage.texts import BadText, Text
-
-    if brings_tokens(options.origin) and text is None and file is None:
-        return Text("0", "")
-    arguments = [part for part in (text, target) if part is not None]
-    pairs = target is not None or file is not None
-    texts = texts_of(arguments, file, options.many, pairs=pairs).open()
-    for number, one in enumerate(texts):
-        if record is None or record in (str(number), getattr(one, "id", "")):
-            if isinstance(one, BadText):
-                raise one.error
-            return one
-    raise InputError(f"'{file}' has no text {record}")
-
-
-def pick_record(content: bytes | None, file: str, record: str | None) -> Attention:
-    """One text of saved maps: the first, or that of an id or a number."""
+def saved_maps(content: bytes | None, file: str | None) -> Callable[[], Iterator[Attention]]:
+    """Every text of saved maps, from the first on, as often as it is asked."""
     import io
     from contextlib import nullcontext
 
-    from attnviz.storage.saved_maps import open_saved, openers, pick, read_all
+    from attnviz.storage.saved_maps import open_saved, openers, read_all
 
-    where = "stdin" if content is not None else f"'{file}'"
-    if content is not None:
-        archive = open_saved(io.BytesIO(content), where)
-        files: Any = [lambda: nullcontext(archive)]
+    if content is None:
+        files: Any = openers(Path(str(file)))
     else:
-        files = openers(Path(file))
-    maps = list(islice(read_all(files), 1)) if record is None else pick(files, record, where)
-    if not maps:
-        raise InputError(f"{where} holds no maps")
-    return maps[0]
+        archive = open_saved(io.BytesIO(content), "stdin")
+        files = [lambda: nullcontext(archive)]
+    return lambda: iter(read_all(files))
 
 
 class BrowsedResult:
@@ -180,13 +172,17 @@ class BrowsedResult:
         check_terminal()
         self.options, self.command = options, command
         self.first: Attention | None = None
-        self.count = 0
+        self.texts = list[Text]()
 
     def add(self, item: Item) -> None:
-        """Keep the first result."""
+        """Keep the first result, and the text of each."""
+        from attnviz.storage.texts import Text
+
         data: Any = item.data
         self.first = self.first or data
-        self.count += 1
+        again = getattr(data, "again", None)
+        both = data.source or data.text or "", data.target
+        self.texts.append(Text("0", *both) if again is None else again.text)
 
     def finish(self) -> None:
         """Browse it."""
@@ -198,21 +194,18 @@ class BrowsedResult:
         if attention is None:
             return
         kind: Any = self.command
-        file, again = names.get("file", ""), getattr(attention, "again", None)
-        both = attention.source or attention.text or "", attention.target
-        text = Text("0", *both) if again is None else again.text
+        file, text = names.get("file", ""), self.texts[0]
         if kind_of_file(file) == "picture" and "more" not in names:
             kind = "picture-text" if "text" in names else "picture"
             text = Text("0", file, names.get("text"))
         asker = Asker(self.options.origin if kind else None, kind or "self", text)
         if kind:
+            asker.records = lambda: iter(self.texts)
             # The model answers again: what it was may be a part of its maps.
             attention = asker.attend()
         elif file and not kind_of_file(file):
-            asker.saved = ("render", file)
+            asker.saved, asker.records = ("render", file), saved_maps(None, file)
         show(attention, asker, self.options)
-        if self.count > 1:
-            note("--browse shows the first text; 'attnviz browse --record N' another")
 
 
 def show(attention: Attention, asker: Asker, options: Options) -> int:
@@ -245,8 +238,9 @@ def first_state(attention: Attention, asker: Asker, options: Options) -> State:
         words = state.words or choice.words
         state = see(state, words=words, special=choice.special == "keep")
     if choice.head is not None:
-        layer, head = (named_heads(choice.head) or [("", "")])[0]
         item = state.item
+        shown = item.layers[state.layer], choice.head  # head 3 of every layer: here of the one seen
+        layer, head = (named_heads(choice.head) or [shown])[0]
         if layer not in item.layers or head not in item.heads:
             raise UsageError(f"--head {choice.head} does not exist in stream '{item.stream}'")
         state = replace(state, layer=item.layers.index(layer), head=item.heads.index(head))

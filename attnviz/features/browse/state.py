@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Mode = Literal["", "edit", "save", "page"]
 Job = (
     Literal["attend", "type", "lens", "off", "why", "rank"]
-    | Literal["see", "save", "copy", "window", "suspend", "quit"]
+    | Literal["see", "save", "copy", "window", "record", "suspend", "quit"]
 )
 Colors = Literal["truecolor", "256", "standard"] | None
 
@@ -348,6 +349,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ("s", "special", "leave special tokens out, or show them"),
     ("p", "pieces", "pieces or whole words"),
     ("z", "zoom", "blocks or numbers; of a text in blocks, the tokens of this one"),
+    ("]", "text", "the next of several texts; [ the one before"),
     ("o", "save", "save what is seen, as a picture and as data"),
     ("y", "copy", "copy the command that prints this view"),
     ("?", "keys", "this list"),
@@ -530,15 +532,8 @@ def _write_in(state: State, mode: Mode, lines: tuple[str, ...]) -> State:
 
 
 NO_MODEL = "maps that are saved have no model, attnviz browse TEXT --model NAME has one"
+NO_LINK = "no strong link is known between these blocks, z shows the tokens of one"
 NO_HEAD = "this is no head of the model: l leads back to raw weights"
-
-
-def refusal(state: State) -> str:
-    """Why the model cannot be asked about parts of the text; empty where it can."""
-    if not state.live:
-        return NO_MODEL
-    in_blocks = state.raw.main.is_pooled or state.window
-    return "a text in blocks is too long for that" if in_blocks else ""
 
 
 def raw_map(state: State) -> AttentionMap:
@@ -547,32 +542,51 @@ def raw_map(state: State) -> AttentionMap:
     return next((one for one in state.raw.maps if one.stream == stream), state.raw.main)
 
 
+def positions(state: State, axis: int, place: int) -> list[int]:
+    """The positions in the text of the tokens that a row (axis 0) or column (axis 1) stands for."""
+    raw, item = raw_map(state), state.item
+    sides = (raw.query_tokens, item.query_tokens), (raw.key_tokens, item.key_tokens)
+    firsts = [raw.position(axis, at) for at in places_of(*sides[axis], place)]
+    return [at for first in firsts for at in range(first, first + raw.blocks[axis])]
+
+
 def raw_links(state: State) -> list[LinkAt]:
-    """The links between tokens that the chosen one stands for, in its head; none of a lens."""
-    (layer, head), raw, item = state.item.place(state.layer, state.head), raw_map(state), state.item
+    """The links between tokens that the chosen one stands for, in its head; none of a lens.
+
+    Of a text in blocks they are the strongest ones, which are known one by one.
+    """
+    (layer, head), raw = state.item.place(state.layer, state.head), raw_map(state)
     if layer not in raw.layers or head not in raw.heads:
         return []
-    queries = places_of(raw.query_tokens, item.query_tokens, state.query)
-    keys = places_of(raw.key_tokens, item.key_tokens, state.aim)
-    number = raw.heads.index(head)
-    return [LinkAt(raw.stream, q, k, layer, number) for q in queries for k in keys]
+    cells = [*product(positions(state, 0, state.query), positions(state, 1, state.aim))]
+    if raw.is_pooled:
+        own = [at for at in raw.links if (at.layer, at.head) == (layer, head)]
+        known = {(at.query_position, at.key_position) for at in own}
+        cells = [cell for cell in cells if cell in known]
+    return [LinkAt(raw.stream, *cell, layer, raw.heads.index(head)) for cell in cells]
 
 
 def _switch(state: State, *, token: bool = False) -> Step:
     """Ask what happens with a head, a link or a token off too, or on again where it was off."""
-    raw, item, links = raw_map(state), state.item, raw_links(state)
-    if why := refusal(state) or ("" if links or token else NO_HEAD):
-        return say(state, f"nothing is switched off: {why}")
+    raw, item = raw_map(state), state.item
+    layer, head = item.place(state.layer, state.head)
+    links = raw_links(state) if state.matrix and not token else []
+    if not state.live:
+        return say(state, f"nothing is switched off: {NO_MODEL}")
+    if not token and (layer not in raw.layers or head not in raw.heads):
+        return say(state, f"nothing is switched off: {NO_HEAD}")
+    if state.matrix and not token and not links:
+        return say(state, f"nothing is switched off: {NO_LINK}")
     off = state.off
     if token:
         here = item.query_side == item.key_side and not state.matrix
         place = state.query if here else state.aim
-        places = places_of(raw.key_tokens, item.key_tokens, place)
+        places = positions(state, 1, place)
         more = Intervention(tokens=tuple(TokenAt(raw.key_side, at) for at in places))
     elif state.matrix:
         more = Intervention(links=tuple(links))
     else:
-        more = Intervention((HeadAt(raw.stream, str(links[0].layer), links[0].head or 0),))
+        more = Intervention((HeadAt(raw.stream, layer, raw.heads.index(head)),))
     pairs = (off.heads, more.heads), (off.links, more.links), (off.tokens, more.tokens)
     parts: Any = (
         tuple(one for one in (*old, *new) if (one in old) != (one in new)) for old, new in pairs
@@ -582,9 +596,10 @@ def _switch(state: State, *, token: bool = False) -> Step:
 
 def _why(state: State) -> Step:
     links = raw_links(state)
-    if why := refusal(state) or ("" if links else NO_HEAD):
-        return say(state, f"why it looks there is not known: {why}")
-    return Request("why", links[-1])
+    if links and state.live:
+        return Request("why", links[-1])
+    why = NO_LINK if raw_map(state).is_pooled else NO_HEAD
+    return say(state, f"why it looks there is not known: {why if state.live else NO_MODEL}")
 
 
 def next_lens(lens: str, *, live: bool) -> str:
@@ -653,6 +668,8 @@ COMMANDS: dict[str, Callable[[State], Step]] = {
     "w": _why,
     "l": lambda state: Request("lens", next_lens(state.lens, live=state.live)),
     "m": _map,
+    "]": lambda _: Request("record", 1),
+    "[": lambda _: Request("record", -1),
     "s": lambda state: _see(state, special=not state.special),
     "p": lambda state: _see(state, words=not state.words),
     "z": _zoom,

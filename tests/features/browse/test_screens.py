@@ -11,11 +11,11 @@ from rich.cells import cell_len
 
 import attnviz
 from attnviz.core.attention_map import Token
-from attnviz.core.effects import Intervention
-from attnviz.core.errors import UsageError
+from attnviz.core.effects import HeadAt, Intervention
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.features.browse.ask import Asker, work_of
-from attnviz.features.browse.command import first_state
+from attnviz.features.browse.command import first_answer, first_state
 from attnviz.features.browse.draw import matrix as draw_matrix
 from attnviz.features.browse.draw import plain, screen, width_of
 from attnviz.features.browse.state import (
@@ -30,7 +30,8 @@ from attnviz.features.browse.state import (
     same_place,
     touch,
 )
-from attnviz.storage.texts import Text
+from attnviz.storage.texts import BadText, Text
+from tests.hugging_face import tiny_models
 from tests.invoke import attnviz as attnviz_of
 
 SIZES = [(80, 24), (60, 20), (200, 60), (20, 6), (1, 1), (72, 3)]
@@ -281,6 +282,81 @@ def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypa
     assert said.startswith("attnviz cross 'The red car is fast.' 'La voiture rouge")
     assert f"--head {state.name}" in said
     assert "--words" in said
+
+
+def test_several_texts_are_gone_through_forth_and_back(live, tmp_path):
+    texts = [
+        Text("a", "The red car."),
+        BadText("b", InputError("broken")),
+        Text("c", "Tom", "Jean"),
+    ]
+    asker = Asker(live[0].origin, "self", records=lambda: iter(texts))
+    first = asker.answer_to(asker.find(None))
+    state = begin(first, texts=asker.texts, live=True)
+    assert ask(asker, state, "[").message == "there is no text before this one"
+    broken = ask(asker, state, "]")
+    assert (broken.message, broken.seen.text) == ("broken", "The red car.")
+    pair = ask(asker, broken, "]")
+    assert (pair.texts, pair.message, asker.kind) == (("Tom", "Jean"), "text 2", "cross")
+    assert pair.seen.main.stream == "cross"
+    assert ask(asker, pair, "]").message == "there is no text behind this one"
+    back = ask(asker, pair, "[", "[")
+    assert (back.texts, back.item.stream) == (("The red car.",), "encoder")
+    np.testing.assert_array_equal(back.raw.weights, first.weights)
+    assert asker.find("c") is asker.find("2") is texts[2]
+    with pytest.raises(InputError, match="no text d"):
+        asker.find("d")
+
+
+def test_several_saved_maps_are_gone_through_and_the_command_names_each(tmp_path):
+    file = tmp_path / "m.npz"
+    attnviz_of("self", "-i", "-", "-o", file, "-f", "none", stdin=b"a cat\na dog\nthe car\n")
+    options = Options(choice=Choice())
+    asker, attention = first_answer(str(file), None, None, "1", options)
+    assert attention.text == "a dog"
+    state = begin(attention)
+    assert ask(asker, state, "]").seen.text == "the car"
+    assert asker.command(state).startswith(f"attnviz render {file} --record 2 ")
+    assert ask(asker, state, "[", "[").seen.text == "a cat"
+
+
+def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):
+    folder = tiny_models.gpt2(tmp_path / "gpt2")
+    text = Text("0", "the cat sat on the mat and the dog sat on the cat")
+    asker = Asker(Origin(model=str(folder), max_size=8), "self", text)
+    whole = Asker(Origin(model=str(folder)), "self", text)
+    plain_maps = whole.attend().main
+    state = replace(begin(asker.attend(), texts=asker.texts, live=True), layer=1, head=2, query=2)
+    size = state.item.blocks[0]
+    assert size > 1
+    off = ask(asker, state, "x")
+    at = HeadAt("causal", "1", 2)
+    _, said = whole.change(Intervention((at,)), maps=False)
+    assert (off.effect, off.message) == (said, "")
+    assert off.base is state.base  # maps of blocks stay
+    assert "╳" in "".join(map(plain, screen(off)))
+    token = ask(asker, state, "t")
+    assert [one.position for one in token.off.tokens] == list(range(2 * size, 3 * size))
+    inside = ask(asker, state, "z")
+    assert inside.window
+    start = inside.item.starts[0]
+    here = slice(start, start + size)
+    expected = plain_maps.weights[1, 2, here, here]
+    np.testing.assert_allclose(inside.weights, expected, atol=1e-6)
+    link = ask(asker, replace(inside, query=1, key=0, matrix=True), "x")
+    (cut,) = link.off.links
+    assert (cut.query, cut.key) == (start + 1, start)
+    assert ask(asker, replace(inside, query=1, key=0), "w").mode == "page"
+    assert ask(asker, inside, "p").words != inside.words
+
+
+def test_a_head_alone_is_that_of_the_layer_that_is_seen(live, monkeypatch):
+    monkeypatch.setenv("COLORFGBG", "15;0")
+    asker, state = live
+    for name in ("3", "2.3"):
+        first = first_state(state.raw, asker, Options(choice=Choice(head=name)))
+        assert first.name.endswith(".3")
+    assert first.name == "2.3"
 
 
 def test_options_say_what_is_seen_first_and_the_command_says_them(live, monkeypatch):

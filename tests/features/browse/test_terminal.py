@@ -97,7 +97,9 @@ def test_resizing_keeps_the_place(live):
     assert {len(line) for line in shown.split("\n")} == {60}
 
 
-def test_the_text_is_edited_and_answered_while_it_is_typed(live):
+def test_the_text_is_edited_and_answered_while_it_is_typed(live, monkeypatch):
+    monkeypatch.setattr("attnviz.features.browse.app.FAST", np.inf)  # however busy the machine
+
     async def act(app, pilot):
         await pilot.press("/", *(["backspace"] * 5), "s", "a", "d")
         await settle(app, pilot)
