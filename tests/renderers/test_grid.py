@@ -3,8 +3,9 @@ import pytest
 
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.grid import grid
+from tests.samples import notes_of
 
-from .pictures import map_of, picture_and_bar, shares
+from .pictures import fitted, map_of, picture_and_bar, shares
 
 
 def draw(weights, **fields):
@@ -94,3 +95,47 @@ def test_tiles_are_as_large_as_there_is_room_and_stand_apart(shape, tile, gap):
         ]
         assert drawn.tolist() == expected
     assert set(np.unique(array).tolist()) <= {-1.0, 0.5}
+
+
+def texts_of(figure, gid):
+    return [text for text in figure.axes[0].texts if text.get_gid() == gid]
+
+
+def test_a_strip_of_heads_wraps_to_the_rows_that_make_its_tiles_largest():
+    item = map_of(shares(1, 12, 40, 40))
+    places = {}
+    for width in (None, "single"):
+        figure = fitted(grid, item, width, title="t") if width else grid(item, title="t")
+        names = texts_of(figure, "head")
+        assert [text.get_text() for text in names] == [f"head {number}" for number in range(12)]
+        places[width] = [len({text.get_position()[axis] for text in names}) for axis in (0, 1)]
+    assert places == {None: [4, 3], "single": [4, 3]}
+
+
+def test_heads_of_several_layers_stand_in_one_strip_by_name():
+    item = map_of(shares(1, 3, 6, 6), layers=("several",), heads=("2.3", "1.0", "0.4"))
+    figure = grid(item, title="t")
+    assert [text.get_text() for text in texts_of(figure, "head")] == [
+        "head 2.3",
+        "head 1.0",
+        "head 0.4",
+    ]
+    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("", "")
+
+
+def test_tiles_of_few_tokens_name_them_and_those_of_many_say_what_they_are():
+    figure = grid(map_of(shares(2, 3, 4, 6)), title="t")
+    names = [text.get_text() for text in texts_of(figure, "token")]
+    # The columns above each of three tiles, the rows beside each of two.
+    assert names == [f"word{n}" for n in range(6)] * 3 + [f"word{n}" for n in range(4)] * 2
+    assert not any("in each tile" in text.get_text() for text in figure.texts)
+    figure = grid(map_of(shares(2, 3, 60, 60)), title="t")
+    assert not texts_of(figure, "token")
+    assert "in each tile rows are the 60 queries, columns the 60 keys" in notes_of(figure)
+
+
+def test_the_bar_of_a_grid_says_where_weights_lie_beyond():
+    weights = np.full((2, 2, 20, 20), 0.01, np.float32)
+    weights[0, 0, 0, 0] = 0.4
+    _, bar = picture_and_bar(grid(map_of(weights), title="t"))
+    assert [text.get_text() for text in bar.get_yticklabels()][-1] == "> 0.01"

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnviz import attend
 from attnviz.core.attention_map import Token
 from attnviz.renderers.figures.figure import TEXT_SIZE
 from attnviz.renderers.figures.lines import MOST_HEADS, MOST_LINES, choose_lines, lines
@@ -143,3 +144,12 @@ def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
     names = labels(axes.figure)[:10]
     assert [name.get_position()[1] for name in names] == pytest.approx(np.arange(130, 2600, 260))
     assert {name.get_size() for name in names} == {TEXT_SIZE}
+
+
+def test_heads_of_several_layers_share_one_picture_of_lines_and_one_of_tiles():
+    found = attend("The cat sat on the mat").select(head="2.3,1.0,0.4")
+    for figure in (found.lines(), found.grid()):
+        assert figure.axes[0].get_title() == "pocket · heads 2.3, 1.0, 0.4"
+    legend = found.lines().axes[1]
+    names = [text.get_text() for text in legend.texts]
+    assert names == ["head 2.3", "head 1.0", "head 0.4"]
