@@ -78,7 +78,7 @@ def test_the_bar_counts_times_an_even_look_and_marks_what_lies_beyond():
     weights[1, 2] = 1
     bar = overlay(PictureCrop(GREY), weights, **WORDS).axes[1]
     assert [text.get_text() for text in bar.get_yticklabels()] == ["1", "2", "5", "> 10"]
-    assert bar.get_ylabel() == "times an even look at the picture"
+    assert bar.get_ylabel() == "times an even share of the picture"
 
 
 def test_smoothed_weights_flow_into_one_another_and_a_note_says_so():

@@ -35,7 +35,7 @@ _OPAQUE, _BEND = 0.9, 0.8  # opacity of the largest weight, and exponent for sma
 _TIMES = 10.0  # a look of so many times an even one is opaque, an even one transparent
 _PALE = 0.35  # what is left of a picture's contrast where the model does not see it
 _NOTE = "colours as on the bar; the smaller a weight, the more of the picture shows through"
-_EVEN = "the picture shows through where a look is even, and is covered from {:g} times as much on"
+_EVEN = "bare: a patch with an even share, or less; covered: one with {:g} times as much, or more"
 _OWN = "each picture on a scale of its own, up to its largest weight, which is written in it"
 _SMOOTH = "weights are smoothed between the middles of patches"
 _CUT = "pale: what the model's processor cuts off, so that the model does not see it"
@@ -124,7 +124,7 @@ class Overlaying:
             case "even":
                 top = max(float(times_even(one).max()) for one in weights)
                 beyond = False, top > _TIMES * 1.001
-                return _Scale((0.0, 1.0), "times an even look at the picture", _TICKS, beyond)
+                return _Scale((0.0, 1.0), "times an even share of the picture", _TICKS, beyond)
             case "own":
                 ends = (-1.0 if values == "signed" else 0.0), 1.0
                 return _Scale(ends, "share of the picture's largest weight")
