@@ -68,7 +68,7 @@ def test_gaps_are_white_and_zeros_are_not():
         # Up to 16 heads stand 6 pixels apart, more of them 3.
         ((2, 3, 5, 9), (5 * 40, 9 * 40), 6),
         ((16, 1, 4, 4), (95 // 4 * 4, 95 // 4 * 4 * 3), 6),
-        ((1, 17, 4, 4), (23 * 3 * 4, 23 * 4), 3),
+        ((2, 17, 4, 4), (23 * 3 * 4, 23 * 4), 3),
         # Weights of a narrow map are at most three times as wide as high.
         ((2, 2, 30, 2), (30 * 12, 2 * 36), 6),
         ((2, 2, 30, 9), (30 * 12, 9 * 36), 6),
@@ -80,7 +80,7 @@ def test_gaps_are_white_and_zeros_are_not():
         ((1, 1, 100, 400), (100, 200), 6),
         ((1, 1, 721, 10), (241, 30), 6),
         # Where gaps alone would fill the picture, a tile is still a pixel wide.
-        ((1, 600, 2, 2), (3, 1), 3),
+        ((2, 600, 2, 2), (3, 1), 3),
     ],
 )
 def test_tiles_are_as_large_as_there_is_room_and_stand_apart(shape, tile, gap):
