@@ -106,8 +106,13 @@ PLAIN = re.compile(
 """attnviz without help of a shell, and what comes behind it."""
 
 
-def printed(command: str, folder: Path, stdin: bytes = b"") -> str:
-    """What a command prints when it is run in a folder, on no terminal.
+def printed(command: str, folder: Path) -> str:
+    """What a command prints when it is run in a folder, on no terminal."""
+    return outcome(command, folder)[0]
+
+
+def outcome(command: str, folder: Path, stdin: bytes = b"") -> tuple[str, int]:
+    """What a command prints, and its status.
 
     attnviz at its beginning runs in this process: most of its time is that of importing torch.
     """
@@ -119,25 +124,33 @@ def printed(command: str, folder: Path, stdin: bytes = b"") -> str:
             patch.delenv("COLUMNS", raising=False)
             done = attnviz(*words, stdin=stdin, together=plain[2] != "|")
         if plain[2] == "|":
-            return done.err + printed(plain[3], folder, done.out)
-        return done.text + (printed(plain[3], folder) if plain[2] and not done.status else "")
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("COLUMNS", "FORCE_COLOR", "NO_COLOR")
-    }
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    environment["HF_HUB_OFFLINE"] = "1"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
+            text, status = outcome(plain[3], folder, done.out)
+            return done.err + text, status
+        if plain[2] and not done.status:
+            text, status = outcome(plain[3], folder)
+            return done.text + text, status
+        return done.text, done.status
+    run = subprocess.run(
+        ["bash", "-c", command],
         cwd=folder,
-        env=environment,
+        env=environment(),
         input=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
     )
-    return done.stdout.decode()
+    return run.stdout.decode(), run.returncode
+
+
+def environment() -> dict[str, str]:
+    """The variables of a process that finds attnviz, on no terminal and without a network."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("COLUMNS", "FORCE_COLOR", "NO_COLOR")
+    }
+    path = f"{Path(sys.executable).parent}:{kept['PATH']}"
+    return kept | {"PATH": path, "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.invoke import attnviz
-from tests.test_readme import printed
+from tests.test_readme import environment, outcome
 from tests.test_site import reference
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
@@ -55,6 +55,13 @@ HUB = {
 }
 
 
+def build_named(command: str, folder: Path) -> None:
+    """Make the models of the hub that a command names."""
+    for model, build in HUB.items():
+        if f" {model}" in command and not (folder / model).exists():
+            build(folder / model)
+
+
 def on_screen(command: str, folder: Path, ready: bytes, end: bytes) -> tuple[int, bytes]:
     """The status of a command that waits on a terminal until keys end it, and what it showed."""
     with warnings.catch_warnings():
@@ -83,12 +90,10 @@ def test_the_examples_of_help_run_as_they_are_printed(name, tmp_path):
     for example in EXAMPLES[name]:
         if lacking := [one for one in PROGRAMS if one in example and not shutil.which(one)]:
             pytest.skip(f"{lacking[0]} is not installed")
-        for model, build in HUB.items():
-            if f" {model}" in example and not (tmp_path / model).exists():
-                build(tmp_path / model)
+        build_named(example, tmp_path)
         if name in SCREENS and " -o " not in example:
             status, shown = on_screen(example, tmp_path, *SCREENS[name])
             assert status in (0, 130), shown
         else:
-            found = printed(f"{example} && echo 'status 0'", tmp_path)
-            assert found.endswith("status 0\n"), f"{example}\n{found}"
+            found, status = outcome(example, tmp_path)
+            assert not status, f"{example}\n{found}"
