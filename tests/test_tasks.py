@@ -1,6 +1,7 @@
 """A newcomer's forty tasks (tests/tasks.md): each command runs and shows what stands under it."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from textwrap import dedent
@@ -43,9 +44,17 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+QUICK = ("A student", "A shell script")
+CASES = [
+    pytest.param(section, marks=[pytest.mark.slow] * (section not in QUICK)) for section in SECTIONS
+]
+
+
+@pytest.mark.parametrize("section", CASES)
 def test_a_task_shows_what_stands_under_it(section, begun):
     for question, command, shown in tasks(section):
+        if "jq " in command and shutil.which("jq") is None:
+            continue
         build_named(command, begun)
         output, status = outcome(command, begun)
         found, shows = " ".join(output.split()), f"{question}\n$ {command}\n{output}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.invoke import attnviz
-from tests.test_readme import environment, outcome
+from tests.test_readme import outcome
 from tests.test_site import reference
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
