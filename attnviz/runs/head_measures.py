@@ -37,7 +37,7 @@ from attnviz.core.measures import COPYING, EFFECT, PROBES, RETRIEVAL, TASK, abou
 from attnviz.core.notices import notify
 from attnviz.core.options import Options, Origin
 from attnviz.core.query import Query
-from attnviz.core.registry import Command
+from attnviz.core.registry import MEASURES, Command
 from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment, written_of
 from attnviz.models.open import brings_tokens, check_origin, is_shipped, open_source
@@ -72,6 +72,8 @@ NO_SCORES = (
     "scores before the softmax are not known here: the weights are no softmax of scaled products "
     "alone, or the model keeps its queries and keys to itself"
 )
+REPEATED = tuple(name for name, entry in MEASURES.items() if entry.repeated)
+"""Measures of random words said twice, which a corpus does not hold."""
 ENOUGH = 10  # texts that are split into those that give the order and those of the curve
 
 
@@ -278,6 +280,8 @@ class HeadsRequest:
             "--picture scatter:FILE": self.compares,
             "--writes": self.writes,
             "--probe": self.probe,
+            f"--role {self.role}": self.role in REPEATED,
+            f"--sort {self.order}": self.order in REPEATED,
         }
         one, other = ([name for name, on in of.items() if on] for of in (corpus, single))
         if one and other:
