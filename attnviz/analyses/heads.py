@@ -205,8 +205,7 @@ class HeadStudy:
         check_order(order, role)
         for name in (order, role):
             if name in SHORT and name not in self._meanings:
-                names = ", ".join(self._meanings)
-                raise UsageError(f"'{name}' says nothing of these texts: measured were {names}")
+                raise UsageError(not_measured(name, self._meanings))
         rows = [row for stream in self._streams for row in stream.rows()]
         if role is not None:
             rows = [row for row in rows if role in [item.name for item in row.roles]]
@@ -327,6 +326,11 @@ def largest(values: Iterable[float]) -> float:
 def texts_in_words(count: int) -> str:
     """The end of a caption: how many texts the report averages."""
     return f" · mean over {count} texts" if count > 1 else ""
+
+
+def not_measured(name: str, others: Iterable[str]) -> str:
+    """Why heads cannot be sorted by a measure."""
+    return f"'{name}' says nothing of these texts: measured were {', '.join(others)}"
 
 
 def check_order(order: str, role: str | None) -> None:

@@ -23,6 +23,7 @@ from msgspec import DecodeError, Struct, json
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import orders_of, report_of
 from attnviz.analyses.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
+from attnviz.analyses.heads import SHORT, not_measured
 from attnviz.analyses.masks import without_implied
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, InputError, OutputError, UsageError, is_number
@@ -271,6 +272,9 @@ def report_corpus(
                 orders = partial(orders_of, state.aggregates)
                 result = replace(result, curve=curve_of(attend, sample, result, orders, engine))
         if result is not None:
+            names = dict.fromkeys(one.name for own in result.streams for one in own.measures)
+            if request.order in SHORT and request.order not in names:
+                raise UsageError(not_measured(request.order, names))
             report.add(_corpus_data(result, request))
         report.finish(f"{state.records} {'pictures' if inputs.pictures else 'texts'}")
 

@@ -94,7 +94,7 @@ def test_heads_and_corpus_measure_scores_where_they_are_asked_to(tmp_path):
     text = "The cat sat on the mat"
     rows = attnviz("heads", text, "--scores", "-f", "tsv", "-q").rows
     column = rows[0].index("score-max")
-    found = package.heads([text], scores=True).to_rows()
+    found = package.heads(text, scores=True).to_rows()
     assert {row["score-max"] for row in found} == {float(row[column]) for row in rows[1:]}
     assert "score-max" not in attnviz("heads", text, "-f", "tsv", "-q").rows[0]
     assert " smax " in attnviz("heads", text, "--scores", "-q").text

@@ -1,6 +1,7 @@
 """The function of Python: attnviz.compare."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Unpack
 
 from attnviz.api import arguments
@@ -25,8 +26,8 @@ from attnviz.storage.saved_maps import read_effects
 
 @arguments.public
 def compare(
-    a: str | Attention | Findings,
-    b: str | Attention | Findings | None = None,
+    a: str | Path | Attention | Findings,
+    b: str | Path | Attention | Findings | None = None,
     *,
     model_a: str | None = None,
     model_b: str | None = None,
@@ -74,7 +75,7 @@ def compare(
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
     first = _side("a", a)
     second = first if b is None else _side("b", b)
-    folders = [one for one in (a, b) if one is not None]
+    folders = [first] if b is None else [first, second]
     if check_runs(folders, how, (*origins, *choices), {"--fail-on": fail_on}):
         return _compare_runs(list(map(str, folders)), how, fail_above, fail_on)
     sides = sides_of((first, second), how, origins, choices)
@@ -110,6 +111,6 @@ def _side(name: str, value: Any) -> str | InMemoryMaps | SavedEffects:
         effects = read_effects(value.render_as("json"), name)
         assert effects is not None
         return effects
-    if not isinstance(value, str):
+    if not isinstance(value, str | Path):
         raise UsageError(f"{name}={in_short(value)} is no text and no name of a file")
-    return value
+    return str(value)
