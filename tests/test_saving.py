@@ -31,7 +31,7 @@ SUFFIXES = {"page": ".html", "save": ".npz"}
 WRITES = r"\.write_(?:bytes|text)\(|\.savefig\(|\bmkstemp\(|\bumask\(|\bopen\([^)]*\"[wax]b?\""
 """What opens a file to write, or learns how it should be opened."""
 BESIDES = {
-    "cli/commands/watch.py": ['open(os.devnull, "w"'],
+    "features/watch/command.py": ['open(os.devnull, "w"'],
     "cli/destinations.py": ["mkstemp("],  # of a page without a name
     "models/hugging_face/load/imports.py": ['open("wb"'],  # of os.devnull
     "renderers/figures/figure.py": [".savefig("],  # into memory

@@ -14,7 +14,7 @@ from PIL import Image
 
 from attnviz.cli import terminal
 from attnviz.cli.terminal import QUESTIONS
-from tests.cli.test_history import folder_of, sample
+from tests.features.compare.test_history import folder_of, sample
 from tests.invoke import OWN, attnviz, on_terminal
 from tests.patience import HUNG, wait_until
 
