@@ -420,7 +420,7 @@ def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
         arrays=lambda: data.corpus_npz(report),
         figures=figures,
         page=page if request.atlas else None,
-        about=dump_json(asdict(report.provenance)),
+        about=dump_json(asdict(replace(report.provenance, notes=report.notes))),
         value=report,
     )
 
