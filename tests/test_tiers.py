@@ -56,7 +56,7 @@ def test_the_core_has_a_browser_a_kill_and_a_pretrained_model_but_not_a_hundred_
     assert {name.partition("::")[0] for name in names} >= {
         "tests/cli/test_resume.py",
         "tests/hugging_face/test_minilm.py",
-        "tests/live/test_numbers.py",
+        "tests/features/live/test_numbers.py",
         "tests/renderers/page/test_in_browser.py",
     }
     assert len(names) < 100

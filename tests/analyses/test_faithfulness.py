@@ -193,7 +193,7 @@ def test_what_is_concluded_follows_from_the_intervals():
 
 @pytest.mark.slow
 def test_formats_agree():
-    given = ("lenses", "the red car", "la voiture rouge", "-q", "--seed", 3)
+    given = ("ablate", "--lenses", "the red car", "la voiture rouge", "-q", "--seed", 3)
     document = attnviz(*given, "-f", "json").json()
     header, *rows = attnviz(*given, "-f", "tsv").rows
     table = attnviz(*given).text
@@ -212,7 +212,7 @@ def test_formats_agree():
 @pytest.mark.slow
 def test_texts_that_fail_are_said_and_the_others_judged():
     lines = b"the red car\tla voiture rouge\n\xff\nthe black cat\tle chat noir\n"
-    done = attnviz("lenses", "--input", "tsv:-", "-f", "json", stdin=lines)
+    done = attnviz("ablate", "--lenses", "--input", "tsv:-", "-f", "json", stdin=lines)
     assert (done.status, done.json()["texts"]) == (1, 2)
     assert "line 2" in done.err
     assert all(one["rank_correlation"]["low"] is not None for one in done.json()["lenses"])
@@ -221,10 +221,10 @@ def test_texts_that_fail_are_said_and_the_others_judged():
 @pytest.mark.slow
 def test_a_long_text_is_refused_and_flow_is_left_out_of_one_that_is_rather_long(monkeypatch):
     monkeypatch.setattr(faithful, "MOST_HIDDEN", 5)
-    refused = attnviz("lenses", "The red car is fast.", "La voiture rouge est rapide.")
+    refused = attnviz("ablate", "--lenses", "The red car is fast.", "La voiture rouge est rapide.")
     assert refused.status == 1
     assert "tokens to hide, each in a run of its own, more than 5" in refused.mistake
     monkeypatch.undo()
     monkeypatch.setattr(faithful, "MOST_FLOWS", 100)
-    told = " ".join(attnviz("lenses", "The cat sat.").text.split())
+    told = " ".join(attnviz("ablate", "--lenses", "The cat sat.").text.split())
     assert re.search(r"flow left out: flow would solve \d+ maximum-flow problems of \d+ ", told)

@@ -62,7 +62,7 @@ def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(
 def test_failures_of_one_kind_are_one_class():
     told = [run(Case((("models",), ("-f", "json")))) for _ in range(2)]
     kinds = {class_of(one, "stays_small", f"{n} MiB") for n, one in enumerate(told, 7)}
-    assert kinds == {"stays_small: mechanisms: 0 MiB"}
+    assert kinds == {"stays_small: models: 0 MiB"}
 
 
 class Forked:

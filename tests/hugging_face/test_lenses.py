@@ -46,7 +46,7 @@ def test_a_class_that_is_read_from_the_last_token_explains_its_row(tmp_path):
 
 @pytest.mark.slow
 def test_a_model_without_a_head_is_told_and_a_long_text_has_no_flow(folder_of):
-    done = attnviz("lenses", TEXT.text, "--model", folder_of("bert"))
+    done = attnviz("ablate", "--lenses", TEXT.text, "--model", folder_of("bert"))
     assert (done.status, "has no head" in done.mistake) == (1, True)
     found = scores(folder_of("bart"), Query("the " * 40, "the " * 40, "cross"))
     (left_out,) = found.left_out.items()

@@ -214,7 +214,7 @@ def test_a_pair_through_every_lens_of_one_text(kind, classifier):
     for lens in lenses:
         item, *_ = attnviz(*asked, "--lens", lens, "-f", "json").json()["maps"]
         assert len(item["key_tokens"]) == len(reader_of(kind)(FIRST, SECOND)["input_ids"])
-    table = attnviz("lenses", FIRST, SECOND, "--model", folder, "-q")
+    table = attnviz("ablate", FIRST, SECOND, "--lenses", "--model", folder, "-q")
     assert table.status == 0, table.err
 
 

@@ -173,7 +173,7 @@ def test_all_lenses_in_a_table_stand_one_below_the_other():
 def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path):
     done = attnviz("self", TEXT, "--lens", "all", "-f", "json", "-o", tmp_path / "a.json")
     told = done.json()["provenance"]["settings"][AGREEMENT]
-    judged = attnviz("lenses", TEXT, "-f", "json", "-q").json()
+    judged = attnviz("ablate", TEXT, "--lenses", "-f", "json", "-q").json()
     assert told == {
         one["lens"]: round(one["rank_correlation"]["mean"], 6)
         for one in judged["lenses"]

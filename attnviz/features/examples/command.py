@@ -19,7 +19,9 @@ from attnviz.storage.writing import output_errors
 def examples(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="FOLDER", help="Folder to write them into, else only list them."),
+        typer.Argument(
+            metavar="FOLDER", help="Folder to write them into, else only list them.", readable=False
+        ),
     ] = None,
     *,
     options: Options,

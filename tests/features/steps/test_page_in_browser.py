@@ -41,7 +41,6 @@ def steps_of(name: str, heads: int) -> Steps:
     return arithmetic(given, mechanism=name, heads=heads)
 
 
-@pytest.mark.core
 @pytest.mark.parametrize(("name", "heads"), [("rotary", 2), ("additive", 2), ("online", 1)])
 def test_pointing_lights_up_what_makes_a_number(name, heads, open_page):
     steps = steps_of(name, heads)
@@ -55,6 +54,7 @@ def test_pointing_lights_up_what_makes_a_number(name, heads, open_page):
             assert lit(opened) == expected, (matrix.name, place)
 
 
+@pytest.mark.core
 def test_a_product_is_written_out(open_page):
     opened = open_page(steps_page([arithmetic(worked_example())]))
     cell(opened, "scores", 0, 2, 2).hover()
