@@ -74,6 +74,11 @@ INPUT = opt(
     "--input -i FILE",
     "Read texts from a file: .txt (one a line), .jsonl, .csv, .tsv, each also .gz; - is stdin.",
 )
+BY_HELP = "What replaces the output of a head that is off: zero, mean or, in ablate, resample."
+RECORD = opt(
+    ORIGIN, "--record ID_OR_NUMBER", "Which of several texts: its id, or else its number from 0."
+)
+SEED = "Seed of what is drawn by chance."
 OPTIONS = {name: option for of_half in DECLARED.values() for name, (_, option) in of_half.items()}
 """The declaration of every shared option."""
 

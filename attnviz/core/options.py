@@ -36,9 +36,13 @@ FORMER = {
     "--gif": "is now --picture FILE.gif",
     **{
         f"--{one}": f"is now --style {one}=…"
-        for one in ("width", "font-size", "values", "cmap", "dpi")
+        for one in ("width", "font-size", "values", "cmap", "scale", "dpi")
     },
     "--no-title": "is now --style title=no",
+    "-m": "names a model in other commands; a module of watch stands behind --: -- -m MODULE",
+    "--module": "is now a part of the program: -- -m MODULE",
+    "--by": "is now --without",
+    "--model": "is now --config",
     "--allow-pickle": "is now --allow pickle",
     "--allow-code": "is now --allow code",
     "--device-map": "is now --device spread",
@@ -50,6 +54,7 @@ FORMER = {
     "--ray-address": "is now a part of --engine ray:ADDRESS",
     "--input-format": "is now the word before a file: jsonl:FILE, or jsonl:- for stdin",
     "--rejects": "is now --on-error FILE.jsonl",
+    "--check": "is gone: --lens effect measures 20 links, ablate --each links every one",
     "--max-line": "is gone: a line may have 64 MiB",
     "--limit-bytes": "is gone: -f links, --head, --top and --fields make an answer smaller",
 }
@@ -129,7 +134,7 @@ class Option:
 
     @property
     def short(self) -> str:
-        """How a message names it: "--scale", or "--style width"."""
+        """How a message names it: "--title", or "--style width"."""
         return self.usage.partition("=")[0] if "=" in self.usage else self.names[0]
 
     @property
@@ -318,7 +323,7 @@ class Choice:
         "Effects explain all by default.",
     )
     check: int = rare(
-        "explain",
+        "python",  # no command offers it
         "--check N",
         "Links of --lens effect to measure, by cutting each, beside the estimates.",
         default=20,
@@ -433,27 +438,22 @@ class Look:
     """How every picture looks."""
 
     title: str | None = rare("look", "--title TEXT", "Title, instead of the model and the head.")
-    scale: str | None = rare(
-        "look",
-        "--scale WHICH",
-        "Colours up to the largest weight of each panel (own) or of all (shared), or from A to "
-        "B (0-0.1). By default all share one that 99.5 % of the cells reach, and image shows how "
-        "many times an even look a patch gets.",
-        suggestions=("own", "shared"),
-    )
     style: str | None = rare(
         "look",
         "--style NAME=VALUE,…",
         "Looks of pictures: width=single or double (85 or 178 mm, text at its usual size), "
         "font-size=9 (points, usually 7.5), values=yes or no (numbers in cells), cmap=cividis (a "
-        "colour map of matplotlib), dpi=400 (usually 200), title=no.",
-        suggestions=("width=single", "width=double", "values=no", "title=no"),
+        "colour map of matplotlib), scale=own, shared or 0-0.1 (colours up to the largest weight "
+        "of each panel, of all, or a number; usually what 99.5 % of the cells reach), dpi=400 "
+        "(usually 200), title=no.",
+        suggestions=("width=single", "width=double", "values=no", "scale=shared", "title=no"),
     )
     no_title: bool = rare("style", "--style title=no", "")
     width: Width | None = rare("style", "--style width=COLUMN", "")
     font_size: float | None = rare("style", "--style font-size=POINTS", "", min=6, max=16)
     values: CellValues = rare("style", "--style values=WHEN", "", default="auto")
     cmap: str | None = rare("style", "--style cmap=NAME", "")
+    scale: str | None = rare("style", "--style scale=WHICH", "")
     dpi: int | None = rare("style", "--style dpi=N", "", min=50, max=1200)
 
     def __post_init__(self) -> None:
@@ -532,7 +532,7 @@ def parse_scale(text: str) -> tuple[float, float] | None:
     match = re.fullmatch(f"{number}-{number}", text)
     low, high = map(float, match.groups()) if match else (0.0, 0.0)
     if low >= high:
-        raise UsageError(f"--scale '{text}' is no scale: write own, shared, or its ends as 0-0.1")
+        raise UsageError(f"scale={text} is no scale: write own, shared, or its ends as 0-0.1")
     return low, high
 
 

@@ -141,9 +141,9 @@ def scale_of(item: AttentionMap) -> Limits:
 
 
 def picture_scale(item: AttentionMap) -> Limits:
-    """The scale of a map in a picture: what --scale says, or else `scale_of`.
+    """The scale of a map in a picture: what scale= says, or else `scale_of`.
 
-    With --scale shared it ends at the largest weight, and with own at that, rounded to two digits.
+    With scale=shared it ends at the largest weight, and with own at that, rounded to two digits.
     """
     signed = item.values == "signed"
     if limits := chosen_scale(signed=signed):

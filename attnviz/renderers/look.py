@@ -64,7 +64,7 @@ def reading_notes() -> tuple[str, ...]:
 
 
 def chosen_scale(*, signed: bool) -> tuple[float, float] | None:
-    """The ends of the scale where --scale names them; for signed values 0-0.1 is −0.1 to 0.1."""
+    """The ends of the scale where scale= names them; for signed values 0-0.1 is −0.1 to 0.1."""
     text = look_option("scale")
     ends = None if text is None else parse_scale(text)
     return (-ends[1], ends[1]) if ends and signed and ends[0] >= 0 else ends

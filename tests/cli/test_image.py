@@ -294,7 +294,7 @@ def test_effects_of_a_picture_are_signed_and_the_measured_links_are_those_of_the
 ):
     drawn, data = tmp_path / "a.png", tmp_path / "c.jsonl"
     done = attnviz(
-        "image", SHAPES, "--model", folder, "--lens", "effect", "--check", "5", "--picture", drawn,
+        "image", SHAPES, "--model", folder, "--lens", "effect", "--picture", drawn,
         "-o", data, "-f", "table",
     )  # fmt: skip
     assert done.status == 0

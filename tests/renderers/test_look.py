@@ -177,7 +177,7 @@ PICTURE = ("self", "the cat sat", "-f", "none", "--heatmap", "{}/a.png")
     ("options", "mistake"),
     [
         (("--style", "cmap=virids"), "no colour map of matplotlib. Did you mean 'viridis'?"),
-        (("--scale", "0.5-0.1"), "is no scale: write own, shared, or its ends as 0-0.1"),
+        (("--style", "scale=0.5-0.1"), "is no scale: write own, shared, or its ends as 0-0.1"),
         (("--title", "x", "--style", "title=no"), "exclude each other: leave one out"),
     ],
 )  # fmt: skip

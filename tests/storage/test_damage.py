@@ -60,7 +60,7 @@ READ = [
     ("sources", "a b", "--context"),
     ("heads", "--treebank"),
     ("heads", "--input", "a.txt", "--frequencies"),
-    ("lesson", "cache", "--model"),
+    ("lesson", "cache", "--config"),
     ("steps", "--mask"),
     ("steps",),
     ("render",),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from attnviz.analyses.effects.ablation import Each
-from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
+from attnviz.cli.options import BY_HELP, CHOICE, INPUT, OUTPUT, SEED, with_options
 from attnviz.cli.report import Report
 from attnviz.core.effects import By
 from attnviz.core.errors import UsageError
@@ -61,12 +61,14 @@ def ablate(
     by: By = opt(
         CHOICE,
         "--by HOW",
-        "What replaces a head's output: {choices}. mean is over the positions of the text, or "
-        "of --reference; resample draws from --reference.",
+        BY_HELP,
         default="zero",
     ),
     reference: str | None = rare(
-        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample use."
+        CHOICE,
+        "--reference FILE",
+        "Texts for --by: mean is over their positions, not those of the text; resample draws from "
+        "them.",
     ),
     lenses: bool = rare(
         CHOICE,
@@ -76,7 +78,7 @@ def ablate(
     seed: int = rare(
         CHOICE,
         "--seed N",
-        "Seed of --by resample, and of the random scores beside --lenses.",
+        SEED,
         default=0,
         min=0,
     ),

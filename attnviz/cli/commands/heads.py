@@ -8,7 +8,7 @@ import typer
 
 from attnviz.analyses.heads import ORDERS, ROLES
 from attnviz.cli.destinations import PAGES
-from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
+from attnviz.cli.options import BY_HELP, CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
@@ -93,9 +93,7 @@ def heads(
         "--effect",
         "Switch off each head by itself and measure the drop in log p of the output, in nats.",
     ),
-    by: head_measures.Instead = rare(
-        CHOICE, "--by HOW", "What replaces a head that is off: {choices}.", default="zero"
-    ),
+    by: head_measures.Instead = rare(CHOICE, "--by HOW", BY_HELP, default="zero"),
     writes: bool = rare(
         CHOICE, "--writes", "Show the tokens that each head argues for most, by their logits."
     ),

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import MAP_PICTURES, ORIGIN, PLACES, VIEW, with_options
+from attnviz.cli.options import MAP_PICTURES, PLACES, RECORD, VIEW, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import report_all
 from attnviz.core.errors import InputError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.matrices import read_whole
 from attnviz.storage.saved_maps import Opener, open_saved, openers, pick, read_all
@@ -48,11 +48,7 @@ def render(
             help="Saved maps (of shards the common name), arrays or alignments; - is stdin."
         ),
     ],
-    record: str | None = opt(
-        ORIGIN,
-        "--record ID_OR_NUMBER",
-        "Which of several texts: its id, or else its number from 0.",
-    ),
+    record: str | None = RECORD,
     *,
     options: Options,
 ) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnviz.cli.app import interrupt
-from attnviz.cli.options import INPUT, ORIGIN, with_options
+from attnviz.cli.options import INPUT, RECORD, with_options
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,9 +44,7 @@ def browse(
         str | None, typer.Argument(help="Target of a pair, or what a picture is asked.")
     ] = None,
     input_file: str | None = INPUT,
-    record: str | None = opt(
-        ORIGIN, "--record ID_OR_NUMBER", "Which of several: its id, or else its number from 0."
-    ),
+    record: str | None = RECORD,
     *,
     options: Options,
 ) -> None:

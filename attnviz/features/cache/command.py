@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, with_options
+from attnviz.cli.options import CHOICE, SEED, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
@@ -46,7 +46,7 @@ def cache(
     per_head: bool = opt(
         CHOICE, "--per-head", "Also measure each rule in each head alone, a run each."
     ),
-    seed: int = rare(CHOICE, "--seed N", "Seed of the rule random.", default=0, min=0),
+    seed: int = rare(CHOICE, "--seed N", SEED, default=0, min=0),
     *,
     options: Options,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from attnviz.cli.commands.listings import write_listing
-from attnviz.cli.options import with_options
+from attnviz.cli.options import SEED, with_options
 from attnviz.core.errors import choose
 from attnviz.core.options import Options, opt
 from attnviz.features.lessons import LESSONS
@@ -24,10 +24,10 @@ def lesson(
     heads: int | None = opt(GIVEN, "--heads N", "Heads in alibi, default 8.", min=1),
     window: int | None = opt(GIVEN, "--window N", "Positions to either side, default 2.", min=1),
     steps: int | None = opt(GIVEN, "--steps N", "Training steps in training, default 300.", min=1),
-    seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
+    seed: int | None = opt(GIVEN, "--seed N", SEED, min=0),
     text: str | None = opt(GIVEN, "--text TEXT", "Sentence to attend over."),
-    model: Path | None = opt(
-        GIVEN, "--model -m CONFIG_OR_FOLDER", "Model configuration that cache computes for."
+    config: Path | None = opt(
+        GIVEN, "--config CONFIG_OR_FOLDER", "Model configuration that cache computes for."
     ),
     *,
     options: Options,
@@ -53,7 +53,7 @@ def lesson(
         return
     choose(name, LESSONS, "lesson")
     values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
-    values |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    values |= {"steps": steps, "seed": seed, "text": text, "config": config}
     with Report(options, "lesson") as report:
         report.add(lesson_data(teach(name, values)))
         report.finish("taught")

@@ -22,7 +22,7 @@ def lesson(
     steps: arguments.Positive | None = None,
     seed: arguments.NotNegative | None = None,
     text: str | None = None,
-    model: Path | None = None,
+    config: Path | None = None,
 ) -> Findings:
     """One thing about attention in numbers.
 
@@ -35,14 +35,14 @@ def lesson(
         steps: steps of training.
         seed: seed of random numbers.
         text: the sentence that is attended over.
-        model: the configuration, or the folder with it, that "cache" works out.
+        config: the configuration, or the folder with it, that "cache" works out.
 
     Returns:
         The numbers; the picture "plot"; a page.
     """
     choose(name, LESSONS, "lesson")
     values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
-    values |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    values |= {"steps": steps, "seed": seed, "text": text, "config": config}
     for option, value in values.items():
         if isinstance(value, int) and value > 10**9 and option != "seed":
             raise UsageError(f"{option}={value}: no more than 1,000,000,000 can be asked for")

@@ -24,11 +24,11 @@ class CacheShape(NamedTuple):
     how: str
 
 
-def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
+def cache_lesson(length: int = 8192, config: Path | None = None) -> Lesson:
     """The key-value cache: what is computed again without it, and its bytes.
 
     A model that writes needs the keys and values of all earlier positions at every step. They do
-    not change, so a cache keeps them. Its size follows from `model`, a configuration (a folder, or
+    not change, so a cache keeps them. Its size follows from `config`, a configuration (a folder, or
     its config.json); no weights are read.
 
     A row holds, for each length: positions whose keys and values were computed without and with a
@@ -37,7 +37,7 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
     """
     check_range("length", length, 1, LONGEST)
     llama = (CacheShape(32, 2 * 8 * 128, 0, 2 * 32 * 128, LLAMA_3),)
-    kinds, width, name = cache_of(model) if model is not None else (llama, 2, "a decoder")
+    kinds, width, name = cache_of(config) if config is not None else (llama, 2, "a decoder")
     lengths = sorted({*(2**power for power in range(25) if 2**power < length), length})
     sizes = [
         width * sum(k.layers * k.numbers * min(count, k.window or count) for k in kinds)

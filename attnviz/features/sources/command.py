@@ -32,9 +32,9 @@ def sources(
     group: Grouping = opt(
         CHOICE, "--group WHAT", "What is left out: {choices}.", default="passages"
     ),
-    by: Without = opt(
+    without: Without = opt(
         CHOICE,
-        "--by HOW",
+        "--without HOW",
         "How a part is left out: {choices}. hide keeps the positions of all others.",
         default="hide",
     ),
@@ -69,7 +69,7 @@ def sources(
     """
     if not context:
         raise UsageError("sources needs a context: --context FILE")
-    request = SourcesRequest(tuple(context), question, answer, group, by, budget, fit)
+    request = SourcesRequest(tuple(context), question, answer, group, without, budget, fit)
     with Report(options, "sources") as report:
         result = report_sources(request, options, report)
     check_support(result, fail_unsupported)

@@ -24,7 +24,7 @@ def sources(
     *,
     answer: str | None = None,
     group: Grouping = "passages",
-    by: Without = "hide",
+    without: Without = "hide",
     budget: arguments.Positive = 200,
     fit: arguments.NotNegative = 0,
     fail_unsupported: arguments.Nats | None = None,
@@ -38,7 +38,7 @@ def sources(
         answer: the answer; None: the model writes one.
         group: what is left out: "passages", "sentences", or with chat=True "messages", a line of
             JSON with `role` and `content` each.
-        by: "hide" hides a part's tokens and keeps positions, "remove" deletes its text.
+        without: "hide" hides a part's tokens and keeps positions, "remove" deletes its text.
         budget: runs of the model at most; of more parts, halves are left out first.
         fit: random subsets of parts on which a linear combination of heads is fitted; 0: none.
         fail_unsupported: raise an error where a sentence has no source with such an effect.
@@ -54,7 +54,7 @@ def sources(
         raise UsageError(f"context={in_short(context)} is no list of files")
     if not files:
         raise UsageError("context names no file")
-    request = SourcesRequest(tuple(map(Path, files)), question, answer, group, by, budget, fit)
+    request = SourcesRequest(tuple(map(Path, files)), question, answer, group, without, budget, fit)
     with collect("sources", "sources", how) as report:
         result = report_sources(request, how, report)
     check_support(result, fail_unsupported)

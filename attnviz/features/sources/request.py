@@ -47,7 +47,7 @@ class SourcesRequest:
     question: str
     answer: str | None = None
     group: Grouping = "passages"
-    by: Without = "hide"
+    without: Without = "hide"
     budget: int = 200
     fit: int = 0
 
@@ -218,7 +218,7 @@ def _measure(
         return np.array(scores)
 
     count = len(context.parts)
-    leave_out = trial.score if request.by == "hide" else remove
+    leave_out = trial.score if request.without == "hide" else remove
     runs = min(request.budget, count) + request.fit
     report.say(f"the model now runs {runs} times, each time without some part")
     effects = subsets.effects_of_parts(
@@ -259,7 +259,7 @@ def _measure(
                 zip(context.parts, effects, strict=True)
             )
         ),
-        how=HOW[request.by],
+        how=HOW[request.without],
         agreement={name: rank_correlation(values, exact) for name, values in estimates.items()},
         runs=trial.runs,
         notes=(*attention.provenance.notes, *notes),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import OUTPUT, with_options
+from attnviz.cli.options import OPTIONS, OUTPUT, with_options
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
 from attnviz.core.registry import MECHANISMS
@@ -45,7 +45,7 @@ def steps(
         "features, seed 0); 'attnviz models --mechanisms' lists the names.",
         suggestions=tuple(MECHANISMS),
     ),
-    causal: bool = opt(GIVEN, "--causal", "Hide later positions."),
+    causal: bool = opt(GIVEN, "--causal", OPTIONS["causal"].help),
     mask: str | None = opt(
         GIVEN,
         "--mask ROWS|FILE",

@@ -22,7 +22,7 @@ from attnviz.cli.options import MAP_PICTURES, ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import report_all
 from attnviz.core.errors import AttentionError, InputError, OutputError, UsageError
-from attnviz.core.options import Options, opt, rare
+from attnviz.core.options import Options, rare
 from attnviz.models.open import parse_part
 
 if TYPE_CHECKING:
@@ -44,11 +44,10 @@ def watch(
     program: Annotated[
         list[str],
         typer.Argument(
-            metavar="[--] SCRIPT.py [ARGS]...",
+            metavar="[--] SCRIPT.py|-m MODULE [ARGS]...",
             help="The program and its arguments, as you would give them to python.",
         ),
     ],
-    module: bool = opt(ORIGIN, "--module -m", "SCRIPT.py is the name of a module."),
     only: list[str] | None = rare(
         ORIGIN, "--only PATTERN", "Only modules with this path: 'decoder.*.attn'. Repeatable."
     ),
@@ -81,8 +80,8 @@ def watch(
     seen and the program ended with 0. The files are written when the program ends,
     also by an exception, Ctrl-C or SIGTERM, but not if it calls os._exit.
     """
-    if program[0] == "-m" and program[1:]:
-        module, program = True, program[1:]
+    module = program[0] == "-m" and len(program) > 1
+    program = program[module:]
     if not module and not Path(program[0]).is_file():
         python = re.fullmatch(r"python[\d.]*", Path(program[0]).name)
         leave = f": leave '{program[0]}' out" if python else ""

@@ -59,7 +59,7 @@ def grid(
 ) -> Figure:
     """Every head of every layer side by side on one scale (see `colors.scale_of`).
 
-    One scale lets heads be compared; with --scale own each ends at the head's largest weight.
+    One scale lets heads be compared; with scale=own each ends at the head's largest weight.
     Layers run down, heads across; heads of one layer, or chosen from several, run on in rows. In
     each tile rows are queries and columns keys, which are named where they have room. If there are
     more weights than pixels, each pixel shows its strongest weight, and a note says so.
@@ -416,7 +416,7 @@ def panels(
 
 
 def _scale_of(item: AttentionMap, maps: Sequence[AttentionMap]) -> colors.Limits:
-    """The scale of a panel: its own, unless --scale is a range, or shared by those of one unit.
+    """The scale of a panel: its own, unless scale= is a range, or shared by those of one unit.
 
     Heads of one stream share it.
 

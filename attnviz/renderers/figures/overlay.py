@@ -83,7 +83,7 @@ class Overlaying:
 
     Attributes:
         scale: "even": relative to an even look over the picture's patches; "own": up to its own
-            largest weight; "shared": one scale for all. --scale comes first, and signed values,
+            largest weight; "shared": one scale for all. scale= comes first, and signed values,
             which have no even look, have own scales.
         smooth: interpolate weights between patches.
     """
@@ -92,7 +92,7 @@ class Overlaying:
     smooth: bool = False
 
     def way(self, values: Values) -> str:
-        """The scale in force; "0-0.1" where --scale names its ends."""
+        """The scale in force; "0-0.1" where scale= names its ends."""
         default = "own" if values == "signed" and self.scale == "even" else self.scale
         return str(look_option("scale") or default)
 

@@ -332,7 +332,7 @@ def test_a_latent_cache_is_that_of_the_paper(tmp_path):
         qk_rope_head_dim=64,
         dtype="bfloat16",
     )
-    lesson = cache_lesson(length=1, model=folder)
+    lesson = cache_lesson(length=1, config=folder)
     assert lesson.rows[0][3] == 60 * (512 + 64) * 2  # Liu 2024, table 1: (d_c + d_R) a layer
     assert lesson.rows[0][4] == 60 * 128 * (128 + 64 + 128) * 2
 
@@ -349,7 +349,7 @@ def test_a_latent_cache_is_that_of_the_paper(tmp_path):
 @pytest.mark.models
 def test_a_configuration_without_a_cache_is_refused(settings, says, tmp_path):
     with pytest.raises(ModelError, match=says):
-        cache_lesson(model=config(tmp_path, **settings))
+        cache_lesson(config=config(tmp_path, **settings))
 
 
 @pytest.mark.slow

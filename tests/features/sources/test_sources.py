@@ -50,7 +50,7 @@ def test_leaving_out_is_hiding_the_part_from_all_others(notes):
         assert part.tokens == end - start + 1
         assert part.effect == pytest.approx(score([]) - score(range(start, end + 1)), abs=1e-4)
     removed = attnviz.sources(
-        "Tom likes", notes, answer="dogs.", by="remove", model="pocket-lm"
+        "Tom likes", notes, answer="dogs.", without="remove", model="pocket-lm"
     ).value
     assert removed.parts[0].effect != pytest.approx(found.parts[0].effect, abs=1e-3)
     assert removed.how == "its text is deleted"
@@ -203,7 +203,7 @@ def test_messages_of_a_chat_are_left_out_each(tmp_path):
         ]
         assert part.tokens == len(hidden)
         assert part.effect == pytest.approx(score([]) - score(hidden), abs=1e-4)
-    removed = attnviz.sources("the", notes, group="messages", by="remove", **asked).value
+    removed = attnviz.sources("the", notes, group="messages", without="remove", **asked).value
     assert removed.parts[0].effect != pytest.approx(found.parts[0].effect, abs=1e-4)
     plain = tmp_path / "a.txt"
     plain.write_text("the red car\n\nthe cat\n")

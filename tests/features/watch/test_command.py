@@ -87,9 +87,8 @@ def test_a_module_finds_what_python_gives_it():
     script(PROBE, "watched_package/__main__.py")
     script(PROBE, "watched_module.py")
     for name in ("watched_module", "watched_package"):
-        for before in (["-m"], ["--", "-m"]):
-            done = attnviz("watch", *KEPT, *before, name, "-o", "x")
-            assert watched(done) == by_python("-m", name, "-o", "x")
+        done = attnviz("watch", *KEPT, "--", "-m", name, "-o", "x")
+        assert watched(done) == by_python("-m", name, "-o", "x")
 
 
 @pytest.mark.slow
@@ -113,7 +112,7 @@ def test_a_program_ends_as_it_does_without_us(end):
     name = script(f"print('begun', flush=True)\n{end}\n")
     assert watched(attnviz("watch", *KEPT, name)) == by_python(name)
     assert (sys.argv, sys.path, sys.modules["__main__"]) == (argv, path, main)
-    assert watched(attnviz("watch", *KEPT, "-m", "program")) == by_python("-m", "program")
+    assert watched(attnviz("watch", *KEPT, "--", "-m", "program")) == by_python("-m", "program")
 
 
 def test_a_traceback_shows_the_programs_frames_alone():
@@ -203,7 +202,7 @@ def test_nothing_seen_is_said_in_one_line_and_writes_no_file():
     ("words", "status", "message"),
     [
         (["no.py"], 1, "there is no script 'no.py'"),
-        (["-q", "-o", "a.npz", "-m", "no.such"], 1, "there is no module 'no.such'"),
+        (["-q", "-o", "a.npz", "--", "-m", "no.such"], 1, "there is no module 'no.such'"),
         (["-q", "-o", "a.npz", "-m", ""], 1, "there is no module ''"),
         (["program.py"], 2, "nothing would be written: add -o, --html"),
         (["-q", "-o", "a.npz", "-m", "email"], 1, "'email' is a package without a module __main__"),
