@@ -452,7 +452,6 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
     "--html": (("page.html",),),
     "--labels": (("A",),),
     "--on-error": (("skip",), ("stop",)),
-    "--batch-size": (("1",), ("2",)),
     "--no-repeat": ((),),
 }
 """Options that no command which takes them may refuse, with values; and all whose choices are
@@ -518,7 +517,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
     needs = {"explain": ("--picture", "--show"), "steps": ("--picture",)}  # which not all can draw
     pictured = option in needs.get(given[0], ())
-    if option in ("--labels", "--token-groups", "--contacts", "--wiring"):
+    if option in ("--labels", "--contacts", "--wiring"):
         return True
     if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return parse_mechanism(given[given.index("--mechanism") + 1]).heads != 1

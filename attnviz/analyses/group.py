@@ -9,7 +9,7 @@ A file of groups holds one a line, in the order of the text:
 A line is a piece of the text that follows the piece before it, or @ with positions of tokens from
 0. Other tokens stay single. For a pair, the groups of the source come first, then an empty line,
 then those of the target. A name may stand before positions (camera: @0-15) or before a piece
-(subject: the professor), unless the text holds the whole line. --group and --token-groups read the
+(subject: the professor), unless the text holds the whole line. --group and --labels read the
 same file: the one merges each group's tokens, the other writes its name beside them.
 
 Of a part of a text (--rows, --window), positions still count from the text's first token, and

@@ -54,7 +54,6 @@ VIEW: tuple[str, ...] = (
     "heads",
     "reduce",
     "labels",
-    "token-groups",
     "special",
     "group",
 )

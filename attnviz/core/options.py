@@ -4,6 +4,7 @@ Each field declares one option: its type says which values it takes, its `Option
 line spells and explains it. Commands take groups of them (`attnviz.cli.options`).
 """
 
+import os
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
@@ -38,9 +39,11 @@ FORMER = {
         f"--{one}": f"is now --style {one}=…"
         for one in ("width", "font-size", "values", "cmap", "scale", "dpi")
     },
+    "--title": "is now --style title=TEXT",
     "--no-title": "is now --style title=no",
     "-m": "names a model in other commands; a module of watch stands behind --: -- -m MODULE",
     "--module": "is now a part of the program: -- -m MODULE",
+    "--token-groups": "is now --labels FILE",
     "--by": "is now --without",
     "--model": "is now --config",
     "--allow-pickle": "is now --allow pickle",
@@ -55,6 +58,7 @@ FORMER = {
     "--input-format": "is now the word before a file: jsonl:FILE, or jsonl:- for stdin",
     "--rejects": "is now --on-error FILE.jsonl",
     "--check": "is gone: --lens effect measures 20 links, ablate --each links every one",
+    "--batch-size": "is gone: a model reads as many texts at once as fit",
     "--max-line": "is gone: a line may have 64 MiB",
     "--limit-bytes": "is gone: -f links, --head, --top and --fields make an answer smaller",
 }
@@ -134,7 +138,7 @@ class Option:
 
     @property
     def short(self) -> str:
-        """How a message names it: "--title", or "--style width"."""
+        """How a message names it: "--model", or "--style width"."""
         return self.usage.partition("=")[0] if "=" in self.usage else self.names[0]
 
     @property
@@ -344,7 +348,10 @@ class Choice:
         default="none",
     )
     labels: str | None = rare(
-        "labels", "--labels TEXT", 'A label for each token or word, O for none: "B-PER O O".'
+        "labels",
+        "--labels WHAT",
+        'A label for each token or word, O for none ("B-PER O O"); or a FILE that names tokens, a '
+        "line each: camera: @0-15, or subject: the professor.",
     )
     contacts: Path | None = rare(
         "contacts",
@@ -353,7 +360,7 @@ class Choice:
         '(.jsonl: {"sequence": …, "contacts": [[0, 8], …]}; needs scikit-learn).',
     )
     token_groups: Path | None = rare(
-        "token-groups",
+        "python",  # --labels FILE
         "--token-groups FILE",
         "Names for tokens, one a line: camera: @0-15, or subject: the professor.",
     )
@@ -370,6 +377,16 @@ class Choice:
         suggestions=("words", "sentences"),
     )
     words: bool = opt("group", "--words", "Merge the tokens of each word; short for --group words.")
+
+    def __post_init__(self) -> None:
+        if self.labels and self.token_groups is None and os.path.isfile(self.labels):  # noqa: PTH113 - a text may be longer than a name
+            object.__setattr__(self, "token_groups", Path(self.labels))
+            object.__setattr__(self, "labels", None)
+
+    def check_names(self) -> None:
+        """Refuse labels one by one where only names of tokens in a file are read."""
+        if self.labels is not None:
+            raise UsageError(f"--labels '{self.labels}' is no file, and this reads names from one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +454,6 @@ class Output:
 class Look:
     """How every picture looks."""
 
-    title: str | None = rare("look", "--title TEXT", "Title, instead of the model and the head.")
     style: str | None = rare(
         "look",
         "--style NAME=VALUE,…",
@@ -445,9 +461,10 @@ class Look:
         "font-size=9 (points, usually 7.5), values=yes or no (numbers in cells), cmap=cividis (a "
         "colour map of matplotlib), scale=own, shared or 0-0.1 (colours up to the largest weight "
         "of each panel, of all, or a number; usually what 99.5 % of the cells reach), dpi=400 "
-        "(usually 200), title=no.",
+        "(usually 200), and last title=TEXT or title=no.",
         suggestions=("width=single", "width=double", "values=no", "scale=shared", "title=no"),
     )
+    title: str | None = rare("style", "--style title=TEXT", "")
     no_title: bool = rare("style", "--style title=no", "")
     width: Width | None = rare("style", "--style width=COLUMN", "")
     font_size: float | None = rare("style", "--style font-size=POINTS", "", min=6, max=16)
@@ -460,7 +477,7 @@ class Look:
         for name, value in parse_style(self.style or "").items():
             object.__setattr__(self, name, value)
         if self.title is not None and self.no_title:
-            raise UsageError("--title and --style title=no exclude each other: leave one out")
+            raise UsageError("title and no_title exclude each other: leave one out")
         for item in fields(self):
             value, ends = getattr(self, item.name), item.metadata["option"]
             if ends.max and value is not None and not ends.min <= value <= ends.max:
@@ -498,16 +515,17 @@ def parse_style(text: str) -> dict[str, Any]:
     Raises:
         UsageError: an unknown name, or a value that it cannot have.
     """
-    looks = (item for item in fields(Look) if item.metadata["option"].group == "style")
-    names = {item.metadata["option"].usage.split()[1].partition("=")[0]: item for item in looks}
+    items = (item for item in fields(Look) if item.metadata["option"].group == "style")
+    names = {item.metadata["option"].usage.split()[1].partition("=")[0]: item for item in items}
     kinds, style = get_type_hints(Look), dict[str, Any]()
-    for part in filter(None, text.split(",")):
+    looks, title, words = f",{text}".partition(",title=")
+    if title:
+        style |= {"no_title": True} if words == "no" else {"title": words}
+    for part in filter(None, looks.split(",")):
         name, _, value = part.partition("=")
         item = names[choose(name.strip(), names, "look of --style")]
         choices = names_in(kinds[item.name])
-        if item.name == "no_title":
-            style[item.name] = choose(value, ("yes", "no"), "value for --style title") == "no"
-        elif choices:
+        if choices:
             style[item.name] = choose(value, choices, f"value for --style {name}")
         elif item.metadata["option"].max is None:
             style[item.name] = value
@@ -554,7 +572,7 @@ class Many:
         suggestions=("skip", "stop"),
     )
     batch_size: int | None = rare(
-        "sharing",
+        "python",  # no command offers it: as many as fit
         "--batch-size N",
         "Texts that the model reads at once, at most; by default as many as fit.",
         min=1,

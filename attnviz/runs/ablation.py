@@ -64,7 +64,7 @@ class Ablation:
         head_places(self.heads, self.layer)
         names = {"head": self.heads, "layer": self.layer, "link": self.links, "token": self.tokens}
         if self.lenses:
-            others: dict[str, object] = {**names, "each": self.each, "token-groups": self.names}
+            others: dict[str, object] = {**names, "each": self.each, "labels": self.names}
             others["by"] = self.by != "zero"
             refuse_with_lenses({f"--{name}": value for name, value in others.items()})
         if self.joint and self.each:

@@ -170,7 +170,7 @@ def test_temporary_pages_are_closed_and_one_that_fails_is_removed(tmp_path, monk
     ("typed", "kept"),
     [
         ("self a --workers 2 --engine=ray --html p.html --resume", "self a --html p.html"),
-        ("self --engine ray:auto --batch-size 2 -o o", "self --batch-size 2 -o o"),
+        ("self --engine ray:auto --shard-size 2 -o o", "self --shard-size 2 -o o"),
         ("self -o o --workers=2 -- --workers 3", "self -o o -- --workers 3"),
         ("watch --html p.html prog.py --workers 3", "watch --html p.html prog.py --workers 3"),
     ],

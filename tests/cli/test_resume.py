@@ -226,7 +226,6 @@ def test_other_options_or_another_input_are_refused(texts, tmp_path):
     for more, message in (
         (("--mechanism", "scaled"), "--mechanism was 'multi-head' and is 'scaled'"),
         (("--layer", "0"), "--layer was not given and is '0'"),
-        (("--batch-size", "1"), "--batch-size was not given and is '1'"),
     ):
         done = attnviz(*asked, "--resume", *more)
         assert done.status == 2

@@ -165,7 +165,7 @@ def test_of_several_texts_the_first_is_shown():
 @pytest.mark.slow
 def test_the_pictures_that_are_written_are_those_that_are_shown(tmp_path):
     files = ("--grid", tmp_path / "g.png", "--picture", tmp_path / "l.png")
-    done = on_terminal(*SELF, *files, "--title", "Mine", answer=ANSWERS["iterm2"], **PLAIN)
+    done = on_terminal(*SELF, *files, "--style", "title=Mine", answer=ANSWERS["iterm2"], **PLAIN)
     assert (done.status, done.out.count(b"\x1b]1337")) == (0, 2)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["g.png", "l.png"]
 

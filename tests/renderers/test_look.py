@@ -178,7 +178,7 @@ PICTURE = ("self", "the cat sat", "-f", "none", "--heatmap", "{}/a.png")
     [
         (("--style", "cmap=virids"), "no colour map of matplotlib. Did you mean 'viridis'?"),
         (("--style", "scale=0.5-0.1"), "is no scale: write own, shared, or its ends as 0-0.1"),
-        (("--title", "x", "--style", "title=no"), "exclude each other: leave one out"),
+        (("--style", "sacle=own"), "Did you mean 'scale'?"),
     ],
 )  # fmt: skip
 def test_a_look_that_cannot_be_is_refused_before_the_work(options, mistake, tmp_path):

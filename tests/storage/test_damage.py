@@ -54,7 +54,6 @@ READ = [
     ("self", "--weights"),
     ("self", "--qk"),
     ("self", "a b", "--group"),
-    ("self", "a b", "--token-groups"),
     ("self", "a b", "--contacts"),
     ("self", "a b", "--html", "a.html", "--atlas"),
     ("sources", "a b", "--context"),

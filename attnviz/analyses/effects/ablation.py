@@ -117,7 +117,7 @@ def _named_groups(attention: Attention) -> list[Part]:
             if token.label is not None:
                 parts.setdefault(token.label, []).append(token_part(sides, side, place))
     if not parts:
-        raise UsageError("--each groups needs names for tokens: --token-groups FILE")
+        raise UsageError("--each groups needs names for tokens: --labels FILE")
     return [_as_one(own, name) for name, own in parts.items()]
 
 

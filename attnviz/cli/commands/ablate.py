@@ -21,7 +21,7 @@ from attnviz.runs.inputs import texts_of, texts_or_pairs
 
 
 @with_options(
-    *("model", "compute", "causal", "to", "chat", "token-groups", "show", "look", "reading"),
+    *("model", "compute", "causal", "to", "chat", "labels", "show", "look", "reading"),
     also=["explain"],
     writes=("ablation", "lenses"),
     draws={
@@ -96,6 +96,7 @@ def ablate(
 
     attnviz ablate --input pairs.tsv --lenses
     """
+    options.choice.check_names()
     request = Ablation(
         heads=tuple(head or ()),
         links=tuple(link or ()),

@@ -27,7 +27,7 @@ from attnviz.storage.texts import Text
 
 @with_options(
     *("model", "compute", "mechanism", "weights", "causal", "generate", "long"),
-    *("stream", "heads", "token-groups", "special", "to", "show", "look", "reading"),
+    *("stream", "heads", "labels", "special", "to", "show", "look", "reading"),
     *("sharing", "scores"),
     also=("resume",),
     writes=("heads", "corpus", "wiring"),
@@ -142,6 +142,7 @@ def heads(
 
     attnviz heads --treebank relations.conllu
     """
+    options.choice.check_names()
     output, pictures = options.output, options.pictures
     request = head_measures.HeadsRequest(
         cross=cross,
