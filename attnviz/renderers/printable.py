@@ -217,4 +217,4 @@ def nats(value: float) -> str:
 
 def with_sign(value: float) -> str:
     """A sign and two decimals."""
-    return f"{value:+.2f}".replace("-", "−")
+    return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")  # what rounds to 0 is not below it

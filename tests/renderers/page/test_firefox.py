@@ -45,14 +45,14 @@ const wait = (ready) => new Promise((go) => {
 document.getElementById('tab-lines').click();
 await wait(() => fragment() === 'view=lines');
 document.querySelector('[aria-keyshortcuts=u]').click();
-await wait(() => fragment() === '');
+await wait(() => fragment() === 'view=heatmap');
 document.querySelector('[aria-keyshortcuts=U]').click();
 await wait(() => fragment() === 'view=lines');
 document.querySelector('[aria-keyshortcuts=u]').click();
 document.getElementById('tab-table').click();
 await wait(() => fragment() === 'view=table');
 history.back();
-await wait(() => fragment() === '');
+await wait(() => fragment() === 'view=heatmap');
 document.getElementById('save-picture').click();
 await wait(() => document.querySelector('#saving[open][aria-busy="false"]'));
 const preview = document.querySelector('#saving canvas');
@@ -66,7 +66,7 @@ def test_firefox_undoes_goes_back_and_draws_what_is_saved(tmp_path):
     file = tmp_path / "page.html"
     file.write_text(encoder_page(), encoding="utf-8")
     with firefox(tmp_path / "profile") as browser:
-        browser.call("WebDriver:Navigate", url=file.as_uri())
+        browser.call("WebDriver:Navigate", url=f"{file.as_uri()}#view=heatmap")
         browser.run(COMPLETE)
         width, colors = browser.run(f"(async () => {{{UNDONE}}})();")
     assert width >= 673

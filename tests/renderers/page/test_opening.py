@@ -74,6 +74,15 @@ def test_no_link_is_named_where_every_row_looks_alike(open_page):
         assert said in opened.text("#rests")
 
 
+def test_where_each_row_looks_elsewhere_that_is_said_and_no_word_of_pieces(open_page):
+    weights = np.eye(5, dtype=np.float32)[[1, 2, 3, 4, 0]][None, None]
+    tokens = tuple(Token(word) for word in SENTENCE.split()[:5])
+    item = AttentionMap("self", tokens, tokens, weights, query_side="target")
+    opened = open_page(page(Attention((item,), Provenance("file", "turn"))), "unit=words")
+    assert opened.text("#rests") == "Each of the 5 words looks most at a key of its own."
+    assert "Pieces" not in opened.text("#remark")
+
+
 def test_above_the_view_stands_what_rows_rest_on(open_page):
     weights = np.full((1, 1, 7, 7), 0.05, np.float32)
     weights[..., 0] = 0.7

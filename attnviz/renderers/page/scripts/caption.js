@@ -20,7 +20,7 @@ export function remarksOn(scene) {
     remarks.push(`Pooled: ${cell}, means over queries, sums over keys. ${exactLinks(scene)}`);
   }
   if (matrix.values.some(Number.isNaN)) remarks.push("Grey cells have no value: the query sees nothing else.");
-  if (state.unit === "words") {
+  if (state.unit === "words" && (map.queries.words || map.keys.words)) {
     remarks.push("Pieces of a word: what they receive is added, what they give is averaged.");
   }
   return remarks.join(" ");

@@ -135,6 +135,6 @@ function word(surface, layout, token, [x, y], align, room, value, strong, theme)
   const sign = align === "left" ? 1 : -1;
   const quiet = token.special || (value !== null && !number);
   const color = strong ? theme.accent : quiet ? theme.faint : theme.ink;
-  const width = writeFitted(surface, withLabel(token), room - (value === null ? 0 : 28), x + sign * 2, y, { size, weight: strong ? "600" : "", color, align });
+  const width = writeFitted(surface, withLabel(token), room - (number ? 28 : 0), x + sign * 2, y, { size, weight: strong ? "600" : "", color, align });
   if (number) write(surface, number, x + sign * (width + 9), y, { size: size * 0.85, weight: "600", color: theme.accent, align });
 }

@@ -74,7 +74,9 @@ function restOf(map, { queries, keys, values }) {
   }
   const [most = "", count = 0] = Object.entries(counts).sort((one, other) => other[1] - one[1])[0] ?? [];
   const noun = map.patches.queries ? "patches" : map.queries.block > 1 ? "blocks" : map.queries.words && queries.length === map.queries.tokens.length ? "tokens" : "words";
-  const where = count && 5 * count < rows.length ? `no key is looked at most by more than ${count} of ${rows.length} ${noun}` : count > 1 ? `${count} of ${rows.length} ${noun} look most at ${most}` : !count ? `the ${rows.length} ${noun} look at all keys about evenly` : `each of the ${rows.length} ${noun} looks most at a key of its own`;
+  const all = `${rows.length} ${noun}`;
+  const where = !count ? `the ${all} look at all keys about evenly` : count === 1 ? `each of the ${all} looks most at a key of its own`
+    : 5 * count < rows.length ? `no key is looked at most by more than ${count} of ${all}` : `${count} of ${all} look most at ${most}`;
   return [...(rows.length > 1 && total ? [where] : []), ...(special ? [`special tokens hold ${percent(special / total)} of the attention`] : [])].join("; ");
 }
 
