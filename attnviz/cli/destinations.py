@@ -21,13 +21,19 @@ if TYPE_CHECKING:
     from attnviz.runs.resumable import ResumableSink
 
 PAGES = (".html", ".htm")
+EDGE = 1 << 16
+"""Bytes at either end of a file in which its mark stands."""
 OWN = {
     **dict.fromkeys(PAGES, b'<meta name="generator" content="attnviz">'),
     ".png": b"Software\0attnviz",
     ".svg": b"<dc:title>attnviz</dc:title>",
     ".pdf": b"/Creator (attnviz)",
+    ".gif": b"attnviz",
+    ".npz": b"attnviz",
+    ".parquet": b"attnviz.schema",
 }
-"""Bytes by which a page or a picture of attnviz is recognised."""
+"""Bytes by which a file of attnviz is recognised. Other text has no mark, but JSON and tables."""
+JSON = re.compile(rb'\[?\{"schema": ?[12],')
 
 
 class DataOutput:
@@ -149,16 +155,42 @@ def numbered_path(path: Path, count: int) -> Path:
     return path.with_name(f"{path.stem}-{count}{path.suffix}")
 
 
-def check_own(path: Path) -> None:
-    """Refuse to write FILE-0, FILE-1, … if a file of another program has such a name."""
-    name = re.compile(rf"{re.escape(path.stem)}-\d+{re.escape(path.suffix)}")
-    for item in sorted(path.parent.iterdir()):
-        own = OWN[path.suffix.lower()]
-        if name.fullmatch(item.name) and not (item.is_file() and own in item.read_bytes()):
+def check_own(path: Path, *, several: bool = False) -> None:
+    """Refuse to replace a file that attnviz did not write; of several also FILE-0, FILE-1, …."""
+    files = [path] if path.is_file() else []
+    if several:
+        name = re.compile(rf"{re.escape(path.stem)}-\d+{re.escape(path.suffix)}")
+        files += [one for one in sorted(path.parent.iterdir()) if name.fullmatch(one.name)]
+    for file in files:
+        if not is_own(file):
+            beside = f": each text gets a file of its own beside '{path}'" if file != path else ""
             raise UsageError(
-                f"'{item}' exists and is not by attnviz: each text gets "
-                f"a file of its own beside '{path}', so choose another name or give --overwrite"
+                f"'{file}' exists and is not by attnviz{beside}: choose another name, or give "
+                "--overwrite"
             )
+
+
+def is_own(path: Path) -> bool:
+    """Whether attnviz wrote a file, by what is in it; an empty one has nothing to lose."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            first = file.read(EDGE)
+            file.seek(max(file.seek(0, os.SEEK_END) - EDGE, 0))
+            last = file.read()
+    except OSError:
+        return False
+    suffix = path.suffix.lower()
+    if suffix in (".json", ".jsonl"):
+        return not first or JSON.match(first) is not None
+    if suffix in (".csv", ".tsv"):
+        from attnviz.storage.columns import is_header
+
+        line = first.partition(b"\n")[0].decode("utf-8", "replace")
+        return not first or is_header(line.split("," if suffix == ".csv" else "\t"))
+    mark = OWN.get(suffix)
+    return not first or (mark is not None and (mark in first or mark in last))
 
 
 def save_page(path: Path | None, page: bytes, *, in_browser: bool) -> Path:

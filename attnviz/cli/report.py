@@ -369,10 +369,9 @@ def check_places(
     check_apart(places, names)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
         raise UsageError(f"--on-error '{rejects}' holds JSON lines: end it in .jsonl")
-    if many and not output.overwrite:
-        for path in (output.html, *pictures.values()):
-            if path is not None:
-                destinations.check_own(path)
+    if not (output.overwrite or options.many.resume):
+        for place in places:
+            destinations.check_own(place.path, several=place.several)
     if FORMATS[name].binary and sys.stdout.isatty():
         raise UsageError(
             f"format '{name}' is binary and stdout is a terminal: redirect it, or write a file "

@@ -397,7 +397,8 @@ class Output:
     output: Path | None = opt(
         "data",
         "--output -o FILE",
-        "Data file, whose suffix names the format: {suffixes}. An existing FILE is replaced.",
+        "Data file, whose suffix names the format: {suffixes}. A file "
+        "that attnviz did not write stays, as a picture or page does, without --overwrite.",
     )
     heatmap: Path | None = opt(
         "pictures", "--heatmap FILE", "One attention matrix as a picture: .png, .svg or .pdf."
@@ -416,7 +417,9 @@ class Output:
         "--atlas PAGE",
         "Link each head of --html to its card in this page of 'heads --atlas', and back.",
     )
-    overwrite: bool = rare("page", "--overwrite", "Replace FILE-0, … of other programs, too.")
+    overwrite: bool = rare(
+        "data", "--overwrite", "Replace files of other programs, too: data, pictures, pages."
+    )
     open_page: bool = rare("page", "--open", "Open the interactive page in a browser.")
     browse: bool = rare("browse", "--browse", "Browse the result by keys, in this terminal.")
     max_rows: int = rare(

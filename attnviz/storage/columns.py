@@ -1,6 +1,8 @@
 """The columns of every table (.csv, .tsv) that is written: what each holds, and of which type."""
 
 import re
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Literal
 
 ColumnKind = Literal["text", "place", "whole", "number"]
@@ -105,6 +107,14 @@ COLUMNS: dict[str, tuple[ColumnKind, str]] = {
     "error": ("number", "the mean error, in seconds"),
     "start_error": ("number", "of beginnings"),
     "end_error": ("number", "of ends"),
+    "model": ("text", "a model"),
+    "from": ("text", "where it is: shipped, or in the cache of Hugging Face"),
+    "about": ("text", "what it is"),
+    "mechanism": ("text", "a mechanism"),
+    "commands": ("text", "the commands that offer it"),
+    "summary": ("text", "what it does"),
+    "lesson": ("text", "a lesson"),
+    "fact": ("text", "what is known of a model"),
 }
 """What each column holds, in every table that has it. Names in capitals stand for several."""
 
@@ -136,6 +146,11 @@ TABLES: dict[str, str] = {
     "alignment": "id source_position source_word target_position target_word score",
     "scores": "layer head precision recall alignment_error",
     "times": "word start end",
+    "models": "model from about",
+    "mechanisms": "mechanism commands summary",
+    "lessons": "lesson summary",
+    "facts": "fact value",
+    "example-files": "file about",
     "time-errors": "set heads error start_error end_error",
 }
 """The columns of each table, in order, under the name of the document with the same numbers."""
@@ -145,6 +160,17 @@ _WHOLE = re.compile("-?(0|[1-9][0-9]{0,14})")
 def columns_of(table: str) -> tuple[str, ...]:
     """The columns of a table that has the same ones whatever it is of."""
     return tuple(TABLES[table].split())
+
+
+def is_header(names: Sequence[str]) -> bool:
+    """Whether these are the columns of a table of attnviz, up to those that differ by the run."""
+    names = [one for one in names if one != "run"]
+    for table in TABLES:
+        columns = [one for one in columns_of(table) if one not in ("run", "writes")]
+        usual = [*takewhile(str.islower, columns)]
+        if names == columns or (len(usual) < len(columns) and names[: len(usual)] == usual):
+            return True
+    return False
 
 
 def value_of(column: str, cell: str) -> str | int | float | None:

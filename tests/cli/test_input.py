@@ -111,7 +111,7 @@ def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_pat
     path, kept = tmp_path / "a.txt", tmp_path / "kept.json"
     path.write_bytes(b"\xff\n")
     kept.write_text("old")
-    done = attnviz("self", "--input", path, *OWN, "-f", "json", "-o", kept)
+    done = attnviz("self", "--input", path, *OWN, "-f", "json", "-o", kept, "--overwrite")
     assert done.status == 1
     mistake, note = done.err.splitlines()
     assert mistake.endswith("is not valid UTF-8")

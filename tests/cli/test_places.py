@@ -261,3 +261,55 @@ def test_a_file_holds_what_its_suffix_says_or_is_refused(name, here):
         if asked.status == 0 and suffix != ".txt":
             assert asked.out == path.read_bytes()
         path.unlink(missing_ok=True)
+
+
+OF_A_TEXT = ("self", "a b", *OWN, "-q", "-f", "none")
+OUTPUTS: dict[str, tuple[object, ...]] = {
+    **{
+        f"{name} maps": OF_A_TEXT
+        for name in (".json", ".jsonl", ".csv", ".tsv", ".npz", ".parquet")
+    },
+    **{f"{name} page": OF_A_TEXT for name in (".html", ".htm")},
+    **{f"{name} picture": OF_A_TEXT for name in (".png", ".svg", ".pdf")},
+    ".tsv heads": ("heads", "a b", *OWN, "-q", "-f", "none"),
+    ".npz steps": ("steps", "-q", "-f", "none"),
+    ".json steps": ("steps", "-q", "-f", "none"),
+    ".tsv list": ("models", "--mechanisms", "-q", "-f", "none"),
+}
+OPTION = {"page": "--html", "picture": "--grid"}
+
+
+@pytest.mark.parametrize("what", OUTPUTS)
+def test_a_file_of_another_program_stays_and_one_of_attnviz_is_replaced(what, tmp_path):
+    suffix, _, kind = what.partition(" ")
+    path, option = tmp_path / f"a{suffix}", OPTION.get(kind, "-o")
+    mine = b"mine" if suffix == ".npz" else b"id,text\nmine: attnviz\n"
+    path.write_bytes(mine)
+    done = attnviz(*OUTPUTS[what], option, path)
+    assert (done.status, path.read_bytes()) == (2, mine)
+    assert done.mistake == (
+        f"'{path}' exists and is not by attnviz: choose another name, or give --overwrite"
+    )
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]  # nothing is half written
+    assert attnviz(*OUTPUTS[what], option, path, "--overwrite").status == 0
+    written = path.read_bytes()
+    assert written != mine
+    assert attnviz(*OUTPUTS[what], option, path).status == 0  # now it is attnviz's own
+    path.write_bytes(b"")  # as mktemp makes it
+    assert attnviz(*OUTPUTS[what], option, path).status == 0
+    assert len(path.read_bytes()) == len(written)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.json"])
+def test_what_has_no_mark_is_replaced_only_with_overwrite(name, tmp_path):
+    """A table for people has none, nor has a document that --fields has cut."""
+    path = tmp_path / name
+    more = ("--fields", "id,text") if name == "a.json" else ()
+    assert attnviz(*OF_A_TEXT, *more, "-o", path).status == 0
+    assert attnviz(*OF_A_TEXT, *more, "-o", path).status == 2
+    assert attnviz(*OF_A_TEXT, *more, "-o", path, "--overwrite").status == 0
+
+
+@pytest.mark.parametrize("command", ["self", "heads", "live"])
+def test_help_says_the_rule_once(command):
+    assert attnviz(command, "--help-all").text.count("--overwrite  ") == 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from attnviz.cli.destinations import PAGES, save_page
+from attnviz.cli.destinations import PAGES, check_own, save_page
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import ModelError, UsageError
@@ -32,7 +32,7 @@ LOOPBACK = (THIS_MACHINE, "localhost", "[::1]")
 """Names of this machine."""
 
 
-@with_options("model", "compute", also=("open_page",), report=("said",))
+@with_options("model", "compute", also=("open_page", "overwrite"), report=("said",))
 def live(
     output: Path | None = opt(
         OUTPUT,
@@ -165,6 +165,8 @@ def _write_page(output: Path, others: Mapping[str, object], options: Options) ->
     if output.suffix.lower() not in PAGES:
         raise UsageError(f"--output '{output}' must end in {' or '.join(PAGES)}")
     check_writable(output)
+    if not options.output.overwrite:
+        check_own(output)
     start = time.perf_counter()
     from attnviz.features.live.packed import pack_model
     from attnviz.renderers.page.document import live_page

@@ -304,7 +304,15 @@ def _gif_bytes(frames: Sequence[Figure]) -> bytes:
         page.paste(image)
     buffer = BytesIO()
     times = [*[330] * (len(pages) - 1), 1500]
-    pages[0].save(buffer, "GIF", save_all=True, append_images=pages[1:], duration=times, loop=0)
+    pages[0].save(
+        buffer,
+        "GIF",
+        save_all=True,
+        append_images=pages[1:],
+        duration=times,
+        loop=0,
+        comment=b"attnviz",
+    )
     return buffer.getvalue()
 
 
