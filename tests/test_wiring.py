@@ -109,6 +109,18 @@ def test_every_form_holds_the_same_pairs(tmp_path):
     assert json.loads(str(arrays["attnviz"]))[0]["kind"] == "wiring"
 
 
+def test_heads_are_chosen_as_elsewhere():
+    every = run("heads", TEXT, "--wiring", *LM, "-f", "json").json()["wires"]
+    for words, layer, head in ((("--head", "2.3"), 2, 3), (("--layer", "1"), 1, None)):
+        found = run("heads", TEXT, "--wiring", *LM, *words, "-f", "json").json()["wires"]
+        assert found == [
+            one
+            for one in every
+            if one["head"]["layer"] == layer and head in (None, one["head"]["head"])
+        ]
+        assert found
+
+
 def test_texts_give_means_with_intervals():
     texts = [TEXT, "The king saw the queen. The king saw"]
     report = attnviz.heads(texts, wiring=True, model="pocket-lm").value
@@ -150,6 +162,7 @@ def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):
     ("arguments", "says"),
     [
         (("a b c", "--role", "induction"), "leave --role out"),
+        (("a b c", "--special", "drop"), "leave --special out"),
         (("--input", "nothing.txt"), "nothing.txt"),
     ],
 )

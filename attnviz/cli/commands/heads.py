@@ -184,6 +184,8 @@ def heads(
         raise UsageError("--weights-only compares weights for --wiring: add it")
     if wiring:
         others = {f"--picture {name}:FILE": pictures[name] for name in ("scatter", "curve")}
+        others |= {"--special": options.choice.special != "keep", "--resume": options.many.resume}
+        others["--token-groups"] = options.choice.token_groups
         head_measures.check_alone("--wiring", {**modes, **others})
         if weights_only:
             head_measures.check_alone("--weights-only", of_texts)

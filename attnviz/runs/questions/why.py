@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from attnviz.analyses.effects.ablation import find_parts, measure_parts
-from attnviz.analyses.select import cells_between_words
+from attnviz.analyses.select import cells_between_words, select
 from attnviz.analyses.view import first_focus
 from attnviz.analyses.why import (
     explain_head,
@@ -321,14 +321,24 @@ def report_wiring(
     texts: TextInput, command: InputKind, top: int, options: Options, report: RunReport
 ) -> None:
     """Report which heads read which heads, as the mean over texts."""
-    source, study = open_reader(options.origin, command), WiringStudy()
+    source, study, choice = open_reader(options.origin, command), WiringStudy(), options.choice
+    heads = set[HeadAt]()
     results = each_text(
         texts.open(), lambda text: written_of(source, query_for(source, text, command))
     )
     for _, trace in good_results(results, report, texts.total):
         study.add(trace)
+        part = select(trace.attention, choice.stream, choice.layer, choice.head)
+        heads |= {
+            HeadAt(item.stream, layer, int(head))
+            for item in part.maps
+            for at in np.ndindex(item.weights.shape[:2])
+            for layer, head in [item.place(*at)]
+        }
     if study.texts:
         summary = study.report()
+        wires = tuple(one for one in summary.wires if one.head in heads)
+        summary = replace(summary, wires=wires)
         _add(report, summary.notes, _wiring_data(summary, top))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
