@@ -54,6 +54,22 @@ def test_pointing_lights_up_what_makes_a_number(name, heads, open_page):
             assert lit(opened) == expected, (matrix.name, place)
 
 
+def test_the_line_stays_where_it_covers_the_number_that_is_pointed_at(open_page):
+    opened = open_page(steps_page([steps_of("rotary", 2)]))
+    place = cell(opened, "scores", 0, 0, 0)
+    place.evaluate("(cell) => scrollBy(0, cell.getBoundingClientRect().bottom - innerHeight + 4)")
+    opened.drawn()
+    box = place.bounding_box()
+    opened.tab.mouse.move(box["x"] + 5, box["y"] + 5)
+    shown = []
+    for _ in range(4):
+        opened.drawn()
+        shown.append(opened.tab.locator("#made").inner_text())
+        opened.tab.mouse.move(box["x"] + 6 + len(shown), box["y"] + 5)
+    assert set(shown) == {shown[0]} != {""}
+    assert shown[0].startswith("scores")
+
+
 @pytest.mark.core
 def test_a_product_is_written_out(open_page):
     opened = open_page(steps_page([arithmetic(worked_example())]))

@@ -217,7 +217,8 @@ const cellOf = (event) => {
 
 document.addEventListener("pointerover", (event) => {
   const cell = cellOf(event);
-  if (pin) return;
+  // The line covers cells: if it went as soon as the pointer was on it, both would flicker.
+  if (pin || part("made").contains(/** @type {Node} */ (event.target))) return;
   if (cell) show(cell);
   else clear();
 });
