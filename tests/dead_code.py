@@ -60,7 +60,6 @@ CALLED_FROM_OUTSIDE = (
     "compress_type",
     # read by rich, tokenizers and peft off their own objects
     "modules_to_save",
-    "show_header",
     "pre_tokenizer",
     # msgspec, which refuses a key that no field names
     "do_convert_rgb",

@@ -43,7 +43,7 @@ WITHOUT_A_FUNCTION = {
 
 
 PRINTED = {"format", "quiet", "verbose", "open_page", "browse", "max_rows", "overwrite", "follow"}
-PRINTED |= {"show", "fields", "errors", "digits"}
+PRINTED |= {"show", "fields", "errors", "digits", "table", "pieces"}
 """Options of the shell that mean nothing where nothing is printed."""
 NAMES = {
     ("ablate", "head"): "heads",

@@ -251,6 +251,28 @@ BY_LARGEST = (EFFECT, TASK, "informative")
 """Measures whose scale ends at the largest value found, since no head comes near what could be."""
 
 
+def roles_by_place(subject: MeasuredMap) -> dict[tuple[int, int], Role]:
+    """The clearest role of each head by its place (layer, head), of those that have one."""
+    measures = {
+        name: measure
+        for name, entry in MEASURES.items()
+        if entry.role and (measure := _run_measure(name, entry, subject)) is not None
+    }
+    item, roles = subject.item, {}
+    resting = resting_places(item)
+    for layer, head in np.ndindex(item.weights.shape[:2]):
+        own, even = (
+            {name: float(side[layer, head]) for name, side in sides.items()}
+            for sides in (
+                {name: one.values for name, one in measures.items()},
+                {name: one.uniform for name, one in measures.items() if one.uniform is not None},
+            )
+        )
+        if clear := roles_of(own, even, resting):
+            roles[layer, head] = clear[0]
+    return roles
+
+
 def resting_places(item: AttentionMap) -> dict[str, str]:
     """For each resting role the special token that heads rest on."""
     special = [token.text for token in item.key_tokens if token.special]

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.lenses.rollout import UNIT as FLOW
+from attnviz.analyses.overview import MOST_HEADS, MOST_LINKS
 from attnviz.analyses.select import link_at, reduce_map
 from attnviz.analyses.view import describe_run, head_lines
 from attnviz.core.attention_map import Attention, AttentionMap, MeasuredLink, Token, known_mean
 from attnviz.core.errors import UsageError, is_number
-from attnviz.core.measures import Link, View
+from attnviz.core.measures import HeadLinks, Link, Overview, View
 from attnviz.core.registry import LENSES
 from attnviz.core.tokens import AVERAGE, check_patch, patch_grid
 
@@ -179,6 +180,58 @@ def picture_views(attention: Attention, *, every_layer: bool = False) -> list[Vi
     return [_view(attention, *one) for one in (layers if every_layer else last.values())]
 
 
+SHARP = 3.0
+"""Times the even share from which on a patch is listed."""
+
+
+def picture_overviews(attention: Attention, *, every_layer: bool = False) -> list[Overview]:
+    """The heads whose look is least even, with the patches it falls on, and one matrix.
+
+    The gain of a head is Σ a ln(a n) over the n patches, in nats, of shares made to sum to 1, times
+    the share that the picture has. Empty of effects, of a single head, and where several pictures
+    or layers are shown.
+    """
+    views = picture_views(attention, every_layer=every_layer)
+    item = attention.maps[-1]
+    shares = item.values == "share" and item.unit != FLOW
+    if len(views) > 1 or not shares or len(item.query_tokens) > 1 or item.weights[..., 0].size < 2:
+        return []
+    looks = over_picture(item).astype(np.float64)
+    flat = looks.reshape(*looks.shape[:2], -1)
+    mass = flat.sum(axis=-1, keepdims=True)
+    even = flat / np.where(mass > 0, mass, 1)
+    count, columns = flat.shape[-1], looks.shape[-1]
+    gains = (np.log(even * count + 1e-12) * even).sum(axis=-1) * mass[..., 0]
+    results = []
+    for at in np.argsort(-gains, axis=None, kind="stable")[:MOST_HEADS].tolist():
+        layer, head = map(int, np.unravel_index(at, gains.shape))
+        largest = np.argsort(-flat[layer, head], kind="stable")[:MOST_LINKS]
+        links = [
+            link_at(
+                item,
+                (layer, head, 0, len(item.key_tokens) - count + int(key)),
+                float(flat[layer, head, key]),
+            )
+            for key in largest
+            if even[layer, head, key] * count > SHARP
+        ]
+        results.append(HeadLinks(item.layers[layer], item.heads[head], tuple(links)))
+    (view,) = views
+    first = Overview(
+        run=describe_run(attention, item),
+        shares=f"shares of a look, over {count // columns} × {columns} patches",
+        heads=tuple(one for one in results if one.links),
+        others="",
+        note="" if any(one.links for one in results) else "every head looks about evenly",
+        map=view.map,
+        which=view.which,
+        orientation=view.orientation,
+        resting=(),
+        order=(),
+    )
+    return [first]
+
+
 def _mean_look(item: AttentionMap) -> AttentionMap:
     mean = item.weights.astype(np.float64).mean(axis=2, keepdims=True).astype(np.float32)
     what = "queries" if item.query_side == "queries" else "words"
@@ -211,6 +264,7 @@ def _view(attention: Attention, item: AttentionMap, place: int) -> View:
         orientation=f"{said_looks(item)}; 1 stands for the {what}, {largest:.2g}",
         heads=head_lines(one) if many else (),
         strongest=strongest_patch(item),
+        which=which,
     )
 
 

@@ -125,8 +125,10 @@ def held_by_special(item: AttentionMap) -> float:
     return _share(rows, [token.special for token in item.key_tokens])
 
 
-def notable_holders(attention: Attention) -> tuple[str, ...]:
+def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[str, ...]:
     """A note if special tokens or a sink hold much of the main map.
+
+    What is shown `in_words` leaves special tokens out, and says so itself.
 
     A sink is a key that takes the attention of most rows whatever they say. Untrained models and
     attributions to an output have none.
@@ -141,7 +143,10 @@ def notable_holders(attention: Attention) -> tuple[str, ...]:
     ):
         return ()
     special = np.array([token.special for token in item.key_tokens])
-    if share := _notable_share(item, special):
+    share = _notable_share(item, special)
+    if share and in_words:
+        return ()
+    if share:
         names = dict.fromkeys(f"'{token.text}'" for token in item.key_tokens if token.special)
         return (
             f"special tokens ({', '.join(list(names)[:3])}) hold {share:.0%} of the attention "

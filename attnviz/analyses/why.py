@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import token_label
-from attnviz.analyses.heads import measure_heads, resting_places, rows_of
+from attnviz.analyses.heads import roles_by_place
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -136,17 +136,11 @@ def check_sum(what: str, parts: Numbers, total: float, text: WrittenText) -> Non
 
 def clear_roles(attention: Attention) -> dict[HeadAt, Role]:
     """The clearest role of each head, of those that have one."""
-    roles: dict[HeadAt, Role] = {}
-    for item in attention.maps:
-        measures = measure_heads(MeasuredMap.of(attention, item))
-        uniforms = {n: one.uniform for n, one in measures.items() if one.uniform is not None}
-        values = {name: measures[name].values for name in uniforms}
-        uniform = {name: np.broadcast_to(one, values[name].shape) for name, one in uniforms.items()}
-        stream = item.stream, item.layers, item.heads
-        for row in rows_of(stream, values, uniform, rests_on=resting_places(item)):
-            if row.roles:
-                roles[HeadAt(item.stream, row.layer, item.heads.index(row.head))] = row.roles[0]
-    return roles
+    return {
+        HeadAt(item.stream, item.layers[layer], head): role
+        for item in attention.maps
+        for (layer, head), role in roles_by_place(MeasuredMap.of(attention, item)).items()
+    }
 
 
 def role_names(attention: Attention) -> Mapping[tuple[str, str, int], str]:

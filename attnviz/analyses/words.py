@@ -282,4 +282,5 @@ def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None
     runs = partition_of(tokens, numbers, text)
     first = (numbers[run[0]] for run in members_of(numbers))
     pairs = zip(runs.tokens, first, strict=True)
-    return Partition(tuple(t if at is None else words[at] for t, at in pairs), runs.groups)
+    names = (t if at is None else replace(words[at], label=t.label) for t, at in pairs)
+    return Partition(tuple(names), runs.groups)

@@ -58,7 +58,9 @@ VIEW: tuple[str, ...] = (
     "group",
 )
 """Options that choose and change maps."""
-PLACES: tuple[str, ...] = (*("pictures", "show", "look", "page", "browse", "top", "digits"),)
+PLACES: tuple[str, ...] = (
+    *("matrix", "pictures", "show", "look", "page", "browse", "top", "digits"),
+)
 """Options of pictures, pages, lists of links and weights as data."""
 MAPS = ("heatmap", "grid")
 """The pictures of a map that have options of their own."""

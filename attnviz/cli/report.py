@@ -96,7 +96,15 @@ class Report(AbstractContextManager["Report"]):
         wide = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
         display = destinations.display_of_stdout(many=many) if wide else Display(many=many)
         names, digits = reports.parse_fields(output.fields), output.digits
-        display = replace(display, rows=output.max_rows, fields=names, digits=digits)
+        display = replace(
+            display,
+            rows=output.max_rows,
+            whole=output.table,
+            pieces=output.pieces,
+            hints=not (many or output.quiet) and sys.stdout.isatty(),
+            fields=names,
+            digits=digits,
+        )
         self.resumable = (
             destinations.open_resumable(
                 options, many=many, command=command, input_file=input_file, width=display.width

@@ -42,11 +42,12 @@ def report_all(
     total: Callable[[], int | None] | None = None,
 ) -> int:
     """Write each result, note or failure, and return how many results there were."""
-    count = 0
+    count, output = 0, report.options.output
+    in_words = report.format == "table" and not output.pieces
     for _, outcome in good_results(outcomes, report, total):
         count += 1
-        if not report.options.output.quiet:
-            hold_notes(outcome, report)
+        if not output.quiet:
+            hold_notes(outcome, report, in_words=in_words)
         report.add(outcome)
     report.finish()
     return count

@@ -37,6 +37,31 @@ class HeadMeasure:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadLinks:
+    """What a head says of a text: links, what position and popular keys explain least first."""
+
+    layer: str
+    head: str
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overview:
+    """What a reader sees first of a text; every number is a cell of one kind of matrix."""
+
+    run: str  # what was run
+    shares: str  # what the numbers are
+    heads: tuple[HeadLinks, ...]  # those that say most of the text
+    others: str  # what the other heads do, by role
+    note: str  # why no head is listed, or not every head counts; may be empty
+    map: AttentionMap  # of the first head or a mean, shape (1, 1, queries, keys)
+    which: str  # which one that is
+    orientation: str  # who attends to whom
+    resting: tuple[Link, ...]  # words that give special tokens more than half
+    order: tuple[int, ...]  # its rows, what says most first
+
+
+@dataclass(frozen=True, slots=True)
 class Role:
     """A role of a head."""
 

@@ -425,6 +425,10 @@ class Output:
     max_rows: int = rare(
         "data", "--max-rows N", "Rows that a table shows at most; 0 shows all.", default=500, min=0
     )
+    table: bool = rare(
+        "matrix", "--table", "Print the whole matrix, with every row and every column."
+    )
+    pieces: bool = rare("matrix", "--pieces", "Print tokens, special ones too, in place of words.")
     show: bool = opt(
         "show",
         "--show",

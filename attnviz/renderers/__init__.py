@@ -15,18 +15,19 @@ from attnviz.core.registry import DataKind, Entry, Form, Format
 
 if TYPE_CHECKING:  # they import numpy, and `attnviz models` must start without it
     from attnviz.core.attention_map import Attention
-    from attnviz.core.measures import Link, View
+    from attnviz.core.measures import Link, Overview, View
 
 
 class Views:
-    """The views of a text, and its strongest links, each worked out once and only if asked for."""
+    """The views of a text, its strongest links and its overviews, each worked out once if asked."""
 
     def __init__(
         self,
         make: Callable[[], Sequence[View]],
         find_links: Callable[[], Sequence[Link]] | None = None,
+        find_overviews: Callable[[], Sequence[Overview]] = tuple,
     ) -> None:
-        self._make, self._find_links = make, find_links
+        self._make, self._find_links, self._find_overviews = make, find_links, find_overviews
 
     def __call__(self) -> Sequence[View]:
         return self._views
@@ -34,6 +35,11 @@ class Views:
     @cached_property
     def _views(self) -> Sequence[View]:
         return self._make()
+
+    @cached_property
+    def overviews(self) -> Sequence[Overview]:
+        """What is seen first of words; empty where the views are."""
+        return self._find_overviews()
 
     @cached_property
     def links(self) -> Sequence[Link]:
@@ -56,6 +62,9 @@ class Display:
     first: int = 0  # the first text's number among the records of the input
     begun: bool = False  # an interrupted run has already written the beginning
     rows: int = 0  # the most rows of a table; 0: all
+    whole: bool = False  # a matrix with every row and column, however wide
+    pieces: bool = False  # tokens, special ones too, in place of words
+    hints: bool = False  # a reader at a terminal: say what to type next
     fields: tuple[str, ...] = ()  # the only fields of JSON, or columns of rows; (): all
     digits: int | None = None  # decimals of weights in data; None: all that a float32 has
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from attnviz.analyses.overview import overviews
 from attnviz.analyses.select import named_heads, shows_layers, strongest_links
 from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
@@ -54,10 +55,20 @@ class Presentable:
     def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
         raise NotImplementedError
 
-    def table(self, width: int = 100, rows: int = 0) -> str:
-        """A table to read, at most `width` columns wide and `rows` long; 0: all rows."""
+    def table(
+        self, width: int = 100, rows: int = 0, *, whole: bool = False, pieces: bool = False
+    ) -> str:
+        """A table to read, at most `width` columns wide.
+
+        Args:
+            width: cells of a terminal.
+            rows: the most rows; 0: all of a list, and of a matrix those that say most.
+            whole: every row and every column of a matrix, in blocks of columns that fit.
+            pieces: tokens, special ones too, in place of words.
+        """
         many = len(self._results()[2]) > 1
-        return self.render_as("table", Display(width, many=many, rows=rows)).decode()
+        display = Display(width, many=many, rows=rows, whole=whole, pieces=pieces)
+        return self.render_as("table", display).decode()
 
     def to_json(self) -> Any:
         """Everything as plain values: what the shell writes as JSON."""
@@ -152,6 +163,8 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
     every_layer = shows_layers(own.layer, own.head)
     as_chosen = every_layer or own.head is not None or own.reduce != "none"
     every_head = bool(named_heads(own.head)) and own.reduce == "none"
+    number = own.head is not None and own.head.isdecimal()
+    one_by_one = every_head or (number and own.reduce == "none")
     make = partial(
         every_view,
         attention,
@@ -160,7 +173,11 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
         as_chosen=as_chosen,
         top=top,
     )
-    return Views(make, lambda: strongest_links(attention.main, top))
+    return Views(
+        make,
+        lambda: strongest_links(attention.main, top),
+        lambda: overviews(attention, as_chosen=as_chosen, each=one_by_one),
+    )
 
 
 def draw_item(item: Item, picture: str, look: Look) -> Figure:

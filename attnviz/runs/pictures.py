@@ -232,8 +232,10 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
         files = {name: as_jpeg(part) for name, part in parts.items()}
         return page_html(maps, command, picture=files)
 
+    every_layer = shows_layers(choice.layer, choice.head)
     views = Views(
-        partial(patches.picture_views, result, every_layer=shows_layers(choice.layer, choice.head))
+        partial(patches.picture_views, result, every_layer=every_layer),
+        find_overviews=partial(patches.picture_overviews, result, every_layer=every_layer),
     )
     return Item(result, views, figures, page)
 

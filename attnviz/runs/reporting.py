@@ -64,11 +64,11 @@ def item_of(result: Attention | Data | Item, options: Options) -> Item:
     return Item(result, views_of(result, options.choice, options.origin.top))
 
 
-def hold_notes(attention: Attention, report: RunReport) -> None:
-    """Tell the reader at the end what must be known of a result."""
+def hold_notes(attention: Attention, report: RunReport, *, in_words: bool = False) -> None:
+    """Tell the reader at the end what must be known of a result, printed `in_words` or not."""
     from attnviz.analyses.tokens import notable_holders
 
-    for text in (*attention.provenance.notes, *notable_holders(attention)):
+    for text in (*attention.provenance.notes, *notable_holders(attention, in_words=in_words)):
         report.hold(text)
 
 

@@ -48,10 +48,10 @@ Apart = Callable[[int, int], object] | None
 """What distance a row and a key have; None: there is none between two texts."""
 
 
-def says(
+def gains(
     weights: NDArray[np.float64], visible: NDArray[np.bool_], words: list[str], apart: Apart
-) -> float:
-    """What a head says of a text, cell by cell: words in brackets are special.
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """The gain and the share of each link between words, cell by cell; [words] are special.
 
     Thirty times each distance, then each key is scaled to its sum, then each row to 1.
     """
@@ -64,7 +64,7 @@ def says(
         if visible[i, j]
     ]
     mass = {i: sum(weights[i, j] for k, j in cells if k == i) for i, _ in cells}
-    share = {(i, j): weights[i, j] / mass[i] for i, j in cells if mass[i]}
+    share = {(i, j): weights[i, j] / mass[i] for i, j in cells if mass[i] >= 0.05}
     table = dict.fromkeys(share, 1.0)
     sides = ([] if apart is None else [lambda cell: apart(*cell)]) + [lambda cell: cell[1]]
 
@@ -82,9 +82,20 @@ def says(
             scale(side, 0.02)
         scale(lambda cell: cell[0], 0)
     named = [place for place in text if any(map(str.isalnum, words[place]))]
-    gains = [
-        mass[i] * share[i, j] * math.log((share[i, j] + 1e-6) / (table[i, j] + 1e-6))
+    return {
+        (i, j): (
+            share[i, j] * math.log((share[i, j] + 1e-6) / (table[i, j] + 1e-6)),
+            share[i, j],
+        )
         for i, j in share
         if j in named and (apart is None or (i in named and i != j))
-    ]
-    return sum(gain for gain in gains if gain > 0.02) / (len(named) if apart else len(weights))
+    }
+
+
+def says(
+    weights: NDArray[np.float64], visible: NDArray[np.bool_], words: list[str], apart: Apart
+) -> float:
+    """What a head says of a text: gains above .02 over its words."""
+    named = [word for word in words if word[0] != "[" and any(map(str.isalnum, word))]
+    found = (gain for gain, _ in gains(weights, visible, words, apart).values() if gain > 0.02)
+    return sum(found) / (len(named) if apart else len(weights))

@@ -139,7 +139,7 @@ def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path):
 def test_a_head_without_a_layer_is_that_of_every_layer_shown(command, words, places):
     texts = (SOURCE,) if command == "self" else ("red car", "voiture rouge")
     shown = attnviz(command, *texts, *words, "-q").text
-    captions = re.findall(r"^pocket · \w+ .*layer (\d) head (\d)$", shown, re.MULTILINE)
+    captions = re.findall(r"^layer (\d) head (\d) (?:\(.*\) )?· rows", shown, re.MULTILINE)
     assert [".".join(one) for one in captions] == places
     item = attnviz(command, *texts, *words, "-f", "json", "-q").json()["maps"][0]
     own = [f"{layer}.{head}" for layer in item["layers"] for head in item["heads"]]

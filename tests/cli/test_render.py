@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_reduced_maps_never_advise_a_layer_or_head_that_cannot_be_chosen():
     done = attnviz("self", TEXTS[0], *OWN, "--reduce", "mean:layers")
-    assert "--head 0." in done.text
+    assert "--" not in done.text
     document = attnviz("self", TEXTS[0], *OWN, "-f", "json").json()
     document["maps"][0]["layers"] = ["mean"]
     shown = attnviz("render", "-", stdin=json.dumps(document).encode()).text

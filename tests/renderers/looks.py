@@ -17,7 +17,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from attnviz.analyses.view import views
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import (
     AblationReport,
@@ -32,7 +31,7 @@ from attnviz.core.effects import (
 from attnviz.core.measures import HISTORY, History, Role
 from attnviz.features.compare import table as comparison
 from attnviz.features.compare.differences import compare_effects, compare_maps
-from attnviz.renderers import Display, Views
+from attnviz.renderers import Display
 from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
 from attnviz.renderers.figures.effect_bars import (
@@ -59,6 +58,7 @@ from attnviz.renderers.text.corpus_table import corpus_table
 from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer
+from attnviz.runs.outputs import views_of
 from tests.renderers.corpus import corpus
 from tests.renderers.heads import report, row, similarity
 from tests.renderers.page.samples import (
@@ -249,7 +249,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 
 def map_text(renderer: Any, found: Attention, **display: Any) -> str:
     drawn = renderer(Display(**display))
-    return str(drawn.add(found, Views(lambda: views(found))) + drawn.finish())
+    return str(drawn.add(found, views_of(found)) + drawn.finish())
 
 
 def compared(show: Display) -> str:
@@ -294,8 +294,7 @@ TABLES: dict[str, Callable[[Display], str]] = {
 MAPS: dict[str, tuple[Any, Attention]] = {
     "effects": (TableRenderer, effects()),
     "words": (TableRenderer, attention_of(map_of(shares(2, 3, 4, 4), ROW, ROW))),
-    "positions": (TableRenderer, attention_of(map_of(shares(1, 2, 4, 18)))),
-    "shades": (TableRenderer, attention_of(map_of(shares(4, 45)))),
+    "pieces": (TableRenderer, attention_of(map_of(shares(1, 2, 4, 18)))),
     "strongest": (TableRenderer, attention_of(map_of(shares(9, 150)))),
     "signed": (TableRenderer, SIGNED),
     "signed-shades": (TableRenderer, attention_of(SIGNED_ROWS)),

@@ -1,7 +1,9 @@
 """Which form a matrix takes at which width, and what each form says."""
 
 import io
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from attnviz.core.attention_map import AttentionMap
+from attnviz.renderers.printable import two_digits
 from attnviz.renderers.text.table import matrix
 from tests.samples import checked, odd_words, self_map
 
@@ -43,9 +46,20 @@ def test_every_form_has_a_row_for_each_query(count, width):
         assert len(named) >= 1
 
 
-def test_each_form_is_kept_down_to_the_width_that_it_needs():
+def test_columns_have_names_as_long_as_they_fit():
     item = self_map(words(12))
-    for width, start in ((64, "w0"), (63, "0"), (43, "0"), (42, "1"), (19, "1"), (18, "0")):
+    assert shown(item, 64)[0].split() == words(12)
+    narrow = shown(item, 63)
+    assert "--table prints all 12 columns" in narrow[-1]
+    for line, row in zip(narrow, item.weights[0, 0], strict=False):
+        name, _, *links = line.replace(" ·", "").split()
+        keys = np.argsort(-row, kind="stable")[:3]
+        assert links == [part for key in keys for part in (f"w{key}", two_digits(float(row[key])))]
+        assert name == f"w{np.where(item.weights[0, 0] == row)[0][0]}"
+
+
+def test_patches_have_their_number_down_to_the_width_that_it_needs():
+    item = replace(self_map([str(place) for place in range(12)]), key_side="columns")
+    for width, start in ((63, "0"), (39, "0"), (38, "1")):
         assert shown(item, width)[0].split()[0] == start, width
     assert "shades:" in " ".join(shown(item, 19))
-    assert "12 columns do not fit 18" in " ".join(shown(item, 18))

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from attnviz.analyses.select import sharpest
-from attnviz.analyses.view import views
 from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display
 from attnviz.renderers.printable import two_digits
 from attnviz.renderers.text.console import wrap_text
-from attnviz.renderers.text.table import TableRenderer, strongest_line
+from attnviz.renderers.text.table import FIRST_ROWS, TableRenderer, strongest_line
+from attnviz.runs.outputs import views_of
 from tests.samples import RAW, attention_of, checked, odd_words, self_map
 
 WORDS = ["The", "professor", "who", "supervised", "a", "student", "published", "one", "paper"]
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def shown(attention: Attention, width: int = 80, colors: str | None = None) -> str:
-    renderer = TableRenderer(Display(width, colors))
-    text = renderer.add(attention, lambda: views(attention)) + renderer.finish()
+def shown(attention: Attention, width: int = 80, colors: str | None = None, **display: bool) -> str:
+    renderer = TableRenderer(Display(width, colors, **display))
+    text = renderer.add(attention, views_of(attention)) + renderer.finish()
     assert isinstance(text, str)
     return text
 
@@ -40,8 +40,11 @@ def test_three_to_sixty_tokens_read_at_eighty_columns(count):
     text = shown(attention_of(self_map(words, 2, 4)))
     assert widest(text) <= 80
     assert "rows attend to columns" in text
-    for place, word in enumerate(words):
-        assert re.search(rf"(?m)^( *{place} )?{word}\b", text), (place, word)
+    if count <= FIRST_ROWS:
+        for place, word in enumerate(words):
+            assert re.search(rf"(?m)^( *{place} )?{word}\b", text), (place, word)
+    else:
+        assert f"the {FIRST_ROWS} of {count} rows that say most" in text
     assert "broken" not in text
 
 
@@ -51,9 +54,10 @@ def test_three_to_sixty_tokens_read_at_eighty_columns(count):
 @given(st.lists(odd_words, min_size=1, max_size=40), st.integers(30, 200), st.booleans())
 @pytest.mark.slow
 def test_no_line_is_wider_than_the_terminal(words, width, signed):
-    text = shown(attention_of(self_map(words, 2, 3, signed=signed)), width)
-    assert widest(text) <= width
-    assert not RAW.search(text)
+    for form in ({}, {"whole": True}, {"pieces": True}, {"hints": True}):
+        text = shown(attention_of(self_map(words, 2, 3, signed=signed)), width, **form)
+        assert widest(text) <= width
+        assert not RAW.search(text)
 
 
 @pytest.mark.slow
@@ -65,7 +69,37 @@ def test_the_numbers_are_the_maps_and_rows_are_queries(count, seed):
     lines = shown(attention_of(item), 120).splitlines()
     start = next(place for place, line in enumerate(lines) if line.split() == words)
     for word, line, row in zip(words, lines[start + 1 :], item.weights[0, 0], strict=False):
-        assert line.split() == [word, *(two_digits(float(value)) for value in row)]
+        assert line.split() == [word, *(two_digits(float(value / row.sum())) for value in row)]
+
+
+def test_the_whole_matrix_stands_in_blocks_of_columns():
+    words = [f"w{place}" for place in range(40)]
+    item = self_map(words)
+    lines = shown(attention_of(item), 60, whole=True).splitlines()
+    cells: dict[str, list[str]] = {}
+    for line in lines[lines.index(next(x for x in lines if x.split()[:1] == ["w0"])) :]:
+        name, *numbers = line.split() or [""]
+        if numbers and not numbers[0].startswith("w"):
+            cells.setdefault(name, []).extend(numbers)
+    rows = item.weights[0, 0] / item.weights[0, 0].sum(axis=-1, keepdims=True)
+    assert cells == {
+        word: [two_digits(float(value)) for value in row]
+        for word, row in zip(words, rows, strict=True)
+    }
+
+
+def test_what_to_type_next_is_for_a_reader_at_a_terminal():
+    attention = attention_of(self_map(WORDS, 2, 4))
+    hint = "another head: --head"
+    assert hint in shown(attention, hints=True)
+    assert hint not in shown(attention)
+
+
+def test_words_that_come_twice_have_their_place():
+    text = shown(attention_of(self_map(["the", "cat", "the", "dog", "sat", "down"], 1, 6)))
+    listed = text[text.index("heads that") : text.index("the other")]
+    assert "the[0]" in listed
+    assert not re.search(r"\bthe\b(?!\[)", listed)
 
 
 @pytest.mark.parametrize("colors", ["truecolor", "256", "standard"])
@@ -81,7 +115,7 @@ def test_colour_comes_only_when_asked_for(colors):
 def test_several_texts_are_named_and_set_apart():
     renderer = TableRenderer(Display(many=True))
     found = [attention_of(self_map(["a", "b"])) for _ in range(2)]
-    texts = [renderer.add(item, lambda item=item: views(item)) for item in found]  # type: ignore[misc]
+    texts = [renderer.add(item, views_of(item)) for item in found]
     assert texts[0].startswith("0:\n")
     assert texts[1].startswith("\n0:\n")
 

@@ -21,8 +21,12 @@ FAR = 64
 """Tokens beyond which attention is called distant."""
 LEAST_WORDS = 5
 """Of fewer words distances and keys explain nearly any map."""
+LEAST_MASS = 0.05
+"""Of a row, that words must hold: what is left of less is rounding, made large."""
 LEAST_GAIN = 0.02
 """Nats of a link that count: many small ones are noise."""
+CLEAR_GAIN, CLEAR_SHARE = 0.1, 0.2
+"""Nats and weight from which on a link is worth a reader's look."""
 STEPS, PSEUDO_COUNT, NEAR_0 = 30, 0.02, 1e-6
 """Of the fit: its steps, what each sum gets beside its own, and what every share gets."""
 AT_ONCE = 2**22
@@ -139,11 +143,11 @@ def informative(subject: MeasuredMap) -> HeadMeasure | None:
 class WordLinks:
     """Links between words, and how much more a head gives them than a table of two effects does.
 
-    Special tokens are left out, and what is left of each row is made to sum to 1: a. The table b,
-    proportional to exp(distance[j - i] + key[j]) over what row i may see, has the sums of a over
-    each row, distance and key (iterative proportional fitting, Deming and Stephan 1940). The gain
-    of a link is the share of its row that words hold, times a ln(a / b), in nats. In a picture a
-    distance has rows and columns; between two texts there is none.
+    Special tokens are left out, and what is left of each row, if it is a twentieth or more, is made
+    to sum to 1: a. The table b, proportional to exp(distance[j - i] + key[j]) over what row i may
+    see, has the sums of a over each row, distance and key (iterative proportional fitting, Deming
+    and Stephan 1940). The gain of a link is a ln(a / b), in nats. In a picture a distance has rows
+    and columns; between two texts there is none.
 
     Attributes:
         item: the map over words; visible, uniform: as of a `MeasuredMap`.
@@ -191,6 +195,25 @@ class WordLinks:
         query, key = map(int, np.unravel_index(cells.argmax(), cells.shape))
         return query, key
 
+    def clear(self, layer: int, head: int) -> list[tuple[int, int]]:
+        """The query and key of each row's largest gain, where it is clear; the largest first."""
+        gains = self._gains(self.item.weights[layer, head][None], layer)[0]
+        keys, rows = gains.argmax(axis=1), np.arange(len(gains))
+        largest, shares = gains[rows, keys], self.shares(layer, head)[rows, keys]
+        clear = (largest > CLEAR_GAIN) & (shares > CLEAR_SHARE)
+        order = np.argsort(-largest, kind="stable")
+        return [(int(row), int(keys[row])) for row in order if clear[row]]
+
+    def shares(self, layer: int, head: int) -> NDArray[np.float32]:
+        """A head's weights without special tokens, each row made to sum to 1."""
+        weights = np.where(self._cells, self.item.weights[layer, head], 0)
+        mass = weights.sum(axis=-1, keepdims=True)
+        return np.asarray(weights / np.where(mass > 0, mass, 1), dtype=np.float32)
+
+    def row_gains(self, layer: int, head: int) -> NDArray[np.float32]:
+        """The largest gain of each row."""
+        return np.asarray(self._gains(self.item.weights[layer, head][None], layer)[0].max(axis=1))
+
     def link(self, layer: int, head: int) -> tuple[str, str, float]:
         """The names of that link's query and key, and its weight."""
         query, key = self.place(layer, head)
@@ -204,10 +227,11 @@ class WordLinks:
         visible = self.visible[min(layer, len(self.visible) - 1)] & self._cells
         shares = np.multiply(weights, visible, dtype=np.float32)
         mass = shares.sum(axis=-1, keepdims=True)
-        shares /= np.where(mass > 0, mass, 1)
+        shares /= np.where(mass >= LEAST_MASS, mass, np.inf)
         if self._places is None:
             table = (
-                shares.sum(axis=1, keepdims=True) / np.maximum((mass > 0).sum(axis=1), 1)[:, None]
+                shares.sum(axis=1, keepdims=True)
+                / np.maximum((mass >= LEAST_MASS).sum(axis=1), 1)[:, None]
             )
         else:
             table = _fit(shares, visible, self._places)
@@ -215,7 +239,6 @@ class WordLinks:
         gains /= np.add(table, NEAR_0, out=table)
         np.log(gains, out=gains)
         gains *= shares
-        gains *= mass
         gains *= self._links
         return gains
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +22,7 @@ from attnviz.core.attention_map import (
     Token,
     View,
 )
+from attnviz.core.measures import HeadLinks, Overview
 from attnviz.core.registry import axis_name
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond_note, no_value_note, scale_of
@@ -38,37 +40,74 @@ from attnviz.renderers.text.link_list import name_tokens, place_of
 
 LONGEST_LABEL = 14
 LONGEST_LINK = 18  # an arrow, ten cells of a word, two digits
-LISTED = 10
+LISTED, FEW = 10, 5
+STRONGEST, LEAST_SHOWN = 3, 0.005
+"""Keys of a row, and weights, that a list of the strongest shows."""
+FIRST_ROWS = 32
+"""Rows of a matrix that are shown unless all are asked for."""
 SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ▁▃▅▇"
 SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)  # shares of the scale where the next shade begins
 
 
-def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableType]:
-    """The matrix as lines and the legend that it needs, in the first form that fits.
+def matrix(
+    item: AttentionMap, width: int, *, colored: bool, whole: bool = False
+) -> list[RenderableType]:
+    """The matrix as lines and the legend that it needs.
 
-    Words over columns of two digits; position numbers over columns of one digit; one shade for each
-    key, and the strongest key beside each row; the strongest keys of each row.
+    Words over columns of two digits where these fit; else the three strongest keys of each row, or
+    the `whole` matrix in blocks of columns. The patches of a picture, whose columns are numbers,
+    become columns of one digit, or one shade for each.
     """
-    sign = 1 if item.values == "signed" else 0
-    keys = len(item.key_tokens)
-    plain = max(row_label(token).cell_len for token in item.query_tokens)
-    number_width = numbered_width(item.query_tokens)
-    if plain + 1 + keys * (5 + sign) <= width:
-        lines = _word_matrix(item, width - plain - 1, colored=colored)
+    keys, sign = len(item.key_tokens), item.values == "signed"
+    room = width - 1 - max(row_label(token).cell_len for token in item.query_tokens)
+    readable = keys * (5 + sign) <= room and _told_apart(item, room)
+    if readable or whole:
+        lines: list[RenderableType] = []
+        for columns in [slice(keys)] if readable else _blocks(item, room):
+            part = item.with_weights(
+                item.weights[..., columns], key_tokens=item.key_tokens[columns]
+            )
+            lines += [Text()] if lines else []
+            lines += _word_matrix(part, room, item if colored else None)
         return [*lines, *_scale_notes(item, colored=colored)]
+    if item.key_side != "columns":
+        return _strongest_keys(item, width)
+    number_width = numbered_width(item.query_tokens)
     if number_width + 1 + keys * (3 + sign) <= width and keys <= 100:
         return [*_position_matrix(item, colored=colored), *_scale_notes(item, colored=colored)]
-    if number_width + 1 + keys <= width:
-        return [
-            _shade_matrix(item, width - number_width - 1 - keys, colored=colored),
-            _legend(item, colored=colored),
-        ]
-    note = (
-        f"{keys} columns do not fit {width}: the strongest keys of each row; "
-        "-f tsv has every weight, --heatmap FILE draws them"
+    room = width - number_width - 1 - keys
+    return [_shade_matrix(item, room, colored=colored), _legend(item, colored=colored)]
+
+
+def _told_apart(item: AttentionMap, room: int) -> bool:
+    """True where different keys have different names in as much room as their columns have."""
+    names = {printable(token.text) for token in item.key_tokens}
+    return len({shorten(name, _longest(item, room) - 1) for name in names}) == len(names)
+
+
+def _longest(item: AttentionMap, room: int) -> int:
+    """The cells that the widest column may take."""
+    least = 5 + (item.values == "signed")
+    lengths = [row_label(token).cell_len + 1 for token in item.key_tokens]
+    return next(
+        cap
+        for cap in range(LONGEST_LABEL + 6, least - 1, -1)
+        if cap == least or sum(max(least, min(cap, length)) for length in lengths) <= room
     )
-    return [_strongest_keys(item, width), Text(note, style="dim")]
+
+
+def _blocks(item: AttentionMap, room: int) -> Iterator[slice]:
+    """The columns in blocks that fit beside each other."""
+    least = 5 + (item.values == "signed")
+    first, cells_before = 0, 0
+    for place, token in enumerate(item.key_tokens):
+        cells = max(least, min(row_label(token).cell_len + 1, LONGEST_LABEL))
+        if place > first and cells_before + cells > room:
+            yield slice(first, place)
+            first, cells_before = place, 0
+        cells_before += cells
+    yield slice(first, len(item.key_tokens))
 
 
 def _scale_notes(item: AttentionMap, *, colored: bool) -> list[Text]:
@@ -102,33 +141,30 @@ def _lines(
     heads: Iterable[Text],
     labels: list[Text],
     numbers: list[list[str]],
-    colored: AttentionMap | None,
+    item: AttentionMap,
+    scale: AttentionMap | None,
 ) -> list[Text]:
-    """Numbers as wide as their headings, behind labels, on the colours of a map if one is given."""
+    """A map's numbers as wide as their headings, behind labels, on colours of a map if given."""
     # rich's own table takes ten times as long.
     room = max(label.cell_len for label in labels)
     lines = [Text(" " * room, no_wrap=True).append_text(Text().join(heads))]
-    limits = (0.0, 1.0) if colored is None else scale_of(colored)
+    limits = (0.0, 1.0) if scale is None else scale_of(scale)
     for place, (label, texts) in enumerate(zip(labels, numbers, strict=True)):
         label.pad_right(room - label.cell_len)
         line = Text(no_wrap=True).append_text(label)
-        if colored is None:
+        if scale is None:
             lines.append(line.append("".join(texts)))
             continue
-        for text, value in zip(texts, colored.weights[0, 0, place].tolist(), strict=True):
+        for text, value in zip(texts, item.weights[0, 0, place].tolist(), strict=True):
             line.append_text(color_cell(text, value, limits))
         lines.append(line)
     return lines
 
 
-def _word_matrix(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
+def _word_matrix(item: AttentionMap, room: int, scale: AttentionMap | None) -> list[Text]:
     least = 5 + (item.values == "signed")
     labels = [row_label(token) for token in item.key_tokens]
-    cap = next(
-        cap
-        for cap in range(LONGEST_LABEL + 6, least - 1, -1)
-        if cap == least or sum(max(least, min(cap, x.cell_len + 1)) for x in labels) <= room
-    )
+    cap = _longest(item, room)
     widths = [max(least, min(cap, label.cell_len + 1)) for label in labels]
     texts = [[two_digits(value) for value in row] for row in item.weights[0, 0].tolist()]
     longest = (max(map(len, column)) for column in zip(*texts, strict=True))
@@ -144,7 +180,7 @@ def _word_matrix(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
         [f"{text:>{width - 1}} " for text, width in zip(row, widths, strict=True)] for row in texts
     ]
     sides = [row_label(token) + Text(" ") for token in item.query_tokens]
-    return _lines(heads, sides, numbers, item if colored else None)
+    return _lines(heads, sides, numbers, item, scale)
 
 
 def _position_matrix(item: AttentionMap, *, colored: bool) -> list[Text]:
@@ -153,7 +189,7 @@ def _position_matrix(item: AttentionMap, *, colored: bool) -> list[Text]:
     heads = [Text(f"{key:>{width}} ", style="dim") for key in range(len(item.key_tokens))]
     numbers = [[f"{text:>{width}} " for text in row] for row in texts]
     labels = list(_numbered_labels(item.query_tokens))
-    return _lines(heads, labels, numbers, item if colored else None)
+    return _lines(heads, labels, numbers, item, item if colored else None)
 
 
 def _shade_matrix(item: AttentionMap, room: int, *, colored: bool) -> Table:
@@ -208,21 +244,30 @@ def _legend(item: AttentionMap, *, colored: bool) -> Text:
     return legend.append("".join(f"\n{note}" for note in notes if note))
 
 
-def _strongest_keys(item: AttentionMap, width: int) -> Table:
-    table = _table(["", ""])
-    table.show_header = False
-    number_width = numbered_width(item.query_tokens)
-    entry = LONGEST_LABEL + 10
-    count = max((width - number_width - 1) // entry, 1)
-    for label, row in zip(_numbered_labels(item.query_tokens), item.weights[0, 0], strict=True):
-        order = np.argsort(-np.abs(row), kind="stable")[: min(count, (row == row).sum())]
-        text = Text()
-        for key in order.tolist():
-            word = shorten(printable(item.key_tokens[key].text), LONGEST_LABEL)
-            link = f"→ {key} {word} {two_digits(float(row[key]))}"
-            text.append(set_cell_size(link, max(entry, cell_len(link) + 1)))
-        table.add_row(label, text)
-    return table
+def _strongest_keys(item: AttentionMap, width: int) -> list[RenderableType]:
+    """A line for each row: its three strongest keys, as many as fit."""
+    names = name_tokens(item.key_tokens)
+    labels = [row_label(token) for token in item.query_tokens]
+    room = max(label.cell_len for label in labels)
+    lines: list[RenderableType] = []
+    for label, row in zip(labels, item.weights[0, 0], strict=True):
+        label.pad_right(room - label.cell_len)
+        there = np.flatnonzero(~np.isnan(row))
+        order = there[np.argsort(-np.abs(row[there]), kind="stable")][:STRONGEST]
+        links = [
+            f"{shorten(names[key], LONGEST_LABEL)} {two_digits(float(row[key]))}"
+            for key in order
+            if abs(row[key]) >= LEAST_SHOWN or key == order[0]
+        ]
+        line = Text(no_wrap=True, overflow="crop").append_text(label).append(" → ")
+        for number, link in enumerate(links):
+            text = f" · {link}" if number else link
+            if number and line.cell_len + cell_len(text) > width:
+                break
+            line.append(text)
+        lines.append(line if links else label.append(f" {UNKNOWN}"))
+    note = f"the {STRONGEST} strongest keys of each row; --table prints all {len(names)} columns"
+    return [*lines, *wrap_text(note, width, "dim")]
 
 
 def _numbered_labels(tokens: tuple[Token, ...]) -> Iterator[Text]:
@@ -242,7 +287,10 @@ class TableRenderer(TextRenderer):
     """Tables as text, with colour where the display has it."""
 
     def parts(self, attention: Attention, views: Views) -> Iterator[list[RenderableType]]:
-        for view in views():
+        overviews = () if self.display.pieces else views.overviews
+        for first in overviews:
+            yield _overview_lines(first, self.display)
+        for view in () if overviews else views():
             yield _view_lines(view, self.display)
         for name, title in LINK_LISTS.items():
             if links := getattr(attention, name)[:LISTED]:
@@ -288,13 +336,7 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
     ]
     if view.orientation:
         lines.append(Text(printable(view.orientation), style="dim"))
-    most = display.rows or None
-    item = view.map.with_weights(
-        view.map.weights[:, :, :most], query_tokens=view.map.query_tokens[:most]
-    )
-    lines += [Text(), *matrix(item, width, colored=display.colors is not None)]
-    if note := display.more_rows_note(len(view.map.query_tokens)):
-        lines.append(Text(note.rstrip(), style="dim"))
+    lines += [Text(), *_matrix_lines(view.map, display)]
     if view.heads:
         layer = view.map.layers[0]
         place = axis_name("layer", layer)
@@ -306,6 +348,117 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         lines += [Text(), title, head_table(view.heads, width, signed=signed)]
     if view.strongest:
         lines.append(strongest_line(view.strongest))
+    return lines
+
+
+def _matrix_lines(
+    item: AttentionMap, display: Display, order: Sequence[int] = ()
+) -> list[RenderableType]:
+    """A matrix with its rows, or the first in `order` of many, in the order of the text."""
+    rows = len(item.query_tokens)
+    most = display.rows or rows
+    if not display.whole and item.key_side != "columns":
+        most = min(most, FIRST_ROWS)
+    note = ""
+    if rows > most:
+        # The rows that say most, unless all are asked for; a name alone would not find them.
+        names = name_tokens(item.query_tokens)
+        places = sorted((order or range(rows))[:most]) if not display.whole else range(most)
+        item = item.with_weights(
+            item.weights[:, :, list(places)],
+            query_tokens=tuple(replace(item.query_tokens[row], text=names[row]) for row in places),
+        )
+        best = order and not display.whole
+        which = (
+            f"{most} of {rows:,} rows that say most" if best else f"first {most} of {rows:,} rows"
+        )
+        note = f"the {which}: --table{' --max-rows 0' * (most != FIRST_ROWS)} shows all"
+    lines = matrix(item, display.width, colored=display.colors is not None, whole=display.whole)
+    return [*lines, *(wrap_text(note, display.width, "dim") if note else [])]
+
+
+def _overview_lines(view: Overview, display: Display) -> list[RenderableType]:
+    """What heads say, what the others do, and the matrix of the first."""
+    width = display.width
+    lines: list[RenderableType] = [
+        *wrap_text(printable(view.run), width, "bold", between=" · "),
+        *wrap_text(printable(view.shares), width, "dim"),
+    ]
+    if view.heads:
+        alone = len(view.heads) == 1 and not view.others
+        what = "picture" if view.map.key_side == "columns" else "text"
+        lines += [Text(), Text("what it says" if alone else f"heads that say most of this {what}")]
+        names = [_head_name(one) for one in view.heads]
+        room = max(map(cell_len, names)) + 4
+        for name, one in zip(names, view.heads, strict=True):
+            phrases = " · ".join(_said(one.links, view.map))
+            for number, line in enumerate(wrap_text(phrases, max(width - room, 8), between=" · ")):
+                start = Text("  ").append("" if number else name, "bold")
+                start.pad_right(room - start.cell_len)
+                lines.append(start.append_text(line))
+    if view.note:
+        lines += [Text(), *wrap_text(view.note, width)]
+    lines += wrap_text(printable(view.others), width, "dim") if view.others else []
+    title = Text(f"{printable(view.which)}", style="bold").append(
+        f" · {printable(view.orientation)}", style="dim not bold"
+    )
+    lines += [Text(), title, *_matrix_lines(view.map, display, view.order)]
+    if view.resting:
+        lines += _resting_lines(view.resting, width)
+    if display.hints and view.heads:
+        others = (one for one in view.heads[1:2] if one.layer.isdecimal())
+        hints = [f"another head: --head {_head_name(one)}" for one in others]
+        hints += ["a page: --open", "a picture: --heatmap FILE", "why it looks there: attnviz why"]
+        lines += wrap_text(" · ".join(hints), width, "dim", between=" · ")
+    return lines
+
+
+def _head_name(one: HeadLinks) -> str:
+    """The address of a head, or a name in words of what several were reduced to."""
+    if one.layer.isdecimal() and one.head.isdecimal():
+        return f"{one.layer}.{one.head}"
+    parts = (("layer", one.layer), ("head", one.head))
+    return printable(" ".join(axis_name(*part) for part in parts))
+
+
+def _said(links: Sequence[Link], item: AttentionMap) -> list[str]:
+    """Links between words of a matrix, a word that comes twice with its position.
+
+    In a text shown in blocks each token has its position; one query of all is named once.
+    """
+    if item.key_side == "columns":
+        ends = [(printable(link.query), printable(link.key)) for link in links]
+    elif item.is_pooled:
+        ends = [
+            (
+                f"{printable(one.query)}[{one.query_position}]",
+                f"{printable(one.key)}[{one.key_position}]",
+            )
+            for one in links
+        ]
+    else:
+        rows, keys = name_tokens(item.query_tokens), name_tokens(item.key_tokens)
+        ends = [(rows[link.query_position], keys[link.key_position]) for link in links]
+    phrases = []
+    for number, ((query, key), link) in enumerate(zip(ends, links, strict=True)):
+        again = number and item.key_side == "columns"
+        start = "" if again else f"{shorten(query, LONGEST_LABEL)} → "
+        phrases.append(f"{start}{shorten(key, LONGEST_LABEL)} {two_digits(link.weight)}")
+    return phrases
+
+
+def _resting_lines(links: Sequence[Link], width: int) -> list[Text]:
+    """The words that give more than half to special tokens, for each of these tokens."""
+    lines = []
+    for key in dict.fromkeys(link.key for link in links):
+        own = [link for link in links if link.key == key]
+        words = [
+            f"{shorten(printable(one.query), LONGEST_LABEL)} {two_digits(one.weight)}"
+            for one in own
+        ]
+        more = f" and {len(words) - FEW} more" if len(words) > FEW else ""
+        text = f"words that rest on {printable(key)}: {' · '.join(words[:FEW])}{more}"
+        lines += wrap_text(text, width, "dim", between=" · ")
     return lines
 
 

@@ -44,12 +44,14 @@ export function gainsOf(weights, queries, keys, sees, within) {
   const shares = Float64Array.from(weights, (value, cell) => (counts(Math.floor(cell / columns), cell % columns) && value) || 0);
   const mass = queries.map((_, row) => shares.subarray(row * columns, (row + 1) * columns).reduce((sum, value) => sum + value, 0));
   shares.forEach((value, cell) => (shares[cell] = value / (mass[Math.floor(cell / columns)] || 1)));
-  const table = fitTable(shares, counts, [rows, columns, within]);
+  // Of a row that gives words less than a twentieth, what is left is rounding, made large.
+  const enough = shares.map((share, cell) => (mass[Math.floor(cell / columns)] < 0.05 ? 0 : share));
+  const table = fitTable(enough, counts, [rows, columns, within]);
   const [ends, starts] = [queries.map(isNamed), keys.map(isNamed)];
-  const gains = shares.map((share, cell) => {
+  const gains = enough.map((share, cell) => {
     const [row, key] = [Math.floor(cell / columns), cell % columns];
     const isLink = ends[row] && starts[key] && !(within && row === key);
-    return isLink ? mass[row] * share * Math.log((share + 1e-6) / (table[cell] + 1e-6)) : 0;
+    return isLink ? share * Math.log((share + 1e-6) / (table[cell] + 1e-6)) : 0;
   });
   return { gains, shares };
 }
