@@ -168,7 +168,7 @@ class BrowsedResult:
         check_terminal()
         self.options, self.command = options, command
         self.first: Attention | None = None
-        self.texts = list[Text]()
+        self.texts: list[Text] = []
 
     def add(self, item: Item) -> None:
         """Keep the first result, and the text of each."""
