@@ -35,7 +35,6 @@ CALLED_FROM_OUTSIDE = (
     "to_rows",
     # textual, of the app and the widget of `browse`
     "compose",
-    "on_key",
     "on_m*",
     "on_paste",
     "on_resize",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 from rich.color import Color
@@ -27,10 +27,8 @@ from attnviz.features.browse.ask import Asker, Change, EndedError, work_of
 from attnviz.features.browse.state import Request, State, insert, press, touch
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-TICK, WAIT = 0.1, 0.2
-"""Seconds between two pictures of the spinner, and of work before it is shown."""
-FAST = 0.25
-"""Seconds of an answer at most that is asked for while its text is typed."""
+TICK, WAIT = 0.1, 0.2  # seconds between two pictures of the spinner, and of work before it is shown
+FAST = 0.25  # seconds of an answer at most that is asked for while its text is typed
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 RESET = (
     "\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l\x1b[<u"
@@ -67,23 +65,12 @@ class Lines(Widget, can_focus=True):
         if regions:
             self.refresh(*regions)
 
-    def on_key(self, event: events.Key) -> None:
+    def on_key(self, event: events.Event) -> None:
         event.stop()
         event.prevent_default()
         self.take(event)
 
-    def on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        self.take(event)
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        self.take(event)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self.take(event)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.take(event)
+    on_paste = on_mouse_down = on_mouse_scroll_up = on_mouse_scroll_down = on_key
 
 
 @lru_cache(maxsize=16384)
@@ -105,7 +92,7 @@ class AskingThread:
         self.task: tuple[int, State, Request] | None = None
         self.ready = threading.Condition()
         self.stage = ""
-        asker.tell = self._tell
+        asker.tell = partial(setattr, self, "stage")
         # A daemon: the program may leave while a model still runs.
         threading.Thread(target=self._run, name="attnviz-browse", daemon=True).start()
 
@@ -121,9 +108,6 @@ class AskingThread:
     def end(self) -> None:
         """Give up what is done."""
         self.number += 1
-
-    def _tell(self, stage: str) -> None:
-        self.stage = stage
 
     def _run(self) -> None:
         while True:
@@ -180,14 +164,11 @@ class Browser(App[int], inherit_bindings=False):
 
     def draw(self) -> None:
         """Show the state."""
-        state = self.state
-        if self.waits and time.monotonic() - self.began > WAIT:
-            seconds = time.monotonic() - self.began
+        busy, seconds = "", time.monotonic() - self.began
+        if self.waits and seconds > WAIT:
             turn = SPINNER[int(seconds / TICK) % len(SPINNER)]
-            state = replace(
-                state, busy=f"{turn} {self.worker.stage or 'working'} · {seconds:.1f} s"
-            )
-        self.view.show(draw.screen(state))
+            busy = f"{turn} {self.worker.stage or 'working'} · {seconds:.1f} s"
+        self.view.show(draw.screen(replace(self.state, busy=busy)))
 
     def tick(self) -> None:
         """Move the spinner; leave where the terminal is gone."""

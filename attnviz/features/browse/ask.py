@@ -98,16 +98,16 @@ class Asker:
 
     def find(self, record: str | None) -> Any:
         """The first text, or maps; or those of an id, or else of a number from 0."""
-        found = None
+        fit = None
         for number, one in enumerate(self.records()):
             name = getattr(one, "id", "")
-            if record in (None, name) or (found is None and record == str(number)):
-                self.number, found = number, one
+            if record in (None, name) or (fit is None and record == str(number)):
+                self.number, fit = number, one
             if record in (None, name):
                 break
-        if found is None:
+        if fit is None:
             raise InputError(f"there is no text {record or 'to browse'}")
-        return found
+        return fit
 
     def move(self, step: int) -> Attention:
         """The attention of the next of several texts, or of the one before."""

@@ -109,35 +109,33 @@ def first_answer(
     from attnviz.runs.questions.why import kind_of_file
     from attnviz.storage.texts import Text
 
-    origin, many = options.origin, options.many
-    content = None
+    origin, content, kind = options.origin, None, None
     if file is None and (text == "-" or (text is None and not sys.stdin.isatty())):
         content = sys.stdin.buffer.read()
         is_saved = content[:4] == b"PAR1" or content[:2] == b"PK" or content[:1] in (b"{", b"[")
     else:
-        kind: Any = None if text is None else kind_of_file(text)
+        kind = None if text is None else kind_of_file(text)
         is_saved = text is not None and kind is None and os.path.isfile(text)  # noqa: PTH113
+    asker = Asker(None if is_saved else origin, kind or "self")
     if is_saved:
-        asker = Asker(saved=() if content is not None else ("render", str(text)))
+        asker.saved = () if content is not None else ("render", str(text))
         asker.records = saved_maps(content, text)
-    elif content is not None:
-        lines = content.decode("utf-8", "replace").splitlines() or [""]
-        both = [[line] if target is None else [line, target] for line in lines]
-        inputs = [texts_of(one, None, many, pairs=target is not None) for one in both]
-        asker = Asker(origin, "self")
-        asker.records = lambda: chain.from_iterable(one.open() for one in inputs)
     elif kind is not None:
-        asker = Asker(origin, "picture-text" if kind == "picture" and target is not None else kind)
+        asker.kind = "picture-text" if kind == "picture" and target is not None else kind
         asker.records = lambda: iter([Text("0", str(text), target)])
+    elif brings_tokens(origin) and text is None and file is None:
+        asker.records = lambda: iter([Text("0", "")])
     else:
-        arguments = [part for part in (text, target) if part is not None]
-        asker = Asker(origin, "self")
-        if brings_tokens(origin) and not arguments and file is None:
-            asker.records = lambda: iter([Text("0", "")])
-        else:
-            asker.records = texts_of(
-                arguments, file, many, pairs=target is not None or file is not None
-            ).open
+        lines = [text] if content is None else content.decode("utf-8", "replace").splitlines()
+        every = [[part for part in (line, target) if part is not None] for line in lines or [""]]
+        pairs = target is not None or file is not None
+
+        def read() -> Iterator[Any]:
+            inputs = (texts_of(one, file, options.many, pairs=pairs) for one in every)
+            return chain.from_iterable(one.open() for one in inputs)
+
+        once = [*read()] if file == "-" else []  # stdin is read once
+        asker.records = (lambda: iter(once)) if once else read
     first = asker.find(record)
     if asker.kind == "self" and asker.origin is not None:
         check_origin(origin, "self" if getattr(first, "target", None) is None else "cross")
@@ -170,7 +168,7 @@ class BrowsedResult:
         check_terminal()
         self.options, self.command = options, command
         self.first: Attention | None = None
-        self.texts = list[Text]()
+        self.texts: list[Text] = []
 
     def add(self, item: Item) -> None:
         """Keep the first result, and the text of each."""
@@ -237,8 +235,8 @@ def first_state(attention: Attention, asker: Asker, options: Options) -> State:
         state = see(state, words=words, special=choice.special == "keep")
     if choice.head is not None:
         item = state.item
-        shown = item.layers[state.layer], choice.head  # head 3 of every layer: here of the one seen
-        layer, head = (named_heads(choice.head) or [shown])[0]
+        first = item.layers[state.layer], choice.head  # head 3 of every layer: of the one seen
+        layer, head = (named_heads(choice.head) or [first])[0]
         if layer not in item.layers or head not in item.heads:
             raise UsageError(f"--head {choice.head} does not exist in stream '{item.stream}'")
         state = replace(state, layer=item.layers.index(layer), head=item.heads.index(head))

@@ -127,10 +127,8 @@ def title(state: State) -> Line:
     if item.is_pooled:
         right += f" · blocks of {item.blocks[0]}"
     right += f" · {len(item.layers) * len(item.heads)} heads"
-    left = [
-        Span(printable(whole.provenance.title), bold=True),
-        Span(" · " + " · ".join(filter(None, parts))),
-    ]
+    name = printable(whole.provenance.title)
+    left = [Span(name, bold=True), Span(" · " + " · ".join(filter(None, parts)))]
     width = state.size[0]
     if width_of(left) + cell_len(right) + 2 > width:
         return left
@@ -241,18 +239,14 @@ def sentence(state: State, most: int) -> list[Line]:
     item = state.item
     if item.query_side == "picture":
         return []
-    if (
-        state.over_picture
-        or item.query_side != item.key_side
-        or len(item.query_tokens) != len(item.key_tokens)
-    ):
-        queries = _flow(state, item.query_tokens, state.query, None, most)
-        lines = _part(queries, most if state.over_picture else max(most // 2, 1))
-        if state.over_picture:
-            return lines
-        keys = _flow(state, item.key_tokens, None, state.row, most)
-        return [*lines, *_part(keys, max(most - len(lines), 1))]
-    return _part(_flow(state, item.query_tokens, state.query, state.row, most), most)
+    sides = (item.query_side, len(item.query_tokens)), (item.key_side, len(item.key_tokens))
+    same = sides[0] == sides[1] and not state.over_picture
+    queries = _flow(state, item.query_tokens, state.query, state.row if same else None, most)
+    if same or state.over_picture:
+        return _part(queries, most)
+    lines = _part(queries, max(most // 2, 1))
+    keys = _flow(state, item.key_tokens, None, state.row, most)
+    return [*lines, *_part(keys, max(most - len(lines), 1))]
 
 
 def _flow(
@@ -276,16 +270,12 @@ def _flow(
             room = width
         more: dict[str, Any] = {"act": ("query" if query is not None else "key", at)}
         if at == query:
-            more |= {"bold": True, "underline": True}
-        if at == query and not has_shades(state):
-            text = f"[{text[1:-1]}]"
+            text = f"▸{text[1:]}" if has_shades(state) else f"[{text[1:-1]}]"
+            more |= {"bold": True}
+        if at == query or (row is not None and at == state.key):
+            more |= {"underline": True}
         value = 0.0 if row is None else float(row[at])
-        span = shade(state, text, value, limits, **more)
-        if row is not None and at == state.key:
-            span = span._replace(underline=True)
-        if at == query and has_shades(state):
-            span = span._replace(text=f"▸{text[1:]}")
-        lines[-1].append(span)
+        lines[-1].append(shade(state, text, value, limits, **more))
         room -= cell_len(text)
         at_line = len(lines) - 1 if at == aim else at_line
     return lines, at_line
@@ -302,20 +292,14 @@ def said_of_query(state: State) -> list[Line]:
     """Where the chosen token looks, in words; on a high screen also who looks at it."""
     item, patch = state.item, state.item.key_side == "picture"
     query = name_of(item.query_tokens[state.query], patch=item.query_side == "picture")
-    verb = "looks at" if item.values == "share" else "goes with"
-    lines = []
     if state.key is not None:
         key = name_of(item.key_tokens[state.key], patch=patch)
-        lines.append(
-            [Span(f" {query} → {key} {two_digits(float(state.row[state.key]))}", bold=True)]
-        )
+        line = [Span(f" {query} → {key} {two_digits(float(state.row[state.key]))}", bold=True)]
     else:
-        lines.append(
-            [
-                Span(f" {query} ", bold=True),
-                Span(f"{verb} {_links(state.row, item.key_tokens, patch=patch)}"),
-            ]
-        )
+        verb = "looks at" if item.values == "share" else "goes with"
+        looks = _links(state.row, item.key_tokens, patch=patch)
+        line = [Span(f" {query} ", bold=True), Span(f"{verb} {looks}")]
+    lines = [line]
     if state.size[1] >= 30 and item.query_side == item.key_side and not patch:
         column = state.weights[:, min(state.query, state.weights.shape[1] - 1)]
         looks = _links(column, item.query_tokens)
@@ -406,13 +390,9 @@ def thumbnail(state: State, layer: int, head: int, wide: int, high: int) -> list
 
 def is_off(state: State, layer: int, head: int) -> bool:
     """Whether a head is switched off."""
-    names = state.item.place(layer, head)
-    heads_off = state.off.heads
-    item = raw_map(state)
-    return any(
-        (one.layer, item.heads[one.head]) == names and one.stream == item.stream
-        for one in heads_off
-    )
+    place, item = state.item.place(layer, head), raw_map(state)
+    own = [one for one in state.off.heads if one.stream == item.stream]
+    return place in [(one.layer, item.heads[one.head]) for one in own]
 
 
 def heads(state: State, rows: int, width: int) -> list[Line]:
@@ -570,17 +550,10 @@ def _with_patch(
         return lines
     row, column = divmod(state.query - first, patches[1])
     at = (2 * row + 1) * size[0] // (2 * patches[0]), (2 * column + 1) * size[1] // (2 * patches[1])
-    line, place, new = lines[at[0]], at[1], list[Span]()
-    for span in line:
-        if 0 <= place < len(span.text):
-            parts = span.text[:place], "◉", span.text[place + 1 :]
-            new += [span._replace(text=parts[0])] if parts[0] else []
-            new.append(Span("◉", span.ground and ink_on(span.ground), span.ground, bold=True))
-            new += [span._replace(text=parts[2])] if parts[2] else []
-        else:
-            new.append(span)
-        place -= len(span.text)
-    return [*lines[: at[0]], new, *lines[at[0] + 1 :]]
+    cells = [span._replace(text=one) for span in lines[at[0]] for one in span.text]
+    ground = cells[at[1]].ground
+    cells[at[1]] = Span("◉", ground and ink_on(ground), ground, bold=True)
+    return [*lines[: at[0]], cells, *lines[at[0] + 1 :]]
 
 
 def page(state: State, rows: int) -> list[Line]:
@@ -608,12 +581,10 @@ def _wrap(text: str, width: int) -> list[str]:
 def status(state: State) -> Line:
     """What is written, done or said."""
     if state.mode in ("edit", "save"):
-        names = {
-            "edit": ["text"] if len(state.lines) == 1 else ["source", "target"],
-            "save": ["save as"],
-        }
-        text, caret = printable_line(state.lines[state.line]), state.caret
-        start = f" {names[state.mode][state.line]}: "
+        names = ["text"] if len(state.lines) == 1 else ["source", "target"]
+        caret, line = state.caret, state.lines[state.line]
+        text = "".join(one if one.isprintable() else "?" for one in line)  # each in its place
+        start = f" {'save as' if state.mode == 'save' else names[state.line]}: "
         room = max(state.size[0] - cell_len(start) - 2, 1)
         first = max(caret - room, 0)
         before, at, after = text[first:caret], text[caret : caret + 1] or " ", text[caret + 1 :]
@@ -626,11 +597,6 @@ def status(state: State) -> Line:
         return [Span(f" {state.effect}", bold=True)]
     notes = state.seen.provenance.notes
     return [Span(f" {printable(notes[0])}", dim=True)] if notes and kind_of(notes[0]) else []
-
-
-def printable_line(text: str) -> str:
-    """A line that is written, each character in its place."""
-    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def footer(width: int) -> Line:

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.measures.distance import LEAST_WORDS, WordLinks
-from attnviz.analyses.select import cells_between_words
+from attnviz.analyses.select import cells_between_words, sharpest
 from attnviz.analyses.tokens import treat_special
 from attnviz.analyses.view import describe, first_focus
 from attnviz.analyses.words import merge_words
@@ -150,18 +150,7 @@ def begin(attention: Attention, **fields: Any) -> State:
     return replace(state, layer=len(item.layers) - 1, query=first)
 
 
-MOST_AT_ONCE = 2_000_000
-"""Weights that are searched while a reader waits; a worker searches more."""
-
-
-def clearest_link(weights: NDArray[np.float32], item: AttentionMap) -> tuple[int, int] | None:
-    """The strongest link between different words of one head."""
-    cells = cells_between_words(item.with_weights(weights[None, None], layers=("0",), heads=("0",)))
-    if cells is None:
-        return None
-    sizes = np.where(cells, np.nan_to_num(np.abs(weights)), -1)
-    query, key = np.unravel_index(sizes.argmax(), sizes.shape)
-    return int(query), int(key)
+MOST_AT_ONCE = 2_000_000  # weights that are searched while a reader waits; a worker searches more
 
 
 def _at_link(state: State) -> State:
@@ -174,8 +163,11 @@ def _at_link(state: State) -> State:
         query, _ = links.place(state.layer, state.head)
         query = same_place(links.item.query_tokens, query, item.query_tokens)
     else:
-        link = clearest_link(state.weights, item)
-        query = state.query if link is None else link[0]
+        one = item.part([item.layers[state.layer]], [item.heads[state.head]])
+        link = sharpest(one)
+        query = state.query if link is None else link.query_position
+        if one.is_pooled and one.links:  # exact links, by the tokens of the text
+            query = (query - one.starts[0]) // one.blocks[0]
     return replace(state, query=query, key=None)
 
 
@@ -208,8 +200,7 @@ def overview(state: State, layer: int, head: int) -> NDArray[np.float32]:
     return np.asarray(state.note(name, lambda: block_peaks(weights, down, across)))
 
 
-OVERVIEW = 512
-"""Rows and columns of an overview, at most: more than any terminal has."""
+OVERVIEW = 512  # rows and columns of an overview, at most: more than any terminal has
 
 
 def strongest(row: NDArray[np.floating], count: int) -> list[int]:
@@ -225,26 +216,18 @@ def rank_heads(state: State) -> list[tuple[int, int]]:
     It is the measure `informative`; of signed values, and where words are too few for it or are
     hidden in blocks, the strongest link.
     """
-    item = state.item
+    item, links = state.item, None
     if item.values == "share" and not item.is_pooled and item.key_side != "picture":
         links = WordLinks(MeasuredMap(item, state.seen.texts_of(item)))
-        if links.count >= LEAST_WORDS:
-            state.memo["links", state.stream] = links
-            return _order(links.says(links.item.weights) - links.says(links.uniform))
-    cells = cells_between_words(item)
-    sizes = np.array(
-        [
-            [np.nan_to_num(np.abs(one)).max(where=True if cells is None else cells, initial=0)
-             for one in heads]
-            for heads in item.weights
-        ]
-    )  # fmt: skip
-    return _order(sizes)
-
-
-def _order(values: NDArray[np.floating]) -> list[tuple[int, int]]:
-    order = np.argsort(-values, axis=None, kind="stable")
-    return [(int(at) // values.shape[1], int(at) % values.shape[1]) for at in order]
+    if links is not None and links.count >= LEAST_WORDS:
+        state.memo["links", state.stream] = links
+        sizes = links.says(links.item.weights) - links.says(links.uniform)
+    else:  # head by head: a copy of all would take their memory again
+        cells, heads = cells_between_words(item), item.weights.reshape(-1, *item.weights.shape[2:])
+        where: Any = True if cells is None else cells
+        sizes = np.array([np.nan_to_num(np.abs(one)).max(where=where, initial=0) for one in heads])
+    order = np.argsort(-sizes, axis=None, kind="stable").tolist()
+    return [divmod(at, len(item.heads)) for at in order]
 
 
 # What happens to a state without a key.
@@ -275,8 +258,7 @@ def see(state: State, **changes: Any) -> State:
     return replace(new, seen=view, memo={}, key=key, **places)
 
 
-MOST_COPIED = 50_000_000
-"""Weights of maps that are merged into words, or cut, at most: 200 MB."""
+MOST_COPIED = 50_000_000  # weights of maps that are merged into words, or cut, at most: 200 MB
 
 
 def is_too_large(attention: Attention) -> bool:
@@ -406,8 +388,7 @@ def _press_line(
     return insert(state, character) if character and character.isprintable() else (state, None)
 
 
-MOST_WRITTEN = 8_000
-"""Characters of a line that is written."""
+MOST_WRITTEN = 8_000  # characters of a line that is written
 
 
 def insert(state: State, text: str) -> tuple[State, Request | None]:
@@ -504,8 +485,7 @@ def touch(state: State, act: tuple[Any, ...], shift: int) -> tuple[State, Reques
     return replace(state, **places), None
 
 
-Step = State | Request
-"""What a key makes of a state: another one, or a request."""
+Step = State | Request  # what a key makes of a state: another one, or a request
 
 
 def say(state: State, text: str) -> State:
@@ -561,8 +541,8 @@ def raw_links(state: State) -> list[LinkAt]:
     cells = [*product(positions(state, 0, state.query), positions(state, 1, state.aim))]
     if raw.is_pooled:
         own = [at for at in raw.links if (at.layer, at.head) == (layer, head)]
-        known = {(at.query_position, at.key_position) for at in own}
-        cells = [cell for cell in cells if cell in known]
+        strong = {(at.query_position, at.key_position) for at in own}
+        cells = [cell for cell in cells if cell in strong]
     return [LinkAt(raw.stream, *cell, layer, raw.heads.index(head)) for cell in cells]
 
 
@@ -638,8 +618,7 @@ def _zoom(state: State) -> Step:
     return replace(state, blocks=not draws_blocks(state))
 
 
-MOST_IN_NUMBERS = 64
-"""Tokens beyond which a matrix is drawn in blocks unless asked otherwise."""
+MOST_IN_NUMBERS = 64  # tokens beyond which a matrix is drawn in blocks unless asked otherwise
 
 
 def draws_blocks(state: State) -> bool:

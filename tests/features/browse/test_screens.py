@@ -308,6 +308,15 @@ def test_several_texts_are_gone_through_forth_and_back(live, tmp_path):
         asker.find("d")
 
 
+def test_a_file_of_texts_is_gone_through_again_and_again(tmp_path):
+    file = tmp_path / "t.txt"
+    file.write_text("a cat\na dog\nthe car\n", "utf-8")
+    asker, attention = first_answer(None, None, str(file), "1", Options())
+    state = begin(attention, texts=asker.texts, live=True)
+    seen = [ask(asker, state, *keys.split()).seen.text for keys in ("]", "[", "[", "] ]")]
+    assert seen == ["the car", "a dog", "a cat", "the car"]
+
+
 def test_several_saved_maps_are_gone_through_and_the_command_names_each(tmp_path):
     file = tmp_path / "m.npz"
     attnviz_of("self", "-i", "-", "-o", file, "-f", "none", stdin=b"a cat\na dog\nthe car\n")
