@@ -57,6 +57,7 @@ CALLED_FROM_OUTSIDE = (
     "readinto",
     "writable",
     "compress_type",
+    "comment",
     # read by rich, tokenizers and peft off their own objects
     "modules_to_save",
     "pre_tokenizer",
