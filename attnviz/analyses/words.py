@@ -34,9 +34,7 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
     check_single_tokens(item, "grouping")
     shape = (*item.weights.shape[:2], len(queries.tokens), len(keys.tokens))
     if shape == item.weights.shape:  # each position is a group, in the order of positions
-        return item.with_weights(
-            item.weights, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
-        )
+        return item.with_weights(item.weights, query_tokens=queries.tokens, key_tokens=keys.tokens)
     means = np.empty(shape, dtype=np.float32)
     for layer, weights in enumerate(item.weights):
         there = ~np.isnan(weights)

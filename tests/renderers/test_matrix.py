@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from attnviz.core.attention_map import AttentionMap
+from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.renderers.printable import two_digits
 from attnviz.renderers.text.table import matrix
 from tests.samples import checked, odd_words, self_map
@@ -63,3 +63,13 @@ def test_patches_have_their_number_down_to_the_width_that_it_needs():
     for width, start in ((63, "0"), (39, "0"), (38, "1")):
         assert shown(item, width)[0].split()[0] == start, width
     assert "shades:" in " ".join(shown(item, 19))
+
+
+def test_rows_of_a_part_have_their_numbers_and_small_weights_two_digits():
+    keys = tuple(Token(f"key{number}") for number in range(90))
+    weights = np.full((1, 1, 2, 90), 0.0004, np.float32)
+    weights[..., 0, 5], weights[..., 1, 7] = 0.012, 0.0061
+    item = AttentionMap("causal", keys[3:5], keys, weights, starts=(2700, 0))
+    lines = [str(line) for line in matrix(item, 40, colored=False)]
+    assert lines[0].startswith("2700 key3 → key5 .012")
+    assert lines[1].startswith("2701 key4 → key7 .006")

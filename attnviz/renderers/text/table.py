@@ -245,9 +245,18 @@ def _legend(item: AttentionMap, *, colored: bool) -> Text:
 
 
 def _strongest_keys(item: AttentionMap, width: int) -> list[RenderableType]:
-    """A line for each row: its three strongest keys, as many as fit."""
+    """A line for each row: its three strongest keys, as many as fit.
+
+    Rows of a part of a text have their numbers; weights have two digits of the largest.
+    """
     names = name_tokens(item.key_tokens)
     labels = [row_label(token) for token in item.query_tokens]
+    if item.starts[0]:
+        first = item.starts[0]
+        labels = [Text(f"{first + n} ", style="dim") + one for n, one in enumerate(labels)]
+    largest = float(np.nan_to_num(np.abs(item.weights)).max())
+    decimals = 2 if largest >= 0.1 or not largest else 1 - math.floor(math.log10(largest))
+    least = LEAST_SHOWN * 10.0 ** (2 - decimals)
     room = max(label.cell_len for label in labels)
     lines: list[RenderableType] = []
     for label, row in zip(labels, item.weights[0, 0], strict=True):
@@ -255,9 +264,9 @@ def _strongest_keys(item: AttentionMap, width: int) -> list[RenderableType]:
         there = np.flatnonzero(~np.isnan(row))
         order = there[np.argsort(-np.abs(row[there]), kind="stable")][:STRONGEST]
         links = [
-            f"{shorten(names[key], LONGEST_LABEL)} {two_digits(float(row[key]))}"
+            f"{shorten(names[key], LONGEST_LABEL)} {_number(float(row[key]), decimals)}"
             for key in order
-            if abs(row[key]) >= LEAST_SHOWN or key == order[0]
+            if abs(row[key]) >= least or key == order[0]
         ]
         line = Text(no_wrap=True, overflow="crop").append_text(label).append(" → ")
         for number, link in enumerate(links):
@@ -268,6 +277,12 @@ def _strongest_keys(item: AttentionMap, width: int) -> list[RenderableType]:
         lines.append(line if links else label.append(f" {UNKNOWN}"))
     note = f"the {STRONGEST} strongest keys of each row; --table prints all {len(names)} columns"
     return [*lines, *wrap_text(note, width, "dim")]
+
+
+def _number(weight: float, decimals: int) -> str:
+    if decimals == 2:
+        return two_digits(weight)
+    return f"{weight:.{decimals}f}".replace("0.", ".", 1).replace("-", "−")
 
 
 def _numbered_labels(tokens: tuple[Token, ...]) -> Iterator[Text]:
