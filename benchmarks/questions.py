@@ -123,7 +123,7 @@ def main() -> None:
         run, tokens = pass_of(
             folder / "topics", transformers.AutoModelForSequenceClassification, TEXT
         )
-        given = {"model": str(folder / "topics"), "arithmetic": "torch"}
+        given = {"model": str(folder / "topics"), "device": "torch"}
         report = attnviz.explain(TEXT, **given)
         took, loading, plain = in_turns(
             lambda: attnviz.explain(TEXT, **given),

@@ -167,11 +167,11 @@ def own_logits(model, kind, off=None):
 
 
 @pytest.mark.parametrize(
-    ("kind", "arithmetic"), [("bert", "light"), ("bert", "torch"), ("bart", "torch")]
+    ("kind", "device"), [("bert", "light"), ("bert", "torch"), ("bart", "torch")]
 )
-def test_what_decided_the_class_of_a_pair(kind, arithmetic, classifier):
+def test_what_decided_the_class_of_a_pair(kind, device, classifier):
     model, folder = classifier(kind)
-    how = {"model": folder, "arithmetic": arithmetic}
+    how = {"model": folder, "device": device}
     before = own_logits(model, kind).log_softmax(-1).numpy()
     answer = attnviz_api.explain(FIRST, SECOND, **how).to_json()
     assert answer["answer"] == NAMES[int(before.argmax())]
