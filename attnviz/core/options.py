@@ -471,14 +471,24 @@ class Look:
         "(usually 200), and last title=TEXT or title=no.",
         suggestions=("width=single", "width=double", "values=no", "scale=shared", "title=no"),
     )
-    title: str | None = rare("style", "--style title=TEXT", "")
-    no_title: bool = rare("style", "--style title=no", "")
-    width: Width | None = rare("style", "--style width=COLUMN", "")
-    font_size: float | None = rare("style", "--style font-size=POINTS", "", min=6, max=16)
-    values: CellValues = rare("style", "--style values=WHEN", "", default="auto")
-    cmap: str | None = rare("style", "--style cmap=NAME", "")
-    scale: str | None = rare("style", "--style scale=WHICH", "")
-    dpi: int | None = rare("style", "--style dpi=N", "", min=50, max=1200)
+    title: str | None = rare(
+        "style", "--style title=TEXT", "Title, instead of the model and the head."
+    )
+    no_title: bool = rare("style", "--style title=no", "Leave out the title and the line under it.")
+    width: Width | None = rare("style", "--style width=COLUMN", "A paper's column: {choices}.")
+    font_size: float | None = rare(
+        "style", "--style font-size=POINTS", "Size of labels, by default 7.5.", min=6, max=16
+    )
+    values: CellValues = rare(
+        "style", "--style values=WHEN", "Numbers in cells: {choices}.", default="auto"
+    )
+    cmap: str | None = rare("style", "--style cmap=NAME", "Colour map, by matplotlib's name.")
+    scale: str | None = rare(
+        "style", "--style scale=WHICH", "Where colours end: own, shared or 0-0.1."
+    )
+    dpi: int | None = rare(
+        "style", "--style dpi=N", "Pixels to the inch, by default 200.", min=50, max=1200
+    )
 
     def __post_init__(self) -> None:
         for name, value in parse_style(self.style or "").items():

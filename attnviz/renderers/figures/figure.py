@@ -377,7 +377,7 @@ def paragraph(
 
 
 def title_paragraphs(face: Typeface, title: str, subtitle: str, room: int) -> list[Paragraph]:
-    """The title, or that of --title, and the subtitle in paragraphs; none with title=no."""
+    """The title, or that of the style, and the subtitle in paragraphs; none with title=no."""
     if look_option("no_title"):
         return []
     own = look_option("title")

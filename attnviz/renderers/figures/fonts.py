@@ -87,7 +87,7 @@ def font_share() -> float:
 
 
 def typeface(texts: Iterable[str]) -> Typeface:
-    """The fonts that draw all the texts of a figure, its --title and notes on reading included.
+    """The fonts that draw all the texts of a figure, its title and notes on reading included.
 
     DejaVu Sans comes with matplotlib and has Latin, Greek, Cyrillic, Arabic, Hebrew and many signs.
     Other characters are searched for in the installed fonts.
