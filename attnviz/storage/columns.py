@@ -32,7 +32,7 @@ COLUMNS: dict[str, tuple[ColumnKind, str]] = {
     "divergence": ("number", "of two heads, in nats"),
     "relation": ("text", "a relation of the treebank"),
     "cases": ("whole", "how often it occurs"),
-    "offset": ("place", "key − query in tokens; `<-16` and `>16` for all beyond"),
+    "offset": ("whole", "key − query in tokens; `<-16` and `>16` for all beyond"),
     "offset_share": ("number", "the share of cases at the most frequent offset"),
     "toward": ("text", "head or dependent: where links point"),
     "share": ("number", "a share of cases, or of attention"),
