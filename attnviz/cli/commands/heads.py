@@ -185,7 +185,7 @@ def heads(
     if wiring:
         others = {f"--picture {name}:FILE": pictures[name] for name in ("scatter", "curve")}
         others |= {"--special": options.choice.special != "keep", "--resume": options.many.resume}
-        others["--token-groups"] = options.choice.token_groups
+        others["--labels"] = options.choice.token_groups or options.choice.labels
         head_measures.check_alone("--wiring", {**modes, **others})
         if weights_only:
             head_measures.check_alone("--weights-only", of_texts)
