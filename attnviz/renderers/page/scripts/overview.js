@@ -239,9 +239,9 @@ export function createOverview(element, store, off) {
         drawThumbnail(canvas, codes.subarray(head * rows * columns, (head + 1) * rows * columns), rows, columns, table);
       }
     }
-    const said = await headsThatSay();
+    const items = await headsThatSay();
     if (map !== target) return;
-    links.replaceChildren(...(said.length ? [make("h2", { title: "What neither distance nor popular words explain (the measure “informative”, in nats); shares without special tokens" }, ["heads that say most about this text"]), make("ol", {}, said)] : []));
+    links.replaceChildren(...(items.length ? [make("h2", { title: "What neither distance nor popular words explain (the measure “informative”, in nats); shares without special tokens" }, ["heads that say most about this text"]), make("ol", {}, items)] : []));
     grid.dataset.drawn = map.blob;
   }
 

@@ -33,7 +33,7 @@ export function clearLinks(map, { queries, keys, values }) {
 }
 
 /** @type {WeakMap<ShownMatrix, {links: number[] | null, rests: string}>} */
-const known = new WeakMap();
+const results = new WeakMap();
 
 /**
  * What stands above a view: the cells of its links, and on what most rows rest.
@@ -42,13 +42,13 @@ const known = new WeakMap();
  * @param {ShownMatrix} matrix that is shown
  */
 export function whatItSays(map, whole, matrix) {
-  const said = known.get(whole) ?? { links: clearLinks(map, whole), rests: restOf(map, whole) };
-  known.set(whole, said);
+  const result = results.get(whole) ?? { links: clearLinks(map, whole), rests: restOf(map, whole) };
+  results.set(whole, result);
   const [rows, columns] = (/** @type {const} */ (["queries", "keys"])).map((side) => whole[side].map(({ at }) => matrix[side].findIndex((token) => token.at === at)));
-  const links = said.links?.map((cell) => [rows[Math.floor(cell / columns.length)], columns[cell % columns.length]])
+  const links = result.links?.map((cell) => [rows[Math.floor(cell / columns.length)], columns[cell % columns.length]])
     .filter(([row, column]) => row >= 0 && column >= 0).map(([row, column]) => row * matrix.keys.length + column);
   const leftOut = matrix.keys.length < whole.keys.length ? ", left out here" : "";
-  const rests = said.rests && `${said.rests[0].toUpperCase()}${said.rests.slice(1)}${leftOut}.`;
+  const rests = result.rests && `${result.rests[0].toUpperCase()}${result.rests.slice(1)}${leftOut}.`;
   return { links: links?.slice(0, MOST_LINKS) ?? strongestCells(matrix), rests };
 }
 
