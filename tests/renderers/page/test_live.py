@@ -285,8 +285,8 @@ def test_effects_of_all_heads_colour_and_sort_the_thumbnails(open_page, live_pag
     label = first.get_attribute("aria-label")
     layer, head, value = re.fullmatch(r"layer (\d), head (\d), effect (\S+)", label).groups()
     cross = {place: effect for place, effect in every.items() if place[0] == "cross"}
-    assert every["cross", layer, int(head)] == pytest.approx(max(cross.values()), abs=NEAR)
-    assert number(value) == pytest.approx(every["cross", layer, int(head)], abs=NEAR)
+    assert every["cross", int(layer), int(head)] == pytest.approx(max(cross.values()), abs=NEAR)
+    assert number(value) == pytest.approx(every["cross", int(layer), int(head)], abs=NEAR)
     opened.choose("stream", "decoder")
     opened.choose("measure", "effect")
     opened.choose("order", "layout")
@@ -295,7 +295,7 @@ def test_effects_of_all_heads_colour_and_sort_the_thumbnails(open_page, live_pag
             r"layer (\d), head (\d), effect (\S+)", name.get_attribute("aria-label")
         )
         assert number(found[3]) == pytest.approx(
-            every["decoder", found[1], int(found[2])], abs=NEAR
+            every["decoder", int(found[1]), int(found[2])], abs=NEAR
         )
 
 
