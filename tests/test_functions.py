@@ -49,6 +49,8 @@ NAMES = {
     ("ablate", "head"): "heads",
     ("ablate", "link"): "links",
     ("ablate", "token"): "tokens",
+    ("ablate", "labels"): "token_groups",
+    ("heads", "labels"): "token_groups",
 }
 """What a parameter of a command is called in Python, where that is another name."""
 
