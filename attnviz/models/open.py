@@ -188,6 +188,9 @@ def find_model(origin: Origin) -> None:
 
 def _check_extent(origin: Origin, command: Command) -> None:
     parts = {"--rows": origin.rows, "--window": origin.window}
+    extents = {"--max-size": origin.max_size, **parts}
+    if origin.mechanism is not None and (names := [one for one in extents if extents[one]]):
+        raise UsageError(f"{names[0]} is for the text of a model: leave --mechanism out")
     if origin.max_size is not None and is_shipped(origin):
         raise UsageError(
             "--max-size is for texts longer than the models inside read: leave it out, or name a "
