@@ -63,6 +63,8 @@ class DataOutput:
             self.draft.move()
 
     def _send(self, data: bytes) -> None:
+        if not data:  # as -f none has it
+            return
         try:
             (write_bytes if self.draft is None else self.draft.write)(data)
         except BrokenPipeError:
