@@ -14,7 +14,6 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display
 from attnviz.renderers.data import (
-    COLUMNS,
     CsvRenderer,
     JsonRenderer,
     TsvRenderer,
@@ -23,9 +22,11 @@ from attnviz.renderers.data import (
 )
 from attnviz.renderers.reports import as_bytes
 from attnviz.storage.archive import ArchiveReader
+from attnviz.storage.columns import columns_of
 from attnviz.storage.saved_maps import read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
+COLUMNS = columns_of("maps")
 DATA = ("json", "jsonl", "csv", "tsv", "npz", "parquet")
 
 
@@ -101,8 +102,8 @@ def test_escapes(text, escaped):
 def test_one_json_document_stands_alone_unless_several_may_come():
     item = attention_of(self_map(["a"]))
     alone, many = JsonRenderer(Display()), JsonRenderer(Display(many=True))
-    assert json.loads(alone.add(item, list) + alone.finish())["schema"] == 1
-    assert len(json.loads(many.add(item, list) + many.finish())) == 1
+    assert json.loads(alone.add(item, list) + alone.finish())["schema"] == 2
+    assert len(json.loads(many.add(item, list) + many.add(item, list) + many.finish())) == 2
 
 
 @pytest.mark.slow
