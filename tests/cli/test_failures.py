@@ -41,6 +41,8 @@ def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(pairs, tmp
     assert [bool(line) for line in done.lines] == [True, False, True]
     (line,) = rejects.read_text().splitlines()
     assert json.loads(line) == {
+        "schema": 2,
+        "kind": "reject",
         "line": 2,
         "reason": "an alignment needs a source and a target, separated by a tab",
         "text": "no target here",

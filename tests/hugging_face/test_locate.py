@@ -71,7 +71,7 @@ def test_what_is_no_id_is_a_missing_folder(name):
 
 def test_a_cached_model_is_found_without_asking(cache):
     assert locate("people/tiny") == cache / "models--people--tiny" / "snapshots" / "c0ffee"
-    assert locate("people/tiny", "c0ffee").name == "c0ffee"
+    assert locate("people/tiny@c0ffee").name == "c0ffee"
 
 
 def test_an_unknown_name_offline_guesses_among_the_cached(cache):

@@ -203,9 +203,13 @@ def test_nothing_seen_is_said_in_one_line_and_writes_no_file():
     [
         (["no.py"], 1, "there is no script 'no.py'"),
         (["-q", "-o", "a.npz", "--", "-m", "no.such"], 1, "there is no module 'no.such'"),
-        (["-q", "-o", "a.npz", "-m", ""], 1, "there is no module ''"),
+        (["-q", "-o", "a.npz", "--", "-m", ""], 1, "there is no module ''"),
         (["program.py"], 2, "nothing would be written: add -o, --html"),
-        (["-q", "-o", "a.npz", "-m", "email"], 1, "'email' is a package without a module __main__"),
+        (
+            ["-q", "-o", "a.npz", "--", "-m", "email"],
+            1,
+            "'email' is a package without a module __main__",
+        ),
         (["-f", "json", "program.py"], 2, "unknown option '-f'"),
         (["--batch", "first", "program.py"], 2, "--batch 'first' is no item of a batch"),
         (["--every", "0", "program.py"], 2, "'--every'"),
