@@ -47,7 +47,7 @@ def explain(
 
     attnviz explain "The keys to the cabinet" --model pocket-lm --target next:are --against is
 
-    attnviz explain "Tom likes dogs. Tom" --contrast "Tom likes cats. Tom" --picture a.png
+    attnviz explain "I like dogs. I like" --contrast "I like cats. I like" --picture a.png
 
     attnviz explain --input sentences.txt --model pocket-lm -f jsonl
     """

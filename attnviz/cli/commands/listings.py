@@ -83,7 +83,7 @@ def models(
 
     attnviz models --check bert-base-uncased
 
-    attnviz models --mechanisms -f json | jq .[0]
+    attnviz models --mechanisms -f json | jq .rows[0]
     """
     if mechanisms:
         if clash := "NAME" if name is not None else "--check" if check is not None else "":
