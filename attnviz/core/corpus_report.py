@@ -123,3 +123,8 @@ class CorpusReport:
     curve: PruneCurve | None = None  # the loss while heads are switched off, if requested
     notes: tuple[str, ...] = ()  # notes on texts (cut, left out, …)
     things: str = "texts"  # "texts" or "pictures"
+
+    @property
+    def rows(self) -> tuple[HeadRow, ...]:
+        """Every head of every stream, as of a single text."""
+        return tuple(row for stream in self.streams for row in stream.rows)
