@@ -98,7 +98,8 @@ class Report(AbstractContextManager["Report"]):
         names, digits = reports.parse_fields(output.fields), output.digits
         display = replace(
             display,
-            rows=output.max_rows,
+            rows=MOST_ROWS if output.max_rows is None else output.max_rows,
+            short=output.max_rows is None and not output.table,
             whole=output.table,
             pieces=output.pieces,
             hints=not (many or output.quiet) and sys.stdout.isatty(),
@@ -351,6 +352,8 @@ def _format_clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
+MOST_ROWS = 500
+"""Rows of a table, unless a reader says how many."""
 PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")
 """Data whose tables have no colours, and are not fitted to the terminal."""
 

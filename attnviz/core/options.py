@@ -422,8 +422,11 @@ class Output:
     )
     open_page: bool = rare("page", "--open", "Open the interactive page in a browser.")
     browse: bool = rare("browse", "--browse", "Browse the result by keys, in this terminal.")
-    max_rows: int = rare(
-        "data", "--max-rows N", "Rows that a table shows at most; 0 shows all.", default=500, min=0
+    max_rows: int | None = rare(
+        "data",
+        "--max-rows N",
+        "Rows that a table shows at most, by default 500 (of a matrix 32); 0 shows all.",
+        min=0,
     )
     table: bool = rare(
         "matrix", "--table", "Print the whole matrix, with every row and every column."

@@ -62,7 +62,8 @@ class Display:
     first: int = 0  # the first text's number among the records of the input
     begun: bool = False  # an interrupted run has already written the beginning
     rows: int = 0  # the most rows of a table; 0: all
-    whole: bool = False  # a matrix with every row and column, however wide
+    short: bool = False  # of a long matrix only the rows that say most
+    whole: bool = False  # a matrix with every column, however wide
     pieces: bool = False  # tokens, special ones too, in place of words
     hints: bool = False  # a reader at a terminal: say what to type next
     fields: tuple[str, ...] = ()  # the only fields of JSON, or columns of rows; (): all

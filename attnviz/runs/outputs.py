@@ -62,8 +62,8 @@ class Presentable:
 
         Args:
             width: cells of a terminal.
-            rows: the most rows; 0: all of a list, and of a matrix those that say most.
-            whole: every row and every column of a matrix, in blocks of columns that fit.
+            rows: the most rows, of a matrix those that say most; 0: all.
+            whole: every column of a matrix, in blocks that fit.
             pieces: tokens, special ones too, in place of words.
         """
         many = len(self._results()[2]) > 1

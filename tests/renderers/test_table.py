@@ -23,7 +23,7 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def shown(attention: Attention, width: int = 80, colors: str | None = None, **display: bool) -> str:
-    renderer = TableRenderer(Display(width, colors, **display))
+    renderer = TableRenderer(Display(width, colors, **{"short": True, **display}))
     text = renderer.add(attention, views_of(attention)) + renderer.finish()
     assert isinstance(text, str)
     return text
@@ -54,7 +54,7 @@ def test_three_to_sixty_tokens_read_at_eighty_columns(count):
 @given(st.lists(odd_words, min_size=1, max_size=40), st.integers(30, 200), st.booleans())
 @pytest.mark.slow
 def test_no_line_is_wider_than_the_terminal(words, width, signed):
-    for form in ({}, {"whole": True}, {"pieces": True}, {"hints": True}):
+    for form in ({}, {"whole": True, "short": False}, {"pieces": True}, {"hints": True}):
         text = shown(attention_of(self_map(words, 2, 3, signed=signed)), width, **form)
         assert widest(text) <= width
         assert not RAW.search(text)
@@ -75,7 +75,7 @@ def test_the_numbers_are_the_maps_and_rows_are_queries(count, seed):
 def test_the_whole_matrix_stands_in_blocks_of_columns():
     words = [f"w{place}" for place in range(40)]
     item = self_map(words)
-    lines = shown(attention_of(item), 60, whole=True).splitlines()
+    lines = shown(attention_of(item), 60, whole=True, short=False).splitlines()
     cells: dict[str, list[str]] = {}
     for line in lines[lines.index(next(x for x in lines if x.split()[:1] == ["w0"])) :]:
         name, *numbers = line.split() or [""]

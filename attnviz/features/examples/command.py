@@ -12,7 +12,7 @@ from attnviz.cli.places import note
 from attnviz.core.options import Options
 from attnviz.features.examples import FILES
 from attnviz.renderers.reports import listing
-from attnviz.storage.writing import output_errors
+from attnviz.storage.writing import output_errors, write_file
 
 
 @with_options(writes="listing")
@@ -50,7 +50,7 @@ def _write(name: str, folder: Path) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists():
             return file.read_bytes() == content
-        file.write_bytes(content)
+    write_file(file, content)
     return True
 
 

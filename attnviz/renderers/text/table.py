@@ -372,22 +372,21 @@ def _matrix_lines(
     """A matrix with its rows, or the first in `order` of many, in the order of the text."""
     rows = len(item.query_tokens)
     most = display.rows or rows
-    if not display.whole and item.key_side != "columns":
+    if display.short and item.key_side != "columns":
         most = min(most, FIRST_ROWS)
     note = ""
     if rows > most:
         # The rows that say most, unless all are asked for; a name alone would not find them.
-        names = name_tokens(item.query_tokens)
-        places = sorted((order or range(rows))[:most]) if not display.whole else range(most)
+        names, best = name_tokens(item.query_tokens), order and not display.whole
+        places = sorted(order[:most]) if best else range(most)
         item = item.with_weights(
             item.weights[:, :, list(places)],
             query_tokens=tuple(replace(item.query_tokens[row], text=names[row]) for row in places),
         )
-        best = order and not display.whole
-        which = (
+        note = (
             f"{most} of {rows:,} rows that say most" if best else f"first {most} of {rows:,} rows"
         )
-        note = f"the {which}: --table{' --max-rows 0' * (most != FIRST_ROWS)} shows all"
+        note = f"the {note}: {'--table' if display.short else f'--max-rows {rows}'} shows all"
     lines = matrix(item, display.width, colored=display.colors is not None, whole=display.whole)
     return [*lines, *(wrap_text(note, display.width, "dim") if note else [])]
 
