@@ -458,7 +458,7 @@ def attnviz(
 
     COMMAND --help explains a command and its usual options, COMMAND --help-all every option.
 
-    'attnviz examples .' writes the files that the examples of COMMAND --help read.
+    'attnviz examples .' writes the files that examples of help read.
     """
     for problem in BROKEN:
         tell("note", problem)
