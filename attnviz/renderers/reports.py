@@ -164,9 +164,13 @@ def listing(
         ) + display.more_rows_note(len(lines))
 
     def document() -> str:
-        from attnviz.storage.documents import report_json
+        import json
 
-        return report_json(kind, rows=[dict(zip(columns, row, strict=True)) for row in values])
+        from attnviz.storage.documents import escape_hidden, to_report
+
+        report = to_report(kind, rows=[dict(zip(columns, row, strict=True)) for row in values])
+        # A folder's name may be no UTF-8, which orjson refuses.
+        return escape_hidden(json.dumps(report, ensure_ascii=False)) + "\n"
 
     return Data(
         text=table,

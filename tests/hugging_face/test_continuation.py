@@ -224,7 +224,7 @@ def test_a_conversation_is_the_template_of_its_messages(turns, text, chat_folder
     file.write_text(json.dumps({"messages": turns}))
     asked = ("--chat", "--model", chat_folder, "-f", "json", "-q")
     for words in (("--input", file), (file,)):
-        (found,) = attnviz("self", *words, *asked).json()
+        found = attnviz("self", *words, *asked).json()
         assert found["text"] == text
     answer = attnviz_api.explain(result).to_json()["answer"]
     assert answer == attnviz_api.explain(turns, model=chat_folder).to_json()["answer"]

@@ -352,7 +352,7 @@ def test_a_pickle_runs_no_code_even_where_it_is_allowed(broken, photo, tmp_path)
     folder = broken("bert", CONFIG, {})
     torch.save({"x": Bomb(tmp_path / "ran")}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    refused(ask("bert", folder, photo), "--allow", "pickle")
+    refused(ask("bert", folder, photo), "--allow pickle")
     refused(ask("bert", folder, photo, "--allow", "pickle"), "cannot be loaded")
     assert not (tmp_path / "ran").exists()
 
@@ -454,7 +454,7 @@ def test_names_of_models_reach_no_terminal_raw(folder_of, tmp_path, monkeypatch)
     for done in shown:
         assert not set(done.text) & {"\x1b", "\x85", "\u202e"}
     assert [len(done.lines) for done in shown[:2]] == [1 + len(SHIPPED), 2 + len(SHIPPED)]
-    assert shown[2].json()[len(SHIPPED)]["model"] == f"{NAME}\udc80"
+    assert shown[2].json()["rows"][len(SHIPPED)]["model"] == f"{NAME}\udc80"
 
 
 def test_the_name_of_a_folder_reaches_no_output_raw(folder_of, tmp_path):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import attnviz
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
@@ -180,7 +181,7 @@ def test_a_device_that_is_not_there_is_refused():
         with pytest.raises(UsageError, match="device 'mps' is not available on this machine"):
             own("scaled", device="mps")
     with pytest.raises(UsageError, match="Did you mean 'cuda'"):
-        own("scaled", device="cud")
+        attnviz.attend(SOURCE, mechanism="scaled", device="cud")
 
 
 @pytest.mark.skipif("not __import__('torch').cuda.is_available()", reason="needs a GPU")
