@@ -180,8 +180,8 @@ def picture_views(attention: Attention, *, every_layer: bool = False) -> list[Vi
     return [_view(attention, *one) for one in (layers if every_layer else last.values())]
 
 
-SHARP = 3.0
-"""Times the even share from which on a patch is listed."""
+HALF, SHARP = 0.5, 3.0
+"""Of a look that goes elsewhere; times the even share from which on a patch is listed."""
 
 
 def picture_overviews(attention: Attention, *, every_layer: bool = False) -> list[Overview]:
@@ -217,12 +217,21 @@ def picture_overviews(attention: Attention, *, every_layer: bool = False) -> lis
         ]
         results.append(HeadLinks(item.layers[layer], item.heads[head], tuple(links)))
     (view,) = views
+    top = tuple(one for one in results if one.links)
+    names = {(one.layer, one.head) for one in top}
+    away = [
+        bool(mass[layer, head, 0] < HALF)
+        for layer, head in np.ndindex(gains.shape)
+        if (item.layers[layer], item.heads[head]) not in names
+    ]
+    counts = [f"{sum(away)} look mostly elsewhere"] if any(away) else []
+    counts += [f"{away.count(False)} look more evenly"] if not all(away) else []
     first = Overview(
         run=describe_run(attention, item),
         shares=f"shares of a look, over {count // columns} × {columns} patches",
-        heads=tuple(one for one in results if one.links),
-        others="",
-        note="" if any(one.links for one in results) else "every head looks about evenly",
+        heads=top,
+        others=f"the other {len(away)}: {', '.join(counts)}" if top and away else "",
+        note="" if top else "every head looks about evenly",
         map=view.map,
         which=view.which,
         orientation=view.orientation,

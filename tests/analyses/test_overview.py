@@ -196,4 +196,5 @@ def test_a_picture_lists_the_heads_whose_look_is_least_even():
     assert [(one.head, [(x.key, round(x.weight, 2)) for x in one.links]) for one in view.heads] == [
         ("1", [("1,1", 0.9)])
     ]
+    assert view.others == "the other 2: 2 look more evenly"
     assert view.shares == "shares of a look, over 3 × 3 patches"
