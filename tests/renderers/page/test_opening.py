@@ -283,3 +283,15 @@ def test_a_telephone_leaves_most_of_its_width_to_the_map(open_page):
     )
     assert root["width"] <= 390
     assert cells > 0.5 * 390
+
+
+def test_a_token_of_underscores_stands_in_quotes_and_reads_as_no_rule(open_page):
+    names = ["def", "_", "get_name", "__", "(", "_x", ")"]
+    tokens = tuple(Token(name) for name in names)
+    item = AttentionMap("encoder", tokens, tokens, softmax_rows(1, 1, 7, 7))
+    opened = open_page(page(Attention((item,), Provenance("file", "code"))), "view=heatmap")
+    svg = opened.download("svg").decode()
+    shown = [f"“{name}”" if not name.strip("_") else name for name in names]
+    written = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", svg) if text in shown]
+    assert written == shown * 2
+    assert not re.search(r">_+<", svg)

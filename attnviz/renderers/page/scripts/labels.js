@@ -47,8 +47,8 @@ function cut(surface, text, width) {
   return low ? `${characters.slice(0, low).join("").trimEnd()}…` : "";
 }
 
-/** A token with its label, where it has one: Paris · B-LOC. @param {{text: string, label?: string}} token */
-export const withLabel = ({ text, label }) => (label ? `${text} · ${label}` : text);
+/** A token with its label, where it has one: Paris · B-LOC. Underscores alone would read as a rule under the name before them: “_”. @param {{text: string, label?: string}} token */
+export const withLabel = ({ text, label }) => text.replace(/^_+$/, "“$&”") + (label ? ` · ${label}` : "");
 
 /** The width of the widest name, up to a most. @param {Surface} surface @param {{text: string, label?: string}[]} tokens @param {number} most */
 export function widest(surface, tokens, most) {
