@@ -32,6 +32,7 @@ from attnviz.core.attention_map import (
     stream_of_call,
 )
 from attnviz.core.errors import InputError
+from attnviz.core.measures import format_weight
 from attnviz.core.registry import LENSES, axis_name
 
 PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")  # which text of a pair attends to which
@@ -247,7 +248,7 @@ def head_worth_showing(item: AttentionMap, texts: tuple[str, str] = ("", "")) ->
     if not lift[layer, head] > 1e-6:  # but for rounding
         return None
     query, key, weight = links.link(layer, head)
-    why = f"says most: {query} → {key} {_short(weight)}"
+    why = f"says most: {query} → {key} {format_weight(weight).removeprefix('0')}"
     return Focus(item.layers[layer], item.heads[head], why)
 
 
@@ -258,10 +259,6 @@ def _why_no_head(attention: Attention, item: AttentionMap) -> str:
         return ""
     few = WordLinks(MeasuredMap(item, attention.texts_of(item))).count < LEAST_WORDS
     return " (too few words to tell heads apart)" if few else ""
-
-
-def _short(share: float) -> str:
-    return f"{share:.2f}".removeprefix("0")
 
 
 def _view(

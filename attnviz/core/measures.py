@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import AttentionMap, Provenance
 
 
+def format_weight(weight: float, *, signed: bool = False) -> str:
+    """A weight in two decimals, or two digits if it is small; with its sign if `signed`."""
+    size = abs(weight)
+    text = f"{size:.2f}" if size >= 0.095 else f"{size:.2g}"
+    return ("-" if weight < 0 else "+" if signed else "") + text
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadMeasure:
     """A number for each head."""

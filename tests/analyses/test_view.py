@@ -99,6 +99,11 @@ def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short():
     found = head_worth_showing(layered(UNIFORM, links, words=words))
     assert found is not None
     assert found.why == f"says most: {'x' * 23}… → cat .84"
+    links[:] = 0.0101
+    links[[0, 3], [2, 1]] = 0.0437
+    found = head_worth_showing(layered(UNIFORM, links, words=words))
+    assert found is not None
+    assert found.why.endswith("→ cat .044")
     assert found != head_worth_showing(layered(UNIFORM, links))
     text = "cats and dogs run far"
     pieces = [(0, 3), (3, 4), (5, 8), (9, 13), (14, 17), (18, 21)]

@@ -2,8 +2,9 @@ import numpy as np
 
 from attnviz.analyses.view import views
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.measures import format_weight
 from attnviz.renderers import Display, Views
-from attnviz.renderers.text.link_list import LinksRenderer, format_weight
+from attnviz.renderers.text.link_list import LinksRenderer
 
 
 def attention(weights, words, **fields):

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import EffectComparison
-from attnviz.core.measures import Comparison, HeadChange
+from attnviz.core.measures import Comparison, HeadChange, format_weight
 from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten
 from attnviz.renderers.text.console import column_widths, more_note, render_parts, wrap_text
-from attnviz.renderers.text.link_list import format_weight, name_tokens, place_of
+from attnviz.renderers.text.link_list import name_tokens, place_of
 from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 

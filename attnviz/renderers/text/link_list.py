@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.measures import Link
+from attnviz.core.measures import Link, format_weight
 from attnviz.core.registry import axis_name
 from attnviz.renderers import Views
 from attnviz.renderers.printable import printable
@@ -50,13 +50,6 @@ def name_tokens(tokens: Sequence[Token], start: int = 0) -> list[str]:
         printable(token.text) + (f"[{position}]" if count[token.text] > 1 else "")
         for position, token in enumerate(tokens, start)
     ]
-
-
-def format_weight(weight: float, *, signed: bool = False) -> str:
-    """A weight in two decimals, or two digits if it is small; with its sign if `signed`."""
-    size = abs(weight)
-    text = f"{size:.2f}" if size >= 0.095 else f"{size:.2g}"
-    return ("-" if weight < 0 else "+" if signed else "") + text
 
 
 def place_of(link: Link) -> str:
