@@ -156,8 +156,12 @@ def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[st
     # A sink needs several rows that agree.
     rows = len(item.query_tokens)
     if rows > 1 and (share := _notable_share(item, np.arange(len(special)) == place)):
-        where = "the first token" if place == 0 else f"token {place}"
-        name = f"{where} ('{item.key_tokens[place].text}')"
+        position = item.position(1, place)
+        name = f"'{item.key_tokens[place].text}'"
+        # Groups in a part of a text have no numbers: what stands before the part is not known.
+        before = attention.text_of(item.key_side)[: item.key_tokens[0].start]
+        if item.starts[1] or not before.strip():
+            name = f"{f'token {position}' if position else 'the first token'} ({name})"
         return (f"{name} holds {share:.0%} of the attention shown: a sink",)
     return ()
 

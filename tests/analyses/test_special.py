@@ -141,6 +141,24 @@ def test_a_sink_within_a_text_is_named_by_its_place():
     assert notable_holders(attention_of(item)) == (
         "token 3 ('d') holds 70% of the attention shown: a sink",
     )
+    # A window that begins with it has only the name of the first column, not of the first token.
+    window = replace(
+        item,
+        query_tokens=tokens[3:],
+        key_tokens=tokens[3:],
+        weights=item.weights[:, :, 3:, 3:],
+        starts=(3, 3),
+    )
+    assert notable_holders(attention_of(window)) == (
+        "token 3 ('d') holds 76% of the attention shown: a sink",
+    )
+    rows = replace(window, key_tokens=tokens, weights=item.weights[:, :, 3:], starts=(3, 0))
+    assert notable_holders(attention_of(rows)) == notable_holders(attention_of(item))
+    # Groups of a window know no number, only that a part of the text stands before them.
+    groups = tuple(replace(token, start=n, end=n + 1) for n, token in enumerate(tokens[3:], 3))
+    window = replace(window, query_tokens=groups, key_tokens=groups, starts=(0, 0))
+    grouped = replace(attention_of(window), text="abcdefghijkl")
+    assert notable_holders(grouped) == ("'d' holds 76% of the attention shown: a sink",)
 
 
 def test_at_most_three_special_tokens_are_named():
