@@ -166,7 +166,9 @@ def _word_matrix(item: AttentionMap, room: int, scale: AttentionMap | None) -> l
     labels = [row_label(token) for token in item.key_tokens]
     cap = _longest(item, room)
     widths = [max(least, min(cap, label.cell_len + 1)) for label in labels]
-    texts = [[two_digits(value) for value in row] for row in item.weights[0, 0].tolist()]
+    rows = item.weights[0, 0].tolist()
+    # What is hidden has weight 0 exactly: half of a causal matrix is empty, not .00.
+    texts = [[two_digits(value) if value else "" for value in row] for row in rows]
     longest = (max(map(len, column)) for column in zip(*texts, strict=True))
     widths = [max(width, length + 1) for width, length in zip(widths, longest, strict=True)]
     heads = []
