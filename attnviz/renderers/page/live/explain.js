@@ -380,7 +380,7 @@ function twoDigits(value) {
 /** @param {number} value */
 const share = (value) => twoDigits(value).replace("-", "−");
 /** @param {number} value */
-const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`.replace("−0.00", "+0.00");
 /** @param {number} count @param {string} noun @param {number} total */
 const countOf = (count, noun, total) => `${count} ${noun}${count === 1 ? "" : "s"} of ${total}`;
 

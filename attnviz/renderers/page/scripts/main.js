@@ -49,10 +49,7 @@ if (firstPage.why?.length && !location.hash) {
 }
 if (firstPage.history) part("bar").before(createHistory(firstPage.history, store));
 if (firstPage.claims?.length) {
-  part("bar").before(make("section", { "aria-label": "What decided the answer" }, [
-    claimList(firstPage.claims, (claim) => showClaim(store, page.maps, claim)),
-    make("p", { class: "hint" }, ["Nats: what log p of the word loses (natural logarithms) where a token is hidden from the others, or a head puts out its mean. Hiding all others: every token but those named, at once."]),
-  ]));
+  part("bar").before(make("section", { "aria-label": "What decided the answer" }, claimList(firstPage.claims, (claim) => showClaim(store, page.maps, claim))));
 }
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);

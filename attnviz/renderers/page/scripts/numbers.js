@@ -19,10 +19,10 @@ export function spellShort(value) {
   return sign + (size < 9.95 ? size.toFixed(1) : Math.round(size).toString());
 }
 
-/** Two decimals; what rounds to nothing has no sign. @param {number} value @param {string} [plus] before what is above 0 */
-export function twoDecimals(value, plus = "") {
-  const size = Math.abs(value).toFixed(2);
-  return (size === "0.00" ? "" : value < 0 ? "−" : plus) + size;
+/** So many decimals; what rounds to nothing has no sign. @param {number} value @param {number} [digits] @param {string} [plus] before what is above 0 */
+export function decimals(value, digits = 2, plus = "") {
+  const size = Math.abs(value).toFixed(digits);
+  return (Number(size) === 0 ? "" : value < 0 ? "−" : plus) + size;
 }
 
 /** A share as a whole percentage, without claiming 0 or 100 for what only comes close. @param {number} share */

@@ -3,7 +3,7 @@
 import { readProjection } from "./model.js";
 import { NEGATIVE, theme } from "./colors.js";
 import { writeFitted } from "./labels.js";
-import { clamp, largest, spell } from "./numbers.js";
+import { clamp, decimals, largest, spell } from "./numbers.js";
 import { make, sizeCanvas, write } from "./surface.js";
 import { tokenElement } from "./readout.js";
 
@@ -114,7 +114,7 @@ export function createQueryKey(store, readout) {
       const rest = `The map says ${spell(values[column])}: the score is the product alone, and ${besides || "a mask, a bias or another scale"} takes part too.`;
       sentence.replaceChildren(
         tokenElement(next.matrix.queries[row]), " · ", tokenElement(next.matrix.keys[column]),
-        ` = ${parts.sum.toFixed(3)}${scaleWords(scale, size, parts.score)}; `,
+        ` = ${decimals(parts.sum, 3)}${scaleWords(scale, size, parts.score)}; `,
         words || `softmax over ${parts.scores.length} keys: `,
         make("output", {}, [spell(parts.shares[column])]),
         words ? (besides ? `; that ${besides} takes part too does not show here.` : ".") : `. ${rest}`,
@@ -130,7 +130,7 @@ export function createQueryKey(store, readout) {
 function scaleWords(scale, size, score) {
   if (scale === 1) return "";
   const root = Math.abs(scale * Math.sqrt(size) - 1) < 1e-5;
-  return `${root ? `, over √${size}` : ` × ${scale.toPrecision(3)}`} = ${score.toFixed(3)}`;
+  return `${root ? `, over √${size}` : ` × ${scale.toPrecision(3)}`} = ${decimals(score, 3)}`;
 }
 
 /** @param {string} name @param {ShownToken[]} tokens @param {number} choice @param {(place: number) => void} choose */
@@ -161,7 +161,7 @@ function paintParts(surface, parts, scene, pair, width) {
     const strong = place === pair.column;
     const how = { weight: strong ? "600" : "", color: strong ? colors.accent : colors.ink };
     writeFitted(surface, scene.matrix.keys[place].text, (width - LABEL) * 0.4, columns[0], y, how);
-    write(surface, parts.visible.includes(place) ? parts.scores[place].toFixed(2) : "hidden", columns[1], y, how);
+    write(surface, parts.visible.includes(place) ? decimals(parts.scores[place]) : "hidden", columns[1], y, how);
     write(surface, spell(parts.shares[place]), columns[2], y, how);
     if (!strong) surface.fillStyle = colors.faint;
     surface.fillRect(columns[3], y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);

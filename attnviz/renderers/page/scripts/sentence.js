@@ -5,7 +5,7 @@ import { reload } from "./broken.js";
 import { pairTokens } from "./difference.js";
 import { beginning } from "./labels.js";
 import { linkWords } from "./look.js";
-import { spell, spellShort, twoDecimals } from "./numbers.js";
+import { decimals, spell, spellShort } from "./numbers.js";
 import { make, patch } from "./surface.js";
 
 /** @typedef {ReturnType<typeof createSentence>} Sentence */
@@ -93,9 +93,9 @@ export function createSentence(pane, store, off) {
       return item;
     }));
     score.hidden = !pieces.length;
-    const changes = after ? [" → ", make("b", {}, [twoDecimals(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${spellEffect(after.effect)}`])] : [];
+    const changes = after ? [" → ", make("b", {}, [decimals(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${spellEffect(after.effect)}`])] : [];
     const under = after ? `the change of its log p, where ${spell(LEAST_CHANGE)} or more` : "its probability";
-    score.replaceChildren("log p ", make("b", {}, [twoDecimals(total)]), ...changes, make("small", {}, [` of the ${noun}, in nats; under each token ${under}`]));
+    score.replaceChildren("log p ", make("b", {}, [decimals(total)]), ...changes, make("small", {}, [` of the ${noun}, in nats; under each token ${under}`]));
   }
 
   /** @param {Answer} answer */

@@ -3,7 +3,7 @@
 import { valueOf, headCodes, readProjection, weightTable } from "./model.js";
 import { beginning } from "./labels.js";
 import { explainWeights, multiply } from "./query_key.js";
-import { largest, spell, twoDecimals } from "./numbers.js";
+import { decimals, largest, spell } from "./numbers.js";
 import { draw, make } from "./surface.js";
 
 /** Tokens that a picture names. */
@@ -15,7 +15,7 @@ const NONE = 0.005;
 const word = (text) => make("bdi", {}, [beginning(text, 18)]);
 
 /** A sign and two decimals, in the colour of the sign. @param {number} value */
-export const signed = (value) => make("b", value < 0 ? { class: "below" } : {}, [twoDecimals(value, "+")]);
+export const signed = (value) => make("b", value < 0 ? { class: "below" } : {}, [decimals(value, 2, "+")]);
 
 /**
  * Numbers as bars around 0, those of a list of keys with the link's own marked; no value: a dot.
@@ -59,7 +59,7 @@ function scoreWords({ factor, position, cap, key }, product, score) {
   const root = Math.abs(factor * Math.sqrt(key.length) - 1) < 1e-5;
   const times = factor === 1 ? "" : root ? ` / √${key.length}` : ` × ${factor.toPrecision(3)}`;
   const shift = position === null ? "" : ` ${position < 0 ? "−" : "+"} position ${Math.abs(position).toFixed(2)}`;
-  return [`s = ${twoDecimals(product)}${times}${shift} = `, make("b", {}, [twoDecimals(score)]), cap ? `, capped at ±${cap}` : ""];
+  return [`s = ${decimals(product)}${times}${shift} = `, make("b", {}, [decimals(score)]), cap ? `, capped at ±${cap}` : ""];
 }
 
 /**
@@ -107,7 +107,7 @@ export function unfoldSteps(steps, query, key, writes) {
   /** @type {[string, Node | string, (Node | string)[]][]} */
   const pictures = [
     ["query", bars(steps.query), ["q = W", make("sub", {}, ["Q"]), " · norm of ", word(query.text), `, length ${lengthOf(steps.query).toFixed(1)}`]],
-    ["key", bars(steps.key), ["k = W", make("sub", {}, ["K"]), " · norm of ", word(key.text), "; q · k = ", make("b", {}, [twoDecimals(product)])]],
+    ["key", bars(steps.key), ["k = W", make("sub", {}, ["K"]), " · norm of ", word(key.text), "; q · k = ", make("b", {}, [decimals(product)])]],
     ["scale and mask", bars(scores, at), [...scoreWords(steps, product, scores[at] ?? NaN), hidden ? `; ${hidden} hidden of ${scores.length} keys` : `; ${scores.length} keys, none hidden`, besides ? `; ${besides} takes part too` : ""]],
     ["softmax over the row", bars(weights, at), ["a = eˢ / Σ eˢ = ", make("b", {}, [spell(weight)]), rest > 0.001 ? `; a sink takes ${spell(rest)}` : ""]],
     ["value", value ? bars(value) : needs, ["v = W", make("sub", {}, ["V"]), " · norm of ", word(key.text), ...(value ? ["; length of a · v ", make("b", {}, [(weight * lengthOf(value)).toFixed(2)])] : [])]],

@@ -24,12 +24,12 @@ export function showClaim(store, maps, { link, heads, tokens }) {
   look.keep(tokens);
 }
 
-/** The sentences as buttons. @param {Claim[]} claims @param {(claim: Claim) => void} show */
-export const claimList = (claims, show) => make("ul", { class: "claims", "aria-label": "What decided the answer" }, claims.map((claim) => {
+/** The sentences as buttons, and what their numbers count. @param {Claim[]} claims @param {(claim: Claim) => void} show */
+export const claimList = (claims, show) => [make("ul", { class: "claims", "aria-label": "What decided the answer" }, claims.map((claim) => {
   const words = [make("b", {}, [claim.about]), make("span", {}, [claim.text])];
   const shows = claim.link ? "Show this link" : claim.heads.length ? "Show these heads" : claim.tokens.length ? "Show these tokens" : "";
   return make("li", {}, shows ? [make("button", { type: "button", title: shows, onclick: () => show(claim) }, words)] : words);
-}));
+})), make("p", { class: "hint" }, ["Nats: what log p of the word loses (natural logarithms) where a token is hidden from the others, or a head puts out its mean. Hiding all others: every token but those named, at once."])];
 
 /**
  * @param {Store} store
@@ -78,7 +78,7 @@ export function createWord(store, ask, show) {
       element.setAttribute("aria-busy", "false");
       if (dropped) lastQuestion = ""; // something else was asked meanwhile
       status.textContent = error ?? notes.join("; ");
-      if (claims) list.replaceChildren(claimList(claims.map((claim, place) => (place || !spot ? claim : { ...claim, tokens: [spot] })), show));
+      if (claims) list.replaceChildren(...claimList(claims.map((claim, place) => (place || !spot ? claim : { ...claim, tokens: [spot] })), show));
     },
   };
 }
