@@ -113,6 +113,16 @@ def test_the_heads_are_saved_as_a_whole_picture(open_page, atlas):
     assert opened.download("png").startswith(b"\x89PNG")
 
 
+def test_an_atlas_says_what_its_measures_count(open_page, atlas):
+    opened = open_page(atlas, "stream=1&x=relative-entropy&y=effect")
+    said = opened.tab.locator("#terms").inner_text()
+    assert said.startswith("relative-entropy in shares of the entropy of an even look. Low: ")
+    assert "effect in nats (natural logarithms; ln 2 = .69 nats is one bit)" in said
+    opened.tab.get_by_label("up").select_option("relative-entropy")
+    opened.drawn()
+    assert "nats" not in opened.tab.locator("#terms").inner_text()
+
+
 def test_an_address_of_an_atlas_is_checked_kept_and_undone(open_page, atlas):
     opened = open_page(atlas, "stream=9&head=7.7&x=none")
     told = opened.tab.locator("#amiss").inner_text()

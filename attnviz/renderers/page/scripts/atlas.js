@@ -2,7 +2,7 @@
 
 import { colorOf, dotIn, headParts } from "./atlas_head.js";
 import { createScatter } from "./atlas_scatter.js";
-import { countNoun, spell } from "./numbers.js";
+import { countNoun, explainMeasure, spell } from "./numbers.js";
 import { createStore } from "./address.js";
 import { skipTo, tellMissing, tellWhatBreaks } from "./broken.js";
 import { createSaving } from "./saving.js";
@@ -89,6 +89,7 @@ function show() {
   const numbers = heads.map((_, number) => number).filter((number) => (!group || group.has(number)) && isFound(heads[number]));
   const names = [x, y].map((place) => `${measures[place].name} (${measures[place].unit})`);
   scatter.show({ heads, x, y, names: [names[0], names[1]], visible: new Set(numbers), choice: headNumber(), color: colorIn, name: nameOf });
+  part("terms").textContent = [...new Set([x, y])].map((place) => explainMeasure(measures[place])).join(" ");
   const value = /** @param {number} number */ (number) => heads[number].values[y][0] ?? -Infinity;
   numbers.sort((one, other) => value(other) - value(one));
   const all = numbers.length === heads.length;

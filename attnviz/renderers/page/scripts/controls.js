@@ -3,7 +3,7 @@
 import { schemeName } from "./colors.js";
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
 import { everyHead, headsOfLayer } from "./model.js";
-import { spell } from "./numbers.js";
+import { explainMeasure, spell } from "./numbers.js";
 import { make, patch } from "./surface.js";
 
 /** Words that are read at a glance, each with its line. */
@@ -180,13 +180,6 @@ function slider(name, words, attributes, move) {
 export const button = (words, key, onclick, disabled = false) =>
   make("button", { type: "button", title: `${words} (${key})`, "aria-keyshortcuts": key, onclick, disabled }, [words]);
 
-/** What numbers of heads count, by measure or by unit. @type {Record<string, string>} */
-const UNITS = {
-  "relative-entropy": "shares of the entropy of an even look",
-  share: "shares of attention",
-  nats: "nats (natural logarithms; ln 2 = .69 nats is one bit)",
-};
-
 /** @param {HTMLElement} element @param {PageMap} map @param {Store} store */
 export function showOverviewTools(element, map, store) {
   const { measure: name, order, filter } = store.state;
@@ -203,7 +196,7 @@ export function showOverviewTools(element, map, store) {
       select("order", [["layout", "by layer"], ["high", "highest first"], ["low", "lowest first"]], order, (value) => store.set({ order: value })),
       slider("at least", `at least ${spell(Number(filter || low))}`, { min: low, max: top, step: (top - low) / 200 || 1, value: filter || low },
         (value) => store.set({ filter: Number(value) > low ? value : "" })),
-      make("p", { class: "hint" }, [`${measure.label ?? measure.name} in ${UNITS[measure.name] ?? UNITS[measure.unit] ?? measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]),
+      make("p", { class: "hint" }, [explainMeasure(measure)]),
     );
   }
   patch(element, parts);

@@ -55,3 +55,13 @@ export function largest(values, count) {
   }
   return places;
 }
+
+/** What numbers of heads count, by measure or by unit. @type {Record<string, string>} */
+const UNITS = {
+  "relative-entropy": "shares of the entropy of an even look",
+  share: "shares of attention",
+  nats: "nats (natural logarithms; ln 2 = .69 nats is one bit)",
+};
+
+/** What a measure of heads counts, and what its ends mean. @param {{name: string, label?: string, unit: string, low: string, high: string}} measure */
+export const explainMeasure = ({ name, label = name, unit, low, high }) => `${label} in ${UNITS[name] ?? UNITS[unit] ?? unit}. Low: ${low}; high: ${high}.`;
