@@ -77,6 +77,7 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
         orientation=orientation(item),
         resting=_resting(links, first),
         order=_order(links, first, matrix),
+        numbers=_numbers(item, links.item),
     )
 
 
@@ -171,7 +172,10 @@ def _parts(item: AttentionMap, texts: tuple[str, str]) -> AttentionMap:
             )
         )
     return item.with_weights(
-        weights[None, None].astype(np.float32), query_tokens=sides[0], key_tokens=sides[1]
+        weights[None, None].astype(np.float32),
+        query_tokens=sides[0],
+        key_tokens=sides[1],
+        starts=(0, 0),  # the names have the numbers
     )
 
 
@@ -204,7 +208,20 @@ def _matrix(item: AttentionMap, links: WordLinks, first: Place | None) -> tuple[
         shares[None, None],
         query_tokens=tuple(words.query_tokens[row] for row in rows),
         key_tokens=tuple(words.key_tokens[key] for key in keys),
+        starts=(0, 0),  # words have no one number: see `_numbers`
     ), which
+
+
+def _numbers(item: AttentionMap, words: AttentionMap) -> tuple[int, ...]:
+    """The number in the text of each word's first token, of rows that begin later in it."""
+    if not item.starts[0]:
+        return ()
+    places = text_places(words.query_tokens)
+    if len(words.query_tokens) < len(item.query_tokens):
+        ends = np.maximum.accumulate([token.end for token in item.query_tokens])
+        starts = [words.query_tokens[place].start for place in places]
+        places = np.searchsorted(ends, starts, side="right").tolist()
+    return tuple(item.position(0, place) for place in places)
 
 
 def _order(links: WordLinks, first: Place | None, matrix: AttentionMap) -> tuple[int, ...]:
@@ -238,6 +255,8 @@ def _shares_in_words(attention: Attention, links: WordLinks) -> str:
     item = links.item
     whose = "a row's" if any("group" in step for step in attention.provenance.steps) else "a word's"
     text = f"shares of {whose} attention"
+    if attention.main.starts[0]:
+        text += "; a row has the number of its first token"
     rows = item.weights[:, :, text_places(item.query_tokens)].sum(axis=-1, dtype=np.float64)
     sums = rows[~np.isnan(rows)]
     mass = float(sums.mean()) if sums.size else 1.0

@@ -66,6 +66,7 @@ class Overview:
     orientation: str  # who attends to whom
     resting: tuple[Link, ...]  # words that give special tokens more than half
     order: tuple[int, ...]  # its rows, what says most first
+    numbers: tuple[int, ...] = ()  # of a part of a text, each row's first token in that text
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ import pytest
 
 import attnviz
 from attnviz.core.errors import UsageError
+from attnviz.renderers.text.table import FIRST_ROWS
+from tests.invoke import attnviz as attnviz_in_terminal
 
 TEXT = "The cat sat on the mat because it was warm."
 
@@ -30,6 +32,31 @@ def test_a_part_says_so_and_numbers_its_rows_by_the_text():
     assert rows == {3, 4, 5}
     labels = [text.get_text() for text in found.heatmap().axes[0].get_yticklabels()]
     assert [label.split()[0] for label in labels] == ["3", "4", "5"]
+
+
+def rows_shown(text: str, rows: str) -> list[list[str]]:
+    """The number and the name of each row that a terminal shows of a part of a text."""
+    done = attnviz_in_terminal("self", text, "-m", "pocket-lm", "--rows", rows)
+    assert "a row has the number of its first token" in " ".join(done.text.split())
+    lines = done.text.partition(" attend to columns")[2].splitlines()
+    return [line.split()[:2] for line in lines if line[:1].isdigit()]
+
+
+def test_rows_of_words_have_the_number_of_their_first_token():
+    text = "The dog was extraordinarily tired and slept."  # extra ##ordin ##ar ##ily: 4 to 7
+    whole = [["3", "was"], ["4", "extraordina…"], ["8", "tired"], ["9", "and"]]
+    assert rows_shown(text, "3-9") == whole
+    assert rows_shown(text, "6-8") == [["6", "extraordina…"], ["8", "tired"]]
+
+
+def test_of_many_rows_of_a_part_those_chosen_keep_their_numbers():
+    text = "The dog was extraordinarily tired and the cat unhappily slept. " * 8
+    tokens = attnviz.attend(text, model="pocket-lm").main.query_tokens
+    shown = rows_shown(text, f"20-{len(tokens) - 3}")
+    numbers = [int(number) for number, _ in shown]
+    assert len(numbers) == FIRST_ROWS < numbers[-1] - numbers[0]
+    assert numbers == sorted(numbers)
+    assert all(word.startswith(tokens[int(number)].text) for number, word in shown)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.attention_map import AttentionMap, Token, View
+from attnviz.renderers import Display, Views
 from attnviz.renderers.printable import two_digits
-from attnviz.renderers.text.table import matrix
-from tests.samples import checked, odd_words, self_map
+from attnviz.renderers.text.table import TableRenderer, matrix
+from tests.samples import attention_of, checked, odd_words, self_map
 
 
 def shown(item: AttentionMap, width: int) -> list[str]:
@@ -70,6 +71,7 @@ def test_rows_of_a_part_have_their_numbers_and_small_weights_two_digits():
     weights = np.full((1, 1, 2, 90), 0.0004, np.float32)
     weights[..., 0, 5], weights[..., 1, 7] = 0.012, 0.0061
     item = AttentionMap("causal", keys[3:5], keys, weights, starts=(2700, 0))
-    lines = [str(line) for line in matrix(item, 40, colored=False)]
-    assert lines[0].startswith("2700 key3 → key5 .012")
-    assert lines[1].startswith("2701 key4 → key7 .006")
+    seen = View(item, "", "")
+    lines = TableRenderer(Display(width=40)).add(attention_of(item), Views(lambda: [seen]))
+    assert "2700 key3 → key5 .012" in lines
+    assert "2701 key4 → key7 .006" in lines

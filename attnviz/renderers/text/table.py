@@ -249,13 +249,10 @@ def _legend(item: AttentionMap, *, colored: bool) -> Text:
 def _strongest_keys(item: AttentionMap, width: int) -> list[RenderableType]:
     """A line for each row: its three strongest keys, as many as fit.
 
-    Rows of a part of a text have their numbers; weights have two digits of the largest.
+    Weights have two digits of the largest.
     """
     names = name_tokens(item.key_tokens)
     labels = [row_label(token) for token in item.query_tokens]
-    if item.starts[0]:
-        first = item.starts[0]
-        labels = [Text(f"{first + n} ", style="dim") + one for n, one in enumerate(labels)]
     largest = float(np.nan_to_num(np.abs(item.weights)).max())
     decimals = 2 if largest >= 0.1 or not largest else 1 - math.floor(math.log10(largest))
     least = LEAST_SHOWN * 10.0 ** (2 - decimals)
@@ -369,10 +366,19 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
 
 
 def _matrix_lines(
-    item: AttentionMap, display: Display, order: Sequence[int] = ()
+    item: AttentionMap, display: Display, order: Sequence[int] = (), numbers: Sequence[int] = ()
 ) -> list[RenderableType]:
-    """A matrix with its rows, or the first in `order` of many, in the order of the text."""
+    """A matrix with its rows, or the first in `order` of many, in the order of the text.
+
+    Rows of a part of a text have their `numbers`, those of their tokens unless given.
+    """
     rows = len(item.query_tokens)
+    if item.starts[0]:
+        numbers = [item.position(0, row) for row in range(rows)]
+    if numbers:
+        pairs = zip(numbers, item.query_tokens, strict=True)
+        tokens = tuple(replace(token, text=f"{number} {token.text}") for number, token in pairs)
+        item = replace(item, query_tokens=tokens)
     most = display.rows or rows
     if display.short and item.key_side != "columns":
         most = min(most, FIRST_ROWS)
@@ -418,7 +424,7 @@ def _overview_lines(view: Overview, display: Display) -> list[RenderableType]:
     title = Text(f"{printable(view.which)}", style="bold").append(
         f" · {printable(view.orientation)}", style="dim not bold"
     )
-    lines += [Text(), title, *_matrix_lines(view.map, display, view.order)]
+    lines += [Text(), title, *_matrix_lines(view.map, display, view.order, view.numbers)]
     if view.resting:
         lines += _resting_lines(view.resting, width)
     if display.hints and view.heads:
