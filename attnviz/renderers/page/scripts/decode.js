@@ -4,6 +4,8 @@ const SHARE_MARK = 255;
 const SIGNED_MARK = 127;
 /** The code of a cell that has no value. */
 export const NO_VALUE = -32768;
+/** The largest code of two bytes. */
+export const FINE_LEVELS = 32767;
 
 /** @param {string} text base64 @returns {Uint8Array} */
 export function bytesOf(text) {

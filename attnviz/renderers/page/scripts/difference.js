@@ -3,12 +3,10 @@
  * as `attnviz compare` pairs them (`attnviz/features/compare/differences.py`).
  */
 
+import { FINE_LEVELS, NO_VALUE } from "./decode.js";
 import { headCodes, receive, valueOf, weightTable } from "./model.js";
 
 /** @typedef {[number, number]} Pair positions in the first and in the second; −1: no partner */
-
-const LEVELS = 32767;
-const NO_VALUE = -32768;
 
 /** Runs of equal texts, the longest first and then those at its sides. @param {string[]} one @param {string[]} other @param {number[]} within @returns {number[][]} */
 function commonRuns(one, other, [low, high, from, to]) {
@@ -82,7 +80,7 @@ async function differenceOf(first, second, codes) {
   }
   const blob = `d-${first.blob}`;
   layers.forEach((heads, layer) => codes.set(`${blob}-${layer}`, Int16Array.from(heads.flatMap((values) => Array.from(values, (value) =>
-    (Number.isNaN(value) ? NO_VALUE : Math.sign(value) * Math.round(Math.sqrt(Math.abs(value) / (top || 1)) * LEVELS)))))));
+    (Number.isNaN(value) ? NO_VALUE : Math.sign(value) * Math.round(Math.sqrt(Math.abs(value) / (top || 1)) * FINE_LEVELS)))))));
   const shares = layers.map((heads) => heads.map((values) => values.reduce((sum, value) => sum + (Math.abs(value) || 0), 0) / (2 * (rows.length || 1))));
   const measure = { name: "difference", unit: "share of attention that moves between the two sentences, ½ Σ |B − A|, mean over common rows", low: "alike", high: "apart", values: shares };
   first.measures = [...first.measures.filter(({ name }) => name !== measure.name), measure];
@@ -90,7 +88,7 @@ async function differenceOf(first, second, codes) {
   const axis = (side, pairs) => ({ ...first[side], block: 1, words: null, tokens: pairs.map((pair) => pairedToken(pair, first[side].tokens, second[side].tokens)) });
   return {
     ...first, blob, values: "signed", unit: `B − A: the second sentence minus the first${first.values === "share" ? ", in shares of a row's attention" : ""}`,
-    limits: [-(top || 1), top || 1], scale: top || 1, levels: LEVELS, queries: axis("queries", rows), keys: axis("keys", keys),
+    limits: [-(top || 1), top || 1], scale: top || 1, levels: FINE_LEVELS, queries: axis("queries", rows), keys: axis("keys", keys),
     compared: true, sink: null, measures: [measure], links: null, effects: [], projections: null, patches: {},
   };
 }

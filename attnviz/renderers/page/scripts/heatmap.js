@@ -4,13 +4,11 @@ import { scaleOf } from "./caption.js";
 import { theme } from "./colors.js";
 import { cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt } from "./grid_geometry.js";
 import { gridImage, paintCut, paintGrid, paintLabel } from "./grid_painting.js";
-import { look, lookAt, pointedCell } from "./look.js";
+import { NOWHERE, look, lookAt, pinOf, pointedCell } from "./look.js";
 import { clamp } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 
 /** @typedef {{row: number, column: number}} Cell */
-
-const NOWHERE = { row: -1, column: -1 };
 
 /**
  * @param {Store} store
@@ -49,11 +47,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
   const repaint = onceAFrame(paintBase);
 
   /** The cell whose numbers are shown: the one pointed at, else the pinned one. */
-  const current = () => (hoverCell.row >= 0 || hoverCell.column >= 0 ? hoverCell : readPin());
-  const readPin = () => ({
-    row: scene.state.row < scene.matrix.queries.length ? scene.state.row : -1,
-    column: scene.state.column < scene.matrix.keys.length ? scene.state.column : -1,
-  });
+  const current = () => (hoverCell.row >= 0 || hoverCell.column >= 0 ? hoverCell : pinOf(scene));
 
   const paintOver = () => {
     const surface = /** @type {Surface} */ (over.getContext("2d"));
@@ -173,7 +167,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
       const cells = gridImage(picture.matrix, picture.palette, layout);
       return { height: wholeSize(layout)[1], scale: scaleOf(picture), paint(surface) {
         paintGrid(surface, layout, picture.matrix, picture.palette, theme(), cells);
-        paintCrossing(surface, layout, picture, readPin());
+        paintCrossing(surface, layout, picture, pinOf(scene));
       } };
     },
   };

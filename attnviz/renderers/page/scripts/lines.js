@@ -4,13 +4,12 @@ import { spellName } from "./caption.js";
 import { NEGATIVE, headColor, theme } from "./colors.js";
 import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle, traceLine } from "./lines_painting.js";
-import { look, lookAt, pointedCell } from "./look.js";
+import { NOWHERE, look, lookAt, pinOf, pointedCell } from "./look.js";
 import { clamp, countNoun, inThousands, largest, spell } from "./numbers.js";
 import { headsOfLayer } from "./model.js";
 import { spellHeads } from "./state.js";
 import { ARROWS, make, onceAFrame, patch, sizeCanvas, write } from "./surface.js";
 
-const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
 /** How many of these views there are. */
 let count = 0;
@@ -37,13 +36,10 @@ export function createLines(store, readout, toggleLink, isLinked) {
   let layout;
   /** @type {import("./lines_painting.js").Line[]} */
   let every = [];
-  let hover = NONE;
+  let hover = NOWHERE;
   let threshold = 0;
 
-  const readPin = () => ({
-    row: scene.state.row < scene.matrix.queries.length ? scene.state.row : -1,
-    column: scene.state.row >= 0 || scene.state.column >= scene.matrix.keys.length ? -1 : scene.state.column,
-  });
+  const readPin = () => (scene.state.row >= 0 ? { ...pinOf(scene), column: -1 } : pinOf(scene));
   const active = () => (hover.row >= 0 || hover.column >= 0 ? hover : readPin());
 
   /** @param {Surface} surface @param {import("./lines_painting.js").LinesLayout} plan @param {[number, number]} window @param {{row: number, column: number}} now what is looked at @param {Scene} target @param {typeof every} all */
@@ -137,7 +133,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
     if (isLinked) lookAt(scene, next.row, next.column, element);
   });
   canvas.addEventListener("pointerleave", () => {
-    hover = NONE;
+    hover = NOWHERE;
     repaint();
     if (isLinked) look.at([]);
   });
@@ -149,10 +145,10 @@ export function createLines(store, readout, toggleLink, isLinked) {
   });
   canvas.addEventListener("click", (event) => {
     const token = tokenAt(layout, scene, event.offsetX, event.offsetY + scroller.scrollTop);
-    const line = toggleLink && token === NONE ? lineAt(event.offsetX, event.offsetY + scroller.scrollTop) : undefined;
+    const line = toggleLink && token === NOWHERE ? lineAt(event.offsetX, event.offsetY + scroller.scrollTop) : undefined;
     if (line) return toggleLink?.(line.row, line.column);
     const same = token.row === scene.state.row && token.column === scene.state.column;
-    store.set(same ? NONE : token);
+    store.set(same ? NOWHERE : token);
   });
   canvas.addEventListener("keydown", (event) => {
     const [step, across] = ARROWS[event.key] ?? [0, 0];
@@ -161,13 +157,13 @@ export function createLines(store, readout, toggleLink, isLinked) {
       const side = now.column >= 0 ? "column" : "row";
       const count = side === "row" ? scene.matrix.queries.length : scene.matrix.keys.length;
       const place = clamp(now[side] + step, 0, count - 1);
-      store.set({ ...NONE, [side]: place });
+      store.set({ ...NOWHERE, [side]: place });
       const middle = side === "row" ? rowMiddle(layout, place) : columnMiddle(layout, place);
       scroller.scrollTop = clamp(scroller.scrollTop, middle - scroller.clientHeight + 40, middle - 40);
     } else if (across) {
       const [side, tokens] = across < 0 ? ["row", scene.matrix.queries] : ["column", scene.matrix.keys];
-      store.set({ ...NONE, [side]: clamp(Math.max(now.row, now.column), 0, tokens.length - 1) });
-    } else if (event.key === "Escape") store.set(NONE);
+      store.set({ ...NOWHERE, [side]: clamp(Math.max(now.row, now.column), 0, tokens.length - 1) });
+    } else if (event.key === "Escape") store.set(NOWHERE);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -178,7 +174,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
     element,
     show(next) {
       scene = next;
-      hover = NONE;
+      hover = NOWHERE;
       canvas.setAttribute("aria-label", "Lines from queries to keys. Up and down choose a token, left and right its side.");
       arrange();
     },
@@ -224,7 +220,7 @@ function visible(lines, layout, [top, bottom]) {
 /** @param {import("./lines_painting.js").LinesLayout} layout @param {Scene} scene @param {number} x @param {number} y */
 function tokenAt(layout, scene, x, y) {
   const [row, column] = [layout.rows, layout.columns].map(({ top, step }) => Math.floor((y - top) / step));
-  if (x <= layout.left + 4) return row >= 0 && row < scene.matrix.queries.length ? { row, column: -1 } : NONE;
-  if (x < layout.right - 4) return NONE;
-  return column >= 0 && column < scene.matrix.keys.length ? { row: -1, column } : NONE;
+  if (x <= layout.left + 4) return row >= 0 && row < scene.matrix.queries.length ? { row, column: -1 } : NOWHERE;
+  if (x < layout.right - 4) return NOWHERE;
+  return column >= 0 && column < scene.matrix.keys.length ? { row: -1, column } : NOWHERE;
 }

@@ -41,6 +41,10 @@ export const look = {
   },
 };
 
+export const NOWHERE = { row: -1, column: -1 };
+/** The cell that is pinned, as far as this matrix has it. @param {Scene} scene */
+export const pinOf = ({ state: { row, column }, matrix: { queries, keys } }) => ({ row: row < queries.length ? row : -1, column: column < keys.length ? column : -1 });
+
 /** The place of a token among those shown; −1: it is not there. @param {ShownToken[]} tokens @param {number} position */
 const placeAmong = (tokens, position) => tokens.findIndex(({ at, count }) => at <= position && position < at + count);
 

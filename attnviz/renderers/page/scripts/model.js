@@ -1,8 +1,6 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
-import { NO_VALUE, byteCodes, fineCodes, inflate } from "./decode.js";
-
-const FINE_LEVELS = 32767;
+import { FINE_LEVELS, NO_VALUE, byteCodes, fineCodes, inflate } from "./decode.js";
 
 /** @param {string} id */
 const textOf = (id) => /** @type {HTMLElement} */ (document.getElementById(id)).textContent ?? "";
