@@ -539,7 +539,8 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         )
         return given[0] in aside or "--weights" in given or loose
     if option in ("--heatmap", "--grid", "--html", "--reduce"):
-        return given[0] in ("image", "ablate")
+        # A page of compare is one of a training run.
+        return given[0] in ("image", "ablate") or (given[0], option) == ("compare", "--html")
     other = (
         "--link",
         "--against",

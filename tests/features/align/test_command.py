@@ -89,7 +89,7 @@ def test_where_no_pair_could_be_aligned_the_old_file_stays(tmp_path, name, print
     pairs, links = tmp_path / "pairs.tsv", tmp_path / "links.txt"
     pairs.write_text("no target\nnone here either\n")
     links.write_text("0-0 1-1\n")
-    done = attnviz("align", pairs, "-o", links, "-f", name)
+    done = attnviz("align", pairs, "-o", links, "-f", name, "--overwrite")
     assert done.status == 1
     assert links.read_text() == "0-0 1-1\n"
     assert f"'{links}' is left as it was: no record came to anything" in done.err
@@ -98,7 +98,7 @@ def test_where_no_pair_could_be_aligned_the_old_file_stays(tmp_path, name, print
     else:
         assert done.out == printed
     pairs.write_text("no target\nThe dog sleeps.\tLe chien dort.\n")
-    assert attnviz("align", pairs, "-o", links, "-f", "none").status == 1
+    assert attnviz("align", pairs, "-o", links, "-f", "none", "--overwrite").status == 1
     assert links.read_text() == "\n0-0 1-1 2-2\n"
 
 
