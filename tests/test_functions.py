@@ -217,8 +217,8 @@ def test_findings_are_saved_drawn_and_made_frames(tmp_path):
 def test_notes_come_along_and_nothing_is_printed(capfd):
     found = attnviz.heads(TEXT)
     assert found.notes == [
-        "induction and duplicate are read off 24 random words said twice (horse water king …); "
-        "--no-repeat leaves them out"
+        "induction and duplicate are measured on 24 random words, given twice (horse "
+        "water king …); --no-repeat skips this"
     ]
     assert capfd.readouterr() == ("", "")
 

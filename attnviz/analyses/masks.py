@@ -174,7 +174,9 @@ def without_implied(attention: Attention) -> Attention:
     maps = tuple(item for item in attention.maps if item.stream != IMPLIED)
     if not maps or len(maps) == len(attention.maps):
         return attention
-    note = f"stream '{IMPLIED}' is left out here: it is signed, and what is measured are shares"
+    note = (
+        f"stream '{IMPLIED}' is left out: the measures need shares, and its numbers can be negative"
+    )
     provenance = attention.provenance
     notes = (*(one for one in provenance.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
     return replace(attention, maps=maps, provenance=replace(provenance, notes=notes))
@@ -192,7 +194,9 @@ def refuse_implied(attention: Attention, what: str) -> None:
 def check_measurable(item: AttentionMap) -> None:
     """Refuse maps whose measures would not be true."""
     if item.values == "signed":
-        raise UsageError(f"stream '{item.stream}' holds signed values: measures are of shares")
+        raise UsageError(
+            f"the measures need shares, and the numbers of stream '{item.stream}' can be negative"
+        )
     if item.is_pooled:
         rows, columns = item.blocks
         raise InputError(

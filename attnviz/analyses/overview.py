@@ -99,7 +99,7 @@ def _places(attention: Attention, links: WordLinks, *, as_chosen: bool) -> tuple
     if links.count < LEAST_WORDS and lift.size > 1:
         note = "too few words to tell heads apart by more than position"
     elif not saying and lift.size > 1:
-        note = "no head says more of this text than position and popular words explain"
+        note = "position and popular words explain where every head looks in this text"
     return [*ahead, *(place for place in saying if place not in ahead)], note
 
 
@@ -138,7 +138,7 @@ def _of_blocks(attention: Attention, item: AttentionMap) -> Overview:
         shares="shares of a token's attention; heads are chosen by their strongest single links",
         heads=tuple(results),
         others="",
-        note="blocks of tokens hide what position and popular tokens explain: --rows A-B is exact",
+        note="blocks do not show which single links position explains: --rows A-B shows exact rows",
         map=parts,
         which=f"{which}, in parts of the text",
         orientation=orientation(item),

@@ -45,8 +45,8 @@ CHECKED = 2
 ROWS = 3
 ARGUMENTS = 10
 CURVED_HEAD = (
-    "the model's head is not linear: parts of logits are taken by its slope here, and what they "
-    "miss counts among the rest"
+    "the model's output layer is not linear, so the parts of a logit are estimates by its slope; "
+    "what they miss is counted in the rest"
 )
 
 
@@ -129,8 +129,8 @@ def check_sum(what: str, parts: Numbers, total: float, text: WrittenText) -> Non
     if not adds_up(parts, total):
         model = text.attention.provenance.title
         raise AttentionError(
-            f"{what} sum to {parts.sum():.4g} and not to {total:.4g}: '{model}' writes in a way "
-            "that cannot be taken apart"
+            f"{what} sum to {parts.sum():.4g} and not to {total:.4g}: attnviz cannot split what "
+            f"'{model}' computes into parts"
         )
 
 

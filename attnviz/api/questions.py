@@ -187,8 +187,8 @@ def explain(
         against: explain by how much the answer is likelier than this one.
         contrast: another text of as many tokens: which heads and positions of the first's run
             restore its answer in that one, instead.
-        reference: texts whose mean heads put out that are off: a file, or a list; None: English
-            sentences.
+        reference: texts whose mean output replaces that of a head that is off: a file, or a
+            list; None: English sentences.
         options: those of `attnviz explain`, by name.
 
     Returns:

@@ -196,7 +196,7 @@ class Report(AbstractContextManager["Report"]):
         self.open.__exit__(*error)
         if self.failures and not self.last_failure and error[0] is None:
             records = f"{self.failures} record{'s' if self.failures > 1 else ''}"
-            complain(f"{records} came to nothing in the run that this one continues")
+            complain(f"{records} failed in the run that this one continues")
 
     @property
     def records_done(self) -> int:
@@ -281,7 +281,7 @@ class Report(AbstractContextManager["Report"]):
         self.notices.say_held()
         data_file = self.options.output.output
         if self.failures and not self.good and data_file is not None and data_file.is_file():
-            self.say(f"'{data_file}' is left as it was: no record came to anything")
+            self.say(f"'{data_file}' is left as it was: every record failed")
         if summary:
             self.say_done(summary)
 

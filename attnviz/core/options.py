@@ -227,7 +227,8 @@ class Origin:
     keep_qk: bool = rare(
         "projections",
         "--keep-qk",
-        "Keep queries and keys, by which the page of --html and --open unfolds each weight.",
+        "Keep queries and keys: the page of --html and --open then shows how each weight "
+        "is computed.",
     )
     scores: bool = rare(
         "scores",
@@ -238,7 +239,7 @@ class Origin:
     channels: str = rare(
         "projections",
         "--channels WHICH",
-        "Channels of layers that mix them singly (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.",
+        "Channels to show of layers without heads (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.",
         default="mean",
         suggestions=("mean", "all"),
     )
@@ -250,7 +251,7 @@ class Origin:
         min=1,
     )
     rows: str | None = rare(
-        "range", "--rows A-B", "Only tokens A to B as rows, counted from 0: exact."
+        "range", "--rows A-B", "Show only the rows of tokens A to B, from 0, with exact weights."
     )
     window: str | None = rare("range", "--window A-B", "Only tokens A to B as rows and columns.")
     top: int = rare(
@@ -329,7 +330,7 @@ class Choice:
     check: int = rare(
         "python",  # no command offers it
         "--check N",
-        "Links of --lens effect to measure, by cutting each, beside the estimates.",
+        "How many links of --lens effect to cut one by one, to check their estimates.",
         default=20,
         min=0,
     )

@@ -215,7 +215,9 @@ def curve_of(
         raise InputError("no text is left to draw the curve of")
     how = f"order of {texts} texts, loss of {read} others"
     if not half:
-        how = f"order and loss of the same {read} texts, which flatters the order by effect"
+        how = (
+            f"order and loss of the same {read} texts: the order by effect looks better than it is"
+        )
     about = about_effects(report.provenance)
     losses /= outputs
     return PruneCurve(report.caption, tuple(names), tuple(orders), off, losses, how, about)
@@ -396,8 +398,8 @@ def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: 
         return
     words = text.split()
     report.say(
-        f"induction and duplicate are read off {len(words) // 2} random words said twice "
-        f"({' '.join(words[:3])} …); --no-repeat leaves them out"
+        f"induction and duplicate are measured on {len(words) // 2} random words, given twice "
+        f"({' '.join(words[:3])} …); --no-repeat skips this"
     )
 
 
@@ -421,8 +423,8 @@ def _add_probes(study: HeadStudy, report: RunReport, options: Options) -> None:
         report.say(f"no retrieval and function-vector scores: {error}")
         return
     report.say(
-        "retrieval is read off random words with a needle that is asked for at the end, "
-        "function-vector off few-shot prompts (opposites, plurals, next numbers)"
+        "retrieval is measured on random words that hide a needle, with a question for it at the "
+        "end; function-vector on prompts with examples (opposites, plurals, next numbers)"
     )
 
 

@@ -117,7 +117,10 @@ def test_as_many_flows_as_are_allowed_are_computed(monkeypatch):
 
 def test_a_flow_beyond_the_papers_encoders_is_said_to_be_one():
     (note, cost) = flow(text(np.tril(rows(0, 2, 1, 3, 3)), "causal")).provenance.notes
-    assert note == "flow was defined for encoders: its use on causal decoders is an extension"
+    assert (
+        note
+        == "the paper defines flow for encoders only, and attnviz extends it to causal decoders"
+    )
     assert cost == "flow takes 9 maximum-flow problems over 2 layers"
 
 

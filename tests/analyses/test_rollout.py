@@ -119,7 +119,7 @@ def test_what_does_not_attend_to_itself_is_refused():
     with pytest.raises(UsageError, match="attends to itself, not stream 'a': use --lens raw"):
         rollout(text(other))
     wide = AttentionMap("self", tokens(2), tokens(3), rows(0, 1, 1, 2, 3))
-    with pytest.raises(UsageError, match="stream 'self' is not square"):
+    with pytest.raises(UsageError, match="stream 'self' has other queries than keys"):
         rollout(text(wide))
     twice = [square("self", rows(0, 1, 1, size, size)) for size in (2, 3)]
     with pytest.raises(UsageError, match=r"^layers of different sizes cannot be joined"):

@@ -43,7 +43,7 @@ def test_the_second_run_over_repeated_words_is_said(capfd):
     assert heads("The cat sat", *OWN, "-f", "json") == 0
     out, err = capfd.readouterr()
     assert "induction" in json.loads(out)["heads"][0]["values"]
-    assert "24 random words said twice" in err
+    assert "24 random words, given twice" in err
 
 
 def test_the_second_run_can_be_left_out(capfd):
@@ -51,7 +51,7 @@ def test_the_second_run_can_be_left_out(capfd):
     out, err = capfd.readouterr()
     (head,) = json.loads(out)["heads"]
     assert (head["layer"], head["head"], "induction" in head["values"]) == (0, 1, False)
-    assert "random words said" not in err
+    assert "random words, given" not in err
 
 
 def test_a_mean_over_several_texts_and_stdin(monkeypatch, capfd):

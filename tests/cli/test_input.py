@@ -115,7 +115,7 @@ def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_pat
     assert done.status == 1
     mistake, note = done.err.splitlines()
     assert mistake.endswith("is not valid UTF-8")
-    assert note == f"note: '{kept}' is left as it was: no record came to anything"
+    assert note == f"note: '{kept}' is left as it was: every record failed"
     assert kept.read_text() == "old"
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "kept.json"]
 

@@ -266,7 +266,7 @@ def test_nothing_to_resume_and_everything_done(tmp_path):
         assert (done.status, done.out) == (1, b"")  # of two bad lines
         assert done.err == (
             f"note: '{path}' is complete: nothing is left to do\n"
-            "attnviz: error: 2 records came to nothing in the run that this one continues\n"
+            "attnviz: error: 2 records failed in the run that this one continues\n"
         )
         assert left(tmp_path) == before
 
@@ -288,7 +288,7 @@ def test_killed_behind_its_end_it_ends_with_the_same_status(name, texts, tmp_pat
     assert json.loads(journal.read_bytes())["ended"]
     done = attnviz(*asked, "--resume", "-q")
     assert done.status == 1
-    assert "came to nothing in the run that this one continues" in done.err
+    assert "failed in the run that this one continues" in done.err
     assert {*made(tmp_path / "out")} == {name, "rejects.jsonl"}
     again = attnviz(*asked, "--resume", "-q")
     assert (again.status, again.err) == (1, done.err)

@@ -70,7 +70,7 @@ def test_a_pooled_map_is_the_whole_one_in_blocks(kind, loaded):
     np.testing.assert_allclose(pooled.weights, expected, atol=1e-5)
     assert pooled.main.blocks == (axis.length, axis.length)
     assert pooled.main.stream == whole.main.stream
-    assert any("pooled to 5 × 5 blocks" in note for note in pooled.provenance.notes)
+    assert any("maps show 5 × 5 blocks" in note for note in pooled.provenance.notes)
     assert whole.main.links == ()
     assert not whole.provenance.notes
 
@@ -279,7 +279,7 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
     )
     with notices_to(order.append):
         found = read(model, max_size=5)
-    assert "pooled to 5 × 5 blocks" in order[0]
+    assert "maps show 5 × 5 blocks" in order[0]
     assert "--top 0 leaves them out" in order[1]
     assert order[2] == "run"
     assert set(order[:2]) <= set(found.provenance.notes)
@@ -349,5 +349,5 @@ def test_a_note_says_who_attends_to_whom():
     )
     blocks = PooledGrid(TokenBlocks(2, 8, 3), TokenBlocks(0, 9, 2))
     assert region_note(blocks, (9, 9)).startswith(
-        "tokens 2 to 7 of 9 tokens: the maps are pooled to 2 × 5 blocks of 3 × 2 tokens"
+        "tokens 2 to 7 of 9 tokens: the maps show 2 × 5 blocks of 3 × 2 tokens"
     )

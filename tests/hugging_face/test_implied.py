@@ -455,7 +455,9 @@ def test_a_hybrid_shows_its_attention_and_what_its_other_layers_imply(folder, tm
         "signed",
     )
     assert second["heads"] == ["mean over channels"]
-    assert "'implied' is no attention but the matrix M of output = M · input + skip" in done.err
+    assert (
+        "'implied' is no attention: it shows how much of each token a layer's scan puts" in done.err
+    )
     assert "the mean over 64 channels: --channels shows single ones" in done.err
     again = attnviz("render", saved, "-f", "json")
     assert again.json()["maps"] == [first, second]
@@ -481,12 +483,12 @@ def test_what_needs_shares_leaves_it_out_and_says_so_or_refuses_it(folder, folde
     heads = attnviz("heads", "The red car", "-m", folder, "-f", "tsv", "--no-repeat")
     assert heads.status == 0
     assert "implied" not in heads.text
-    assert "stream 'implied' is left out here: it is signed" in heads.err
+    assert "stream 'implied' is left out: the measures need shares" in heads.err
     corpus = attnviz(
         "heads", "--input", "-", "-m", folder, "-f", "json", stdin=b"The red car\nThe student\n"
     )
     assert corpus.status == 0, corpus.err
-    assert "stream 'implied' is left out here: it is signed" in corpus.err
+    assert "stream 'implied' is left out: the measures need shares" in corpus.err
     mamba = folder_of("mamba")
     for arguments in (
         ("heads", "The red car"),

@@ -103,7 +103,7 @@ def test_long_dumps_are_pooled_with_exact_links(tmp_path, causal, monkeypatch):
     whole = attnviz.attend("", qk=path, causal=causal).weights
     monkeypatch.setattr("attnviz.models.queries_keys.TILE", 280)  # seven rows at a time
     pooled = attnviz.attend("", qk=path, causal=causal, max_size=6, top=5)
-    (note,) = (note for note in pooled.provenance.notes if "exact single weights" in note)
+    (note,) = (note for note in pooled.provenance.notes if "exact weights of single tokens" in note)
     assert "not counted among them: links of a token to itself" in note
     assert ("links to the first token" in note) is causal
     wanted = np.zeros((1, 3, 6, 6))

@@ -46,9 +46,12 @@ def with_measured(estimates: Attention, experiment: Experiment, count: int) -> A
         links = measure_links(experiment, estimates, count)
         pairs = np.array([(one.estimated, one.measured) for one in links], np.float64)
         agreement = rank_correlation(pairs[:, 0], pairs[:, 1])
-        note = f"effects are first-order estimates; the {len(links)} largest were measured too"
+        note = (
+            f"effects are estimates by the gradient; the {len(links)} largest were also "
+            "measured by a cut"
+        )
     except AttentionError as error:
-        note = f"effects are first-order estimates, and none was measured: {error}"
+        note = f"effects are estimates by the gradient, and none was measured: {error}"
     facts: dict[str, Any] = {"measured links": len(links)}
     if np.isfinite(agreement):
         note += f": their rank correlation with the estimates is {agreement:.2f}"

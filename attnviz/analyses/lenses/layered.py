@@ -52,7 +52,10 @@ def layer_graph(attention: Attention) -> LayerGraph:
     refuse_implied(attention, "this lens")
     streams = {item.stream: item for item in attention.maps}
     if any(item.values == "signed" for item in attention.maps):
-        raise UsageError("shares flow through layers, and these weights are signed: use --lens raw")
+        raise UsageError(
+            "this lens follows shares of attention, and these weights can be negative: use "
+            "--lens raw"
+        )
     if len(streams) < len(attention.maps):
         raise UsageError("layers of different sizes cannot be joined: use --lens raw")
     if attention.main.stream == "cross":
@@ -88,7 +91,9 @@ def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:
     """Notes on what the paper on rollout and flow does not cover."""
     notes = []
     if where := BEYOND.get(attention.main.stream):
-        notes.append(f"{lens} was defined for encoders: its use on {where} is an extension")
+        notes.append(
+            f"the paper defines {lens} for encoders only, and attnviz extends it to {where}"
+        )
     if any(item.stream == IMPLIED for item in attention.maps):
         notes.append(f"{lens} is of the attention alone: stream '{IMPLIED}' is left out")
     return tuple(notes)
@@ -96,7 +101,10 @@ def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:
 
 def _steps(item: AttentionMap) -> Steps:
     if item.weights.shape[2] != item.weights.shape[3]:
-        raise UsageError(f"stream '{item.stream}' is not square: a sequence must see itself")
+        raise UsageError(
+            f"stream '{item.stream}' has other queries than keys: this lens needs a text that "
+            "attends to itself"
+        )
     return with_residual(_mean(item))
 
 

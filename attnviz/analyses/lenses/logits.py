@@ -41,8 +41,8 @@ def logits(inputs: AskedLogits) -> Attention:
     notes = [note]
     if abs(parts - total) > NEAR * max(abs(total), 1.0):
         notes.append(
-            f"the way from heads to logits is not linear here: cells are outputs times slopes, and "
-            f"all parts sum to {parts:+.2f}, not to {total:+.2f}"
+            "this model's output layer is not linear, so each cell is an estimate by its "
+            f"slope: all parts sum to {parts:+.2f}, and the logit is {total:+.2f}"
         )
     facts = {"output": name, "read from": [*inputs.choices]}
     return through_lens("logits", attention, tuple(maps), tuple(notes), facts)

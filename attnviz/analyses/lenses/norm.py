@@ -14,8 +14,8 @@ from attnviz.core.lens_inputs import ValueVectors
 UNIT = "share of a row's summed norms"
 VALUE_UNIT = "share of a row's summed value-norms"
 WITHOUT_PROJECTION = (
-    "value-norm: no output projection is known, so what a head adds is its value alone, and heads "
-    "never cancel"
+    "value-norm: the output projection is not known, so a cell is the length of the weighted value "
+    "alone; it does not show where heads cancel each other"
 )
 
 

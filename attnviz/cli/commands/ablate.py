@@ -67,8 +67,8 @@ def ablate(
     reference: str | None = rare(
         CHOICE,
         "--reference FILE",
-        "Texts for --by: mean is over their positions, not those of the text; resample draws from "
-        "them.",
+        "Texts that replacements come from: --by mean takes the mean over them, --by "
+        "resample draws from them.",
     ),
     lenses: bool = rare(
         CHOICE,

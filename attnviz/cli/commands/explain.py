@@ -34,7 +34,7 @@ def explain(
         "Show instead which heads and positions restore the answer in this text of as many tokens.",
     ),
     reference: str | None = rare(
-        CHOICE, "--reference FILE", "Texts whose mean heads put out that are off."
+        CHOICE, "--reference FILE", "Texts whose mean output replaces that of a head that is off."
     ),
     *,
     options: Options,

@@ -100,7 +100,7 @@ def heads(
     probe: bool = rare(
         CHOICE,
         "--probe",
-        "Also measure which heads find a needle in random words, and carry the task of examples.",
+        "Also measure which heads find a word again, and which carry a task from examples.",
     ),
     similar: bool = opt(
         CHOICE, "--similar", "Show instead which heads attend alike, by Jensen-Shannon divergence."

@@ -34,8 +34,9 @@ def cache(
     keep: list[str] | None = opt(
         CHOICE,
         "--keep RULE",
-        "What stays: h2o:0.2 (20 % of the keys), h2o:0.1,0.2,0.5, sinks:4+recent:64. Rules: sinks, "
-        "recent, window, h2o, heavy, tova, snapkv, random, best. Repeatable.",
+        "Rule that says which keys stay: h2o:0.2 (20 % of them), h2o:0.1,0.2,0.5, "
+        "sinks:4+recent:64; one of sinks, recent, window, h2o, heavy, tova, snapkv, random, best. "
+        "Repeatable.",
     ),
     prompt: str | None = opt(
         CHOICE,

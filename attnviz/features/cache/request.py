@@ -40,9 +40,9 @@ Read = why.InputKind | Literal["picture-text"]
 """What reads the texts; the last a picture with a text behind it."""
 PICTURE: Final = "picture"
 BOUND = (
-    "best is the cheapest in each text of keys ranked by measured effect, by first-order effect in "
-    "each head, or by any rule that decides at each step; it looks ahead, and a better set may "
-    "exist"
+    "best tries several choices of keys on each text (by measured effect, by estimated effect in "
+    "each head, and each rule that decides at every step) and takes the cheapest; it looks ahead, "
+    "and a better set may exist"
 )
 OWN = (
     "own selection: the keys that the model itself chooses, and the attention over all earlier "

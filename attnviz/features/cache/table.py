@@ -25,8 +25,8 @@ BAR, NAMED = 16, 3
 HEADINGS = ("rule", "keys", "attention", "nats a token", "changed", "heads that keep least")
 READING = (
     "keys: the share that a query sees; attention: the share, with all keys, that goes to these; "
-    "nats a token: what the rule adds to the loss; changed: tokens whose likeliest choice is "
-    "another"
+    "nats a token: what the rule adds to the loss; changed: tokens for which the model would now "
+    "choose another word"
 )
 
 

@@ -160,7 +160,7 @@ def compare_rows(before: Weights, after: Weights) -> tuple[NDArray[np.float64], 
         np.divide(rows, both.sum(-1), out=means[layer], where=both.any(-1))
     notes = []
     if off_sum:
-        notes.append(f"{off_sum} rows do not sum to 1: renormalised for the divergence")
+        notes.append(f"{off_sum} rows do not sum to 1: the divergence is of rows scaled to 1")
     if left_out:
         notes.append(f"{left_out} rows attend to nothing on one side: left out of the divergence")
     return means, notes

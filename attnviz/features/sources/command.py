@@ -48,7 +48,8 @@ def sources(
     fit: int = rare(
         CHOICE,
         "--fit N",
-        "Also fit a linear combination of heads on so many random subsets of the parts.",
+        "Also leave out N random halves of the parts, and learn how much the attention "
+        "of each head counts.",
         default=0,
         min=0,
     ),

@@ -351,8 +351,9 @@ def _reasons_for_none(log: WatchLog, request: WatchRequest) -> Iterator[str]:
         )
     if log.softmaxes:
         yield (
-            f"no attention was seen: {log.softmaxes} softmaxes ran, and none of them met values "
-            "in a product as it was (a classifier's, a gate's, weights that were normalised again)"
+            f"no attention was seen: {log.softmaxes} softmaxes ran, but the program "
+            "multiplied none of them directly with values; they may belong to a classifier or a "
+            "gate, or the program changed their weights before the product"
         )
     yield (
         "no attention was seen: nothing ran in the block, or nothing that has a softmax over keys "

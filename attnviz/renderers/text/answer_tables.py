@@ -347,8 +347,8 @@ def answers_json(report: answers.AnswersReport) -> str:
 ANSWERS = answers_table, answers_tsv, answers_json
 RESTORED = 8
 CONTRAST_READING = (
-    "share of the answer that comes back where heads of the second text's run put out what they "
-    "put out for the first: 0 none, 1 all"
+    "the model reads the second text, but heads put out what they put out for the first: the "
+    "share of the first text's answer that comes back (0: none, 1: all)"
 )
 
 

@@ -70,7 +70,9 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     others = measures_by_unit(one for one in report.measures if one.name not in left_out)
     units = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
     notes = (mass_note(report.measures), about_effects(report.provenance))
-    reading = "; ".join(["uniform: all it may see attended to alike", units, *filter(None, notes)])
+    reading = "; ".join(
+        ["uniform: equal attention to all visible keys", units, *filter(None, notes)]
+    )
     parts = [*console.introduction(printable(report.caption), reading, display.width), *lines]
     if any(row.writes for row in report.rows):
         parts += [Text(), *_writes_lines(report, display)]

@@ -223,12 +223,13 @@ LAYERS = layers_table, layers_tsv, layers_json
 
 
 WIRING_READING = (
-    "how far a head moves if its query, key or value cannot read what an earlier head wrote: share "
-    "of its attention, of a value the size of what its output loses; norms held at their statistics"
+    "how much a head changes if its query, key or value cannot read what an earlier head wrote. "
+    "Query and key: the share of its attention that moves; value: the share of its output that it "
+    "loses. Norms keep the statistics of the full run"
 )
 COMPOSITION_READING = (
-    "composition: how much of what a head writes the other's query, key or value reads, by the "
-    "sizes of their matrices, norms' scales folded in; random matrices of the same shapes:"
+    "composition: how much of what one head writes the query, key or value of another head reads. "
+    "It is computed from their matrices and the norms' scales; random matrices of the same shapes:"
 )
 WIRE_STYLES = {"query": "blue", "key": "red", "value": "green"}
 

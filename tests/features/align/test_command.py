@@ -92,7 +92,7 @@ def test_where_no_pair_could_be_aligned_the_old_file_stays(tmp_path, name, print
     done = attnviz("align", pairs, "-o", links, "-f", name, "--overwrite")
     assert done.status == 1
     assert links.read_text() == "0-0 1-1\n"
-    assert f"'{links}' is left as it was: no record came to anything" in done.err
+    assert f"'{links}' is left as it was: every record failed" in done.err
     if printed is None:
         assert [pair["links"] for pair in done.json()] == [None, None]
     else:

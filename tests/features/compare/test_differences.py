@@ -113,7 +113,7 @@ def test_rows_that_do_not_sum_to_1_are_renormalised_and_that_is_said():
     b = map_of("ab", [[[[0.5, 0.5], [0.5, 0.5]]]])
     found = compare_maps(a, b)
     assert found.divergences.item() == pytest.approx(0, abs=1e-12)
-    assert found.notes == ("1 rows do not sum to 1: renormalised for the divergence",)
+    assert found.notes == ("1 rows do not sum to 1: the divergence is of rows scaled to 1",)
 
 
 def test_rows_that_attend_to_nothing_are_left_out_and_that_is_said():

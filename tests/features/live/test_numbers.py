@@ -114,7 +114,7 @@ def test_the_document_is_that_of_python_number_by_number(engine, pocket, source,
     document, codes = document_of(through(lens, experiment(pocket, source, target)))
     found = answer["document"]
     if lens == "effect":
-        assert found["notes"].pop() == "effects are first-order estimates"
+        assert found["notes"].pop() == "effects are estimates by the gradient"
     assert differing(document, found) == []
     same_values(answer["codes"], codes)
 

@@ -167,8 +167,8 @@ def links_note(count: int, exclusions: IgnoredPositions) -> str:
     if set(exclusions.keys) - set(exclusions.queries):
         left_out.append("links to the first token, on which heads of causal models rest")
     note = (
-        f"the {count} strongest links of each head are exact single weights, found row by row, "
-        "which may take longer than the maps: --top 0 leaves them out"
+        f"the {count} strongest links of each head have exact weights of single tokens; the search "
+        "for them may take longer than the maps, and --top 0 skips it"
     )
     return f"{note}; not counted among them: {in_words(left_out, 'and')}" if left_out else note
 

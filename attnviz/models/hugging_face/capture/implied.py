@@ -100,9 +100,10 @@ class ImpliedMatrices:
     @property
     def note(self) -> str:
         note = (
-            f"stream '{IMPLIED}' is no attention but the matrix M of output = M · input + skip, "
-            "from what enters a layer's scan to what leaves it, before gate and projection: "
-            f"signed, no softmax; M · input is within {self.off:.1g} of the output"
+            f"stream '{IMPLIED}' is no attention: it shows how much of each token a layer's "
+            "scan puts into each other token, the matrix M of output = M · input + skip, before "
+            f"gate and projection; weights can be negative, and M · input is within {self.off:.1g} "
+            "of the output"
         )
         if not self.channels:
             return note

@@ -145,9 +145,9 @@ def region_note(grid: PooledGrid, side: tuple[int, int]) -> str:
     if grid.is_pooled:
         sizes = " × ".join(map(str, dict.fromkeys((queries.length, keys.length))))
         return (
-            f"{what}: the maps are pooled to {queries.blocks:,} × {keys.blocks:,} blocks of "
-            f"{sizes} tokens, and rows keep their sum; --rows A-B gives exact rows, --window A-B "
-            "or a larger --max-size a closer look"
+            f"{what}: the maps show {queries.blocks:,} × {keys.blocks:,} blocks of {sizes} "
+            "tokens, and rows keep their sum; --rows A-B shows the exact rows of these tokens, "
+            "--window A-B or a larger --max-size shows smaller blocks"
         )
     if not is_partial:
         return ""

@@ -142,7 +142,10 @@ def write_target(source: LoadedModel, read: tokenization.TokenizedText) -> Decod
         raise ModelError("the model wrote nothing about this text: give a target")
     # The start token stands for no text, whatever its name.
     tokens = (replace(tokens[0], special=True), *tokens[1:])
-    notes = ("the target was generated greedily, then read in one teacher-forced pass", *cut)
+    notes = (
+        "the model wrote the target, each time the likeliest token, and then read it in one pass",
+        *cut,
+    )
     return DecoderInput(text, ids, tokens, notes)
 
 

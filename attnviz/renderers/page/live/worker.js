@@ -172,7 +172,7 @@ function piecesOf(engine, pair, logs) {
 }
 
 const STREAMS = /** @type {const} */ (["cross", "encoder", "decoder"]);
-const EXTENSION = "rollout was defined for encoders: its use on cross-attention is an extension";
+const EXTENSION = "the paper defines rollout for encoders only, and attnviz extends it to cross-attention";
 
 /**
  * The maps of a run through a lens, and what a reader must know of them.
@@ -217,7 +217,7 @@ function throughLens(engine, pair, run, lens, off, explain) {
   const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
   /** @type {[string, string][]} */
   const facts = [["output", output], ["read from", places.length > 2 ? `${places[0]} to ${places[places.length - 1]}` : places.join(", ")], ["steps", "lens effect"]];
-  return result(Object.fromEntries(effects), "signed", "effect on log p of the output, nats (first order)", facts, "effects are first-order estimates");
+  return result(Object.fromEntries(effects), "signed", "effect on log p of the output, nats (first order)", facts, "effects are estimates by the gradient");
 }
 
 /** Rows (heads, keys) as a matrix for each head. @param {Float64Array[]} rows @param {number} heads */
