@@ -97,7 +97,7 @@ def test_a_decoder_is_the_rollout_of_both_sequences_as_one(sums):
 
 
 def test_use_beyond_the_paper_is_said():
-    assert "extension" in rollout(pair(0)).provenance.notes[0]
+    assert "attnviz extends it to" in rollout(pair(0)).provenance.notes[0]
     assert not rollout(text(square("encoder", rows(0, 1, 1, 2, 2)))).provenance.notes
 
 

@@ -280,7 +280,7 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
     with notices_to(order.append):
         found = read(model, max_size=5)
     assert "maps show 5 × 5 blocks" in order[0]
-    assert "--top 0 leaves them out" in order[1]
+    assert "--top 0 skips it" in order[1]
     assert order[2] == "run"
     assert set(order[:2]) <= set(found.provenance.notes)
 

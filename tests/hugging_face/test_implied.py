@@ -501,4 +501,4 @@ def test_what_needs_shares_leaves_it_out_and_says_so_or_refuses_it(folder, folde
     ):
         done = attnviz(*arguments, "-m", mamba)
         assert done.status in {1, 2}, arguments
-        assert "signed" in done.mistake or "no gradients, effects or norms" in done.mistake
+        assert "shares" in done.mistake or "no gradients, effects or norms" in done.mistake
