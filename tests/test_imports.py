@@ -20,10 +20,10 @@ from attnviz.mechanisms import MECHANISMS
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attnviz"
 FEATURES = PACKAGE / "features"
-MOST_FILES = 266  # of the core, which is the package without its features
-MOST_LINES = 60_490
+MOST_FILES = 255  # of the core, which is the package without its features
+MOST_LINES = 58_400
 MOST_LINES_OF_A_FEATURE = 2_000
-LARGER_FEATURES = {"browse": 2_291, "lessons": 2_061}  # no other: what is larger is two
+LARGER_FEATURES = {"browse": 2_284, "lessons": 2_059}  # no other: what is larger is two
 MOST_FILES_OF_A_FEATURE = 16
 MOST_IN_A_ROOM = 19  # as many as there are commands, which are a file each
 MOST_WITHOUT_A_CONTRACT = 8
