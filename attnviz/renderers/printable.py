@@ -108,6 +108,16 @@ def shorten(text: str, width: int) -> str:
     return text[:end].rstrip(_JOINERS) + "…"
 
 
+def shorten_words(text: str, width: int) -> str:
+    """The text cut as by `shorten`, but at the end of a word unless that leaves too little."""
+    cut = shorten(text, width)
+    start = cut[:-1]
+    if cut == text or text[len(start) : len(start) + 1].isspace():
+        return cut if cut == text else f"{start.rstrip()}…"
+    words = start.rpartition(" ")[0].rstrip()
+    return f"{words}…" if len(words) >= width // 3 else cut
+
+
 def _show_character(text: str, index: int, *, blank: bool) -> str:
     """One character of the text made visible; `blank`: the whole text is white space."""
     character = text[index]

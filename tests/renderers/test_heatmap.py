@@ -137,3 +137,14 @@ def test_what_lies_below_the_scale_has_the_colour_of_its_end():
         left, bottom, _, height = pixels(figure, figure.axes[0])
         corner = int(left) + 8, int(png.height - bottom - height) + 8
         assert png.convert("RGB").getpixel(corner) == tuple(SIGNED_SHADES[0].tolist())
+
+
+def test_labels_of_sentences_end_with_a_whole_word():
+    names = ["Anna lived with her mother.", "Extraordinarily tired people slept."]
+    item = map_of([[0.5, 0.5], [0.5, 0.5]])
+    tokens = tuple(map(Token, names))
+    item = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
+    axes = heatmap(item, title="").axes[0]
+    cut = ["Anna lived with…", "Extraordinarily…"]
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [label.get_text() for label in labels] == cut

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnviz.renderers.printable import printable, shorten
+from attnviz.renderers.printable import printable, shorten, shorten_words
 
 ANY_TEXT = st.text(st.characters(categories=None), max_size=12)
 
@@ -136,3 +136,19 @@ def test_shortened_text_fits_its_cells(text, width):
 def test_text_that_fits_is_not_touched(text):
     shown = printable(text)
     assert shorten(shown, 200) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "cut"),
+    [
+        ("Anna lived with her mother.", 18, "Anna lived with…"),  # a word would be broken
+        ("Anna lived with her mother.", 16, "Anna lived with…"),  # the cut is between words
+        ("Anna lived with her mother.", 17, "Anna lived with…"),  # and behind the space
+        ("Anna lived", 18, "Anna lived"),
+        ("Unbelievablylongword without", 18, "Unbelievablylongw…"),  # no word fits
+        ("A supercalifragilistic day", 18, "A supercalifragil…"),  # "A…" would name nothing
+        ("", 18, ""),
+    ],
+)
+def test_labels_of_several_words_are_cut_between_words(text, width, cut):
+    assert shorten_words(text, width) == cut

@@ -21,7 +21,7 @@ from attnviz.renderers.figures import heatmap
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.places import places_of
 from attnviz.renderers.look import look_option
-from attnviz.renderers.printable import printable, shorten
+from attnviz.renderers.printable import printable, shorten, shorten_words
 
 _LONGEST = 1620
 _LARGEST_TILE = 360
@@ -174,7 +174,7 @@ class _TileTokens:
 
 
 def _tile_name(token: Token, face: Typeface) -> str:
-    return shorten(face.drawable(printable(token.text)), _TOKEN_CELLS)
+    return shorten_words(face.drawable(printable(token.text)), _TOKEN_CELLS)
 
 
 def _ink_of(token: Token) -> colors.Color:

@@ -16,7 +16,7 @@ from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.places import TextPlaces, places_of
 from attnviz.renderers.look import look_option
-from attnviz.renderers.printable import UNKNOWN, printable, shorten
+from attnviz.renderers.printable import UNKNOWN, printable, shorten_words
 
 _LABEL_CELLS = 18
 _WORD_CELLS, _WORD_CELLS_IN_PAPER = 22, 12  # of a place's first words
@@ -65,12 +65,14 @@ def label_words(token: Token) -> tuple[str, ...]:
     """The words of a token on an axis: its text and its label, if it has one."""
     parts = (token.text, token.label) if token.label else (token.text,)
     # A very long token is cut before fonts are searched for it, and once more as drawn.
-    return tuple(shorten(printable(part), _LABEL_CELLS) for part in parts)
+    return tuple(shorten_words(printable(part), _LABEL_CELLS) for part in parts)
 
 
 def axis_label(token: Token, face: Typeface) -> str:
     """The name of a token on an axis; a very long one is cut."""
-    return " · ".join(shorten(face.drawable(word), _LABEL_CELLS) for word in label_words(token))
+    return " · ".join(
+        shorten_words(face.drawable(word), _LABEL_CELLS) for word in label_words(token)
+    )
 
 
 def axes_of(
