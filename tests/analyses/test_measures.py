@@ -306,7 +306,7 @@ def test_across_two_texts_only_what_has_no_diagonal_is_measured():
 
 def test_signed_maps_are_refused_in_words():
     signed = AttentionMap("self", tokens("a"), tokens("a"), np.zeros((1, 1, 1, 1)), values="signed")
-    with pytest.raises(UsageError, match="signed values"):
+    with pytest.raises(UsageError, match="can be negative"):
         measure_heads(signed)
 
 

@@ -289,7 +289,7 @@ def test_a_model_that_writes_otherwise_is_refused():
     text = written("gpt2")
     text.recording.leaves.pop(0)
     text.of_leaf.pop(0)
-    with pytest.raises(AttentionError, match="cannot be taken apart"):
+    with pytest.raises(AttentionError, match="cannot split what"):
         explain_link(text, HeadAt("causal", "1", 0), (5, 2))
 
 

@@ -198,7 +198,7 @@ def test_signed_weights_say_what_they_are_and_flow_through_no_lens():
     for lens in ("rollout", "flow"):
         done = attnviz("self", SOURCE, "--mechanism", "retention", "--lens", lens)
         assert done.status == 2
-        assert "these weights are signed: use --lens raw" in done.err
+        assert "these weights can be negative: use --lens raw" in done.err
 
 
 def test_values_that_heads_share_have_no_norms():
