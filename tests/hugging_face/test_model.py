@@ -165,7 +165,7 @@ def test_without_a_target_the_model_writes_one(kind, loaded, monkeypatch):
     inputs = model.tokenizer("The red car is fast", return_tensors="pt")
     ids = model.model.generate(**inputs, do_sample=False, max_new_tokens=9, use_cache=False)[0]
     assert written.target == model.tokenizer.decode(ids, skip_special_tokens=True).strip()
-    assert any("generated greedily" in note for note in written.provenance.notes)
+    assert any("the model wrote the target" in note for note in written.provenance.notes)
     ids = ids[:-1] if ids[-1] == model.tokenizer.eos_token_id else ids
     own = eager_copy(model.model)
 
