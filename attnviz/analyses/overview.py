@@ -58,8 +58,11 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
     if len(text_places(links.item.key_tokens)) < 2 or not text_places(links.item.query_tokens):
         return None
     places, note = _places(attention, links, as_chosen=as_chosen)
-    sayings = {place: _links_of(links, *place) for place in places}
-    top = [place for place in places if sayings[place]][:MOST_HEADS]
+    sayings: dict[Place, tuple[Link, ...]] = {}
+    for place in places:  # each takes a fit of its own, and a large model has a thousand heads
+        if len(sayings) < MOST_HEADS and (own := _links_of(links, *place)):
+            sayings[place] = own
+    top = [*sayings]
     alone = links.item.weights.shape[:2] == (1, 1)
     first = (0, 0) if alone else next(iter(top or places), None)
     matrix, which = _matrix(item, links, first)
@@ -133,9 +136,10 @@ def _of_blocks(attention: Attention, item: AttentionMap) -> Overview:
     last = reduce_map(item.part(item.layers[-1:]), "mean", "heads")
     parts = _parts(last, attention.texts_of(item))
     which = f"mean over the heads of {axis_name('layer', item.layers[-1])}"
+    chosen_by = "; heads are chosen by their strongest single links" if results else ""
     return Overview(
         run=describe_run(attention, item),
-        shares="shares of a token's attention; heads are chosen by their strongest single links",
+        shares=f"shares of a token's attention{chosen_by}",
         heads=tuple(results),
         others="",
         note="blocks do not show which single links position explains: --rows A-B shows exact rows",
