@@ -60,9 +60,10 @@ def columns() -> Iterator[str]:
     rows = [(f"`{name}`", KINDS[kind], about) for name, (kind, about) in COLUMNS.items()]
     yield table(("column", "type", "what it holds"), rows)
     yield (
-        "Every document has `schema` and `kind`, and these fields, texts where no type is said; "
-        "[] are lists. Provenance is `source, model, trained bool, device, dtype, settings {…}, "
-        "steps [text], notes [text], versions {…}`; a place is the number of a layer or head."
+        "Every document has `schema` and `kind`, and these fields. A field without a type is a "
+        "text; [] is a list. Provenance is `source, model, trained bool, device, dtype, "
+        "settings {…}, steps [text], notes [text], versions {…}`; a place is the number of a "
+        "layer or head."
     )
     rows = []
     for name, layout in LAYOUTS.items():

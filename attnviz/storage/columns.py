@@ -1,4 +1,4 @@
-"""The columns of every table (.csv, .tsv) that is written: what each holds, and of which type."""
+"""The columns of every table (.csv, .tsv): what each holds, and its type."""
 
 import re
 from collections.abc import Sequence

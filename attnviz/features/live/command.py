@@ -26,7 +26,7 @@ MEANING = (
     "nothing is encrypted on the way"
 )
 """What it means to listen on a network."""
-NOTHING = Origin(top=0)  # of an origin that nothing is said about
+NOTHING = Origin(top=0)  # the reader said nothing of where attention comes from
 THIS_MACHINE = "127.0.0.1"
 LOOPBACK = (THIS_MACHINE, "localhost", "[::1]")
 """Names of this machine."""

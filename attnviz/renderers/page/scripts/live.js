@@ -197,7 +197,7 @@ export function createLive(fixed, store, off, pane) {
       word.show(questions[0], answers[0]?.pieces ?? [], pages[0].maps);
       switching.showChoice();
     },
-    /** How many outputs the answer has, of which each can be explained. */
+    /** The number of outputs, each of which can be explained. */
     get pieces() {
       return answers[0]?.pieces.length ?? 0;
     },
