@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, TokenParts
 
 # How far weights times values may lie off the kernel's output, relative to the largest value.
 DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
@@ -74,7 +74,7 @@ def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | N
 
     batch, heads, length, _ = call.query.shape
     queries, keys = grid.queries, grid.keys
-    few = queries.length == keys.length == 1 and 4 * queries.blocks * heads < length
+    few = not grid.is_pooled and 4 * queries.blocks * heads < length
     if few and batch == 1:
         positions = torch.arange(queries.start, queries.stop, device=call.query.device)
         rows = exact_rows(call, positions.expand(heads, -1))
@@ -99,7 +99,8 @@ def key_masses(call: Call, keys: TokenBlocks) -> Iterator[tuple[int, Any]]:
     value = call.value
     size = value.shape[-1]
     positions = torch.arange(value.shape[-2], device=value.device)
-    blocks = torch.div(positions - keys.start, keys.length, rounding_mode="floor")
+    blocks = keys.block_of(positions)
+    blocks[positions < keys.start] = -1
     blocks[positions >= keys.stop] = -1
     for first in range(0, keys.blocks, size):
         columns = torch.arange(first, first + size, device=value.device)
@@ -340,6 +341,9 @@ def mean_queries(masses: Any, queries: TokenBlocks) -> Any:
     rows = masses[:, queries.start : queries.stop]
     if queries.length == 1:
         return rows.float()
+    if isinstance(queries, TokenParts):
+        parts = rows.split([stop - first for first, stop in queries.spans], 1)
+        return torch.cat([own.mean(1, keepdim=True, dtype=torch.float32) for own in parts], 1)
     even = rows.shape[1] // queries.length * queries.length
     blocks = rows[:, :even].unflatten(1, (-1, queries.length))
     means = blocks.mean(2, dtype=torch.float32)
@@ -355,7 +359,8 @@ def pool_array(weights: NDArray[np.float32], grid: PooledGrid) -> NDArray[np.flo
     part = weights[:, queries.start : queries.stop, keys.start : keys.stop]
     if not grid.is_pooled:
         return np.ascontiguousarray(part)
-    sums = np.add.reduceat(part, np.arange(0, part.shape[2], keys.length), axis=2)
-    sums = np.add.reduceat(sums, np.arange(0, part.shape[1], queries.length), axis=1)
+    firsts = [[first - side.start for first, _ in side.spans] for side in (keys, queries)]
+    sums = np.add.reduceat(part, firsts[0], axis=2)
+    sums = np.add.reduceat(sums, firsts[1], axis=1)
     counts = np.array([stop - first for first, stop in queries.spans], dtype=np.float32)
     return np.asarray(sums / counts[:, None], dtype=np.float32)

@@ -5,8 +5,9 @@ A map of every token grows with tokens²; beyond a size it is pooled to blocks o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -168,6 +169,13 @@ class TokenBlocks:
     def blocks(self) -> int:
         return -(-(self.stop - self.start) // self.length)
 
+    def block_of(self, position: Any) -> Any:
+        """The number of the block that holds a position, or each of an array of positions."""
+        return (position - self.start) // self.length
+
+    def size_of(self, block: int) -> int:
+        return min(self.length, self.stop - self.start - block * self.length)
+
     @property
     def spans(self) -> list[tuple[int, int]]:
         """The first token of each block, and one past its last."""
@@ -181,6 +189,37 @@ class TokenBlocks:
         if self.length == 1:
             return tokens[self.start : self.stop]
         return tuple(_block_token(tokens[first:stop], first) for first, stop in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenParts(TokenBlocks):
+    """Neighbouring parts of any length; `length` is that of the longest."""
+
+    ends: tuple[int, ...] = ()  # one past the last token of each
+
+    @property
+    def blocks(self) -> int:
+        return len(self.ends)
+
+    def block_of(self, position: Any) -> Any:
+        import torch
+
+        where = torch.as_tensor(position)
+        ends = torch.tensor(self.ends, device=where.device)
+        return torch.bucketize(where, ends, right=True)
+
+    def size_of(self, block: int) -> int:
+        return self.ends[block] - (self.ends[block - 1] if block else self.start)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        return [*zip((self.start, *self.ends), self.ends, strict=False)]
+
+
+def parts_between(edges: Sequence[int]) -> TokenParts:
+    """The parts between neighbouring edges, of which each is larger than the one before."""
+    longest = max(stop - first for first, stop in pairwise(edges))
+    return TokenParts(edges[0], edges[-1], longest, tuple(edges[1:]))
 
 
 def each_token(length: int) -> TokenBlocks:

@@ -33,7 +33,7 @@ from attnviz.models.hugging_face.capture.exact_links import (
     drop_ignored,
 )
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, TokenParts
 
 CELLS = 2**20
 """Scores that exist at once."""
@@ -223,7 +223,9 @@ def read_tiles(
         return None
     # Queries of zeros stand for unknown ones.
     coarse = scores and grid.is_pooled
-    if not (links or coarse or grid.keys.blocks > call.value.shape[-1]) or not call.query.any():
+    parts = isinstance(grid.keys, TokenParts)  # of which few rows may be wanted
+    many = grid.keys.blocks > call.value.shape[-1]
+    if not (links or coarse or many or parts) or not call.query.any():
         return None
     batch, heads, length, _ = call.query.shape
     reader = _Reader(call, grid, links, exclusions)
@@ -316,6 +318,10 @@ class _Reader:
     def _tiles(self) -> Iterator[tuple[int, int]]:
         """First query of each tile and one past its last: whole blocks, or parts of a block."""
         queries = self.grid.queries
+        if isinstance(queries, TokenParts):
+            for span in queries.spans:
+                yield from TokenBlocks(*span, self.rows).spans
+            return
         whole = max(self.rows // queries.length, 1) * queries.length
         for first, stop in TokenBlocks(queries.start, queries.stop, whole).spans:
             yield from TokenBlocks(first, stop, self.rows).spans
@@ -332,12 +338,15 @@ class _Reader:
         if not probe.disagreement(means, call.value[0], output) <= self.tolerance:
             return False
         sums = means[..., keys.start : keys.stop]
-        if keys.length > 1:
+        if isinstance(keys, TokenParts):
+            numbers = keys.block_of(torch.arange(keys.start, keys.start + sums.shape[2]))
+            sums = sums.new_zeros((*sums.shape[:2], keys.blocks)).index_add_(2, numbers, sums)
+        elif keys.length > 1:
             blocks = -(-sums.shape[2] // keys.length)
             sums = torch.nn.functional.pad(sums, (0, blocks * keys.length - sums.shape[2]))
             sums = sums.reshape(*sums.shape[:2], blocks, keys.length).sum(3)
-        block = (first - queries.start) // queries.length
-        size = min(queries.length, queries.stop - queries.start - block * queries.length)
+        block = int(queries.block_of(first))
+        size = queries.size_of(block)
         # A block with more rows than a tile is the sum of its tiles' shares.
         share = min(rows / size, 1)
         weights[:, block : block + sums.shape[1], : sums.shape[2]] += sums * share

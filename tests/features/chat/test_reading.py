@@ -1,0 +1,47 @@
+"""Parts of any length, read from a kernel row by row or by indicators, against whole matrices."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from attnviz.models.hugging_face.capture import passes
+from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, parts_between
+from tests.hugging_face import tiny_models
+
+LENGTH = 90
+KEYS = (0, 1, 5, 40, 41, 42, LENGTH)
+SENTENCES = (60, 61, 77, LENGTH)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_models.llama(tmp_path_factory.mktemp("parts") / "llama")
+
+
+@pytest.mark.parametrize("how", ["rows", "indicators", "eager"])
+@pytest.mark.parametrize("queries", [parts_between(SENTENCES), TokenBlocks(60, LENGTH)])
+def test_parts_of_any_length_are_sums_over_keys_and_means_over_rows(
+    queries, how, folder, monkeypatch
+):
+    if how != "rows":
+        monkeypatch.setattr(passes, "read_tiles", lambda *_, **__: None)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    if how == "eager":
+        monkeypatch.setattr("attnviz.models.hugging_face.capture.capture.probe_layers", no_kernel)
+    ids = {"input_ids": torch.arange(LENGTH)[None] % 300}
+    grid = PooledGrid(queries, parts_between(KEYS))
+    (found,) = capture(model, ids, {"causal": (LENGTH, LENGTH)}, grids={"causal": grid})
+    eager = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        whole = torch.cat(eager(**ids, output_attentions=True).attentions).numpy()
+    means = [whole[:, :, a:b].mean(axis=2) for a, b in queries.spans]
+    cells = [[row[..., a:b].sum(axis=-1) for a, b in pairwise(KEYS)] for row in means]
+    np.testing.assert_allclose(found.weights, np.moveaxis(cells, (0, 1), (2, 3)), atol=1e-5)
+
+
+def no_kernel(*_, **__):
+    return {}
