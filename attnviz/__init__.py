@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from attnviz.api.measures import heads as heads
     from attnviz.api.questions import ablate as ablate
     from attnviz.api.questions import explain as explain
-    from attnviz.api.questions import why as why
     from attnviz.core.attention_map import Attention as Attention
     from attnviz.core.attention_map import AttentionMap as AttentionMap
     from attnviz.core.attention_map import Focus as Focus
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from attnviz.features.steps.function import steps as steps
     from attnviz.features.watch.function import Watched as Watched
     from attnviz.features.watch.function import watch as watch
+    from attnviz.features.why.function import why as why
     from attnviz.models.hugging_face.interventions import ablate_heads as ablate_heads
     from attnviz.runs.pipeline import Result as Result
     from attnviz.runs.pipeline import from_dict as from_dict
@@ -41,7 +41,7 @@ _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
     "api.measures": "heads",
-    "api.questions": "ablate explain why",
+    "api.questions": "ablate explain",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
@@ -52,6 +52,7 @@ _PLACES = {
     "features.sources.function": "sources",
     "features.steps.function": "steps",
     "features.watch.function": "Watched watch",
+    "features.why.function": "why",
     "models.hugging_face.interventions": "ablate_heads",
     "runs.pipeline": "Result from_dict from_numpy load",
 }

@@ -155,7 +155,11 @@ def test_what_is_left_works_without_the_features(tmp_path):
     for part in PACKAGE.iterdir():
         if part != FEATURES:
             (package / part.name).symlink_to(part)
-    for words in (("--help",), ("self", "the red car", "-f", "tsv"), ("why", "the red car")):
+    for words in (
+        ("--help",),
+        ("self", "the red car", "-f", "tsv"),
+        ("cross", "the car", "la voiture"),
+    ):
         run = (sys.executable, "-m", "attnviz", *words)
         done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
         assert (done.returncode, "car" in done.stdout) == (0, True), done.stderr
@@ -257,6 +261,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     [
         ("renderers/data.py", "from attnviz.analyses.select import select"),
         ("core/errors.py", "from attnviz.storage.archive import ZIP"),
+        ("features/sources/request.py", "from attnviz.features.why.request import Why"),
         ("storage/documents.py", "def late():\n    from attnviz.cli.places import note"),
     ],
 )

@@ -18,8 +18,8 @@ from attnviz.core.query import Query
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
+from tests.features.why.test_why import TEXT, induction
 from tests.invoke import attnviz as run
-from tests.test_why import TEXT, induction
 
 LM = ("--model", "pocket-lm")
 SENTENCES = Path("sample_inputs/sentences.txt").read_text("utf-8").split("\n")

@@ -6,7 +6,6 @@ their mean over the visible keys, or above another key's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,14 @@ from numpy.typing import NDArray
 from attnviz.analyses.effects.ablation import token_label
 from attnviz.analyses.heads import roles_by_place
 from attnviz.analyses.masks import MeasuredMap, within_one_text
-from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Experiment, HeadAt, Intervention, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
 from attnviz.core.measures import Argument, Role
-from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
     LISTED,
     HeadSides,
     Knockout,
-    LayerRow,
-    LayersReport,
     LinkReport,
     LinkSteps,
     Side,
@@ -44,10 +39,6 @@ PAIRED = 3  # writers of the key whose parts are split by the query's
 CHECKED = 2
 ROWS = 3
 ARGUMENTS = 10
-CURVED_HEAD = (
-    "the model's output layer is not linear, so the parts of a logit are estimates by its slope; "
-    "what they miss is counted in the rest"
-)
 
 
 def score_of(sides: HeadSides) -> Numbers:
@@ -432,91 +423,3 @@ class ArgumentStudy:
             return ()
         arguments = list_arguments(self._text, self._sums[at] / self._counts[at])
         return arguments[: len(arguments) // 2]
-
-
-def mean_reports(reports: Sequence[LinkReport], text: WrittenText) -> LinkReport:
-    """The mean over texts of what `explain_head` found, with 95 % intervals."""
-    if len(reports) == 1:
-        return reports[0]
-    first = reports[0]
-
-    def combine(side: str) -> tuple[WriterPart, ...]:
-        names = dict.fromkeys(one.writer for report in reports for one in getattr(report, side))
-        rows = [{one.writer: one for one in getattr(report, side)} for report in reports]
-        parts = []
-        for name in names:
-            values = np.array([row[name].value if name in row else 0.0 for row in rows])
-            _, mean, low, high = means_over(values)
-            role = next((row[name].role for row in rows if name in row), "")
-            parts.append(WriterPart(name, float(mean), role, (float(low), float(high))))
-        return tuple(sorted(parts, key=lambda one: -abs(one.value)))
-
-    pairs: dict[tuple[str, str], float] = {}
-    for report in reports:
-        for query, key, value in report.pairs:
-            pairs[query, key] = pairs.get((query, key), 0.0) + value / len(reports)
-    logits = [report.logits for report in reports if report.logits is not None]
-    mean = np.mean(logits, axis=0) if logits else None
-    positions = [report.position for report in reports if report.position is not None]
-    texts = f"mean over {len(reports)} texts, weighted by attention"
-    return replace(
-        first,
-        caption=f"{first.caption.rpartition(' · ')[0]} · {texts}",
-        links=sum(report.links for report in reports),
-        texts=len(reports),
-        weight=float(np.mean([report.weight for report in reports])),
-        contrast=float(np.mean([report.contrast for report in reports])),
-        query=combine("query"),
-        key=combine("key"),
-        pairs=tuple(sorted(((*names, v) for names, v in pairs.items()), key=lambda p: -abs(p[2]))),
-        position=float(np.mean(positions)) if positions else None,
-        arguments=() if mean is None else list_arguments(text, mean),
-        logits=mean,
-        value=(),
-        value_of="",
-        notes=merge_notices(note for report in reports for note in report.notes),
-    )
-
-
-def follow_layers(
-    text: WrittenText, row: int, choice: int | None, notes: Sequence[str] = ()
-) -> LayersReport:
-    """After which layer the logit of a choice appears; None: of the model's prediction."""
-    attention = text.attention
-    item = attention.main
-    last = text.logits(row)
-    target = int(last.argmax()) if choice is None else choice
-    parts = text.logit_parts(row, target)
-    total = float(last[target] - last.mean())
-    if not adds_up(parts, total):
-        notes = [*notes, CURVED_HEAD]
-    # Layers of an encoder reach the logits through the decoder's heads.
-    sides = {one.stream for one in attention.maps if one.query_side == item.query_side}
-    own = [n for n, writer in enumerate(text.writers) if writer.stream in sides and writer.layer]
-    rows = []
-    for number, logits in enumerate(text.layer_logits(row)):
-        layer = str(number - 1) if number else ""
-        sums = {"head": 0.0, "feed-forward": 0.0}
-        for place in own:
-            writer = text.writers[place]
-            if number and writer.layer == layer and writer.kind in sums:
-                sums[writer.kind] += float(parts[place])
-        below_top = logits - logits.max()
-        log_p = float(below_top[target] - np.log(np.exp(below_top).sum()))
-        rank = int((logits > logits[target]).sum()) + 1
-        likeliest = text.spell(int(logits.argmax()))
-        rows.append(LayerRow(layer, sums["head"], sums["feed-forward"], log_p, rank, likeliest))
-    heads = np.where([writer.kind == "head" for writer in text.writers], parts, 0.0)
-    other = total - sum(one.attention + one.feed_forward for one in rows)
-    name = token_label(item.query_tokens, row)
-    return LayersReport(
-        caption=f"{attention.provenance.title} · after {name}",
-        choice=text.spell(target),
-        position=name,
-        rows=tuple(rows),
-        other=other,
-        logit=total,
-        heads=rank_parts(text, heads, item.stream, role_names(attention)),
-        notes=(*attention.provenance.notes, *notes),
-        provenance=attention.provenance,
-    )

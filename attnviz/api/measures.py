@@ -20,7 +20,7 @@ from attnviz.runs.corpus import (
     report_corpus,
 )
 from attnviz.runs.inputs import TextInput, corpus_input, given_texts
-from attnviz.runs.questions.why import PAIRS, report_weights, report_wiring
+from attnviz.runs.wiring import PAIRS, report_weights, report_wiring
 from attnviz.storage.texts import Text
 
 Maps = Attention | Sequence[Attention]  # results of `attend`, or maps that were loaded

@@ -24,12 +24,7 @@ from attnviz.runs.ablation import (
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
-from attnviz.runs.questions.why import (
-    InputKind,
-    Why,
-    read_file_argument,
-    report_why,
-)
+from attnviz.runs.readers import InputKind, read_file_argument
 
 Parts = str | Sequence[str | tuple[str | int, ...]] | None
 """Names of heads ("2.0", (2, 0)), links ("rouge>red", ("rouge", "red")) or tokens ("red[3]")."""
@@ -126,43 +121,6 @@ def ablate(
     check_reference(request, has_reference=others is not None)
     with collect("ablate", "ablation", how) as report:
         report_ablation(request, texts, command, how, report, reference=others, top=top)
-    return report.findings
-
-
-@arguments.public
-def why(
-    text: str | arguments.Texts | Result | None = None,
-    target: str | None = None,
-    *,
-    input: str | None = None,  # noqa: A002 - as the option is called
-    head: str | None = None,
-    link: str | None = None,
-    against: str | None = None,
-    mean: bool = False,
-    layers: bool = False,
-    **options: Unpack[arguments.ExperimentOptions],
-) -> Findings:
-    """Why a head looks at a token, and which tokens it argues for.
-
-    Args:
-        text: a text, the source of a pair, a picture's file, a list of texts or pairs, or a result
-            of `attend`.
-        target: the target of a pair.
-        input: a file of texts instead.
-        head: the head: "2.3", or "encoder.2.3"; None: the one that `attend` shows first.
-        link: "likes>dogs"; None: the strongest of the last word to another word.
-        against: a key to compare with; None: the mean of the visible keys.
-        mean: explain the head, over all its links and all texts.
-        layers: show after which layer the prediction appears instead.
-        options: those of `attnviz why`, by name.
-
-    Returns:
-        A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
-    """
-    how, texts, kind = read_written("why", text, target, input, options)
-    request = Why(head, link, against, mean, layers, how.choice.explain)
-    with collect("why", "why", how) as report:
-        report_why(request, texts, kind, how, report)
     return report.findings
 
 

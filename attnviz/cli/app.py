@@ -37,7 +37,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "ablate": CommandEntry(
         "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
     ),
-    "why": CommandEntry("Show why a head looks at a token, and what it argues for.", "why:why"),
+    "why": FeatureEntry(
+        "Show why a head looks at a token, and what it argues for.", "why.command:why"
+    ),
     "explain": CommandEntry(
         "Show what decided an answer: the fewest tokens and heads that give it.", "explain:explain"
     ),

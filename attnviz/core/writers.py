@@ -7,9 +7,9 @@ are held (Elhage 2021), and a logit is linear in what all parts wrote at its pos
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import nan
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import Argument
@@ -172,6 +172,13 @@ class LinkReport:
             "position decides, whatever the words are: at this distance three quarters of the "
             f"head's other rows have more than {usual:.2f}"
         )
+
+    def document(self) -> dict[str, Any]:
+        """The report as JSON has it."""
+        document = {name: value for name, value in asdict(self).items() if name != "logits"}
+        names = "query", "key", "value"
+        document["pairs"] = [dict(zip(names, one, strict=True)) for one in self.pairs]
+        return document
 
     def shown_parts(self, parts: Sequence[WriterPart]) -> list[WriterPart]:
         """The largest parts of a side, then the sum of all others."""

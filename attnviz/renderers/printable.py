@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from os.path import commonprefix
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # it imports numpy, and `attnviz models` must start without it
     from attnviz.core.measures import Meaning
@@ -228,3 +228,12 @@ def nats(value: float) -> str:
 def with_sign(value: float) -> str:
     """A sign and two decimals."""
     return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")  # what rounds to 0 is not below it
+
+
+def printable_texts(value: Any) -> Any:
+    """A value whose texts neither style nor break a page."""
+    if isinstance(value, dict):
+        return {name: printable_texts(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [printable_texts(one) for one in value]
+    return printable(value) if isinstance(value, str) else value

@@ -135,9 +135,12 @@ def data_of(
 
 
 def draw_by(name: str, *values: Any) -> Figure:
-    """What "module:function" of `renderers.figures` draws; matplotlib is loaded only now."""
+    """What "module:function" of `renderers.figures`, or of a feature, draws.
+
+    matplotlib is loaded only now.
+    """
     module, _, function = name.partition(":")
-    file = import_module(f"attnviz.renderers.figures.{module}")
+    file = import_module(module if "." in module else f"attnviz.renderers.figures.{module}")
     draw: Callable[..., Figure] = getattr(file, function)
     return draw(*values)
 

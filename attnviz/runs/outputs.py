@@ -289,6 +289,9 @@ def page_html(
     return assemble(document, blobs)
 
 
+PAGE_LINKS = 120  # links that a page explains
+
+
 def why_page(
     reports: Sequence[LinkReport],
     attention: Attention,
@@ -297,7 +300,7 @@ def why_page(
 ) -> str:
     """The page of a text that explains some links; the `claims` are those of an answer."""
     from attnviz.renderers.page import assemble
-    from attnviz.renderers.text.why_table import shown_report
+    from attnviz.renderers.page.reports import shown_report
 
     document, blobs = page_data(attention, command)
     document["claims"] = list(claims)

@@ -10,7 +10,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.inputs import texts_of
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
-from attnviz.runs.questions.why import read_texts_or_file
+from attnviz.runs.readers import read_texts_or_file
 
 
 @with_options(

@@ -15,13 +15,9 @@ from attnviz.core.options import Options, opt, rare
 from attnviz.models.open import brings_tokens
 from attnviz.runs import corpus, head_measures
 from attnviz.runs.inputs import TextInput, corpus_input, given_texts, texts_of
-from attnviz.runs.questions.why import (
-    PAIRS,
-    read_file_argument,
-    report_weights,
-    report_wiring,
-)
+from attnviz.runs.readers import read_file_argument
 from attnviz.runs.resumable import can_resume
+from attnviz.runs.wiring import PAIRS, report_weights, report_wiring
 from attnviz.storage.texts import Text
 
 

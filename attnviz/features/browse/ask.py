@@ -34,15 +34,16 @@ from attnviz.features.browse.state import (
     say,
     see,
 )
+from attnviz.features.why.request import effect_of
+from attnviz.features.why.table import why_table
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import needs_head, open_experiment, written_of
 from attnviz.renderers import PICTURE_SUFFIXES, Display
 from attnviz.renderers.printable import nats, printable, two_digits
-from attnviz.renderers.text.why_table import why_table
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.pictures import look_through, sheet_parts
 from attnviz.runs.pipeline import apply_choice, attend_one, query_of
-from attnviz.runs.questions.why import InputKind, effect_of, open_reader, query_for
+from attnviz.runs.readers import InputKind, open_reader, query_for
 from attnviz.storage.pictures import read_picture
 from attnviz.storage.texts import BadText, Text, check_text
 

@@ -106,7 +106,7 @@ def first_answer(
     from attnviz.features.browse.ask import Asker
     from attnviz.models.open import brings_tokens, check_origin
     from attnviz.runs.inputs import texts_of
-    from attnviz.runs.questions.why import kind_of_file
+    from attnviz.runs.readers import kind_of_file
     from attnviz.storage.texts import Text
 
     origin, content, kind = options.origin, None, None
@@ -183,7 +183,7 @@ class BrowsedResult:
     def finish(self) -> None:
         """Browse it."""
         from attnviz.features.browse.ask import Asker
-        from attnviz.runs.questions.why import kind_of_file
+        from attnviz.runs.readers import kind_of_file
         from attnviz.storage.texts import Text
 
         attention, names = self.first, dict(self.options.given)

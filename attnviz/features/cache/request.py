@@ -23,9 +23,9 @@ from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of
+from attnviz.runs import readers
 from attnviz.runs.ablation import each_text
 from attnviz.runs.inputs import TextInput, given_texts
-from attnviz.runs.questions import why
 from attnviz.runs.questions.explain import INSIDE
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
 
-Read = why.InputKind | Literal["picture-text"]
+Read = readers.InputKind | Literal["picture-text"]
 """What reads the texts; the last a picture with a text behind it."""
 PICTURE: Final = "picture"
 BOUND = (
@@ -95,9 +95,9 @@ class CacheStudy:
         request = self.request
         optional, prompt = None, request.prompt
         if self.reads == "picture-text":
-            query = replace(why.query_for(source, text, PICTURE), text=text.target or "")
+            query = replace(readers.query_for(source, text, PICTURE), text=text.target or "")
         else:
-            query = why.query_for(source, text, self.reads)
+            query = readers.query_for(source, text, self.reads)
         experiment = open_experiment(source, query)
         if self.reads == "picture-text":
             tokens = experiment.attention.main.key_tokens
@@ -162,21 +162,21 @@ def read_kinds(
     Raises:
         UsageError: files of the same name, whose texts could not be told apart.
     """
-    if text is not None and target is not None and why.kind_of_file(text) == PICTURE:
+    if text is not None and target is not None and readers.kind_of_file(text) == PICTURE:
         return (
             [("", given_texts(Text("0", text, target)))],
             "picture-text",
             replace(options, given=()),
         )
     if len(files) < 2:
-        texts, kind, options = why.read_texts_or_file(
+        texts, kind, options = readers.read_texts_or_file(
             text, target, files[0] if files else None, options
         )
         return [(Path(files[0]).stem if files else "", texts)], kind, options
     names = [Path(file).stem for file in files]
     if len({*names}) < len(names):
         raise UsageError(f"--input names '{names[0]}' twice: kinds of text are told apart by name")
-    inputs = [why.read_texts_or_file(text, target, file, options) for file in files]
+    inputs = [readers.read_texts_or_file(text, target, file, options) for file in files]
     return (
         [(name, one) for name, (one, *_) in zip(names, inputs, strict=True)],
         inputs[0][1],
@@ -199,10 +199,12 @@ def report_cache(
     def source_for(*, pair: bool) -> Source:
         if inside and not pair:
             report.say(INSIDE)
-            return why.open_reader(replace(origin, model="pocket-lm"), "self", with_head="exact")
+            return readers.open_reader(
+                replace(origin, model="pocket-lm"), "self", with_head="exact"
+            )
         if kind == "picture-text":
             return open_source(origin, kind)
-        return why.open_reader(origin, kind, with_head="exact")
+        return readers.open_reader(origin, kind, with_head="exact")
 
     def measure(text: Text) -> tuple[CachedText, Attention]:
         return study.measure(source_for(pair=text.target is not None), text)

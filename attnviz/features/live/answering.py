@@ -36,9 +36,9 @@ from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
-from attnviz.renderers.printable import printable
+from attnviz.renderers.page.reports import shown_report
+from attnviz.renderers.printable import printable, printable_texts
 from attnviz.renderers.text.answer_tables import sentences_of
-from attnviz.renderers.text.why_table import printable_texts, shown_report
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts

@@ -8,6 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
@@ -55,6 +57,18 @@ class Canvas:
         looks = {"capstyle": "butt", **looks}
         lines = LineCollection(list(ends), colors=inks, linewidths=width, **looks)
         self.axes.add_collection(lines)
+
+    def curve(
+        self, start: tuple[float, float], end: tuple[float, float], color: Color, **looks: Any
+    ) -> None:
+        """Draw a line that leaves and arrives level."""
+        middle = (start[0] + end[0]) / 2
+        path = Path(
+            [start, (middle, start[1]), (middle, end[1]), end],
+            [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+        )
+        edge = sheet.ink(color)
+        self.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=edge, **looks))
 
     def text(
         self,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Sequence
+from typing import Any
 
 from attnviz.core.answers import ContrastReport, Restored, SourcesReport
 from attnviz.core.cache import CacheReport
+from attnviz.core.writers import LinkReport
 from attnviz.renderers.page.document import TABLE_FRAME, plain_page
-from attnviz.renderers.printable import nats, printable, two_digits
+from attnviz.renderers.printable import nats, printable, printable_texts, two_digits
 
 CACHE_TERMS = (
     "keys: share of the keys that a query still sees. attention: share of its attention, with all "
@@ -23,6 +25,16 @@ LISTED = 15
 def _escape(text: str) -> str:
     """A text that neither styles nor breaks a page."""
     return html.escape(printable(text))
+
+
+def shown_report(report: LinkReport) -> dict[str, Any]:
+    """The part of a report that a page shows; its texts neither style nor break it."""
+    names = (
+        "weight score contrast against query key pairs position at_distance arguments predicted "
+        "argument rank logit value value_of checks notes"
+    )
+    document = report.document()
+    return {name: printable_texts(document[name]) for name in names.split()}
 
 
 def sources_page(report: SourcesReport, command: str) -> str:

@@ -15,7 +15,6 @@ from attnviz.core.effects import Effect, HeadAt, LinkAt
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
-from attnviz.renderers.text.why_table import why_document
 from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 
@@ -251,7 +250,7 @@ def _sentence_document(one: AnswerSentence) -> dict[str, Any]:
 
 
 def _claim_document(claim: answers.HeadClaim) -> dict[str, Any]:
-    why = None if claim.why is None else why_document(claim.why)
+    why = None if claim.why is None else claim.why.document()
     return {**asdict(claim), "why": why, "is_sure": claim.is_sure}
 
 

@@ -15,13 +15,13 @@ from attnviz.core.writers import WrittenText
 from attnviz.models import Experimenting, Source, SupportsHeadOutputs, SupportsWriters
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
+from attnviz.renderers.printable import printable_texts
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text import answer_tables as tables
-from attnviz.renderers.text.why_table import printable_texts
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.outputs import why_page
-from attnviz.runs.questions.why import PAGE_LINKS, InputKind, open_reader, query_for
+from attnviz.runs.outputs import PAGE_LINKS, why_page
+from attnviz.runs.readers import InputKind, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text
 
@@ -177,7 +177,7 @@ def report_answers(
 
 
 def _contrast_data(contrast: ContrastReport) -> Data:
-    draw = partial(draw_by, "why_pictures:contrast_picture", contrast)
+    draw = partial(draw_by, "contrast_picture:contrast_picture", contrast)
 
     def page(command: str) -> str:
         from attnviz.renderers.figures.figure import figure_bytes

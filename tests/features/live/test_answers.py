@@ -21,7 +21,6 @@ from attnviz.features.live.answering import MOST_WEIGHTS, Answers, Off, Question
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.renderers.text.answer_tables import sentences_of
-from attnviz.renderers.text.why_table import why_document
 from attnviz.runs.questions.explain import AnswerRequest, Explainer
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
@@ -115,7 +114,7 @@ def test_why_a_link_is_there_is_what_why_says(model, texts, stream, cell):
     source = open_source(Origin(model=None if model == "pocket" else model), "cross")
     kind = "cross" if model == "pocket" else "self"
     written = source.trace_writers(Query(*texts, kind=kind))
-    expected = why_document(explain_link(written, HeadAt(stream, "2", 0), cell))
+    expected = explain_link(written, HeadAt(stream, "2", 0), cell).document()
     assert answer == json.loads(json.dumps({name: expected[name] for name in answer}))
     assert [one["writer"] for one in answer["key"]]
 

@@ -1,50 +1,40 @@
 """Why a head looks where it looks, in one text or many, and where an answer appears."""
 
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from attnviz.analyses.effects.ablation import find_parts, measure_parts
-from attnviz.analyses.select import cells_between_words, select
+from attnviz.analyses.measures.intervals import means_over
+from attnviz.analyses.select import cells_between_words
 from attnviz.analyses.view import first_focus
 from attnviz.analyses.why import (
     explain_head,
     explain_link,
     follow_circuit,
-    follow_layers,
-    mean_reports,
+    list_arguments,
 )
-from attnviz.analyses.wiring import WiringStudy, wire_weights
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.lens_inputs import find_token
-from attnviz.core.options import Options, Origin
-from attnviz.core.query import Picture, Query
-from attnviz.core.registry import SourceKind
+from attnviz.core.notices import merge_notices
+from attnviz.core.options import Options
+from attnviz.core.query import Query
 from attnviz.core.tokens import text_places
-from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WrittenText
-from attnviz.models import Experimenting, Source, SupportsWriters, WithHead
+from attnviz.core.writers import LayersReport, LinkReport, WriterPart, WrittenText
+from attnviz.features.why import table as tables
+from attnviz.features.why.layers import follow_layers
+from attnviz.models import Experimenting, Source
 from attnviz.models.lens import written_of
-from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
-from attnviz.renderers.text import why_table as tables
 from attnviz.runs.ablation import each_text
-from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
-from attnviz.runs.outputs import why_page
-from attnviz.runs.pipeline import query_of
-from attnviz.runs.recordings import open_speech_model
+from attnviz.runs.inputs import TextInput
+from attnviz.runs.outputs import PAGE_LINKS, why_page
+from attnviz.runs.readers import InputKind, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.storage.texts import Text
-
-PAIRS = 20  # pairs of heads that are listed by default
-PAGE_LINKS = 120  # links that a page explains
-SECONDS = 30  # seconds of a recording that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,60 +63,6 @@ class Why:
             raise UsageError(f"--html shows one link: leave {flag} out")
         if self.mean and self.head is None:
             raise UsageError("--mean explains one head: name it by --head L.H")
-
-
-InputKind = SourceKind | Literal["recording"]  # what a model is opened for
-
-
-def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
-    """Whether a text names the file of a picture or of a recording."""
-    suffixes: dict[Literal["picture", "recording"], tuple[str, ...]]
-    suffixes = {"picture": PICTURES, "recording": RECORDINGS}
-    for kind, ends in suffixes.items():
-        # os.path, since Path.is_file() raises where a text is longer than a name can be.
-        if name.lower().endswith(ends) and os.path.isfile(name):  # noqa: PTH113
-            return kind
-    return None
-
-
-def read_file_argument(text: object, target: str | None) -> tuple[TextInput, InputKind] | None:
-    """The picture or recording that an argument names, and what reads it; else None."""
-    kind = kind_of_file(text) if isinstance(text, str) else None
-    if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
-        return None
-    return given_texts(Text("0", text, target)), kind
-
-
-def read_texts_or_file(
-    text: str | None, target: str | None, input_file: str | None, options: Options
-) -> tuple[TextInput, InputKind, Options]:
-    """The texts, or one file, what reads them, and the options without the file's name."""
-    if input_file is None and (inputs := read_file_argument(text, target)):
-        return *inputs, replace(options, given=())
-    return *texts_or_pairs(text, target, input_file, options), options
-
-
-def open_reader(origin: Origin, kind: InputKind, *, with_head: WithHead = False) -> Source:
-    """The model for texts, a picture or a recording."""
-    if kind == "recording":
-        return open_speech_model(origin)
-    return open_source(origin, kind, with_head=with_head)
-
-
-def query_for(source: Source, text: Text, kind: InputKind) -> Query:
-    """The query for a text, a pair, or the file that an argument names; a text is no path."""
-    if kind == "recording":
-        from attnviz.models.hugging_face.inputs.recordings import read_recording
-
-        heard = read_recording(Path(text.text), 0.0, SECONDS)
-        return Query(text.target or "", kind="recording", recording=heard)
-    if kind != "picture":
-        return query_of(source, text)
-    from attnviz.storage.pictures import read_picture
-
-    # Its lens is not "raw", since every patch has to attend to every other one.
-    picture = Picture(read_picture(Path(text.text)), lens="logits")
-    return Query("", kind="picture", picture=picture)
 
 
 def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]]:
@@ -264,7 +200,7 @@ def report_why(
             lambda text: layers_of_query(source, query_for(source, text, command), request),
         )
         for _, layers in good_results(all_layers, report, texts.total):
-            plot = partial(draw_by, "why_pictures:layers_picture", layers)
+            plot = partial(draw_by, "attnviz.features.why.picture:layers_picture", layers)
             _add(report, layers.notes, data_of(layers, *tables.LAYERS, figures={"plot": plot}))
         report.finish("text")
         return
@@ -303,49 +239,49 @@ def _why_data(report: LinkReport, name: str = "", trace: WrittenText | None = No
         *(report, tables.why_table, tables.why_tsv, partial(tables.why_json, name=name)),
         arrays=partial(tables.why_npz, report),
         page=page if trace is not None else None,
-        figures={"plot": partial(draw_by, "why_pictures:why_picture", report)},
+        figures={"plot": partial(draw_by, "attnviz.features.why.picture:why_picture", report)},
     )
 
 
-def report_weights(top: int, options: Options, report: RunReport) -> None:
-    """Report how far heads could read one another by their weights alone."""
-    source = open_source(options.origin, "self", with_head="exact")
-    if not isinstance(source, SupportsWriters):
-        raise UsageError("--weights-only needs a model: leave out what is none")
-    wires = wire_weights(*source.head_weights())
-    _add(report, wires.notes, _wiring_data(wires, top))
-    report.finish("weights")
+def mean_reports(reports: Sequence[LinkReport], text: WrittenText) -> LinkReport:
+    """The mean over texts of what `explain_head` found, with 95 % intervals."""
+    if len(reports) == 1:
+        return reports[0]
+    first = reports[0]
 
+    def combine(side: str) -> tuple[WriterPart, ...]:
+        names = dict.fromkeys(one.writer for report in reports for one in getattr(report, side))
+        rows = [{one.writer: one for one in getattr(report, side)} for report in reports]
+        parts = []
+        for name in names:
+            values = np.array([row[name].value if name in row else 0.0 for row in rows])
+            _, mean, low, high = means_over(values)
+            role = next((row[name].role for row in rows if name in row), "")
+            parts.append(WriterPart(name, float(mean), role, (float(low), float(high))))
+        return tuple(sorted(parts, key=lambda one: -abs(one.value)))
 
-def report_wiring(
-    texts: TextInput, command: InputKind, top: int, options: Options, report: RunReport
-) -> None:
-    """Report which heads read which heads, as the mean over texts."""
-    source, study, choice = open_reader(options.origin, command), WiringStudy(), options.choice
-    heads = set[HeadAt]()
-    results = each_text(
-        texts.open(), lambda text: written_of(source, query_for(source, text, command))
-    )
-    for _, trace in good_results(results, report, texts.total):
-        study.add(trace)
-        part = select(trace.attention, choice.stream, choice.layer, choice.head)
-        heads |= {
-            HeadAt(item.stream, layer, int(head))
-            for item in part.maps
-            for at in np.ndindex(item.weights.shape[:2])
-            for layer, head in [item.place(*at)]
-        }
-    if study.texts:
-        summary = study.report()
-        wires = tuple(one for one in summary.wires if one.head in heads)
-        summary = replace(summary, wires=wires)
-        _add(report, summary.notes, _wiring_data(summary, top))
-    report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
-
-
-def _wiring_data(report: WiringReport, top: int) -> Data:
-    return data_of(
-        *(report, *tables.WIRING, top),
-        arrays=partial(tables.wiring_npz, report),
-        figures={"plot": partial(draw_by, "why_pictures:wiring_picture", report)},
+    pairs: dict[tuple[str, str], float] = {}
+    for report in reports:
+        for query, key, value in report.pairs:
+            pairs[query, key] = pairs.get((query, key), 0.0) + value / len(reports)
+    logits = [report.logits for report in reports if report.logits is not None]
+    mean = np.mean(logits, axis=0) if logits else None
+    positions = [report.position for report in reports if report.position is not None]
+    texts = f"mean over {len(reports)} texts, weighted by attention"
+    return replace(
+        first,
+        caption=f"{first.caption.rpartition(' · ')[0]} · {texts}",
+        links=sum(report.links for report in reports),
+        texts=len(reports),
+        weight=float(np.mean([report.weight for report in reports])),
+        contrast=float(np.mean([report.contrast for report in reports])),
+        query=combine("query"),
+        key=combine("key"),
+        pairs=tuple(sorted(((*names, v) for names, v in pairs.items()), key=lambda p: -abs(p[2]))),
+        position=float(np.mean(positions)) if positions else None,
+        arguments=() if mean is None else list_arguments(text, mean),
+        logits=mean,
+        value=(),
+        value_of="",
+        notes=merge_notices(note for report in reports for note in report.notes),
     )

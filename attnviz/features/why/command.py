@@ -7,7 +7,8 @@ import typer
 from attnviz.cli.options import CHOICE, INPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import Options, opt
-from attnviz.runs.questions.why import Why, read_texts_or_file, report_why
+from attnviz.features.why.request import Why, report_why
+from attnviz.runs.readers import read_texts_or_file
 
 TextOrFile = Annotated[
     str | None,

@@ -1,0 +1,46 @@
+"""The function of Python: attnviz.why."""
+
+from typing import Unpack
+
+from attnviz.api import arguments
+from attnviz.api.collected import Findings, collect
+from attnviz.api.questions import read_written
+from attnviz.features.why.request import Why, report_why
+from attnviz.runs.pipeline import Result
+
+
+@arguments.public
+def why(
+    text: str | arguments.Texts | Result | None = None,
+    target: str | None = None,
+    *,
+    input: str | None = None,  # noqa: A002 - as the option is called
+    head: str | None = None,
+    link: str | None = None,
+    against: str | None = None,
+    mean: bool = False,
+    layers: bool = False,
+    **options: Unpack[arguments.ExperimentOptions],
+) -> Findings:
+    """Why a head looks at a token, and which tokens it argues for.
+
+    Args:
+        text: a text, the source of a pair, a picture's file, a list of texts or pairs, or a result
+            of `attend`.
+        target: the target of a pair.
+        input: a file of texts instead.
+        head: the head: "2.3", or "encoder.2.3"; None: the one that `attend` shows first.
+        link: "likes>dogs"; None: the strongest of the last word to another word.
+        against: a key to compare with; None: the mean of the visible keys.
+        mean: explain the head, over all its links and all texts.
+        layers: show after which layer the prediction appears instead.
+        options: those of `attnviz why`, by name.
+
+    Returns:
+        A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
+    """
+    how, texts, kind = read_written("why", text, target, input, options)
+    request = Why(head, link, against, mean, layers, how.choice.explain)
+    with collect("why", "why", how) as report:
+        report_why(request, texts, kind, how, report)
+    return report.findings

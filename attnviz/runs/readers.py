@@ -1,0 +1,71 @@
+"""What reads a text, a pair, or the file of a picture or a recording that an argument names."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from attnviz.core.options import Options, Origin
+from attnviz.core.query import Picture, Query
+from attnviz.core.registry import SourceKind
+from attnviz.models import Source, WithHead
+from attnviz.models.open import open_source
+from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
+from attnviz.runs.pipeline import query_of
+from attnviz.runs.recordings import open_speech_model
+from attnviz.storage.texts import Text
+
+SECONDS = 30  # seconds of a recording that are read
+
+InputKind = SourceKind | Literal["recording"]  # what a model is opened for
+
+
+def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
+    """Whether a text names the file of a picture or of a recording."""
+    suffixes: dict[Literal["picture", "recording"], tuple[str, ...]]
+    suffixes = {"picture": PICTURES, "recording": RECORDINGS}
+    for kind, ends in suffixes.items():
+        # os.path, since Path.is_file() raises where a text is longer than a name can be.
+        if name.lower().endswith(ends) and os.path.isfile(name):  # noqa: PTH113
+            return kind
+    return None
+
+
+def read_file_argument(text: object, target: str | None) -> tuple[TextInput, InputKind] | None:
+    """The picture or recording that an argument names, and what reads it; else None."""
+    kind = kind_of_file(text) if isinstance(text, str) else None
+    if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
+        return None
+    return given_texts(Text("0", text, target)), kind
+
+
+def read_texts_or_file(
+    text: str | None, target: str | None, input_file: str | None, options: Options
+) -> tuple[TextInput, InputKind, Options]:
+    """The texts, or one file, what reads them, and the options without the file's name."""
+    if input_file is None and (inputs := read_file_argument(text, target)):
+        return *inputs, replace(options, given=())
+    return *texts_or_pairs(text, target, input_file, options), options
+
+
+def open_reader(origin: Origin, kind: InputKind, *, with_head: WithHead = False) -> Source:
+    """The model for texts, a picture or a recording."""
+    if kind == "recording":
+        return open_speech_model(origin)
+    return open_source(origin, kind, with_head=with_head)
+
+
+def query_for(source: Source, text: Text, kind: InputKind) -> Query:
+    """The query for a text, a pair, or the file that an argument names; a text is no path."""
+    if kind == "recording":
+        from attnviz.models.hugging_face.inputs.recordings import read_recording
+
+        heard = read_recording(Path(text.text), 0.0, SECONDS)
+        return Query(text.target or "", kind="recording", recording=heard)
+    if kind != "picture":
+        return query_of(source, text)
+    from attnviz.storage.pictures import read_picture
+
+    # Its lens is not "raw", since every patch has to attend to every other one.
+    picture = Picture(read_picture(Path(text.text)), lens="logits")
+    return Query("", kind="picture", picture=picture)
