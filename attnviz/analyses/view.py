@@ -318,7 +318,9 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     provenance = attention.provenance
     number, stream = stream_of_call(item.stream)
     parts = [provenance.title, stream]
-    parts += [step for step in provenance.steps if step.startswith(("lens ", "special "))]
+    parts += [
+        step for step in provenance.steps if step.startswith(("lens ", "special ", "key–value "))
+    ]
     if attention.parts and attention.parts.counts:
         parts.append("{} tokens read, {} written".format(*attention.parts.counts))
     if attention.decision:

@@ -64,6 +64,7 @@ class ViewOptions(SelectionOptions, total=False):
 
     token_groups: str | Path | None
     reduce: Reduction
+    kv: bool
     special: Special
     group: str | None
     words: bool

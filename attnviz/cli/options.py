@@ -53,6 +53,7 @@ VIEW: tuple[str, ...] = (
     "stream",
     "heads",
     "reduce",
+    "kv",
     "labels",
     "special",
     "group",

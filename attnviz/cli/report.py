@@ -99,8 +99,8 @@ class Report(AbstractContextManager["Report"]):
         display = replace(
             display,
             rows=MOST_ROWS if output.max_rows is None else output.max_rows,
-            short=output.max_rows is None and not output.table,
-            whole=output.table,
+            short=output.max_rows is None,
+            whole=output.max_rows == 0,
             pieces=output.pieces,
             hints=not (many or output.quiet) and sys.stdout.isatty(),
             fields=names,

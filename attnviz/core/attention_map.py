@@ -406,6 +406,8 @@ class Attention:
         outside: True where a model says that the text lies outside what it was trained for.
         effects: what the output loses without each head (stream, layer, head), in nats.
         scores: of each head (stream, layer, head), measures of its scores before the softmax.
+        group_sizes: for a stream, by layer, how many query heads share each head of keys and
+            values (head h has those of h // size); 1: each has its own.
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
         sheets: of pictures read with a text, for a stream the number of the picture that its
             patches lie over, and the part of it that they cover.
@@ -429,6 +431,7 @@ class Attention:
     focus: Mapping[str, Focus] = field(default_factory=dict)
     effects: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     scores: Mapping[tuple[str, str, str], Mapping[str, float]] = field(default_factory=dict)
+    group_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     seen: tuple[float, float, float, float] | None = None
     sheets: Mapping[str, tuple[int, tuple[float, float, float, float]]] = field(
         default_factory=dict

@@ -39,6 +39,7 @@ FORMER = {
         f"--{one}": f"is now --style {one}=…"
         for one in ("width", "font-size", "values", "cmap", "scale", "dpi")
     },
+    "--table": "is now --max-rows 0",
     "--title": "is now --style title=TEXT",
     "--no-title": "is now --style title=no",
     "-m": "names a model in other commands; a module of watch stands behind --: -- -m MODULE",
@@ -348,6 +349,12 @@ class Choice:
         "Combine heads and layers: mean or max; mean:heads, max:layers, … combine one of the two.",
         default="none",
     )
+    kv: bool = rare(
+        "kv",
+        "--kv",
+        "A map for each head of keys and values: the mean of the query heads that share it. --head "
+        "then counts these.",
+    )
     labels: str | None = rare(
         "labels",
         "--labels WHAT",
@@ -426,11 +433,9 @@ class Output:
     max_rows: int | None = rare(
         "data",
         "--max-rows N",
-        "Rows that a table shows at most, by default 500 (of a matrix 32); 0 shows all.",
+        "Rows that a table shows at most, by default 500 (of a matrix 32); 0 shows all, and every "
+        "column.",
         min=0,
-    )
-    table: bool = rare(
-        "matrix", "--table", "Print the whole matrix, with every row and every column."
     )
     pieces: bool = rare("matrix", "--pieces", "Print tokens, special ones too, in place of words.")
     show: bool = opt(

@@ -120,7 +120,13 @@ class OwnLayer(SeededLayer):
         weights = self.check_overflow(stream, weights)
         item = AttentionMap(stream, queries, keys, weights, **looks)
         projections = self._keep_projections(item, sides)
-        return Attention((item,), self.provenance(), *query_texts(query), projections=projections)
+        shared = self.heads // groups_of(self.entry, self.heads)
+        groups = {stream: dict.fromkeys(item.layers, shared)}
+        return Attention(
+            *((item,), self.provenance(), *query_texts(query)),
+            projections=projections,
+            group_sizes=groups,
+        )
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]

@@ -167,7 +167,9 @@ class QueriesAndKeys(UnbatchedSource):
         settings = {"weights": "computed from queries and keys", **settings}
         notes = tuple(filter(None, notes))
         provenance = Provenance("file", self.path.name, settings=settings, notes=notes)
-        return Attention((item,), provenance, *query_texts(query))
+        size = self.query.shape[1] // self.key.shape[1]
+        groups = {kind: dict.fromkeys(self.layers, size)}
+        return Attention((item,), provenance, *query_texts(query), group_sizes=groups)
 
     def _tokens(
         self, name: str, text: str | None, count: int, like: tuple[Token, ...] = ()

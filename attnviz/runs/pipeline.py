@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, get_args
 import numpy as np
 
 from attnviz.analyses.group import group_attention, name_tokens
+from attnviz.analyses.kv_groups import mean_of_groups
 from attnviz.analyses.select import check_selection, parse_reduction, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
@@ -336,6 +337,8 @@ def check_choice(choice: Choice, *, rows: bool = False) -> None:
             "--target says what --lens gradient or effect explains: add --lens gradient"
         )
     check_special(choice.special)
+    if choice.kv and choice.lens == ALL_LENSES:
+        raise UsageError("--kv takes the mean of heads of one lens: leave --lens all out")
     if group := _group_of(choice):
         from attnviz.analyses.group import check_group
 
@@ -348,6 +351,8 @@ def check_kept(origin: Origin, choice: Choice) -> None:
         raise UsageError(
             f"--keep-qk explains raw weights, not those of --lens {choice.lens}: leave one out"
         )
+    if origin.keep_qk and choice.kv:
+        raise UsageError("--keep-qk explains weights of query heads: leave --kv out")
 
 
 def attend_chunk(
@@ -499,8 +504,9 @@ def _choose_from(
         attention = contacts.predict(attention)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
+    attention = mean_of_groups(attention) if choice.kv else attention
     attention = select(attention, choice.stream, choice.layer, choice.head)
-    if experiments and choice.lens != ALL_LENSES:
+    if experiments and not choice.kv and choice.lens != ALL_LENSES:
         from attnviz.analyses.effects.links import with_links
 
         attention = with_links(attention, experiments[0], choice.check)

@@ -179,6 +179,8 @@ def to_document(attention: attention_map.Attention, digits: int | None = None) -
         for (stream, layer, head), own in attention.scores.items()
     ]
     also = {"focus": attention.focus, **({"scores": scores} if scores else {})}
+    if any(size > 1 for own in attention.group_sizes.values() for size in own.values()):
+        also["group_sizes"] = attention.group_sizes
     provenance = attention.provenance
     maps = [_map_document(item) for item in attention.maps]
     if digits is not None:
@@ -321,6 +323,7 @@ def from_document(
             target=text.target,
             focus=schema.focus_of(text.provenance, where),
             scores=schema.scores_of(text.provenance, where),
+            group_sizes=schema.group_sizes_of(text.provenance, where),
             measured=schema.measured_of(text.measured),
             idle=schema.measured_of(text.idle),
             decisive=schema.measured_of(text.decisive),

@@ -197,6 +197,12 @@ def scores_of(facts: dict[str, Any], where: str) -> dict[tuple[str, str, str], d
     }
 
 
+def group_sizes_of(facts: dict[str, Any], where: str) -> dict[str, dict[str, int]]:
+    """How many heads share each head of keys and values, by stream and layer."""
+    sizes = facts.get("group_sizes", {})
+    return fit(sizes, dict[str, dict[str, Count]], where, "provenance.group_sizes")
+
+
 def measured_of(links: list[MeasuredDocument]) -> tuple[MeasuredLink, ...]:
     """Links with their effects as an `Attention` has them."""
     return tuple(

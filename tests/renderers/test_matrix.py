@@ -51,7 +51,7 @@ def test_columns_have_names_as_long_as_they_fit():
     item = self_map(words(12))
     assert shown(item, 64)[0].split() == words(12)
     narrow = shown(item, 63)
-    assert "--table prints all 12 columns" in narrow[-1]
+    assert "--max-rows 0 prints all 12" in narrow[-1]
     for line, row in zip(narrow, item.weights[0, 0], strict=False):
         name, _, *links = line.replace(" ·", "").split()
         keys = np.argsort(-row, kind="stable")[:3]

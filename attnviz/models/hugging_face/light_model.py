@@ -25,7 +25,7 @@ from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models import Predicting
 from attnviz.models.hugging_face import outputs
 from attnviz.models.hugging_face.batching import FEW
-from attnviz.models.hugging_face.capture.capture import Captured
+from attnviz.models.hugging_face.capture.capture import Captured, with_group_sizes
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import WritingRules, continue_text
 from attnviz.models.hugging_face.loaded_model import LoadedModel
@@ -251,7 +251,7 @@ class LightModel(LoadedModel, Predicting, network.Network):
     ) -> Attention:
         """The maps of a query, of its last states and its weights by layer."""
         with np.errstate(all="ignore"):
-            items = [capture_layers(stream, layers[stream]) for stream in encoding.axes]
+            items = [self._capture(stream, layers[stream]) for stream in encoding.axes]
             logits = None
             if self.task and self.head and "text" in encoding.tokens:
                 logits = self.scores(
@@ -261,9 +261,17 @@ class LightModel(LoadedModel, Predicting, network.Network):
             items = [replace(one, projections=self._projections(one, record)) for one in items]
         return encoding.build_attention(items, self.task, logits)
 
+    def _capture(self, stream: str, layers: Sequence[Array]) -> Captured:
+        item, shape = capture_layers(stream, layers), self._shape_of(stream)
+        size = shape.heads // (shape.key_heads or shape.heads)
+        return with_group_sizes(item, dict.fromkeys(item.layers, size))
+
+    def _shape_of(self, stream: str) -> network.Shape:
+        return self.below if stream == "encoder" and self.below else self.sizes
+
     def _projections(self, item: Captured, record: network.Record) -> Projections:
         """The queries and keys of a stream."""
-        shape = self.below if item.stream == "encoder" and self.below else self.sizes
+        shape = self._shape_of(item.stream)
         names = {self.streams[item.stream].format(layer) for layer in item.layers}
         own = [one for one in record if one.name in names]
         query, key, value = (
@@ -277,7 +285,7 @@ class LightModel(LoadedModel, Predicting, network.Network):
         """The shape, the part of a layer and the names of attentions of each map."""
         blocks = []
         for item in attention.maps:
-            shape = self.below if item.stream == "encoder" and self.below else self.sizes
+            shape = self._shape_of(item.stream)
             block = shape.cross if item.stream == "cross" and shape.cross else shape.attention
             blocks.append((shape, block, self.streams[item.stream]))
         return blocks

@@ -274,7 +274,7 @@ def _strongest_keys(item: AttentionMap, width: int) -> list[RenderableType]:
                 break
             line.append(text)
         lines.append(line if links else label.append(f" {UNKNOWN}"))
-    note = f"the {STRONGEST} strongest keys of each row; --table prints all {len(names)} columns"
+    note = f"the {STRONGEST} strongest keys of each row; --max-rows 0 prints all {len(names)}"
     return [*lines, *wrap_text(note, width, "dim")]
 
 
@@ -394,7 +394,7 @@ def _matrix_lines(
         note = (
             f"{most} of {rows:,} rows that say most" if best else f"first {most} of {rows:,} rows"
         )
-        note = f"the {note}: {'--table' if display.short else f'--max-rows {rows}'} shows all"
+        note = f"the {note}: --max-rows {0 if display.short else rows} shows all"
     lines = matrix(item, display.width, colored=display.colors is not None, whole=display.whole)
     return [*lines, *(wrap_text(note, display.width, "dim") if note else [])]
 

@@ -28,6 +28,7 @@ from attnviz.models.hugging_face.capture.passes import (
     NOTHING,
     CallWeights,
     CaptureSpec,
+    GroupSizes,
     Sides,
     check_rows,
     eager_layers,
@@ -63,6 +64,8 @@ class Captured:
     heads: tuple[str, ...] = ()  # names; none: numbers from 0
     note: str = ""
     scores: tuple[CallScores, ...] = ()  # of each layer
+    # Of each layer, how many query heads share each head of keys and values; none: unknown.
+    group_sizes: tuple[int, ...] = ()
     exclusions: IgnoredPositions = NOTHING  # positions whose links do not count
 
 
@@ -171,7 +174,14 @@ def check_calls(
         projections=stack_projections(qk, model.config.model_type) if qk else None,
     )
     scores = {name: layer.scores for name, layer in layers.items()}
+    sizes = {name: layer.group_size for name, layer in layers.items()}
+    captures = [with_group_sizes(item, sizes) for item in captures]
     return [replace(item, scores=tuple(scores[name] for name in item.layers)) for item in captures]
+
+
+def with_group_sizes(item: Captured, sizes: Mapping[str, int]) -> Captured:
+    """Captured layers with the heads that share keys and values, by the layers' names."""
+    return replace(item, group_sizes=tuple(sizes.get(name, 0) for name in item.layers))
 
 
 def _eager(
@@ -186,7 +196,9 @@ def _eager(
             if spec.links:
                 links[name] = tuple(strongest_in_matrices(weights, spec.exclusions, spec.links))
         facts = {"grid": spec.grid, "exclusions": spec.exclusions, "route": EAGER_ROUTE}
-        captures[stream] = group_layers(stream, arrays, links, **facts)
+        items = group_layers(stream, arrays, links, **facts)
+        sizes = GroupSizes(model).by_layer(stream, sides)
+        captures[stream] = [with_group_sizes(item, sizes) for item in items]
     return captures
 
 
@@ -223,7 +235,7 @@ def capture_many(
         for stream in sides[0]
     }
     check_family(model.config, max(max(side) for side in longest.values()))
-    layers, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
+    layers, sizes, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
     texts = []
     for number, side in enumerate(sides):
         items = list[Captured]()
@@ -234,15 +246,16 @@ def capture_many(
             for name, array in own.items():
                 check_rows(array, name, model, stream)
             grid = PooledGrid(each_token(queries), each_token(keys))
-            items += group_layers(stream, own, grid=grid, route=route)
+            captures = group_layers(stream, own, grid=grid, route=route)
+            items += [with_group_sizes(item, sizes[stream]) for item in captures]
         texts.append(items)
     return texts
 
 
 def _all_layers(
     model: Any, inputs: Mapping[str, Any], longest: Sides, sides: Sequence[Sides], calls: int | None
-) -> tuple[dict[str, dict[str, NDArray[Any]]], str]:
-    """Each stream's layers by name, shape (batch, heads, queries, keys), and their route."""
+) -> tuple[dict[str, dict[str, NDArray[Any]]], dict[str, dict[str, int]], str]:
+    """Each stream's layers by name, (batch, heads, queries, keys), their groups and route."""
     specs = {
         stream: CaptureSpec(
             PooledGrid(each_token(queries), each_token(keys)),
@@ -256,11 +269,17 @@ def _all_layers(
         by_kernel = probe_layers(model, inputs, longest, specs, batch=len(sides), calls=calls)
     if set(by_kernel) == set(longest):
         how = next(iter(next(iter(by_kernel.values())).values())).how
-        return {
-            stream: {name: layer.weights for name, layer in layers.items()}
-            for stream, layers in by_kernel.items()
-        }, f"{model.config._attn_implementation}, {how}"
-    return eager_layers(model, inputs, longest, batch=len(sides)), EAGER_ROUTE
+        arrays, sizes = (
+            {
+                stream: {name: getattr(layer, what) for name, layer in layers.items()}
+                for stream, layers in by_kernel.items()
+            }
+            for what in ("weights", "group_size")
+        )
+        return arrays, sizes, f"{model.config._attn_implementation}, {how}"
+    arrays = eager_layers(model, inputs, longest, batch=len(sides))
+    groups = GroupSizes(model)
+    return arrays, {stream: groups.by_layer(stream, longest) for stream in longest}, EAGER_ROUTE
 
 
 def as_map(
@@ -324,6 +343,17 @@ def scores_of(
         if of_layer
         for place, head in enumerate(item.heads)
     }
+
+
+def group_sizes_of(
+    maps: Sequence[AttentionMap], captures: Sequence[Captured]
+) -> dict[str, dict[str, int]]:
+    """How many heads share each head of keys and values, by stream and layer, where known."""
+    sizes = dict[str, dict[str, int]]()
+    for item, one in zip(maps, captures, strict=True):
+        own = {n: x for n, x in zip(item.layers, one.group_sizes, strict=False) if x}
+        sizes[item.stream] = sizes.get(item.stream, {}) | own
+    return {stream: own for stream, own in sizes.items() if own}
 
 
 def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPositions:

@@ -48,6 +48,11 @@ class Call:
         return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
 
 
+def group_size(call: Call) -> int:
+    """How many query heads share each head of keys and values of a call."""
+    return int(call.query.shape[1] // call.key.shape[1])
+
+
 # Functions that watch kernel calls, each with its thread; None: all threads.
 _WATCHERS: list[tuple[int | None, Callable[[Call], Any]]] = []
 

@@ -60,6 +60,7 @@ class CallWeights:
     how: str = "probed"  # or "given by its kernel"
     faulty_head: int | None = None  # a head whose attention is not finite; then nothing was read
     scores: CallScores = field(default_factory=dict)  # by measure, a number for each head
+    group_size: int = 0  # how many heads share each head of keys and values
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass and is no error
@@ -158,10 +159,13 @@ def read_call(path: str, call: kernel.Call, spec: CaptureSpec) -> CallWeights:
     faulty = probe.broken_head(call)
     if faulty is not None:
         return CallWeights(path, np.empty(0, dtype=np.float32), faulty_head=faulty)
+    size = kernel.group_size(call)
     # Granite's kernels return weights before the sink takes its share.
     if spec.from_kernel and call.weights is not None and probe.sink_logits(call) is None:
         check_mixture(path, call, call.weights, spec.first)
-        return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
+        return CallWeights(
+            path, call.weights.float().cpu().numpy(), how="given by its kernel", group_size=size
+        )
     tiles = read_tiles(call, spec.grid, spec.links, spec.exclusions, scores=spec.keep_scores)
     scores: CallScores = {}
     if tiles:
@@ -176,7 +180,9 @@ def read_call(path: str, call: kernel.Call, spec: CaptureSpec) -> CallWeights:
         if spec.keep_scores:
             scores = read_scores(call, spec.grid, weights)
     projections = project_call(call, spec.grid) if spec.keep_qk else None
-    return CallWeights(path, weights.numpy(), tuple(links), projections, scores=scores)
+    return CallWeights(
+        path, weights.numpy(), tuple(links), projections, scores=scores, group_size=size
+    )
 
 
 def check_mixture(path: str, call: kernel.Call, weights: Any, queries: int | None = None) -> None:
@@ -193,6 +199,32 @@ def check_mixture(path: str, call: kernel.Call, weights: Any, queries: int | Non
             f"attention of '{path}' cannot be read: its kernel does more than mix values by "
             f"weights (off by {off:.2g})"
         )
+
+
+class GroupSizes:
+    """How many heads share each head of keys and values, as the calls of an eager pass show it."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.sizes = model, dict[str, int]()
+        self._paths = {id(module): name for name, module in model.named_modules()}
+
+    def look(self, call: kernel.Call) -> None:
+        if (path := self._paths.get(id(call.module))) is not None:
+            self.sizes[path] = kernel.group_size(call)
+
+    def by_layer(self, stream: str, sides: Sides) -> dict[str, int]:
+        """The sizes of a stream's layers; of a family without a kernel, what its modules say."""
+        sizes = self.sizes or {
+            path: module.num_heads // module.num_kv_heads
+            for path, module in self.model.named_modules()
+            if isinstance(getattr(module, "num_kv_heads", None), int)
+            and isinstance(getattr(module, "num_heads", None), int)
+        }
+        own = [
+            path for path in sizes if kernel.match_stream(kernel.stream_of(path), sides) == stream
+        ]
+        names = kernel.layer_names(own, attending_layers(self.model.config))
+        return {name: sizes[path] for name, path in zip(names, own, strict=True)}
 
 
 def eager_layers(

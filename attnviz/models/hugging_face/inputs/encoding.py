@@ -72,6 +72,7 @@ class EncodedQuery:
             provenance=replace(provenance, notes=notes),
             projections=capture.projections_of(maps, captures),
             scores=capture.scores_of(maps, captures),
+            group_sizes=capture.group_sizes_of(maps, captures),
         )
         if task is None or logits is None or "source" in self.tokens:
             return attention
