@@ -120,8 +120,8 @@ class OwnLayer(SeededLayer):
         weights = self.check_overflow(stream, weights)
         item = AttentionMap(stream, queries, keys, weights, **looks)
         projections = self._keep_projections(item, sides)
-        shared = self.heads // groups_of(self.entry, self.heads)
-        groups = {stream: dict.fromkeys(item.layers, shared)}
+        size = self.heads // groups_of(self.entry, self.heads)
+        groups = {stream: dict.fromkeys(item.layers, size)}
         return Attention(
             *((item,), self.provenance(), *query_texts(query)),
             projections=projections,
