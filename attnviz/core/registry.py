@@ -141,7 +141,7 @@ class Lens(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Entry):
-    """A rule for which keys a cache holds: a score of each, for an `attnviz.core.cache.CacheState`.
+    """A rule for which keys a cache holds: a score of each, for an `attnviz.features.cache.report.CacheState`.
 
     Attributes:
         once: True where it decides once, after the prompt; else after each step.

@@ -15,7 +15,7 @@ from msgspec.json import schema as schema_of
 
 from attnviz.core.answers import AnswerReport, ContrastReport, HeadClaim, SourcesReport
 from attnviz.core.attention_map import Provenance
-from attnviz.core.cache import CacheReport
+from attnviz.features.cache.report import CacheReport
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction
 from attnviz.core.errors import choose

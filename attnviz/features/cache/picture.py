@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.core.cache import CacheReport
+from attnviz.features.cache.report import CacheReport
 from attnviz.renderers.colors import FAINT, HEAD_COLORS, INK, Color
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, page_with_room

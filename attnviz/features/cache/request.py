@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from attnviz.analyses.policies.cost import CachedText, mean_cost, measure_rules
-from attnviz.analyses.policies.eviction import Budget, is_size, parse_rules
-from attnviz.core.cache import CacheReport
+from attnviz.features.cache.cost import CachedText, mean_cost, measure_rules
+from attnviz.features.cache.eviction import Budget, is_size, parse_rules
+from attnviz.features.cache.report import CacheReport
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options

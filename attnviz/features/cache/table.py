@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from attnviz.core.cache import CacheReport, HeadCost, RuleCost
+from attnviz.features.cache.report import CacheReport, HeadCost, RuleCost
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, nats, printable, two_digits
 from attnviz.renderers.text.console import column_widths, introduction, render_parts, wrap_text

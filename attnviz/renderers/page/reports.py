@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnviz.core.answers import ContrastReport, Restored, SourcesReport
-from attnviz.core.cache import CacheReport
 from attnviz.core.writers import LinkReport
+from attnviz.features.cache.report import CacheReport
 from attnviz.renderers.page.document import TABLE_FRAME, plain_page
 from attnviz.renderers.printable import nats, printable, printable_texts, two_digits
 

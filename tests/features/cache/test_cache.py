@@ -16,8 +16,8 @@ import transformers
 from transformers import DynamicCache
 
 import attnviz
-from attnviz.analyses.policies.cost import measure_rules
-from attnviz.analyses.policies.eviction import CacheRun, parse_rules
+from attnviz.features.cache.cost import measure_rules
+from attnviz.features.cache.eviction import CacheRun, parse_rules
 from attnviz.core.effects import Intervention, LayerWeights, LinkAt, log_probabilities
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Origin

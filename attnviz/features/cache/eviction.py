@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.cache import CacheState
+from attnviz.features.cache.report import CacheState
 from attnviz.core.effects import LayerWeights
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.plugins import PluginError
