@@ -6,6 +6,7 @@ picture is its code and a row.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -141,7 +142,7 @@ class Lens(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Entry):
-    """A rule for which keys a cache holds: a score of each, for an `attnviz.features.cache.report.CacheState`.
+    """A rule for which keys a cache holds: a score of each, for its `CacheState`.
 
     Attributes:
         once: True where it decides once, after the prompt; else after each step.
@@ -149,7 +150,7 @@ class Policy(Entry):
         measured: True where it looks ahead, at the measured effect of each key.
     """
 
-    room = "attnviz.analyses.policies."
+    room = "attnviz.features.cache."
     once: bool = False
     beside: bool = False
     measured: bool = False
@@ -198,7 +199,7 @@ ROOMS = {
     "PICTURES": "attnviz.renderers",
     "MEASURES": "attnviz.analyses.measures",
     "LENSES": "attnviz.analyses.lenses",
-    "POLICIES": "attnviz.analyses.policies",
+    "POLICIES": "attnviz.features.cache",
 }
 """The package whose `__init__.py` holds a table; it imports no other code."""
 OPEN_TABLES = {
@@ -215,8 +216,12 @@ _TABLES: dict[str, dict[str, Any]] = {}
 def tables() -> dict[str, dict[str, Any]]:
     if not _TABLES:
         # Filled before plug-ins are imported, for these may ask for a table themselves.
-        _TABLES.update((name, getattr(import_module(room), name)) for name, room in ROOMS.items())
-        add_rows({f"attnviz.{n.lower()}": (_TABLES[n], row) for n, row in OPEN_TABLES.items()})
+        for name, room in ROOMS.items():
+            feature = room.startswith(FeatureEntry.room)
+            with suppress(*[ModuleNotFoundError] * feature):  # which may not be there
+                _TABLES[name] = getattr(import_module(room), name)
+        open_tables = {name: row for name, row in OPEN_TABLES.items() if name in _TABLES}
+        add_rows({f"attnviz.{n.lower()}": (_TABLES[n], row) for n, row in open_tables.items()})
     return _TABLES
 
 

@@ -7,6 +7,7 @@ A layout names fields and their types: "layer head:str" are two texts, [] is a l
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from importlib import import_module
 from inspect import cleandoc
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
@@ -15,7 +16,6 @@ from msgspec.json import schema as schema_of
 
 from attnviz.core.answers import AnswerReport, ContrastReport, HeadClaim, SourcesReport
 from attnviz.core.attention_map import Provenance
-from attnviz.features.cache.report import CacheReport
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction
 from attnviz.core.errors import choose
@@ -30,7 +30,6 @@ REPORTS = {
     for one in (
         *(AnswerReport, ContrastReport, HeadClaim, SourcesReport, CorpusReport, AblationReport),
         *(
-            CacheReport,
             HeadAt,
             HeadReport,
             HeadRow,
@@ -41,6 +40,8 @@ REPORTS = {
         ),
     )
 }
+FEATURE_REPORTS = {"CacheReport": "cache.report"}
+"""Reports of features, each with its module, which is imported when its layout is asked for."""
 SEEN = {one.__name__: one for one in (Provenance, Effect, HeadAt, LinkAt, Meaning, Role, Mapping)}
 """What modules of `core` import for type checkers alone."""
 TYPES: dict[str, Any] = {
@@ -244,6 +245,9 @@ def _object(name: str, words: Iterator[str], members: dict[str, Any]) -> Any:
             members |= {one: members[one] | more for one in last}
         elif word in REPORTS:
             reports.append(REPORTS[word])
+        elif word in FEATURE_REPORTS:
+            module = import_module(f"attnviz.features.{FEATURE_REPORTS[word]}")
+            reports.append(getattr(module, word))
         elif word.startswith("-"):
             less.add(word[1:])
         else:

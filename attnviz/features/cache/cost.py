@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.lenses.effect import effects
 from attnviz.analyses.measures.intervals import means_over
-from attnviz.features.cache.eviction import Budget, CacheRun, Worth, size_of
 from attnviz.core.attention_map import AttentionMap
-from attnviz.features.cache.report import HeadCost, RuleCost
 from attnviz.core.effects import Experiment, Intervention, TokenAt
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.registry import POLICIES
+from attnviz.features.cache.eviction import Budget, CacheRun, Worth, size_of
+from attnviz.features.cache.report import HeadCost, RuleCost
 
 Numbers = NDArray[np.float64]
 SCORES = 1 << 25

@@ -16,11 +16,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.features.cache.report import CacheState
 from attnviz.core.effects import LayerWeights
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.plugins import PluginError
 from attnviz.core.registry import POLICIES, Policy
+from attnviz.features.cache.report import CacheState
 
 Cells = NDArray[np.bool_]
 Worth = Mapping[str, NDArray[np.float64]]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from attnviz.features.cache.cost import CachedText, mean_cost, measure_rules
-from attnviz.features.cache.eviction import Budget, is_size, parse_rules
-from attnviz.features.cache.report import CacheReport
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
+from attnviz.features.cache.cost import CachedText, mean_cost, measure_rules
+from attnviz.features.cache.eviction import Budget, is_size, parse_rules
+from attnviz.features.cache.report import CacheReport
 from attnviz.features.cache.table import cache_json, cache_table, cache_tsv
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
@@ -232,8 +232,8 @@ def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> 
         return cost_curves(report)
 
     def page(command: str) -> str:
+        from attnviz.features.cache.page import cache_page
         from attnviz.renderers.figures.figure import figure_bytes
-        from attnviz.renderers.page.reports import cache_page
 
         pictures = []
         for number, one in enumerate(text.costs if report.texts == 1 else ()):

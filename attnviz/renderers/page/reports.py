@@ -9,20 +9,14 @@ from typing import Any
 
 from attnviz.core.answers import ContrastReport, Restored, SourcesReport
 from attnviz.core.writers import LinkReport
-from attnviz.features.cache.report import CacheReport
 from attnviz.renderers.page.document import TABLE_FRAME, plain_page
 from attnviz.renderers.printable import nats, printable, printable_texts, two_digits
 
-CACHE_TERMS = (
-    "keys: share of the keys that a query still sees. attention: share of its attention, with all "
-    "keys, that goes to these. nats a token: what log p of each token loses (natural logarithms; "
-    "ln 2 = .69 nats is one bit). changed: share of tokens whose likeliest choice is another."
-)
 LISTED = 15
 """Parts in a table of a page."""
 
 
-def _escape(text: str) -> str:
+def escape_text(text: str) -> str:
     """A text that neither styles nor breaks a page."""
     return html.escape(printable(text))
 
@@ -42,21 +36,21 @@ def sources_page(report: SourcesReport, command: str) -> str:
     sentences = []
     for number, sentence in enumerate(report.sentences):
         links = ", ".join(f'<a href="#part-{n}">{n}</a>' for n in report.sources_of(number))
-        sentences.append(_escape(sentence) + (f"<sup>{links}</sup>" if links else ""))
+        sentences.append(escape_text(sentence) + (f"<sup>{links}</sup>" if links else ""))
     parts = "".join(
-        f'<li id="part-{one.number}">{_escape(one.text)}<br>'
-        f"<small><b>{nats(one.effect)} nats</b> · {_escape(one.file)}</small></li>"
+        f'<li id="part-{one.number}">{escape_text(one.text)}<br>'
+        f"<small><b>{nats(one.effect)} nats</b> · {escape_text(one.file)}</small></li>"
         for one in report.parts
     )
     correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
     line = f"Rank correlation of cheap estimates with these effects: {' · '.join(correlations)}."
     wrote = "The model writes" if report.written else "The answer"
     body = (
-        f"<p>{_escape(report.question)}</p><h2>{wrote}</h2><p>{' '.join(sentences)}</p>"
+        f"<p>{escape_text(report.question)}</p><h2>{wrote}</h2><p>{' '.join(sentences)}</p>"
         f"<h2>Sources</h2><ol>{parts}</ol>"
         "<p>Numbers: log p of the answer with a part minus without it. A part is left out: "
-        f"{_escape(report.how)}. {_escape(line.replace('-', '−'))}</p>"
-        f"<p><code>{_escape(command)}</code></p>"
+        f"{escape_text(report.how)}. {escape_text(line.replace('-', '−'))}</p>"
+        f"<p><code>{escape_text(command)}</code></p>"
     )
     return plain_page(printable(report.caption), body)
 
@@ -65,47 +59,21 @@ def contrast_page(
     report: ContrastReport, lines: Sequence[str], picture: bytes, command: str
 ) -> str:
     """A page: lines, the picture (SVG) of layers by positions, and what restores most."""
-    body = "".join(f"<p>{_escape(line)}</p>" for line in [*lines, *report.notes])
-    body += _picture(picture, "layers by positions")
+    body = "".join(f"<p>{escape_text(line)}</p>" for line in [*lines, *report.notes])
+    body += picture_tag(picture, "layers by positions")
     for name, own in (
         ("Heads at every position", report.heads),
         ("Heads at one position", report.rows),
         ("Links", report.links),
     ):
         body += f"<h2>{name}</h2>{_restored_table(own)}" if own else ""
-    body += f'<p class="faint"><code>{_escape(command)}</code></p>'
+    body += f'<p class="faint"><code>{escape_text(command)}</code></p>'
     return plain_page(printable(report.caption), body)
 
 
-def cache_page(
-    report: CacheReport, plot: bytes, heads: Sequence[tuple[str, bytes]], command: str
-) -> str:
-    """A page: the costs (SVG), a table of them, and for each rule a head with keys struck out."""
-    table = _table(
-        ("rule", "keys", "attention", "nats a token", "changed"),
-        [
-            (
-                f"{one.kind} {one.rule}".strip(),
-                *map(two_digits, (one.held, one.mass)),
-                nats(one.cost),
-                two_digits(one.changed),
-            )
-            for one in report.rules
-        ],
-    )
-    body = "".join(f"<p>{_escape(line)}</p>" for line in [report.prompt, *report.notes])
-    body += (_picture(plot, "costs of each rule") if plot else "") + table
-    body += f'<p class="faint">{CACHE_TERMS}</p>'
-    for rule, picture in heads:
-        image = _picture(picture, f"keys that {rule} drops")
-        body += f"<h2>{_escape(rule)}</h2>{image}"
-    body += f'<p class="faint"><code>{_escape(command)}</code></p>'
-    return plain_page(printable(report.caption), body)
-
-
-def _picture(svg: bytes, about: str) -> str:
+def picture_tag(svg: bytes, about: str) -> str:
     data = base64.b64encode(svg).decode("ascii")
-    return f'<img src="data:image/svg+xml;base64,{data}" alt="{_escape(about)}">'
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape_text(about)}">'
 
 
 def _restored_table(parts: Sequence[Restored]) -> str:
@@ -119,14 +87,14 @@ def _restored_table(parts: Sequence[Restored]) -> str:
         for one in parts[:LISTED]
     ]
     more = f'<p class="faint">and {len(parts) - LISTED:,} more</p>' if len(parts) > LISTED else ""
-    return _table(("part", "share", "estimate"), rows) + more
+    return number_table(("part", "share", "estimate"), rows) + more
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def number_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table with a column of words, then numbers."""
 
     def line(kind: str, cells: Sequence[str]) -> str:
-        first, *rest = (_escape(cell) if cell else "" for cell in cells)
+        first, *rest = (escape_text(cell) if cell else "" for cell in cells)
         others = "".join(f"<{kind}>{cell}</{kind.partition(' ')[0]}>" for cell in rest)
         tag = kind.partition(" ")[0]
         return f'<tr><{kind} class="word">{first}</{tag}>{others.replace("-", "−")}</tr>'

@@ -16,12 +16,12 @@ import transformers
 from transformers import DynamicCache
 
 import attnviz
-from attnviz.features.cache.cost import measure_rules
-from attnviz.features.cache.eviction import CacheRun, parse_rules
 from attnviz.core.effects import Intervention, LayerWeights, LinkAt, log_probabilities
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
+from attnviz.features.cache.cost import measure_rules
+from attnviz.features.cache.eviction import CacheRun, parse_rules
 from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
