@@ -24,7 +24,7 @@ from attnviz.runs.pipeline import (
     check_choice,
     check_kept,
 )
-from attnviz.runs.recordings import RecordingRequest, report_recording
+from attnviz.features.audio.request import RecordingRequest, report_recording
 from attnviz.runs.reporting import hold_notes
 from attnviz.storage.texts import Text, check_text, chunks
 

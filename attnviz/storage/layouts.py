@@ -23,7 +23,7 @@ from attnviz.core.measures import Argument, HeadReport, HeadRow, Meaning, Role, 
 from attnviz.core.registry import SCHEMA, DataKind
 from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
 from attnviz.storage.schema import Document
-from attnviz.storage.timed_words import TimedWord
+from attnviz.features.audio.timed_words import TimedWord
 
 REPORTS = {
     one.__name__: one

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from attnviz.analyses.word_times import WordClock, first_frames
+from attnviz.features.audio.word_times import WordClock, first_frames
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording

@@ -11,7 +11,7 @@ import soundfile
 import torch
 import transformers
 
-from attnviz.analyses.word_times import WordClock, first_frames
+from attnviz.features.audio.word_times import WordClock, first_frames
 from attnviz.core.attention_map import Attention
 from attnviz.core.query import Query, Recording
 from attnviz.models import attend_query

@@ -11,7 +11,7 @@ import torch
 
 from attnviz import AttnvizError, audio
 from attnviz.models.hugging_face.inputs.recordings import read_recording
-from attnviz.runs.recordings import spectrogram
+from attnviz.features.audio.request import spectrogram
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.invoke import attnviz
 

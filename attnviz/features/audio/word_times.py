@@ -18,7 +18,7 @@ from attnviz.analyses.words import split_words, word_numbers
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.errors import UsageError
 from attnviz.core.tokens import text_places
-from attnviz.storage.timed_words import TimedWord
+from attnviz.features.audio.timed_words import TimedWord
 
 MOST_HEADS, CANDIDATES, ENOUGH = 20, 40, 30  # most heads, most candidates, fewest words
 SILENT = frozenset("\"'“”‘’«»¿¡([{)]}-–—.,:;!?…。，！？：；、")  # punctuation is not spoken

@@ -8,7 +8,7 @@ import typer
 from attnviz.cli.options import CHOICE, MAP_PICTURES, ORIGIN, PLACES, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.recordings import TIME_FORMATS, RecordingRequest, report_recording
+from attnviz.features.audio.request import TIME_FORMATS, RecordingRequest, report_recording
 
 
 @with_options(

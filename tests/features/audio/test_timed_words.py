@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.errors import InputError
-from attnviz.storage.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
+from attnviz.features.audio.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
 
 WORDS = [TimedWord('"red"', 0.2, 0.55), TimedWord("<b>&amp;", 0.7, 1.25), TimedWord("5", 1.25, 2)]
 SHORT = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
+from attnviz.features.audio.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, Origin, map_options
@@ -27,7 +27,7 @@ from attnviz.runs.reporting import RunReport, hold_notes
 from attnviz.storage.documents import report_json
 from attnviz.storage.matrices import open_file
 from attnviz.storage.texts import check_text
-from attnviz.storage.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
+from attnviz.features.audio.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
