@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from attnviz import callbacks as callbacks
     from attnviz.api.attention import attend as attend
     from attnviz.api.attention import attend_many as attend_many
-    from attnviz.api.attention import audio as audio
     from attnviz.api.attention import image as image
     from attnviz.api.attention import unload as unload
     from attnviz.api.collected import Findings as Findings
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Token as Token
     from attnviz.core.errors import AttnvizError as AttnvizError
     from attnviz.features.align.function import align as align
+    from attnviz.features.audio.function import audio as audio
     from attnviz.features.cache.function import cache as cache
     from attnviz.features.compare.function import compare as compare
     from attnviz.features.lessons.function import lesson as lesson
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from attnviz.runs.pipeline import load as load
 
 _PLACES = {
-    "api.attention": "attend attend_many audio image unload",
+    "api.attention": "attend attend_many image unload",
     "api.collected": "Findings",
     "api.measures": "heads",
     "api.questions": "ablate explain",
@@ -46,6 +46,7 @@ _PLACES = {
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
     "features.align.function": "align",
+    "features.audio.function": "audio",
     "features.cache.function": "cache",
     "features.compare.function": "compare",
     "features.lessons.function": "lesson",

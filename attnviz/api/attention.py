@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Unpack
 
 from attnviz.api import arguments
-from attnviz.api.collected import CollectedReport, Findings, collect
+from attnviz.api.collected import collect, only_result
 from attnviz.core.errors import AttnvizError, UsageError, choose, in_short
 from attnviz.core.options import LENS_NAMES, Choice, Options, Origin
 from attnviz.core.registry import Command
@@ -19,12 +19,10 @@ from attnviz.runs.pictures import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.pipeline import (
     AttentionRequest,
     Result,
-    as_result,
     attend_one,
     check_choice,
     check_kept,
 )
-from attnviz.features.audio.request import RecordingRequest, report_recording
 from attnviz.runs.reporting import hold_notes
 from attnviz.storage.texts import Text, check_text, chunks
 
@@ -192,74 +190,4 @@ def image(
         item = look_at_pictures(request, request.read(), how)
         hold_notes(item.attention, report)
         report.add(item)
-    return _only_result(report)
-
-
-@arguments.public
-def audio(
-    file: arguments.InMemoryInput,
-    *,
-    sampling_rate: arguments.Positive | None = None,
-    text: str | None = None,
-    language: str | None = None,
-    task: Literal["transcribe", "translate"] | None = None,
-    start: float = 0.0,
-    seconds: arguments.Positive = 30,
-    word_times: bool = False,
-    times: Path | None = None,
-    timing_heads: str | None = None,
-    against: Literal["input", "output"] = "output",
-    **options: Unpack[arguments.AudioOptions],
-) -> Result | Findings:
-    """When a speech model listens, and when each word is spoken.
-
-    Args:
-        file: the recording: .wav, .flac, .ogg, .mp3, …; or samples in memory, an array of floats
-            from -1 to 1 or of integers, (samples,) or with channels on its shorter axis.
-        sampling_rate: how many samples of an array are a second.
-        text: what is spoken; None: a model like Whisper writes it.
-        language: the language that is spoken, for models that know several.
-        task: what such a model is to do: "transcribe", or "translate" into English.
-        start: the second to begin at.
-        seconds: how much to hear at most; Whisper hears 30, AST 10.
-        word_times: when each word is spoken, by the heads that the model names.
-        times: a file of true times (.tsv, .TextGrid, .vtt): how far each head errs.
-        timing_heads: the heads that time words: "2.0,3.1".
-        against: a row times the token that it predicts ("output") or has read ("input").
-        options: those of `attnviz audio`, by name.
-
-    Returns:
-        The attention; or the times of words, or the errors of heads.
-    """
-    if not 0 <= start < 1e6:
-        raise UsageError(f"start={start} is no second of a recording")
-    if seconds > 3600:
-        raise UsageError(f"seconds={seconds} is out of range: 1 to 3600")
-    in_memory = not isinstance(file, str | Path)
-    if in_memory is not (sampling_rate is not None):
-        raise UsageError("sampling_rate= is for an array of samples: give both, or a file")
-    request = RecordingRequest(
-        file=Path("recording" if in_memory else file),
-        sound=(file, sampling_rate) if sampling_rate is not None else None,
-        text=text,
-        language=language,
-        task=task,
-        start=start,
-        seconds=seconds,
-        word_times=word_times,
-        times=times,
-        timing_heads=timing_heads,
-        against=against,
-    )
-    how = arguments.read_options(options, top=Origin().top)
-    request.check(how)
-    with collect("audio", request.kind, how) as report:
-        report_recording(request, how, report)
-    return _only_result(report) if request.kind == "maps" else report.findings
-
-
-def _only_result(report: CollectedReport) -> Result:
-    (item,) = report.findings.items
-    attention = item.attention
-    result = attention if isinstance(attention, Result) else as_result(attention, Choice())
-    return replace(result, item=item)
+    return only_result(report)

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from attnviz.api.arguments import in_evaluation
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import hold, notices_to
-from attnviz.core.options import Options
+from attnviz.core.options import Choice, Options
 from attnviz.core.registry import DataKind
 from attnviz.renderers import Display
 from attnviz.renderers.reports import Data, Item
 from attnviz.runs.outputs import Presentable
+from attnviz.runs.pipeline import Result, as_result
 from attnviz.runs.reporting import item_of
 from attnviz.storage.texts import BadText, Text
 
@@ -111,3 +113,11 @@ def collect(command: str, kind: DataKind, options: Options) -> Iterator[Collecte
         report.finish()
     if report.findings.errors and not report.findings.items:
         raise report.findings.errors[0]
+
+
+def only_result(report: CollectedReport) -> Result:
+    """The attention that was reported alone."""
+    (item,) = report.findings.items
+    attention = item.attention
+    result = attention if isinstance(attention, Result) else as_result(attention, Choice())
+    return replace(result, item=item)

@@ -29,8 +29,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "self": CommandEntry("Show how a text attends to itself.", "self:self_command"),
     "cross": CommandEntry("Show how a target attends to a source.", "cross:cross"),
     "image": CommandEntry("Show where in a picture a vision model looks.", "image:image"),
-    "audio": CommandEntry(
-        "Show when a speech model listens, and when each word is spoken.", "audio:audio"
+    "audio": FeatureEntry(
+        "Show when a speech model listens, and when each word is spoken.", "audio.command:audio"
     ),
     "browse": FeatureEntry("Browse attention by keys, in this terminal.", "browse.command:browse"),
     "watch": FeatureEntry("Run a program and show the attention in it.", "watch.command:watch"),

@@ -15,6 +15,7 @@ from attnviz.core.registry import MECHANISMS, Command, Entry, SourceKind
 from attnviz.models import Source, WithHead
 
 if TYPE_CHECKING:
+    from attnviz.models.hugging_face.audio_model import AudioModel
     from attnviz.models.hugging_face.capture.region import Region
 
 POCKET = "pocket"
@@ -344,3 +345,21 @@ def _open_file(origin: Origin, path: Path | InMemoryMaps) -> Source:
     if origin.causal:
         raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
     return SavedMaps(list(read_attention(data, f"'{path}'")), path)
+
+
+def check_speech(origin: Origin) -> None:
+    """Refuse the models inside: none of them reads speech."""
+    if is_shipped(origin):
+        raise UsageError(
+            "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
+        )
+
+
+def open_speech_model(origin: Origin) -> AudioModel:
+    """The speech model of a request."""
+    check_speech(origin)
+    check_torch(origin, "recordings")
+    from attnviz.models.hugging_face.audio_model import load_audio_model
+
+    source = load_audio_model(name_of(origin), **loading_of(origin))
+    return replace(source, region=region_of(origin))

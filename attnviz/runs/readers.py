@@ -12,7 +12,7 @@ from attnviz.models import Source, WithHead
 from attnviz.models.open import open_source
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.pipeline import query_of
-from attnviz.runs.recordings import open_speech_model
+from attnviz.models.open import open_speech_model
 from attnviz.storage.texts import Text
 
 SECONDS = 30  # seconds of a recording that are read

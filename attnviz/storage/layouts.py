@@ -23,7 +23,6 @@ from attnviz.core.measures import Argument, HeadReport, HeadRow, Meaning, Role, 
 from attnviz.core.registry import SCHEMA, DataKind
 from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
 from attnviz.storage.schema import Document
-from attnviz.features.audio.timed_words import TimedWord
 
 REPORTS = {
     one.__name__: one
@@ -40,8 +39,8 @@ REPORTS = {
         ),
     )
 }
-FEATURE_REPORTS = {"CacheReport": "cache.report"}
-"""Reports of features, each with its module, which is imported when its layout is asked for."""
+FEATURE_TYPES = {"CacheReport": "cache.report", "TimedWord": "audio.timed_words"}
+"""Types of features, each with its module, which is imported when its layout is asked for."""
 SEEN = {one.__name__: one for one in (Provenance, Effect, HeadAt, LinkAt, Meaning, Role, Mapping)}
 """What modules of `core` import for type checkers alone."""
 TYPES: dict[str, Any] = {
@@ -67,7 +66,6 @@ TYPES: dict[str, Any] = {
     "Wires": list[Wire],
     "Arguments": list[Argument],
     "Predictions": list[Prediction],
-    "TimedWords": list[TimedWord],
 }
 
 
@@ -226,6 +224,17 @@ def type_of(name: str) -> Any:
     return _object(name.title().replace("-", ""), words, about)
 
 
+def feature_type(name: str) -> Any:
+    """A type of a feature."""
+    return getattr(import_module(f"attnviz.features.{FEATURE_TYPES[name]}"), name)
+
+
+def type_named(word: str) -> Any:
+    """The type that a layout's word names; of a feature many of a type, which end in s."""
+    own = TYPES.get(word)
+    return list[feature_type(word[:-1])] if not own and word[:-1] in FEATURE_TYPES else own  # type: ignore[misc]
+
+
 def _object(name: str, words: Iterator[str], members: dict[str, Any]) -> Any:
     """The object whose fields are described up to the bracket that closes it."""
     names: list[str] = []
@@ -237,7 +246,7 @@ def _object(name: str, words: Iterator[str], members: dict[str, Any]) -> Any:
             break
         if word == ":":
             last, names, kind = names, [], next(words)
-            value = TYPES.get(kind) or _object(f"{name}{last[-1].title()}", words, {})
+            value = type_named(kind) or _object(f"{name}{last[-1].title()}", words, {})
             many: Any = list[value]  # type: ignore[valid-type]
             members |= dict.fromkeys(last, many if kind == "[" else value)
         elif word in "?|":
@@ -245,9 +254,8 @@ def _object(name: str, words: Iterator[str], members: dict[str, Any]) -> Any:
             members |= {one: members[one] | more for one in last}
         elif word in REPORTS:
             reports.append(REPORTS[word])
-        elif word in FEATURE_REPORTS:
-            module = import_module(f"attnviz.features.{FEATURE_REPORTS[word]}")
-            reports.append(getattr(module, word))
+        elif word in FEATURE_TYPES:
+            reports.append(feature_type(word))
         elif word.startswith("-"):
             less.add(word[1:])
         else:

@@ -8,10 +8,10 @@ import pytest
 import torch
 import transformers
 
-from attnviz.features.audio.word_times import WordClock, first_frames
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
+from attnviz.features.audio.word_times import WordClock, first_frames
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.audio_model import load_audio_model
 from attnviz.models.hugging_face.capture.kernel import eager_copy

@@ -11,9 +11,9 @@ import pytest
 from attnviz.renderers import DATA_KINDS
 from attnviz.storage.columns import COLUMNS, TABLES, columns_of, value_of
 from attnviz.storage.layouts import LAYOUTS, json_schema
-from tests.cli.test_audio import SAID, VOWELS
 from tests.cli.test_every_command import samples, speech
 from tests.documents import closed, name_of, validator
+from tests.features.audio.test_command import SAID, VOWELS
 from tests.hugging_face.tiny_speech import whisper
 from tests.invoke import attnviz
 

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.features.audio.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, Origin, map_options
+from attnviz.core.options import Options, map_options
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
+from attnviz.features.audio.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
+from attnviz.features.audio.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
 from attnviz.models import attend_query
-from attnviz.models.open import check_torch, is_shipped, loading_of, name_of, region_of
+from attnviz.models.open import (
+    check_speech,
+    open_speech_model,
+)
 from attnviz.renderers.reports import Data, Item, listing
 from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.runs.pictures import as_jpeg
@@ -27,7 +31,6 @@ from attnviz.runs.reporting import RunReport, hold_notes
 from attnviz.storage.documents import report_json
 from attnviz.storage.matrices import open_file
 from attnviz.storage.texts import check_text
-from attnviz.features.audio.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,24 +84,6 @@ class RecordingRequest:
             raise UsageError(f"{option} writes times, not maps: leave {flags[0]} out{heads}")
         if self.text is not None:
             check_text(self.text)
-
-
-def check_speech(origin: Origin) -> None:
-    """Refuse the models inside: none of them reads speech."""
-    if is_shipped(origin):
-        raise UsageError(
-            "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
-        )
-
-
-def open_speech_model(origin: Origin) -> AudioModel:
-    """The speech model of a request."""
-    check_speech(origin)
-    check_torch(origin, "recordings")
-    from attnviz.models.hugging_face.audio_model import load_audio_model
-
-    source = load_audio_model(name_of(origin), **loading_of(origin))
-    return replace(source, region=region_of(origin))
 
 
 def report_recording(request: RecordingRequest, options: Options, report: RunReport) -> None:

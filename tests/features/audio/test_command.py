@@ -10,8 +10,8 @@ import soundfile
 import torch
 
 from attnviz import AttnvizError, audio
-from attnviz.models.hugging_face.inputs.recordings import read_recording
 from attnviz.features.audio.request import spectrogram
+from attnviz.models.hugging_face.inputs.recordings import read_recording
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.invoke import attnviz
 

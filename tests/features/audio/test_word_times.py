@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.features.audio.word_times import WordClock, first_frames, smooth_weights, timing_errors
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.features.audio.timed_words import TimedWord
+from attnviz.features.audio.word_times import WordClock, first_frames, smooth_weights, timing_errors
 
 TEXT = "red car"
 
