@@ -16,7 +16,7 @@ from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.invoke import attnviz
 
 pytestmark = pytest.mark.models
-SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 VOWELS, TIMES = SAMPLES / "vowels.wav", SAMPLES / "vowels.tsv"
 TIMING = [{"layer": layer, "head": head} for layer, head in ((0, 1), (1, 0), (1, 3))]
 SAID = ("--text", "ah ee oh eh oo", "--language", "en")
