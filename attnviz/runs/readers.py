@@ -9,10 +9,9 @@ from attnviz.core.options import Options, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import SourceKind
 from attnviz.models import Source, WithHead
-from attnviz.models.open import open_source
+from attnviz.models.open import open_source, open_speech_model
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.pipeline import query_of
-from attnviz.models.open import open_speech_model
 from attnviz.storage.texts import Text
 
 SECONDS = 30  # seconds of a recording that are read
