@@ -15,7 +15,7 @@ from attnviz.models.open import brings_tokens, check_origin, check_pair
 from attnviz.runs.engines import open_engine
 from attnviz.runs.head_measures import keep_scores
 from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, source_for
-from attnviz.runs.pictures import ALL, PictureRequest, look_at_pictures
+from attnviz.features.image.request import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.pipeline import (
     AttentionRequest,
     Result,

@@ -53,7 +53,7 @@ from attnviz.runs.journal import (
     run_options,
 )
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
-from attnviz.runs.pictures import thumbnails
+from attnviz.features.image.request import thumbnails
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.reporting import RunReport, reject_of
 from attnviz.storage.archive import DAMAGE

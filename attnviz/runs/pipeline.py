@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-    from attnviz.analyses.contacts import ContactModel
+    from attnviz.features.contacts.fit import ContactModel
     from attnviz.core.attention_map import Link
     from attnviz.core.effects import Experiment
     from attnviz.core.writers import LensInputs
@@ -410,7 +410,7 @@ def contacts_of(source: Source, choice: Choice) -> ContactModel | None:
         return None
     if choice.lens != "raw":
         raise UsageError(f"--contacts reads raw weights: leave --lens {choice.lens} out")
-    from attnviz.analyses.contacts import fit_contacts
+    from attnviz.features.contacts.fit import fit_contacts
 
     return fit_contacts(choice.contacts, lambda text: attend_query(source, Query(text)))
 

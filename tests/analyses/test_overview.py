@@ -8,7 +8,7 @@ import pytest
 
 from attnviz.analyses.heads import measure_heads, roles_of
 from attnviz.analyses.overview import overview, overviews
-from attnviz.analyses.patches import look_from, picture_overviews
+from attnviz.features.image.patches import look_from, picture_overviews
 from attnviz.core.attention_map import Focus, Link, Token
 from attnviz.core.measures import Overview
 from attnviz.core.tokens import patch_tokens

@@ -17,7 +17,7 @@ from attnviz.core.registry import LENSES
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.audio_model import AudioModel, load_audio_model
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE
-from attnviz.models.hugging_face.check import Trial, try_model
+from attnviz.features.models.check import Trial, try_model
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, LAYOUTS
 from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model

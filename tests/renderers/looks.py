@@ -41,7 +41,7 @@ from attnviz.renderers.figures.effect_bars import (
     prune_curve,
 )
 from attnviz.renderers.figures.grid import grid, panels
-from attnviz.renderers.figures.head_history import history_figure
+from attnviz.features.compare.head_pictures import history_figure
 from attnviz.renderers.figures.head_overview import head_overview, head_plane
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.figures.lines import lines

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.commands.listings import write_listing
+from attnviz.features.models.command import write_listing
 from attnviz.cli.options import with_options
 from attnviz.cli.places import note
 from attnviz.core.options import Options

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli.commands.listings import write_listing
+from attnviz.features.models.command import write_listing
 from attnviz.cli.options import SEED, with_options
 from attnviz.core.errors import choose
 from attnviz.core.options import Options, opt

@@ -41,7 +41,7 @@ from attnviz.renderers.printable import printable, printable_texts
 from attnviz.renderers.text.answer_tables import sentences_of
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
-from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
+from attnviz.features.image.request import as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
 from attnviz.runs.questions.explain import AnswerRequest, Explainer
 from attnviz.storage.pictures import upright_picture

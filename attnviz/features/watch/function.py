@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.features.watch.maps import Names
-    from attnviz.models.watch.observer import WatchLog, WatchRequest
+    from attnviz.features.observer.observer import WatchLog, WatchRequest
 
 
 CALLS = 10
@@ -220,7 +220,7 @@ def watch(
 
     from attnviz.features.watch.maps import Names
     from attnviz.models.hugging_face.capture.region import Region
-    from attnviz.models.watch.observer import WatchRequest, observe
+    from attnviz.features.observer.observer import WatchRequest, observe
 
     if model is not None and not isinstance(model, torch.nn.Module):
         raise UsageError(f"watch needs a torch.nn.Module, not {type(model).__name__}")

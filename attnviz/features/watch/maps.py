@@ -21,7 +21,7 @@ from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.models.watch.observer import CapturedCall, WatchLog, WatchRequest
+    from attnviz.features.observer.observer import CapturedCall, WatchLog, WatchRequest
 
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
 

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnviz import load, watch
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.models.watch.lineage import MOST_INPUTS, Lineage, TorchCall
+from attnviz.features.observer.lineage import MOST_INPUTS, Lineage, TorchCall
 from tests.features.watch.models import (
     HEADS,
     SIZE,

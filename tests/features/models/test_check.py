@@ -6,7 +6,7 @@ import shutil
 import pytest
 from transformers import CONFIG_MAPPING, AutoModel
 
-from attnviz.models.hugging_face.check import shrink_config
+from attnviz.features.models.check import shrink_config
 from tests.invoke import attnviz
 
 ALL = ["rollout", "flow", "gradient", "effect", "logits", "norm"]

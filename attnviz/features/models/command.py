@@ -37,7 +37,7 @@ def _mechanisms() -> Data:
 
 def _model_facts(name: str) -> Data:
     """What is known of a model: a line for each fact, an object in JSON."""
-    from attnviz.models.hugging_face.check import check_model
+    from attnviz.features.models.check import check_model
     from attnviz.storage.documents import report_json
 
     facts = check_model(name)

@@ -36,10 +36,10 @@ from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
 from attnviz.models.hugging_face.capture.scores import CallScores
-from attnviz.models.watch import lineage, products
-from attnviz.models.watch.kernels import OPEN_MULTI_HEAD, SDPA, Kernel, KernelCall, replace_kernels
-from attnviz.models.watch.lineage import TorchCall, Whole
-from attnviz.models.watch.products import Mixture
+from attnviz.features.observer import lineage, products
+from attnviz.features.observer.kernels import OPEN_MULTI_HEAD, SDPA, Kernel, KernelCall, replace_kernels
+from attnviz.features.observer.lineage import TorchCall, Whole
+from attnviz.features.observer.products import Mixture
 
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
 """What modules call the number of their heads."""

@@ -9,7 +9,7 @@ from math import nan, prod
 from typing import Any
 
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.watch.lineage import Lineage, Mark, Softmax, TorchCall
+from attnviz.features.observer.lineage import Lineage, Mark, Softmax, TorchCall
 
 LINEAR = "products of linear attention: it has no softmax over keys, and so no weights to show"
 MIXED = (

@@ -8,7 +8,7 @@ import typer
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import LENS_NAMES, Options, opt, rare
-from attnviz.runs.pictures import ALL, PictureRequest, look_at_pictures
+from attnviz.features.image.request import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.reporting import hold_notes
 
 LENSES = tuple(name for name in LENS_NAMES if name != ALL)

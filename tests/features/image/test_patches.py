@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.lenses.rollout import UNIT as FLOW
-from attnviz.analyses.patches import (
+from attnviz.features.image.patches import (
     look_from,
     look_from_token,
     one_picture,

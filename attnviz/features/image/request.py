@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses import patches
+from attnviz.features.image import patches
 from attnviz.analyses.effects.links import with_links
 from attnviz.analyses.select import reduce_attention, shows_layers
 from attnviz.analyses.view import picture_words

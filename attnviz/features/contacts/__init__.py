@@ -1,0 +1,1 @@
+"""--contacts: which residues touch, predicted from heads."""

@@ -1,0 +1,1 @@
+"""attnviz image: where in a picture a vision model looks."""
