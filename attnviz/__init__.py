@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from attnviz import callbacks as callbacks
     from attnviz.api.attention import attend as attend
     from attnviz.api.attention import attend_many as attend_many
-    from attnviz.api.attention import image as image
     from attnviz.api.attention import unload as unload
     from attnviz.api.collected import Findings as Findings
     from attnviz.api.measures import heads as heads
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from attnviz.features.audio.function import audio as audio
     from attnviz.features.cache.function import cache as cache
     from attnviz.features.compare.function import compare as compare
+    from attnviz.features.image.function import image as image
     from attnviz.features.lessons.function import lesson as lesson
     from attnviz.features.sources.function import sources as sources
     from attnviz.features.steps.function import steps as steps
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from attnviz.runs.pipeline import load as load
 
 _PLACES = {
-    "api.attention": "attend attend_many image unload",
+    "api.attention": "attend attend_many unload",
     "api.collected": "Findings",
     "api.measures": "heads",
     "api.questions": "ablate explain",
@@ -49,6 +49,7 @@ _PLACES = {
     "features.audio.function": "audio",
     "features.cache.function": "cache",
     "features.compare.function": "compare",
+    "features.image.function": "image",
     "features.lessons.function": "lesson",
     "features.sources.function": "sources",
     "features.steps.function": "steps",

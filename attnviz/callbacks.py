@@ -27,8 +27,8 @@ import numpy as np
 
 from attnviz.core.errors import OutputError, UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
-from attnviz.core.measures import HISTORY, WINDOW, Verdict
 from attnviz.features.compare.history import HistoryStudy, check_health, chosen_verdicts
+from attnviz.features.compare.report import HISTORY, WINDOW, Verdict
 from attnviz.features.compare.request import read_sample, sample_files
 from attnviz.features.watch.function import watch
 from attnviz.storage.archive import dump_archive

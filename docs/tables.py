@@ -20,7 +20,7 @@ Rows = list[tuple[str, ...]]
 def names() -> Iterator[str]:
     """Every name that an option takes, by what it is."""
     from attnviz.core import registry
-    from attnviz.core.measures import RULES
+    from attnviz.features.compare.report import RULES
 
     tables = {
         "Measures of heads": registry.MEASURES,

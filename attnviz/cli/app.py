@@ -28,7 +28,7 @@ from attnviz.core.values import check_option_text
 COMMANDS: dict[str, CommandEntry] = {
     "self": CommandEntry("Show how a text attends to itself.", "self:self_command"),
     "cross": CommandEntry("Show how a target attends to a source.", "cross:cross"),
-    "image": CommandEntry("Show where in a picture a vision model looks.", "image:image"),
+    "image": FeatureEntry("Show where in a picture a vision model looks.", "image.command:image"),
     "audio": FeatureEntry(
         "Show when a speech model listens, and when each word is spoken.", "audio.command:audio"
     ),
@@ -65,7 +65,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "Serve a page that answers as you type, with any model.", "live.command:live"
     ),
     "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
-    "models": CommandEntry("List the models found on this machine.", "listings:models"),
+    "models": FeatureEntry("List the models found on this machine.", "models.command:models"),
 }
 PANELS = {
     "Look": "self cross image audio browse watch",

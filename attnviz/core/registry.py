@@ -172,6 +172,8 @@ class FeatureEntry(CommandEntry):
 
 BROWSER = FeatureEntry("Browse the first result by keys.", "browse.command:BrowsedResult")
 """The output that --browse and `Result.browse` open."""
+CONTACTS = FeatureEntry("Predict contacts from heads.", "contacts.fit:fit_contacts")
+"""What --contacts fits."""
 ALIGNER = FeatureEntry("Write the word links of sentence pairs.", "align.command:align_texts")
 """What `cross` does where it is asked for alignments."""
 SYMMETRIZATIONS: dict[str, str] = {

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from io import BytesIO
+from math import sqrt
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -53,12 +55,12 @@ from attnviz.runs.journal import (
     run_options,
 )
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
-from attnviz.features.image.request import thumbnails
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.reporting import RunReport, reject_of
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes, read_text
+from attnviz.storage.pictures import as_jpeg, read_picture
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 
 if TYPE_CHECKING:
@@ -430,3 +432,28 @@ def _rows_of(rows: Sequence[HeadRow], request: HeadsRequest) -> tuple[HeadRow, .
     role = request.role
     own = [row for row in rows if role is None or role in [one.name for one in row.roles]]
     return tuple(own[: request.top])
+
+
+THUMBNAIL = 96  # pixels of a side in an atlas at most; `MOST_BYTES` in all
+
+MOST_BYTES = 8 * 2**20
+
+
+def thumbnails(report: CorpusReport) -> dict[str, bytes]:
+    """A small copy of each picture that an atlas shows, cut to its patches."""
+    from PIL import Image
+
+    atlases = [stream.atlas for stream in report.streams if stream.atlas is not None]
+    boxes = {text.id: text.seen for atlas in atlases for text in atlas.texts.values() if text.seen}
+    files = dict[str, bytes]()
+    for name, (left, top, right, bottom) in boxes.items():
+        try:
+            part = read_picture(Path(name)).crop((left, top, right, bottom))
+            files[name] = as_jpeg(part, THUMBNAIL)
+        except InputError as error:
+            notify(f"no picture in the atlas: {error}")
+    size = sum(map(len, files.values())) * len(atlases)
+    if size > MOST_BYTES:
+        side = max(int(THUMBNAIL * sqrt(MOST_BYTES / size) * 0.8), 8)
+        files = {name: as_jpeg(Image.open(BytesIO(one)), side) for name, one in files.items()}
+    return files

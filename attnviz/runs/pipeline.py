@@ -22,7 +22,7 @@ from attnviz.core import attention_map
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, LookOptions, Options, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
-from attnviz.core.registry import BROWSER, LENSES, PICTURES, Command, DataKind, Needs
+from attnviz.core.registry import BROWSER, CONTACTS, LENSES, PICTURES, Command, DataKind, Needs
 from attnviz.core.tokens import tokens_of_pieces
 from attnviz.core.values import as_array
 from attnviz.models import Source, attend_query
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-    from attnviz.features.contacts.fit import ContactModel
     from attnviz.core.attention_map import Link
     from attnviz.core.effects import Experiment
     from attnviz.core.writers import LensInputs
@@ -404,15 +403,18 @@ def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> 
     return _view_next(source, query, source.attend([query]), choice, text, contacts)
 
 
-def contacts_of(source: Source, choice: Choice) -> ContactModel | None:
+Predictor = Callable[[Attention], Attention]  # of contacts, from the weights of heads
+
+
+def contacts_of(source: Source, choice: Choice) -> Predictor | None:
     """What predicts contacts from this source's heads, fitted; None: nobody asks for them."""
     if choice.contacts is None:
         return None
     if choice.lens != "raw":
         raise UsageError(f"--contacts reads raw weights: leave --lens {choice.lens} out")
-    from attnviz.features.contacts.fit import fit_contacts
-
-    return fit_contacts(choice.contacts, lambda text: attend_query(source, Query(text)))
+    model = CONTACTS.load()(choice.contacts, lambda text: attend_query(source, Query(text)))
+    predictor: Predictor = model.predict
+    return predictor
 
 
 def query_of(source: Source, text: Text, command: Command | None = None) -> Query:
@@ -440,7 +442,7 @@ def _view_next(
     answers: Iterator[attention_map.Attention | InputError],
     choice: Choice,
     text: Text,
-    contacts: ContactModel | None = None,
+    contacts: Predictor | None = None,
 ) -> Result:
     """The next of the answers through a lens, which may ask the source for more about it."""
 
@@ -472,7 +474,7 @@ def _choose_from(
     ask: Ask,
     choice: Choice,
     text: Text,
-    contacts: ContactModel | None = None,
+    contacts: Predictor | None = None,
 ) -> Result:
     """The attention labelled, through a lens, selected, without special tokens, grouped, reduced.
 
@@ -501,7 +503,7 @@ def _choose_from(
         needs_first = "effects"
     attention = apply_lens(choice.lens, attend, ask_once, prepare, insist=needs_first)
     if contacts is not None:
-        attention = contacts.predict(attention)
+        attention = contacts(attention)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
     attention = mean_of_groups(attention) if choice.kv else attention

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -162,3 +163,15 @@ def to_bytes(picture: Any, name: str, form: str | None = None) -> Image:
     if not 0 <= low <= high <= most:
         raise InputError(f"{name} has pixels from {low:g} to {high:g}: 0 to {most:,} can be read")
     return Image.fromarray(np.rint(values * (255 / most)).astype(np.uint8))
+
+
+MOST_PIXELS = 1000  # of a side of the picture on a page
+
+
+def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
+    """A picture as JPEG, made smaller if a side has more pixels than a page shows."""
+    file = BytesIO()
+    small = part.copy()
+    small.thumbnail((most, most))
+    small.save(file, "JPEG", quality=90)
+    return file.getvalue()

@@ -8,10 +8,10 @@ import pytest
 
 from attnviz.analyses.heads import measure_heads, roles_of
 from attnviz.analyses.overview import overview, overviews
-from attnviz.features.image.patches import look_from, picture_overviews
 from attnviz.core.attention_map import Focus, Link, Token
 from attnviz.core.measures import Overview
 from attnviz.core.tokens import patch_tokens
+from attnviz.features.image.patches import look_from, picture_overviews
 from tests.analyses.heads import gains, map_of, random_map, says
 from tests.samples import attention_of, self_map
 

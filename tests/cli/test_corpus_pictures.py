@@ -13,8 +13,8 @@ import pytest
 from PIL import Image, ImageDraw
 
 from attnviz.core.errors import InputError
-from attnviz.runs import corpus
 from attnviz.features.image import request as pictures
+from attnviz.runs import corpus
 from attnviz.runs.inputs import pictures_in
 from tests.cli.test_corpus import interrupt_after
 from tests.hugging_face.tiny_vision import VISION_BUILDERS

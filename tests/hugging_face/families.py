@@ -14,10 +14,10 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.registry import LENSES
+from attnviz.features.models.check import Trial, try_model
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.audio_model import AudioModel, load_audio_model
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE
-from attnviz.features.models.check import Trial, try_model
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, LAYOUTS
 from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model

@@ -28,9 +28,12 @@ from attnviz.core.effects import (
     PruneCurve,
     SavedEffects,
 )
-from attnviz.core.measures import HISTORY, History, Role
+from attnviz.core.measures import Role
+from attnviz.features.compare import history_table
 from attnviz.features.compare import table as comparison
 from attnviz.features.compare.differences import compare_effects, compare_maps
+from attnviz.features.compare.head_pictures import history_figure
+from attnviz.features.compare.report import HISTORY, History
 from attnviz.renderers import Display
 from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
@@ -41,7 +44,6 @@ from attnviz.renderers.figures.effect_bars import (
     prune_curve,
 )
 from attnviz.renderers.figures.grid import grid, panels
-from attnviz.features.compare.head_pictures import history_figure
 from attnviz.renderers.figures.head_overview import head_overview, head_plane
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.figures.lines import lines
@@ -284,8 +286,8 @@ TABLES: dict[str, Callable[[Display], str]] = {
     },
     "heads": lambda show: head_tables.measures_table(report(sinks="a sink"), show),
     "heads-streams": lambda show: head_tables.measures_table(MASKS, show, keep="offset"),
-    "history": lambda show: head_tables.history_table(history(("self",)), show),
-    "history-streams": lambda show: head_tables.history_table(history(("self", "x")), show),
+    "history": lambda show: history_table.history_table(history(("self",)), show),
+    "history-streams": lambda show: history_table.history_table(history(("self", "x")), show),
     "lenses": lambda show: ablation_table.lenses_table(lens_report(3), show),
     "lenses-one": lambda show: ablation_table.lenses_table(lens_report(1), show),
     "similarity": lambda show: head_tables.similarity_table(similarity(20), show),
@@ -325,8 +327,8 @@ DATA: dict[str, Callable[[], str]] = {
     "prune curve": lambda: corpus_json(replace(corpus(3), curve=curve(), streams=())),
     "heads.tsv": lambda: head_tables.measures_tsv(report()),
     "heads.json": lambda: head_tables.measures_json(report()),
-    "history.tsv": lambda: head_tables.history_tsv(history(("self",))),
-    "history.json": lambda: head_tables.history_json(history(("self",))),
+    "history.tsv": lambda: history_table.history_tsv(history(("self",))),
+    "history.json": lambda: history_table.history_json(history(("self",))),
     "lenses.tsv": lambda: ablation_table.lenses_tsv(lens_report(3)),
     "lenses.json": lambda: ablation_table.lenses_json(lens_report(3)),
     "page encoder": lambda: page_text(

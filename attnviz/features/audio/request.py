@@ -25,11 +25,11 @@ from attnviz.models.open import (
 )
 from attnviz.renderers.reports import Data, Item, listing
 from attnviz.runs.outputs import draw, page_html, views_of
-from attnviz.features.image.request import as_jpeg
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.runs.reporting import RunReport, hold_notes
 from attnviz.storage.documents import report_json
 from attnviz.storage.matrices import open_file
+from attnviz.storage.pictures import as_jpeg
 from attnviz.storage.texts import check_text
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from attnviz.cli.app import complain
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import HealthError, UsageError
-from attnviz.core.measures import RULES, History
 from attnviz.core.options import Options, opt, rare
 from attnviz.features.compare.history import check_health, chosen_verdicts
+from attnviz.features.compare.report import RULES, History
 from attnviz.features.compare.request import (
     check_changes,
     check_runs,

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.core.measures import DRIFT, History, Verdict, verdict_lines
+from attnviz.features.compare.report import DRIFT, History, Verdict, verdict_lines
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
 from attnviz.renderers.figures import figure
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas

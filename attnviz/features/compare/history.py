@@ -16,7 +16,8 @@ from attnviz.analyses.measures.spread import typical_entropy
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import HealthError, choose
-from attnviz.core.measures import (
+from attnviz.features.compare.differences import compare_rows
+from attnviz.features.compare.report import (
     COLLAPSED,
     DRIFT,
     GROWN,
@@ -35,7 +36,6 @@ from attnviz.core.measures import (
     History,
     Verdict,
 )
-from attnviz.features.compare.differences import compare_rows
 
 BAD = ("collapsed", "saturating", "oscillating", "uniform")
 Series = NDArray[np.float64]

@@ -17,17 +17,18 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.measures import DRIFT, Comparison, History
+from attnviz.core.measures import Comparison
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
+from attnviz.features.compare import history_table
 from attnviz.features.compare import table as tables
 from attnviz.features.compare.differences import compare_effects, compare_maps
 from attnviz.features.compare.history import HistoryStudy
+from attnviz.features.compare.report import DRIFT, History
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers import NO_VIEWS
 from attnviz.renderers.page import assemble
 from attnviz.renderers.reports import Data, Item, data_of, draw_by
-from attnviz.renderers.text import head_tables
 from attnviz.runs.outputs import draw_difference, page_data
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.matrices import read_bytes
@@ -368,11 +369,14 @@ def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Ite
         note for one in histories for note in (*one.provenance.notes, *one.notes)
     ):
         notify(note)
-    plot = partial(draw_by, "head_history:history_figure", *histories)
+    plot = partial(draw_by, "attnviz.features.compare.head_pictures:history_figure", *histories)
     figures = {"plot": plot, "gif": partial(_frames, histories[0], runs[0])}
     value = histories[0] if len(histories) == 1 else tuple(histories)
     data = data_of(
-        *(value, head_tables.history_table, head_tables.history_tsv, head_tables.history_json),
+        value,
+        history_table.history_table,
+        history_table.history_tsv,
+        history_table.history_json,
         figures=figures,
     )
     page = partial(_page, dict(zip(names, by_run.items(), strict=True)))
@@ -402,7 +406,7 @@ def _page(runs: Mapping[str, tuple[TrainingRun, History]], command: str) -> str:
                     scores[stream, *names] = sample.scores.get((item.stream, *names), {})
                 maps.append(replace(item, stream=stream))
             places.append([at.get((_kind(head[0]), *head[1:])) for head in history.heads])
-        panels.append(head_tables.history_panel(history, name, places))
+        panels.append(history_table.history_panel(history, name, places))
     last = next(iter(runs.values()))[1]
     document, blobs = page_data(Attention(tuple(maps), last.provenance, scores=scores), command)
     return assemble(document | {"history": panels}, blobs)
@@ -426,4 +430,5 @@ def _frames(history: History, run: TrainingRun) -> Figure:
     which = f"layer {layer} head {head}"
     if len(history.heads) > 1:
         which += f", which drifted most of {len(history.heads)}"
-    return draw_by("head_history:head_frames", maps, history.provenance.title, which)
+    frames = "attnviz.features.compare.head_pictures:head_frames"
+    return draw_by(frames, maps, history.provenance.title, which)

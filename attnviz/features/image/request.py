@@ -5,28 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from io import BytesIO
-from math import isqrt, sqrt
+from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.features.image import patches
 from attnviz.analyses.effects.links import with_links
 from attnviz.analyses.select import reduce_attention, shows_layers
 from attnviz.analyses.view import picture_words
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.errors import InputError, UsageError
+from attnviz.core.errors import UsageError
 from attnviz.core.lens_inputs import AttentionGradients
-from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.core.writers import LensInputs
+from attnviz.features.image import patches
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import apply_lens, ask_source
 from attnviz.models.open import VISION, check_vision, open_source
@@ -34,7 +31,7 @@ from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
 from attnviz.runs.outputs import page_html
 from attnviz.runs.pipeline import apply_choice, check_choice
-from attnviz.storage.pictures import read_frames, read_picture
+from attnviz.storage.pictures import as_jpeg, read_frames, read_picture
 from attnviz.storage.texts import check_text
 
 if TYPE_CHECKING:
@@ -44,9 +41,6 @@ if TYPE_CHECKING:
     from attnviz.renderers.figures.overlay import PictureCrop
 
 ALL = "all"  # the name of every patch
-MOST_PIXELS = 1000  # of a side of the picture on a page
-THUMBNAIL = 96  # pixels of a side in an atlas at most; `MOST_BYTES` in all
-MOST_BYTES = 8 * 2**20
 
 
 def look_through(source: Source, query: Query, choice: Choice, patch: str | None) -> Attention:
@@ -97,35 +91,6 @@ def sheet_parts(attention: Attention, images: Sequence[Any]) -> dict[str, Any]:
     """The part of a picture that the patches of each stream cover, by stream."""
     boxes = sheet_boxes(attention)
     return {name: images[number].crop(box) for name, (number, box) in boxes.items()}
-
-
-def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
-    """A picture as JPEG, made smaller if a side has more pixels than a page shows."""
-    file = BytesIO()
-    small = part.copy()
-    small.thumbnail((most, most))
-    small.save(file, "JPEG", quality=90)
-    return file.getvalue()
-
-
-def thumbnails(report: CorpusReport) -> dict[str, bytes]:
-    """A small copy of each picture that an atlas shows, cut to its patches."""
-    from PIL import Image
-
-    atlases = [stream.atlas for stream in report.streams if stream.atlas is not None]
-    boxes = {text.id: text.seen for atlas in atlases for text in atlas.texts.values() if text.seen}
-    files = dict[str, bytes]()
-    for name, (left, top, right, bottom) in boxes.items():
-        try:
-            part = read_picture(Path(name)).crop((left, top, right, bottom))
-            files[name] = as_jpeg(part, THUMBNAIL)
-        except InputError as error:
-            notify(f"no picture in the atlas: {error}")
-    size = sum(map(len, files.values())) * len(atlases)
-    if size > MOST_BYTES:
-        side = max(int(THUMBNAIL * sqrt(MOST_BYTES / size) * 0.8), 8)
-        files = {name: as_jpeg(Image.open(BytesIO(one)), side) for name, one in files.items()}
-    return files
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from attnviz.core.notices import pause
 from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import LENSES
+from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
@@ -41,10 +42,9 @@ from attnviz.renderers.printable import printable, printable_texts
 from attnviz.renderers.text.answer_tables import sentences_of
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
-from attnviz.features.image.request import as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
 from attnviz.runs.questions.explain import AnswerRequest, Explainer
-from attnviz.storage.pictures import upright_picture
+from attnviz.storage.pictures import as_jpeg, upright_picture
 from attnviz.storage.texts import Text, check_text
 
 MOST_CHARACTERS = 8_000  # most characters of a text: about 2,000 tokens

@@ -7,19 +7,11 @@ import typer
 
 from attnviz.cli.options import ORIGIN, with_options
 from attnviz.cli.places import note
+from attnviz.cli.run import write_listing
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import MECHANISMS
 from attnviz.renderers.reports import Data, listing
-
-
-def write_listing(data: Data, options: Options) -> None:
-    """Write a list of names as a command's result."""
-    from attnviz.cli.report import Report
-
-    with Report(options, "listing") as report:
-        report.add(data)
-        report.finish("listed")
 
 
 def _mechanisms() -> Data:

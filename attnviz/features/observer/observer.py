@@ -30,16 +30,22 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from attnviz.analyses.entropy import peak
 from attnviz.core.attention_map import check_values
 from attnviz.core.errors import AttentionError, UsageError, reason_of
+from attnviz.features.observer import lineage, products
+from attnviz.features.observer.kernels import (
+    OPEN_MULTI_HEAD,
+    SDPA,
+    Kernel,
+    KernelCall,
+    replace_kernels,
+)
+from attnviz.features.observer.lineage import TorchCall, Whole
+from attnviz.features.observer.products import Mixture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
 from attnviz.models.hugging_face.capture.scores import CallScores
-from attnviz.features.observer import lineage, products
-from attnviz.features.observer.kernels import OPEN_MULTI_HEAD, SDPA, Kernel, KernelCall, replace_kernels
-from attnviz.features.observer.lineage import TorchCall, Whole
-from attnviz.features.observer.products import Mixture
 
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
 """What modules call the number of their heads."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from math import nan, prod
 from typing import Any
 
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.features.observer.lineage import Lineage, Mark, Softmax, TorchCall
+from attnviz.models.hugging_face.capture.kernel import Call
 
 LINEAR = "products of linear attention: it has no softmax over keys, and so no weights to show"
 MIXED = (

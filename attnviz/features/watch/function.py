@@ -22,8 +22,8 @@ from attnviz.runs.pipeline import Result, as_result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.features.watch.maps import Names
     from attnviz.features.observer.observer import WatchLog, WatchRequest
+    from attnviz.features.watch.maps import Names
 
 
 CALLS = 10
@@ -218,9 +218,9 @@ def watch(
             check_value(name, values[name], kind)
     import torch
 
+    from attnviz.features.observer.observer import WatchRequest, observe
     from attnviz.features.watch.maps import Names
     from attnviz.models.hugging_face.capture.region import Region
-    from attnviz.features.observer.observer import WatchRequest, observe
 
     if model is not None and not isinstance(model, torch.nn.Module):
         raise UsageError(f"watch needs a torch.nn.Module, not {type(model).__name__}")

@@ -12,7 +12,7 @@ from PIL import Image, ImageSequence
 import attnviz as package
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttnvizError, HealthError
-from attnviz.core.measures import HISTORY, RULES
+from attnviz.features.compare.report import HISTORY, RULES
 from attnviz.renderers.printable import short_paths
 from attnviz.storage.archive import dump_archive
 from tests.invoke import attnviz

@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.lenses.rollout import UNIT as FLOW
+from attnviz.analyses.words import merge_words
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import UsageError
+from attnviz.core.tokens import AVERAGE, patch_grid, patch_tokens
 from attnviz.features.image.patches import (
     look_from,
     look_from_token,
@@ -15,10 +19,6 @@ from attnviz.features.image.patches import (
     strongest_patch,
     with_sinks,
 )
-from attnviz.analyses.words import merge_words
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import UsageError
-from attnviz.core.tokens import AVERAGE, patch_grid, patch_tokens
 from tests.samples import attention_of, weights_of
 
 CLASS = Token("[CLS]", special=True)

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from attnviz.callbacks import Recorder
-from attnviz.core.measures import History
+from attnviz.features.compare.report import History
 
 TOKENS, LENGTH, SIZE, HEADS, STEPS = 12, 16, 32, 2, 240
 KINDS = {

@@ -19,7 +19,7 @@ import attnviz as package
 from attnviz import callbacks, load, watch
 from attnviz.callbacks import Recorder, open_loggers, sample_files
 from attnviz.core.errors import HealthError, UsageError
-from attnviz.core.measures import HISTORY
+from attnviz.features.compare.report import HISTORY
 from attnviz.features.compare.request import read_sample
 from tests.features.watch.distributed import WAYS
 from tests.features.watch.health_runs import KINDS, is_right
