@@ -403,7 +403,7 @@ def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> 
     return _view_next(source, query, source.attend([query]), choice, text, contacts)
 
 
-Predictor = Callable[[Attention], Attention]  # of contacts, from the weights of heads
+Predictor = Callable[[attention_map.Attention], attention_map.Attention]  # of contacts, by heads
 
 
 def contacts_of(source: Source, choice: Choice) -> Predictor | None:

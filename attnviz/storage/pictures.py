@@ -165,10 +165,10 @@ def to_bytes(picture: Any, name: str, form: str | None = None) -> Image:
     return Image.fromarray(np.rint(values * (255 / most)).astype(np.uint8))
 
 
-MOST_PIXELS = 1000  # of a side of the picture on a page
+PAGE_PIXELS = 1000  # of a side of the picture on a page
 
 
-def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
+def as_jpeg(part: Any, most: int = PAGE_PIXELS) -> bytes:
     """A picture as JPEG, made smaller if a side has more pixels than a page shows."""
     file = BytesIO()
     small = part.copy()

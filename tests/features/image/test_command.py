@@ -12,7 +12,7 @@ from tests.invoke import attnviz
 
 pytestmark = pytest.mark.models
 
-SHAPES = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
+SHAPES = Path(__file__).parents[3] / "sample_inputs" / "shapes.png"
 
 
 @pytest.fixture(scope="module")
