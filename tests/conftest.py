@@ -118,7 +118,7 @@ def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Before a pair is explained each is translated, which takes most of the time.
     """
-    from attnviz.runs.questions import explain
+    from attnviz.features.explain import request as explain
 
     monkeypatch.setattr(explain, "REFERENCE", explain.REFERENCE[:2])
 

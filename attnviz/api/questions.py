@@ -23,7 +23,7 @@ from attnviz.runs.ablation import (
 )
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
-from attnviz.runs.questions.explain import AnswerRequest, report_answers
+from attnviz.features.explain.request import AnswerRequest, report_answers
 from attnviz.runs.readers import InputKind, read_file_argument
 
 Parts = str | Sequence[str | tuple[str | int, ...]] | None

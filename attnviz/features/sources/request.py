@@ -24,8 +24,8 @@ from attnviz.models import Experimenting, Source, SupportsChat
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import data_of
-from attnviz.renderers.text.answer_tables import SOURCES
-from attnviz.runs.questions.explain import by_decoder
+from attnviz.features.explain.table import SOURCES
+from attnviz.features.explain.request import by_decoder
 from attnviz.runs.reporting import RunReport
 from attnviz.storage.matrices import read_text
 from attnviz.storage.texts import check_text, read_message

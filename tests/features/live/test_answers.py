@@ -20,8 +20,8 @@ from attnviz.core.query import Query
 from attnviz.features.live.answering import MOST_WEIGHTS, Answers, Off, Question
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
-from attnviz.renderers.text.answer_tables import sentences_of
-from attnviz.runs.questions.explain import AnswerRequest, Explainer
+from attnviz.features.explain.table import sentences_of
+from attnviz.features.explain.request import AnswerRequest, Explainer
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
 POCKET = Answers(Origin())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnviz.analyses.explain import REFERENCE
+from attnviz.features.explain.search import REFERENCE
 from attnviz.features.live.command import TRANSLATIONS
 from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz

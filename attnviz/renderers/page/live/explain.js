@@ -1,5 +1,5 @@
 /**
- * What decided a piece of the translation, as `attnviz/analyses/explain.py`: the smallest set of heads
+ * What decided a piece of the translation, as `attnviz/features/explain/search.py`: the smallest set of heads
  * and tokens that keeps it, each claim measured, and the sentences of `renderers/text/answer_tables.py`.
  */
 

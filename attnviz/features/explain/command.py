@@ -9,7 +9,7 @@ from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.inputs import texts_of
-from attnviz.runs.questions.explain import AnswerRequest, report_answers
+from attnviz.features.explain.request import AnswerRequest, report_answers
 from attnviz.runs.readers import read_texts_or_file
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.analyses.effects.ablation import replacements, token_label
-from attnviz.analyses.effects.smallest import Trials, estimate_costs, smallest_links, smallest_set
+from attnviz.features.explain.smallest import Trials, estimate_costs, smallest_links, smallest_set
 from attnviz.analyses.why import explain_link
 from attnviz.core.answers import ENOUGH, LITTLE, AnswerReport, AnswersReport, HeadClaim
 from attnviz.core.effects import (

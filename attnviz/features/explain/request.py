@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from attnviz.analyses.effects.patching import contrast_inputs
-from attnviz.analyses.explain import REFERENCE, explain_answer, reasons_of, sum_up
+from attnviz.features.explain.patching import contrast_inputs
+from attnviz.features.explain.search import REFERENCE, explain_answer, reasons_of, sum_up
 from attnviz.analyses.why import follow_circuit
 from attnviz.core.answers import AnswerReport, ContrastReport
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
@@ -17,7 +17,7 @@ from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
 from attnviz.renderers.printable import printable_texts
 from attnviz.renderers.reports import Data, data_of, draw_by
-from attnviz.renderers.text import answer_tables as tables
+from attnviz.features.explain import table as tables
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page

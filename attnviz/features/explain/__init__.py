@@ -1,0 +1,1 @@
+"""attnviz explain: the fewest tokens and heads that decide an answer."""
