@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from attnviz.api.collected import Findings as Findings
     from attnviz.api.measures import heads as heads
     from attnviz.api.questions import ablate as ablate
-    from attnviz.api.questions import explain as explain
     from attnviz.core.attention_map import Attention as Attention
     from attnviz.core.attention_map import AttentionMap as AttentionMap
     from attnviz.core.attention_map import Focus as Focus
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from attnviz.features.audio.function import audio as audio
     from attnviz.features.cache.function import cache as cache
     from attnviz.features.compare.function import compare as compare
+    from attnviz.features.explain.function import explain as explain
     from attnviz.features.image.function import image as image
     from attnviz.features.lessons.function import lesson as lesson
     from attnviz.features.sources.function import sources as sources
@@ -41,7 +41,7 @@ _PLACES = {
     "api.attention": "attend attend_many unload",
     "api.collected": "Findings",
     "api.measures": "heads",
-    "api.questions": "ablate explain",
+    "api.questions": "ablate",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
@@ -49,6 +49,7 @@ _PLACES = {
     "features.audio.function": "audio",
     "features.cache.function": "cache",
     "features.compare.function": "compare",
+    "features.explain.function": "explain",
     "features.image.function": "image",
     "features.lessons.function": "lesson",
     "features.sources.function": "sources",

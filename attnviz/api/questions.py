@@ -23,7 +23,6 @@ from attnviz.runs.ablation import (
 )
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
-from attnviz.features.explain.request import AnswerRequest, report_answers
 from attnviz.runs.readers import InputKind, read_file_argument
 
 Parts = str | Sequence[str | tuple[str | int, ...]] | None
@@ -117,52 +116,14 @@ def ablate(
         with collect("ablate", "lenses", how) as report:
             report_lenses(texts, command, seed, how, report)
         return report.findings
-    others = _read_reference("ablate", reference, how)
+    others = read_reference("ablate", reference, how)
     check_reference(request, has_reference=others is not None)
     with collect("ablate", "ablation", how) as report:
         report_ablation(request, texts, command, how, report, reference=others, top=top)
     return report.findings
 
 
-@arguments.public
-def explain(
-    text: str | arguments.Texts | Result | None = None,
-    target: str | None = None,
-    *,
-    input: str | None = None,  # noqa: A002 - as the option is called
-    against: str | None = None,
-    contrast: str | None = None,
-    reference: str | Path | arguments.Texts | None = None,
-    **options: Unpack[arguments.ExperimentOptions],
-) -> Findings:
-    """What decided an answer: the fewest tokens and heads that give it, each claim measured.
-
-    Args:
-        text: a text, the source of a pair, a picture's file, a list of texts or pairs, or a result
-            of `attend`.
-        target: the target of a pair.
-        input: a file of texts instead.
-        against: explain by how much the answer is likelier than this one.
-        contrast: another text of as many tokens: which heads and positions of the first's run
-            restore its answer in that one, instead.
-        reference: texts whose mean output replaces that of a head that is off: a file, or a
-            list; None: English sentences.
-        options: those of `attnviz explain`, by name.
-
-    Returns:
-        An `AnswerReport`; of several texts an `AnswersReport`; with `contrast` a `ContrastReport`
-        and the picture "plot".
-    """
-    how, texts, kind = read_written("explain", text, target, input, options)
-    request = AnswerRequest(how.choice.explain, against, contrast)
-    with collect("explain", "answer", how) as report:
-        report_answers(
-            request, texts, kind, how, report, _read_reference("explain", reference, how)
-        )
-    return report.findings
-
-
-def _read_reference(function: str, reference: Any, how: Options) -> TextInput | None:
+def read_reference(function: str, reference: Any, how: Options) -> TextInput | None:
     if reference is None:
         return None
     name = str(reference) if isinstance(reference, str | Path) else None

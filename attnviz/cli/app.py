@@ -40,8 +40,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "why": FeatureEntry(
         "Show why a head looks at a token, and what it argues for.", "why.command:why"
     ),
-    "explain": CommandEntry(
-        "Show what decided an answer: the fewest tokens and heads that give it.", "explain:explain"
+    "explain": FeatureEntry(
+        "Show what decided an answer: the fewest tokens and heads that give it.",
+        "explain.command:explain",
     ),
     "sources": FeatureEntry(
         "Show which passages, sentences or messages of a context an answer was made from.",

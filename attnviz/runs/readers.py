@@ -9,9 +9,10 @@ from attnviz.core.options import Options, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import SourceKind
 from attnviz.models import Source, WithHead
-from attnviz.models.open import open_source, open_speech_model
+from attnviz.models.open import is_shipped, open_source, open_speech_model
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.pipeline import query_of
+from attnviz.runs.reporting import RunReport
 from attnviz.storage.texts import Text
 
 SECONDS = 30  # seconds of a recording that are read
@@ -68,3 +69,14 @@ def query_for(source: Source, text: Text, kind: InputKind) -> Query:
     # Its lens is not "raw", since every patch has to attend to every other one.
     picture = Picture(read_picture(Path(text.text)), lens="logits")
     return Query("", kind="picture", picture=picture)
+
+
+INSIDE = "pocket-lm answers, the model inside that continues a text; --model names another"
+
+
+def by_decoder(origin: Origin, report: RunReport) -> Origin:
+    """The origin, with the model inside that continues a text where no other is named."""
+    if origin.model is not None or not is_shipped(origin):
+        return origin
+    report.say(INSIDE)
+    return replace(origin, model="pocket-lm")

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 from msgspec import UNSET, UnsetType, defstruct
 from msgspec.json import schema as schema_of
 
-from attnviz.core.answers import AnswerReport, ContrastReport, HeadClaim, SourcesReport
+from attnviz.core.answers import SourcesReport
 from attnviz.core.attention_map import Provenance
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction
@@ -27,7 +27,7 @@ from attnviz.storage.schema import Document
 REPORTS = {
     one.__name__: one
     for one in (
-        *(AnswerReport, ContrastReport, HeadClaim, SourcesReport, CorpusReport, AblationReport),
+        *(SourcesReport, CorpusReport, AblationReport),
         *(
             HeadAt,
             HeadReport,
@@ -39,7 +39,13 @@ REPORTS = {
         ),
     )
 }
-FEATURE_TYPES = {"CacheReport": "cache.report", "TimedWord": "audio.timed_words"}
+FEATURE_TYPES = {
+    "AnswerReport": "explain.report",
+    "CacheReport": "cache.report",
+    "ContrastReport": "explain.report",
+    "HeadClaim": "explain.report",
+    "TimedWord": "audio.timed_words",
+}
 """Types of features, each with its module, which is imported when its layout is asked for."""
 SEEN = {one.__name__: one for one in (Provenance, Effect, HeadAt, LinkAt, Meaning, Role, Mapping)}
 """What modules of `core` import for type checkers alone."""

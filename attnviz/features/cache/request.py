@@ -26,7 +26,7 @@ from attnviz.renderers.reports import Data, data_of
 from attnviz.runs import readers
 from attnviz.runs.ablation import each_text
 from attnviz.runs.inputs import TextInput, given_texts
-from attnviz.features.explain.request import INSIDE
+from attnviz.runs.readers import INSIDE
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text

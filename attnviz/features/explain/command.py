@@ -8,8 +8,8 @@ from attnviz.cli.options import CHOICE, INPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.inputs import texts_of
 from attnviz.features.explain.request import AnswerRequest, report_answers
+from attnviz.runs.inputs import texts_of
 from attnviz.runs.readers import read_texts_or_file
 
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import every_head, token_label
 from attnviz.analyses.effects.links import rank_correlation
-from attnviz.core.answers import ContrastReport, Restored
 from attnviz.core.effects import Experiment, HeadAt, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
+from attnviz.features.explain.report import ContrastReport, Restored
 
 BY_ROW = 3  # heads that are put in row by row
 ALIKE = 0.1  # nats by which the answers have to differ

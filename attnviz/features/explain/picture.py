@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnviz.core.answers import ContrastReport
+from attnviz.features.explain.report import ContrastReport
 from attnviz.renderers.colors import INK, color_of, ink_on
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, page_with_room

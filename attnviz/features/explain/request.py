@@ -3,29 +3,26 @@
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from attnviz.features.explain.patching import contrast_inputs
-from attnviz.features.explain.search import REFERENCE, explain_answer, reasons_of, sum_up
 from attnviz.analyses.why import follow_circuit
-from attnviz.core.answers import AnswerReport, ContrastReport
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
-from attnviz.core.options import Options, Origin
+from attnviz.core.options import Options
 from attnviz.core.query import Kind, Query
 from attnviz.core.writers import WrittenText
+from attnviz.features.explain import table as tables
+from attnviz.features.explain.patching import contrast_inputs
+from attnviz.features.explain.report import AnswerReport, ContrastReport
+from attnviz.features.explain.search import REFERENCE, explain_answer, reasons_of, sum_up
 from attnviz.models import Experimenting, Source, SupportsHeadOutputs, SupportsWriters
 from attnviz.models.lens import open_experiment
-from attnviz.models.open import is_shipped
 from attnviz.renderers.printable import printable_texts
 from attnviz.renderers.reports import Data, data_of, draw_by
-from attnviz.features.explain import table as tables
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page
-from attnviz.runs.readers import InputKind, open_reader, query_for
+from attnviz.runs.readers import InputKind, by_decoder, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text
-
-INSIDE = "pocket-lm answers, the model inside that continues a text; --model names another"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +129,6 @@ def find_choice(experiment: Experiment, name: str) -> int:
     raise UsageError(f"--against '{name}' is none of the {len(scores):,} choices of the model")
 
 
-def by_decoder(origin: Origin, report: RunReport) -> Origin:
-    """The origin, with the model inside that continues a text where no other is named."""
-    if origin.model is not None or not is_shipped(origin):
-        return origin
-    report.say(INSIDE)
-    return replace(origin, model="pocket-lm")
-
-
 def report_answers(
     request: AnswerRequest,
     texts: TextInput,
@@ -177,11 +166,11 @@ def report_answers(
 
 
 def _contrast_data(contrast: ContrastReport) -> Data:
-    draw = partial(draw_by, "contrast_picture:contrast_picture", contrast)
+    draw = partial(draw_by, "attnviz.features.explain.picture:contrast_picture", contrast)
 
     def page(command: str) -> str:
+        from attnviz.features.explain.page import contrast_page
         from attnviz.renderers.figures.figure import figure_bytes
-        from attnviz.renderers.page.reports import contrast_page
 
         lines = tables.contrast_lines(contrast)
         return contrast_page(contrast, lines, figure_bytes(draw(), ".svg"), command)

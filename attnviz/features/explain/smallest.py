@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from attnviz.analyses.effects.ablation import each_part, every_head, token_label
-from attnviz.core.answers import LinkSet
 from attnviz.core.effects import (
     Experiment,
     HeadAt,
@@ -26,6 +25,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import pause
+from attnviz.features.explain.report import LinkSet
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

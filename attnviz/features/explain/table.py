@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from attnviz.core import answers
 from attnviz.core.effects import Effect, HeadAt, LinkAt
+from attnviz.features.explain import report as answers
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
@@ -428,64 +428,3 @@ def contrast_json(report: answers.ContrastReport) -> str:
 
 
 CONTRAST = contrast_table, contrast_tsv, contrast_json
-BAR = 16
-DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def agreement_line(report: answers.SourcesReport) -> str:
-    """How well cheap estimates rank the parts."""
-    correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
-    line = f"rank correlation of cheap estimates with these effects: {' · '.join(correlations)}"
-    return line.replace("-", "−")
-
-
-def sources_table(report: answers.SourcesReport, show: Display) -> str:
-    """The answer, then a line for each part."""
-    parts: list[Any] = wrap_text(printable(report.caption), show.width, "bold")
-    parts += wrap_text(printable(report.question), show.width)
-    answer = " ".join(
-        sentence + ",".join(str(n).translate(DIGITS) for n in report.sources_of(number))
-        for number, sentence in enumerate(report.sentences)
-    )
-    subject = "the model writes" if report.written else "the answer"
-    parts += [Text(), *wrap_text(printable(f"{subject}: {answer}"), show.width)]
-    parts += [Text(), Text("log p of the answer with a part minus without it, nats", "dim")]
-    most = max((abs(one.effect) for one in report.parts if not math.isnan(one.effect)), default=1.0)
-    order = sorted(report.parts, key=lambda one: (math.isnan(one.effect), -one.effect))
-    for one in order[: show.rows or None]:
-        size = 0 if math.isnan(one.effect) else round(abs(one.effect) / (most or 1.0) * BAR)
-        value = "–" if math.isnan(one.effect) else f"{one.effect:+.1f}".replace("-", "−")
-        line = Text(f"{one.number:>3}  {value:>6}  ", no_wrap=True)
-        line.append(set_cell_size("█" * size, BAR), "red" if one.effect < 0 else "blue")
-        together = f"(with {one.group[0]}–{one.group[-1]}) " if one.group else ""
-        words = printable(f"{together}{one.file}: {one.text}")
-        line.append(f"  {shorten(words, max(show.width - BAR - 16, 12))}")
-        parts.append(line)
-    weak = [n for n, value in enumerate(report.support) if not value >= answers.SUPPORTS]
-    for number in weak:
-        words = (
-            f"no part supports “{shorten(report.sentences[number], 60)}” by {answers.SUPPORTS} nats"
-        )
-        parts += [Text(), *wrap_text(printable(words), show.width)]
-    parts += [Text(), *wrap_text(agreement_line(report), show.width)]
-    parts += wrap_text(f"a part is left out: {report.how}; {report.runs} runs", show.width, "dim")
-    return render_parts(parts, show)
-
-
-def sources_tsv(report: answers.SourcesReport) -> str:
-    """A line for each part: its effect, that on each sentence, and each estimate."""
-    names = [f"sentence_{number + 1}" for number in range(len(report.sentences))]
-    header = ("number", "file", "tokens", "effect", *names, *report.agreement, "text")
-    lines: list[tuple[str, ...]] = [header]
-    for one in report.parts:
-        numbers = map(all_digits, (one.effect, *one.of_sentences, *one.estimates.values()))
-        lines.append((str(one.number), one.file, str(one.tokens), *numbers, one.text))
-    return tsv(lines)
-
-
-def sources_json(report: answers.SourcesReport) -> str:
-    sources = [report.sources_of(number) for number in range(len(report.sentences))]
-    return report_json("sources", **asdict(report), sources=sources)
-
-
-SOURCES = sources_table, sources_tsv, sources_json

@@ -32,6 +32,8 @@ from attnviz.core.notices import pause
 from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import LENSES
+from attnviz.features.explain.request import AnswerRequest, Explainer
+from attnviz.features.explain.table import sentences_of
 from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
@@ -39,11 +41,9 @@ from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.page.reports import shown_report
 from attnviz.renderers.printable import printable, printable_texts
-from attnviz.features.explain.table import sentences_of
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
-from attnviz.features.explain.request import AnswerRequest, Explainer
 from attnviz.storage.pictures import as_jpeg, upright_picture
 from attnviz.storage.texts import Text, check_text
 

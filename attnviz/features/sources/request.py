@@ -20,12 +20,12 @@ from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.tokens import split_sentences
 from attnviz.features.sources import subsets
+from attnviz.features.sources.table import SOURCES
 from attnviz.models import Experimenting, Source, SupportsChat
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import data_of
-from attnviz.features.explain.table import SOURCES
-from attnviz.features.explain.request import by_decoder
+from attnviz.runs.readers import by_decoder
 from attnviz.runs.reporting import RunReport
 from attnviz.storage.matrices import read_text
 from attnviz.storage.texts import check_text, read_message

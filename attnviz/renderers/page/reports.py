@@ -7,13 +7,10 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from attnviz.core.answers import ContrastReport, Restored, SourcesReport
+from attnviz.core.answers import SourcesReport
 from attnviz.core.writers import LinkReport
 from attnviz.renderers.page.document import TABLE_FRAME, plain_page
 from attnviz.renderers.printable import nats, printable, printable_texts, two_digits
-
-LISTED = 15
-"""Parts in a table of a page."""
 
 
 def escape_text(text: str) -> str:
@@ -55,39 +52,9 @@ def sources_page(report: SourcesReport, command: str) -> str:
     return plain_page(printable(report.caption), body)
 
 
-def contrast_page(
-    report: ContrastReport, lines: Sequence[str], picture: bytes, command: str
-) -> str:
-    """A page: lines, the picture (SVG) of layers by positions, and what restores most."""
-    body = "".join(f"<p>{escape_text(line)}</p>" for line in [*lines, *report.notes])
-    body += picture_tag(picture, "layers by positions")
-    for name, own in (
-        ("Heads at every position", report.heads),
-        ("Heads at one position", report.rows),
-        ("Links", report.links),
-    ):
-        body += f"<h2>{name}</h2>{_restored_table(own)}" if own else ""
-    body += f'<p class="faint"><code>{escape_text(command)}</code></p>'
-    return plain_page(printable(report.caption), body)
-
-
 def picture_tag(svg: bytes, about: str) -> str:
     data = base64.b64encode(svg).decode("ascii")
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape_text(about)}">'
-
-
-def _restored_table(parts: Sequence[Restored]) -> str:
-    """A row for each part, the first fifteen, with its share and its estimate."""
-    rows = [
-        (
-            one.name(),
-            two_digits(one.share),
-            "" if one.estimate is None else two_digits(one.estimate),
-        )
-        for one in parts[:LISTED]
-    ]
-    more = f'<p class="faint">and {len(parts) - LISTED:,} more</p>' if len(parts) > LISTED else ""
-    return number_table(("part", "share", "estimate"), rows) + more
 
 
 def number_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

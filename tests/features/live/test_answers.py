@@ -17,11 +17,11 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import ask_at_pauses
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.features.explain.request import AnswerRequest, Explainer
+from attnviz.features.explain.table import sentences_of
 from attnviz.features.live.answering import MOST_WEIGHTS, Answers, Off, Question
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
-from attnviz.features.explain.table import sentences_of
-from attnviz.features.explain.request import AnswerRequest, Explainer
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
 POCKET = Answers(Origin())

@@ -1,6 +1,6 @@
 /**
  * What decided a piece of the translation, as `attnviz/features/explain/search.py`: the smallest set of heads
- * and tokens that keeps it, each claim measured, and the sentences of `renderers/text/answer_tables.py`.
+ * and tokens that keeps it, each claim measured, and the sentences of `features/explain/table.py`.
  */
 
 import { printable, sidesOf } from "./maps.js";
@@ -315,7 +315,7 @@ export async function explainPiece(engine, pair, place, pause) {
 
   /**
    * The smallest set of links of the set's heads between its tokens that keeps the answer, as
-   * `analyses/effects/smallest.py`; null: no small one does.
+   * `features/explain/smallest.py`; null: no small one does.
    */
   async function findLinks() {
     const names = new Set(tokens.map(String));
