@@ -6,7 +6,7 @@ are held (Elhage 2021), and a logit is linear in what all parts wrote at its pos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import Attention, Provenance
+    from attnviz.core.attention_map import Attention, Provenance, Token
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.measures import Role
 
@@ -228,22 +228,74 @@ class LayerRow:
 
 
 LAYERS_READING = (
-    "log p and rank of it if the stream went through the last norm after each layer (the logit "
-    "lens, not reliable in early layers); attention and feed-forward: what a layer adds to its "
-    "logit above the mean of all choices, the last norm's statistics held"
+    "attention and feed-forward: what a layer adds to its logit above the mean of all choices, the "
+    "last norm's statistics held"
+)
+
+
+NORMALISES_SUMS = (
+    "'{}' normalises the sum of a layer's input and what its heads write: no stream holds heads' "
+    "outputs alone"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResidualStream:
+    """The residual stream of a text at some positions, and what the model's head makes of it."""
+
+    tokens: Sequence[Token]  # of every position that predicts
+    rows: tuple[int, ...]  # the positions that were kept
+    # after the embeddings and after each layer; of attention alone, then the model's own last one
+    states: Sequence[Any]
+    predict: Callable[[Any, slice], NDArray[np.float64]]  # logits of a state's rows (rows, choices)
+    spell: Callable[[int], str]
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class LensCell:
+    """What would be predicted at a position after one layer (the logit lens)."""
+
+    layer: str  # empty: after the embeddings; "model": what it does predict
+    top: tuple[tuple[str, float], ...]  # the likeliest choices with their p, the largest first
+    log_p: float  # of the column's choice, nats
+    rank: int  # of it
+
+
+@dataclass(frozen=True, slots=True)
+class LensColumn:
+    """A position along the layers."""
+
+    position: int
+    token: str  # that stands there
+    choice: str  # what the model predicts from it, or what was asked for
+    settled: str | None  # the first layer from which the choice stays on top; None: it does not
+    cells: tuple[LensCell, ...]
+
+
+LENS_READING = (
+    "what the model would predict if its last norm and output layer read the stream after each "
+    "layer (the logit lens; early layers are not trained for it: nostalgebraist 2020, Belrose 2023)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LayersReport:
-    """Where along the layers an answer appears (nostalgebraist 2020)."""
+    """Where along the layers an answer appears (nostalgebraist 2020).
+
+    What layers add to the logit of one choice is not known of attention alone, nor of a long text:
+    then `rows` and `heads` are empty.
+    """
 
     caption: str
     choice: str  # what is predicted, or asked for, from a position
     position: str
+    columns: tuple[LensColumn, ...]
+    tokens: int  # positions that predict; columns are of some
+    attention_only: bool  # whether the lens reads embeddings and what heads wrote alone
     rows: tuple[LayerRow, ...]
-    other: float  # what embeddings, positions and biases add to its logit
-    logit: float  # of the choice above the mean of all; what all rows and `other` sum to
+    other: float | None  # what embeddings, positions and biases add to its logit
+    logit: float | None  # of the choice above the mean; what all rows and `other` sum to
     heads: tuple[WriterPart, ...]  # the heads that add most to it, by name
     notes: tuple[str, ...]
     provenance: Provenance

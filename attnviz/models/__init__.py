@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from attnviz.core.errors import InputError, UsageError, choose
 
 if TYPE_CHECKING:
     # Listing the cached models must not wait for numpy.
-    from attnviz.core.attention_map import Attention, Provenance
+    from attnviz.core.attention_map import Attention, Provenance, Token
     from attnviz.core.effects import Experiment, HeadOutputs
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
-    from attnviz.core.writers import HeadWeights, WrittenText
+    from attnviz.core.writers import HeadWeights, ResidualStream, WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 
 REFUSALS: dict[Kind, str] = {
@@ -28,6 +28,8 @@ REFUSALS: dict[Kind, str] = {
 }
 """Messages for queries that a source cannot answer."""
 
+Choose: TypeAlias = "Callable[[Sequence[Token]], Sequence[int]]"
+"""The positions that are wanted of some tokens."""
 WithHead: TypeAlias = Literal["exact"] | bool  # "exact": exact effects, no gradients
 
 
@@ -94,6 +96,23 @@ class SupportsWriters(Protocol):
         """A query with what each part of the model writes."""
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]: ...
+
+
+@runtime_checkable
+class SupportsStream(Protocol):
+    """A source that reads its head off any layer."""
+
+    def read_stream(
+        self, query: Query, choose: Choose, *, attention_only: bool = False
+    ) -> ResidualStream | None:
+        """The stream at the positions that `choose` takes of those that predict tokens.
+
+        With `attention_only` it is the sum of the embeddings and of what attention adds. None: the
+        model predicts no token at each position.
+
+        Raises:
+            AttentionError: attention adds to no stream, or cannot be told apart.
+        """
 
 
 @runtime_checkable

@@ -134,7 +134,7 @@ TABLES: dict[str, str] = {
     "effect_nats low high texts",
     "ablation-comparison": "kind label a_nats b_nats change_nats",
     "why": "part name other role value low high",
-    "layers": "layer log_p rank attention feed_forward likeliest",
+    "layers": "position token layer likeliest p choice log_p rank settled attention feed_forward",
     "wiring": "stream layer head side writer_stream writer_layer writer_head moved low high",
     "answer": "part stream layer head name other value",
     "answers": "id part stream layer head name other value",

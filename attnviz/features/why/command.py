@@ -41,7 +41,15 @@ def why(
         CHOICE, "--mean", "Explain the head: the mean over all its links, weighted by attention."
     ),
     layers: bool = opt(
-        CHOICE, "--layers", "Show instead after which layer the prediction appears."
+        CHOICE, "--layers", "Show instead what would be predicted after each layer."
+    ),
+    rows: str | None = opt(
+        CHOICE, "--rows A-B", "Of --layers, show tokens A to B, from 0; by default the last 12."
+    ),
+    attention_only: bool = opt(
+        CHOICE,
+        "--attention-only",
+        "Of --layers, add up embeddings and what heads write, without feed-forward parts.",
     ),
     *,
     options: Options,
@@ -61,7 +69,10 @@ def why(
     attnviz why "The keys to the cabinet" --model pocket-lm --layers
     """
     page = options.output.html is not None or options.output.open_page
-    request = Why(head, link, against, mean, layers, options.choice.explain, page)
+    request = Why(
+        *(head, link, against, mean, layers, rows),
+        *(attention_only, options.choice.explain, page),
+    )
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
     with Report(options, "why", many=texts.several and not mean) as report:
         report_why(request, texts, kind, options, report)

@@ -20,6 +20,8 @@ def why(
     against: str | None = None,
     mean: bool = False,
     layers: bool = False,
+    rows: str | None = None,
+    attention_only: bool = False,
     **options: Unpack[arguments.ExperimentOptions],
 ) -> Findings:
     """Why a head looks at a token, and which tokens it argues for.
@@ -33,14 +35,16 @@ def why(
         link: "likes>dogs"; None: the strongest of the last word to another word.
         against: a key to compare with; None: the mean of the visible keys.
         mean: explain the head, over all its links and all texts.
-        layers: show after which layer the prediction appears instead.
+        layers: show what would be predicted after each layer instead, the logit lens.
+        rows: of layers, the tokens "A-B"; None: the last 12.
+        attention_only: of layers, add up embeddings and what heads write alone.
         options: those of `attnviz why`, by name.
 
     Returns:
         A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
     """
     how, texts, kind = read_written("why", text, target, input, options)
-    request = Why(head, link, against, mean, layers, how.choice.explain)
+    request = Why(*(head, link, against, mean, layers, rows, attention_only, how.choice.explain))
     with collect("why", "why", how) as report:
         report_why(request, texts, kind, how, report)
     return report.findings

@@ -1,4 +1,4 @@
-"""Why a head looks there, which heads read which, and what restores an answer, as pictures."""
+"""Why a head looks there, and what would be predicted after each layer, as pictures."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -6,10 +6,12 @@ from typing import TypeAlias
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnviz.core.writers import LAYERS_READING, LayersReport, LinkReport
-from attnviz.renderers.colors import FAINT, INK, color_of
+from attnviz.core.writers import LENS_READING, LayersReport, LensColumn, LinkReport
+from attnviz.features.why.layers import lens_notes
+from attnviz.renderers.colors import FAINT, INK, Color, color_of, ink_on
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
+from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import nats, printable, shorten, two_digits, with_sign
 
 READING = "blue raises the score, or the token's logit; orange lowers it; widths are proportional"
@@ -17,6 +19,9 @@ Group: TypeAlias = tuple[str, Sequence[tuple[str, float]]]  # a title, and names
 _WIDTH = 1500
 _NARROW = 1000
 _TOKENS = 6
+_LETTERS = 12  # of a token in the lens
+_LEAST = 760  # pixels that a heading needs
+_SETTLED: Color = (178, 64, 0)
 _WIDEST = 24.0  # of a ribbon, pixels
 _COLORS = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
 
@@ -73,27 +78,73 @@ def why_picture(report: LinkReport) -> Figure:
 
 @sheet.own_settings()
 def layers_picture(report: LayersReport) -> Figure:
-    """Log p of a prediction after each layer, with what would be predicted there, and the parts."""
-    width, row = sheet.page_width(_WIDTH, EDGE), sheet.points(1.75 * sheet.TEXT_SIZE)
-    chances = [(f"{one.layer or 'embedding'}: {one.likeliest}", one.log_p) for one in report.rows]
-    kinds = ("attention", "feed_forward")
-    parts: list[Group] = [
-        (kind.replace("_", "-"), [(one.layer, getattr(one, kind)) for one in report.rows[1:]])
-        for kind in kinds
-    ]
-    lens: list[Group] = [("log p after each layer: what it would predict", chances)]
-    narrow, rows = width < _NARROW, len(chances) + 2.2
-    height = row * (rows + 2 * (rows - 1) if narrow else max(rows, 2 * (rows - 1)))
-    notes = [LAYERS_READING, *report.notes]
-    below = f"logit {with_sign(report.logit)} above the mean of all choices"
-    title = f"{report.caption}: {report.choice}"
-    names = [name for name, _ in chances]
-    canvas, top = page_with_room(title, below, names, notes, (width, height + EDGE))
-    for groups, left in ((lens, EDGE), (parts, EDGE if narrow else EDGE + 0.55 * width)):
-        end = None if narrow or left > EDGE else EDGE + 0.5 * width
-        bottom = _bars(canvas, groups, (left, top), row, end)
-        top = bottom if narrow else top
+    """A column for each position and a row for each layer, in each cell the likeliest token.
+
+    As many columns stand beside one another as fit, then more below. A line goes along the first
+    layers from which a column's choice stays on top.
+    """
+    line, high = sheet.line_height(sheet.NOTE_SIZE), 2.1 * sheet.points(sheet.NOTE_SIZE)
+    layers = [cell.layer or "none" for cell in report.columns[0].cells]
+    words = [cell.top[0][0] for one in report.columns for cell in one.cells]
+    words += [text for one in report.columns for text in (one.token, one.choice)]
+    shown, face = [*map(printable, words)], typeface([*words, *layers])
+    wide = max(face.width(shorten(word, _LETTERS), sheet.NOTE_SIZE) for word in shown) + 20
+    left = EDGE + face.width("after layer", sheet.NOTE_SIZE) + 14
+    width = sheet.page_width(_WIDTH, EDGE)
+    across = max(min(int((width - left + EDGE) / wide), len(report.columns)), 1)
+    least = min(left - EDGE + across * wide + 4, width)
+    width = max(int(least), min(width, _LEAST))
+    blocks = [report.columns[n : n + across] for n in range(0, len(report.columns), across)]
+    tall = 2.9 * line + high * len(layers)
+    notes = [*lens_notes(report, "orange line:"), *report.notes]
+    room = width, tall * len(blocks) + 1.6 * line
+    canvas, top = page_with_room(report.caption, LENS_READING, [*words, *layers], notes, room)
+    _ramp(canvas, top + 0.2 * line)
+    top += 1.9 * line
+    for columns in blocks:
+        _lens(canvas, columns, (left, top + 1.6 * line), (wide, high))
+        canvas.text(left - 14, top, "token", sheet.NOTE_SIZE, FAINT, align="right")
+        canvas.text(left - 14, top + line, "after layer", sheet.NOTE_SIZE, FAINT, align="right")
+        top += tall
     return canvas.figure
+
+
+def _ramp(canvas: Canvas, y: float) -> None:
+    """The scale of probabilities."""
+    start = EDGE + canvas.text(EDGE, y, "probability 0", sheet.NOTE_SIZE, FAINT) + 10
+    steps = 40
+    boxes = [(start + 4 * n, y - 8, 4, 16) for n in range(steps)]
+    canvas.boxes(boxes, [color_of(n / (steps - 1)) for n in range(steps)], "scale")
+    canvas.text(start + 4 * steps + 10, y, "1", sheet.NOTE_SIZE, FAINT)
+
+
+def _lens(
+    canvas: Canvas,
+    columns: Sequence[LensColumn],
+    corner: tuple[float, float],
+    cell: tuple[float, float],
+) -> None:
+    """The cells of some columns under their tokens, beside the names of layers."""
+    (left, top), (wide, high) = corner, cell
+    for number, one in enumerate(columns[0].cells):
+        y = top + (number + 0.5) * high
+        canvas.text(left - 14, y, one.layer or "none", sheet.NOTE_SIZE, FAINT, align="right")
+    for place, column in enumerate(columns):
+        x = left + place * wide
+        name = shorten(printable(column.token), _LETTERS)
+        above = top - sheet.line_height(sheet.NOTE_SIZE) * 1.1
+        canvas.text(x + wide / 2, above, name, sheet.NOTE_SIZE, INK, align="center", bold=True)
+        for number, own in enumerate(column.cells):
+            token, p = own.top[0]
+            ground, y = color_of(p), top + number * high
+            canvas.boxes([(x, y, wide - 2, high - 2)], ground, f"{column.position} {own.layer}")
+            middle = x + wide / 2 - 1, y + high / 2 - 1
+            words = shorten(printable(token), _LETTERS)
+            canvas.text(*middle, words, sheet.NOTE_SIZE, ink_on(ground), align="center")
+        if column.settled is not None:
+            number = [own.layer for own in column.cells].index(column.settled)
+            y = top + number * high - 1
+            canvas.strokes(np.array([[(x - 1, y), (x + wide - 1, y)]]), _SETTLED, 2.6)
 
 
 def _names(canvas: Canvas, sides: Sequence[Group], top: float, row: float) -> float:

@@ -16,7 +16,7 @@ from attnviz.analyses.why import (
     follow_circuit,
     list_arguments,
 )
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import Attention, Token
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.lens_inputs import find_token
@@ -26,15 +26,20 @@ from attnviz.core.query import Query
 from attnviz.core.tokens import text_places
 from attnviz.core.writers import LayersReport, LinkReport, WriterPart, WrittenText
 from attnviz.features.why import table as tables
-from attnviz.features.why.layers import follow_layers
-from attnviz.models import Experimenting, Source
+from attnviz.features.why.layers import add_parts, read_lens, stream_of_row
+from attnviz.models import Experimenting, Source, SupportsStream
+from attnviz.models.hugging_face.capture.region import check_part
 from attnviz.models.lens import written_of
+from attnviz.models.open import parse_part
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.ablation import each_text
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page
 from attnviz.runs.readers import InputKind, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
+
+POSITIONS = 12  # of the layers that are shown by default
+SPLIT = 1024  # positions of the longest text whose logits are split: the split sees every weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class Why:
     against: str | None = None  # a key to compare with; None: the mean of the visible keys
     mean: bool = False  # whether to take the mean over all links of the head
     layers: bool = False  # whether to follow a prediction along the layers instead
+    rows: str | None = None  # positions of the layers, "10-20"; None: the last ones
+    attention_only: bool = False  # whether layers hold embeddings and what heads wrote alone
     output: str | None = None  # the output whose change is measured, or whose logit is followed
     html: bool = False  # whether a page is made
 
@@ -58,9 +65,12 @@ class Why:
             clash = next((name for name in others if on and values[name] is not None), None)
             if clash is not None:
                 raise UsageError(f"{flag} and {clash} contradict each other: give one of them")
-        if self.html and (self.layers or self.mean):
-            flag = "--layers" if self.layers else "--mean"
-            raise UsageError(f"--html shows one link: leave {flag} out")
+        of_layers = {"--rows": self.rows is not None, "--attention-only": self.attention_only}
+        for flag in (one for one, is_given in of_layers.items() if is_given):
+            if not self.layers:
+                raise UsageError(f"{flag} is for --layers: add it, or leave {flag} out")
+        if self.html and self.mean:
+            raise UsageError("--html shows one link: leave --mean out")
         if self.mean and self.head is None:
             raise UsageError("--mean explains one head: name it by --head L.H")
 
@@ -174,19 +184,72 @@ def why_of_query(source: Source, query: Query, request: Why) -> tuple[LinkReport
 
 
 def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
-    """Where along the layers a prediction appears."""
-    trace = written_of(source, query)
-    item = trace.attention.main
-    words = text_places(item.query_tokens)
-    row, choice, notes = words[-1] if words else 0, None, list[str]()
-    if not trace.predicts(item.stream, row):
-        row = 0
-    if not trace.predicts(item.stream, row):
-        raise UsageError("the model predicts nothing here, so no logit can be followed")
+    """What would be predicted after each layer at some positions, and the parts of one logit."""
+    asked, end, notes = dict[int, int](), None, list[str]()
     if request.output is not None and isinstance(source, Experimenting):
         (output, *_) = source.experiment(query, request.output).outputs
-        row, choice, notes = output.row, output.number, [output.note] if output.note else []
-    return follow_layers(trace, row, choice, notes)
+        asked, end = {output.row: output.number}, output.row
+        notes += [output.note] if output.note else []
+
+    def choose(tokens: Sequence[Token]) -> Sequence[int]:
+        if request.rows is not None:
+            first, last = check_part(parse_part(request.rows, "--rows"), len(tokens), "--rows")
+            return range(first, last + 1)
+        words = text_places(tokens)
+        stop = (end if end is not None else words[-1] if words else len(tokens) - 1) + 1
+        return range(max(stop - POSITIONS, 0), stop)
+
+    stream, trace = None, None
+    if isinstance(source, SupportsStream):
+        stream = source.read_stream(query, choose, attention_only=request.attention_only)
+    if stream is None:
+        if request.attention_only or request.rows is not None:
+            flag = "--attention-only" if request.attention_only else "--rows"
+            raise UsageError(f"{flag} needs a model that predicts a token at each position")
+        trace = written_of(source, query)
+        stream = stream_of_row(trace, _row_of(trace, end))
+    columns = read_lens(stream, asked, attention_only=request.attention_only)
+    last = next((one for one in columns if one.position in asked), None)
+    if asked and last is None:
+        raise UsageError(
+            f"--target is predicted at token {end}, which --rows {request.rows} leaves out"
+        )
+    last = last or columns[-1]
+    report = LayersReport(
+        caption=f"{stream.provenance.title} · logit lens"
+        + (" of attention alone" if request.attention_only else ""),
+        choice=last.choice,
+        position=last.token,
+        columns=columns,
+        tokens=len(stream.tokens),
+        attention_only=request.attention_only,
+        rows=(),
+        other=None,
+        logit=None,
+        heads=(),
+        notes=(*stream.provenance.notes, *notes),
+        provenance=stream.provenance,
+    )
+    if request.attention_only or len(stream.tokens) > SPLIT:
+        return report
+    try:
+        trace = trace or written_of(source, query)
+        choice = asked.get(last.position, int(trace.logits(last.position).argmax()))
+        return add_parts(report, trace, last.position, choice)
+    except AttnvizError as error:
+        left_out = f"what each layer adds to a logit is left out: {first_line(error)}"
+        return replace(report, notes=(*report.notes, left_out))
+
+
+def _row_of(trace: WrittenText, end: int | None) -> int:
+    """The position from which a model predicts that has no token for each."""
+    item = trace.attention.main
+    words = text_places(item.query_tokens)
+    row = end if end is not None else words[-1] if words else 0
+    row = row if trace.predicts(item.stream, row) else 0
+    if not trace.predicts(item.stream, row):
+        raise UsageError("the model predicts nothing here, so no logit can be followed")
+    return row
 
 
 def report_why(
@@ -200,8 +263,7 @@ def report_why(
             lambda text: layers_of_query(source, query_for(source, text, command), request),
         )
         for _, layers in good_results(all_layers, report, texts.total):
-            plot = partial(draw_by, "attnviz.features.why.picture:layers_picture", layers)
-            _add(report, layers.notes, data_of(layers, *tables.LAYERS, figures={"plot": plot}))
+            _add(report, layers.notes, _layers_data(layers))
         report.finish("text")
         return
     links: list[LinkReport] = []
@@ -227,6 +289,17 @@ def _add(report: RunReport, notes: Iterable[str], data: Data) -> None:
     for note in notes:
         report.say(note)
     report.add(data)
+
+
+def _layers_data(report: LayersReport) -> Data:
+    plot = partial(draw_by, "attnviz.features.why.picture:layers_picture", report)
+    return data_of(report, *tables.LAYERS, figures={"plot": plot}, page=partial(_page, report))
+
+
+def _page(report: LayersReport, command: str) -> str:
+    from attnviz.features.why.page import layers_page
+
+    return layers_page(report, command)
 
 
 def _why_data(report: LinkReport, name: str = "", trace: WrittenText | None = None) -> Data:

@@ -9,16 +9,19 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from attnviz.core.writers import LAYERS_READING, LayersReport, LinkReport, WriterPart
+from attnviz.core.writers import LAYERS_READING, LENS_READING, LayersReport, LinkReport, WriterPart
+from attnviz.features.why.layers import MODEL, lens_notes
 from attnviz.renderers import Display
 from attnviz.renderers.data import npz_bytes, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits, with_sign
-from attnviz.renderers.text.console import bar_of, introduction, render_parts, wrap_text
+from attnviz.renderers.text.console import bar_of, introduction, render_parts, shade_text, wrap_text
 from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
 
 WORDS = 6
 BAR = 16
+LAYER, TOKEN = 5, 8  # cells of a layer's name, and of a token in the lens at most
+SETTLED = "▸"  # before the first prediction of a column that stays
 
 
 def why_table(report: LinkReport, show: Display) -> str:
@@ -150,9 +153,51 @@ def why_npz(report: LinkReport) -> bytes:
 
 
 def layers_table(report: LayersReport, show: Display) -> str:
-    """A line for each layer, then the sum and the heads that add most."""
-    caption = f"{report.caption}: {report.choice}"
-    parts = introduction(printable(caption), LAYERS_READING, show.width)
+    """The lens, then a line for each layer with what it adds to one logit, and the heads."""
+    parts = introduction(printable(report.caption), LENS_READING, show.width)
+    parts += lens_lines(report, show)
+    if report.rows and report.logit is not None and report.other is not None:
+        parts += [Text(), *_added_lines(report, report.logit, report.other, show)]
+    return render_parts(parts, show)
+
+
+def lens_lines(report: LayersReport, show: Display) -> list[Text]:
+    """A block of columns for as many positions as fit, a row each layer; then what they are."""
+    lines = list[Text]()
+    names = [cell.top[0][0] for one in report.columns for cell in one.cells]
+    widest = max(cell_len(printable(name)) for name in (*names, *(c.token for c in report.columns)))
+    room = min(max(widest, 3), TOKEN)
+    across = max((show.width - LAYER) // (room + 6), 1)
+    for first in range(0, len(report.columns), across):
+        own = report.columns[first : first + across]
+        lines += [Text()] if first else []
+        heading = Text("layer".rjust(LAYER), "dim", no_wrap=True)
+        for column in own:
+            heading.append("  " + _fit(column.token, room + 4))
+        lines.append(heading)
+        for cells in zip(*(column.cells for column in own), strict=True):
+            layer = cells[0].layer or "none"
+            line = Text(layer.rjust(LAYER), no_wrap=True)
+            for column, cell in zip(own, cells, strict=True):
+                token, p = cell.top[0]
+                is_first = column.settled == cell.layer and cell.layer != MODEL
+                words = f"{SETTLED if is_first else ' '}{_fit(token, room)} {two_digits(p)}"
+                line.append(" ").append_text(shade_text(words, p, show))
+            lines.append(line)
+    lines.append(Text())
+    for sentence in lens_notes(report, SETTLED):
+        lines += wrap_text(sentence, show.width, "dim")
+    return lines
+
+
+def _fit(text: str, width: int) -> str:
+    return set_cell_size(shorten(printable(text), width), width)
+
+
+def _added_lines(report: LayersReport, logit: float, other: float, show: Display) -> list[Text]:
+    """A line for each layer with what it adds to a logit, then the sum and the heads."""
+    title = f"what adds to the logit of {report.choice} after {report.position}"
+    parts = introduction(printable(title), LAYERS_READING, show.width)
     widths = 11, 7, 6, 9, 8
 
     def line(*cells: str, last: str = "", style: str = "") -> Text:
@@ -169,21 +214,26 @@ def layers_table(report: LayersReport, show: Display) -> str:
     names = "attention", "feed_forward"
     sums = [with_sign(sum(getattr(one, name) for one in report.rows)) for name in names]
     parts.append(line("sum", "", "", *sums, style="dim"))
-    total = (
-        f"with {with_sign(report.other)} of embeddings and biases: logit {with_sign(report.logit)}"
-    )
+    total = f"with {with_sign(other)} of embeddings and biases: logit {with_sign(logit)}"
     heads = " · ".join(f"{one.writer} {with_sign(one.value)}" for one in report.heads[:5])
     parts += [Text(), *wrap_text(total, show.width)]
     parts += wrap_text(f"heads that add most: {heads}", show.width)
-    return render_parts(parts, show)
+    return parts
 
 
 def layers_tsv(report: LayersReport) -> str:
-    """A line for each layer; the first is of the embeddings."""
+    """A line for each position and layer; what a layer adds is known of one position."""
     lines: list[tuple[str, ...]] = [columns_of("layers")]
-    for one in report.rows:
-        numbers = map(all_digits, (one.attention, one.feed_forward))
-        lines.append((one.layer, all_digits(one.log_p), str(one.rank), *numbers, one.likeliest))
+    for column in report.columns:
+        place = str(column.position), column.token
+        is_split = column.token == report.position
+        rows = {one.layer: one for one in report.rows if is_split}
+        for cell in column.cells:
+            token, p = cell.top[0]
+            row, settled = rows.get(cell.layer), str(int(cell.layer == column.settled))
+            adds = (row.attention, row.feed_forward) if row else (math.nan, math.nan)
+            numbers = all_digits(cell.log_p), str(cell.rank), settled, *map(all_digits, adds)
+            lines.append((*place, cell.layer, token, all_digits(p), column.choice, *numbers))
     return tsv(lines)
 
 

@@ -22,7 +22,7 @@ from attnviz.core.notices import explain
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models import Predicting
+from attnviz.models import Choose, Predicting
 from attnviz.models.hugging_face import outputs
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured, with_group_sizes
@@ -37,10 +37,11 @@ from attnviz.models.light.weights import CheckpointWeights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.writers import HeadWeights, WriterKind, WrittenText
+    from attnviz.core.writers import HeadWeights, ResidualStream, WriterKind, WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
     from attnviz.models.hugging_face.experiment import ModelExperiment
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
+    from attnviz.models.light.stacked_text import StackedText
 
 Loaded = TypeVar("Loaded")
 TOGETHER = 1024
@@ -185,6 +186,10 @@ class LightModel(LoadedModel, Predicting, network.Network):
             return self.whole(reason).trace_writers(query)
         if self.head is not None and not self.head.is_linear:
             return self.whole("the head is not linear").trace_writers(query)
+        return self._stacked(encoding)
+
+    def _stacked(self, encoding: EncodedQuery) -> StackedText:
+        """A query that was read, with what each part wrote."""
         from attnviz.models.light.stacked_text import Stack, StackedText
 
         attention, _ = self.run(encoding)
@@ -198,6 +203,16 @@ class LightModel(LoadedModel, Predicting, network.Network):
         reads = self.head is not None and len(stacks) == len(self.shapes)
         scores = partial(self.scores, self.weights) if reads else None
         return StackedText(attention, stacks, scores, self.spell)
+
+    def read_stream(
+        self, query: Query, choose: Choose, *, attention_only: bool = False
+    ) -> ResidualStream | None:
+        encoding = encode(self, query)
+        if reason := self._refuse([encoding]):
+            return self.whole(reason).read_stream(query, choose, attention_only=attention_only)
+        if self.task is not None:
+            return None
+        return self._stacked(encoding).stream(choose, attention_only=attention_only)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         from attnviz.models.light.stacked_text import head_weights

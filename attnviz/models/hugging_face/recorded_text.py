@@ -5,7 +5,7 @@ leaf's part; the parts sum to the whole, or the model is refused.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
-from attnviz.core.locks import thread_hook
 from attnviz.core.writers import SIDES, HeadSides, Side, Writer
 from attnviz.models.hugging_face.capture.kernel import (
     copy_modules,
@@ -28,7 +27,6 @@ from attnviz.models.hugging_face.capture.kernel import (
 from attnviz.models.hugging_face.capture.passes import StopForward, attending_layers
 from attnviz.models.hugging_face.eager import EagerInputs, run_eager
 from attnviz.models.hugging_face.interventions import upcast_half
-from attnviz.models.hugging_face.layer_states import layers_of, skip_module
 from attnviz.models.hugging_face.linear_pass import (
     AttentionScores,
     Leaf,
@@ -37,7 +35,7 @@ from attnviz.models.hugging_face.linear_pass import (
     flatten_heads,
     slopes_by,
 )
-from attnviz.models.hugging_face.load.devices import running_errors
+from attnviz.models.hugging_face.residual import StreamPass
 
 HIDDEN = -1e9  # a score below this hides a key
 
@@ -363,39 +361,9 @@ class RecordedText:
         return as_array(self._logits(row)).astype(np.float64)
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
-        sides = [one for one in self.eager.encoding.axes if one != "cross"]
-        names = {id(module): name for name, module in self.part.named_modules()}
-        own = [
-            one
-            for one in layers_of(self.part)
-            if len(sides) == 1 or match_stream(stream_of(names[id(one)]), sides) == "decoder"
-        ]
-        streams = list[Any]()
-        outputs: list[Any] = []
-
-        def begin(_: Any, inputs: tuple[Any, ...], kwargs: Any) -> None:
-            streams.append(inputs[0] if inputs else kwargs["hidden_states"])
-
-        inputs = {**self.eager.inputs, "use_cache": False}
-        with running_errors(self.part, self.eager.what), torch.no_grad(), ExitStack() as hooks:
-            for module in own:
-                hook = module.register_forward_pre_hook(thread_hook(begin), with_kwargs=True)
-                hooks.enter_context(hook)
-            end = thread_hook(lambda *call: outputs.append(call[-1]))
-            hooks.enter_context(own[-1].register_forward_hook(end))
-            self.part(**inputs)
-        last = outputs[0][0] if isinstance(outputs[0], tuple) else outputs[0]
-        by_layer: list[NDArray[np.float64]] = []
-        for stream in (*streams, last):
-            value = (stream, *outputs[0][1:]) if isinstance(outputs[0], tuple) else stream
-            with running_errors(self.part, self.eager.what), torch.no_grad(), ExitStack() as skips:
-                for module in own:
-                    skips.enter_context(skip_module(module, value))
-                logits = self.part(**inputs).logits
-            by_layer.append(
-                as_array(logits.reshape(-1, logits.shape[-1])[row if logits.ndim > 2 else 0])
-            )
-        return [one.astype(np.float64) for one in by_layer]
+        run = StreamPass(self.part, self.eager.inputs, self.eager.encoding.axes, self.eager.what)
+        logits = map(run.predict, run.states)
+        return [one[row if len(one) > 1 else 0] for one in logits]
 
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
         with torch.enable_grad():

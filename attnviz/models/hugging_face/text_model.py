@@ -14,9 +14,9 @@ from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelE
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
-from attnviz.core.writers import WrittenText
+from attnviz.core.writers import ResidualStream, WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
-from attnviz.models import Predicting
+from attnviz.models import Choose, Predicting
 from attnviz.models.hugging_face.batching import (
     FEW,
     BatchRunner,
@@ -131,6 +131,21 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
             spell = partial(spell_choice, self)
         with quiet():
             return RecordedText(eager, spell)
+
+    def read_stream(
+        self, query: Query, choose: Choose, *, attention_only: bool = False
+    ) -> ResidualStream | None:
+        from attnviz.models.hugging_face.residual import read_stream
+
+        try:
+            check_head(self, query.kind)
+        except ModelError:
+            return None
+        if self.task is not None:
+            return None
+        with quiet():
+            encoding, spell = self._encode(query), partial(spell_choice, self)
+            return read_stream(self, encoding, choose, spell, attention_only=attention_only)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         from attnviz.models.hugging_face.head_arithmetic import record_head

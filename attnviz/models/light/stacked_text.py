@@ -12,7 +12,18 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
-from attnviz.core.writers import SIDES, HeadSides, HeadWeights, Side, Writer, WriterKind
+from attnviz.core.errors import AttentionError
+from attnviz.core.writers import (
+    NORMALISES_SUMS,
+    SIDES,
+    HeadSides,
+    HeadWeights,
+    ResidualStream,
+    Side,
+    Writer,
+    WriterKind,
+)
+from attnviz.models import Choose
 from attnviz.models.light import network
 
 Numbers = NDArray[np.floating]
@@ -344,15 +355,45 @@ class StackedText:
         return logits
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
-        last = self.stacks[-1]
-        updates = last.run.updates
-        ends = [n for n, one in enumerate(updates) if one.attention is None]
-        streams: list[Numbers] = [np.sum(last.embeddings, axis=0) + last.bias]
-        streams += [
-            last.run.norm(u.layer, u.block.after, u.total) for u in map(updates.__getitem__, ends)
-        ]
         place = 0 if self._first else row
-        return [self._logits(last.normalise_last(one)[place][None])[0] for one in streams]
+        return [self._predict(one[place : place + 1])[0] for one in self._states()]
+
+    def _states(self) -> list[Numbers]:
+        """The last stack's stream after its embeddings and after each layer."""
+        last = self.stacks[-1]
+        ends = [one for one in last.run.updates if one.attention is None]
+        streams: list[Numbers] = [np.sum(last.embeddings, axis=0) + last.bias]
+        return streams + [last.run.norm(one.layer, one.block.after, one.total) for one in ends]
+
+    def _states_of_attention(self) -> list[Numbers]:
+        """The embeddings and what attention adds up to each layer, then the last whole state."""
+        last = self.stacks[-1]
+        if last.shape.attention.after:
+            raise AttentionError(NORMALISES_SUMS.format(self.attention.provenance.title))
+        stream, *_, whole = self._states()
+        states = [stream]
+        for one in last.run.updates:
+            if one.attention is None:
+                states.append(stream)
+            else:
+                stream = stream + last.run.refine(one.layer, one.block, one.addition)
+        return [*states, whole]
+
+    def _predict(self, states: Numbers) -> NDArray[np.float64]:
+        return self._logits(self.stacks[-1].normalise_last(states))
+
+    def stream(self, choose: Choose, *, attention_only: bool) -> ResidualStream | None:
+        """The last stack's stream at some positions; None: it predicts one class, or nothing."""
+        if self._scores is None or self._first:
+            return None
+        item = self.attention.main
+        rows = tuple(choose(item.query_tokens))
+        states = self._states_of_attention() if attention_only else self._states()
+        return ResidualStream(
+            *(item.query_tokens, rows, [one[list(rows)] for one in states]),
+            lambda state, some: self._predict(state[some]),
+            *(self.spell, self.attention.provenance),
+        )
 
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
         last, parts = self.stacks[-1], np.zeros(len(self.writers))

@@ -17,7 +17,7 @@ from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
-from attnviz.models import Predicting, UnbatchedSource, check_device
+from attnviz.models import Choose, Predicting, UnbatchedSource, check_device
 from attnviz.models.light.network import Attended, Network, Record
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.lens_inputs import ValueVectors
-    from attnviz.core.writers import HeadWeights
+    from attnviz.core.writers import HeadWeights, ResidualStream
     from attnviz.models.light.stacked_text import Stack, StackedText
 
 
@@ -83,6 +83,11 @@ class StoredModel(UnbatchedSource, Predicting, Network):
             return logits
 
         return StackedText(attention, model.stacks(feed), scores, model.spell, first=model.decides)
+
+    def read_stream(
+        self, query: Query, choose: Choose, *, attention_only: bool = False
+    ) -> ResidualStream | None:
+        return self.trace_writers(query).stream(choose, attention_only=attention_only)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         from attnviz.models.light.stacked_text import head_weights

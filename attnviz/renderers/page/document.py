@@ -160,9 +160,9 @@ def live_worker() -> str:
     return f"(async () => {{\n{join_modules(modules)}\n}})();"
 
 
-def plain_page(title: str, body: str) -> str:
+def plain_page(title: str, body: str, style: str = "") -> str:
     """A page of words, tables and pictures without scripts; `body` is escaped markup."""
-    style = read_part("styles/plain.css")
+    style = read_part("styles/plain.css") + style
     return Template(read_part("plain.html")).substitute(
         title=html.escape(title), body=body, style=style, hash=policy_hash(style)
     )
