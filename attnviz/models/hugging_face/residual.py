@@ -28,6 +28,7 @@ from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 ADDS = 1e-4  # a layer without its maps that changes its input by more of its size has other sums
+_UNKNOWN = "architecture '{}' attends in a way that cannot be taken apart"
 DECODER = "decoder_"  # before the names of its inputs
 
 
@@ -69,6 +70,7 @@ class StreamPass:
         self._rest: tuple[Any, ...] | None = None  # what a layer gives beside its stream
         self._encoded: Any = None
         self._changes: list[Any] = []  # what each layer's attention adds
+        self._found = False  # whether some layer attends
         self._calls: list[str] = []  # the paths of the running layer's attentions
         with running_errors(part, what), torch.no_grad(), ExitStack() as hooks:
             for number, module in enumerate(self.layers):
@@ -85,6 +87,8 @@ class StreamPass:
             part(**self.inputs)
         self.states.append(self._last)
         if attention_only:
+            if not self._found:
+                raise AttentionError(_UNKNOWN.format(part.config.model_type))
             first, *_, last = self.states
             added = torch.stack(self._changes).cumsum(0)
             self.states = [first, *(first + one for one in added), last]
@@ -131,23 +135,27 @@ class StreamPass:
             raise AttentionError(
                 NORMALISES_SUMS.format(f"architecture {self.part.config.model_type}")
             )
+        self._found |= bool(own)
         inside = {id(one) for root in own for one in self.part.get_submodule(root).modules()}
         return self._keep(change([one for one in maps if id(one) not in inside]))
 
-    def _attentions(self, layer: str) -> set[str]:
-        """The paths of a layer's parts that attend: as far up as nothing else is inside."""
-        roots = set()
+    def _attentions(self, layer: str) -> list[str]:
+        """The paths of a layer's parts that attend, by its kernel's calls or else by their names.
+
+        From a call up to where something else is inside.
+        """
+        if not self._calls:  # a family may compute its weights by itself
+            modules = self.part.get_submodule(layer).named_modules()
+            return [f"{layer}.{name}" for name, one in modules if _attends(name, one)]
+        roots = list[str]()
         for path in self._calls:
-            while (above := path.rpartition(".")[0]) != layer:
-                if not above or isinstance(self.part.get_submodule(above), torch.nn.ModuleList):
+            while (above := path.rpartition(".")[0]) != layer and above:
+                if isinstance(self.part.get_submodule(above), torch.nn.ModuleList):
                     break
                 path = above
-            if path == layer or not path.startswith(f"{layer}."):
-                raise AttentionError(
-                    f"architecture '{self.part.config.model_type}' attends in a way that cannot be "
-                    "taken apart"
-                )
-            roots.add(path)
+            if not path.startswith(f"{layer}."):
+                raise AttentionError(_UNKNOWN.format(self.part.config.model_type))
+            roots.append(path)
         return roots
 
     def predict(self, state: Any, rows: slice | None = None) -> NDArray[np.float64]:
@@ -178,6 +186,12 @@ class StreamPass:
 def stream_in(inputs: tuple[Any, ...], kwargs: Any) -> Any:
     """The stream among the inputs of a layer."""
     return inputs[0] if inputs else kwargs["hidden_states"]
+
+
+def _attends(name: str, module: Any) -> bool:
+    """Whether a module of a layer is called an attention, and is no norm before or after one."""
+    last = name.rpartition(".")[2].lower()
+    return ("attn" in last or "attention" in last) and any(map(is_map, module.modules()))
 
 
 def is_map(module: Any) -> bool:

@@ -141,7 +141,7 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
             check_head(self, query.kind)
         except ModelError:
             return None
-        if self.task is not None:
+        if self.task is not None or self.model.get_output_embeddings() is None:
             return None
         with quiet():
             encoding, spell = self._encode(query), partial(spell_choice, self)
