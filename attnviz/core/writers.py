@@ -234,7 +234,7 @@ LAYERS_READING = (
 
 
 NORMALISES_SUMS = (
-    "'{}' normalises the sum of a layer's input and what its heads write: no stream holds heads' "
+    "{} normalises the sum of a layer's input and what its heads write: no stream holds heads' "
     "outputs alone"
 )
 

@@ -6,6 +6,7 @@ layers skipped, so that a last norm, a scale or a cap of logits is the model's o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -29,6 +30,11 @@ from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 ADDS = 1e-4  # a layer without its maps that changes its input by more of its size has other sums
 _UNKNOWN = "architecture '{}' attends in a way that cannot be taken apart"
+_NO_HEADS = "architecture '{}' has no attention whose outputs could be added up"
+_OTHER = (
+    "architecture '{}' does not hand on a state for each token from layer to layer, so no layer's "
+    "predictions can be read"
+)
 DECODER = "decoder_"  # before the names of its inputs
 
 
@@ -47,23 +53,35 @@ class StreamPass:
         streams: Collection[str],
         what: str = "text",
         rows: Sequence[int] | None = None,
+        tokens: int | None = None,
         *,
         attention_only: bool = False,
     ) -> None:
-        """`rows`: None keeps all of them, as a model needs that predicts one class."""
-        self.part, self.what, self.rows = part, what, rows
+        """`rows` of so many `tokens` are kept; None: all, as a model needs that predicts a class.
+
+        Raises:
+            AttentionError: the layers hand on something else than a state for each token.
+        """
+        self.part, self.what, self.rows, self.tokens = part, what, rows, tokens
         self.inputs = without_cache(part, inputs)
         self.names = {id(module): name for name, module in part.named_modules()}
         sides = [one for one in streams if one != "cross"]
         self.has_encoder = len(sides) > 1
+        config = part.config.get_text_config()
+        named = 0 if self.has_encoder else getattr(config, "num_hidden_layers", None) or 0
         self.layers = [
             one
             for one in layers_of(part)
             if not self.has_encoder or self._side(one, sides) == "decoder"
         ]
+        lists = [self._list_of(one) for one in self.layers]
+        if named in {*(count := Counter(lists)).values()}:  # other lists hold no layers
+            self.layers = [
+                one for one, own in zip(self.layers, lists, strict=True) if count[own] == named
+            ]
+        if tokens is not None and 0 < named < len(self.layers):
+            raise AttentionError(_OTHER.format(part.config.model_type))
         # ALBERT has one module for all layers.
-        config = part.config.get_text_config()
-        named = 0 if self.has_encoder else getattr(config, "num_hidden_layers", None) or 0
         self.count = max(len(self.layers), named)
         self.states: list[Any] = []
         self._last: Any = None
@@ -85,16 +103,22 @@ class StreamPass:
             hooks.enter_context(suppress(StopForward))
             hooks.enter_context(watch_kernels(self._note_call))
             part(**self.inputs)
+        if tokens is not None and named not in (0, len(self.states)):
+            raise AttentionError(_OTHER.format(part.config.model_type))
         self.states.append(self._last)
         if attention_only:
             if not self._found:
-                raise AttentionError(_UNKNOWN.format(part.config.model_type))
+                raise AttentionError(_NO_HEADS.format(part.config.model_type))
             first, *_, last = self.states
             added = torch.stack(self._changes).cumsum(0)
             self.states = [first, *(first + one for one in added), last]
 
     def _side(self, module: Any, sides: Sequence[str]) -> str | None:
         return match_stream(stream_of(self.names[id(module)]), sides)
+
+    def _list_of(self, module: Any) -> str:
+        above: str = self.names[id(module)].rpartition(".")[0]
+        return above
 
     def _hooks(self, number: int, *, attention_only: bool) -> tuple[Any, Any]:
         """What runs before a layer and after it."""
@@ -104,6 +128,8 @@ class StreamPass:
             self.states.append(self._keep(stream_in(inputs, kwargs)))
 
         def end(module: Any, inputs: tuple[Any, ...], kwargs: Any, output: Any) -> None:
+            if isinstance(output, list) and self.rows is not None:
+                raise AttentionError(_OTHER.format(self.part.config.model_type))
             if attention_only:
                 self._changes.append(self._attention_adds(module, inputs, kwargs))
             if number == len(self.layers) - 1:
@@ -116,7 +142,11 @@ class StreamPass:
         return begin, end
 
     def _keep(self, stream: Any) -> Any:
-        return stream if self.rows is None else stream[..., list(self.rows), :]
+        if self.rows is None:
+            return stream
+        if not isinstance(stream, torch.Tensor) or stream.shape[-2] != self.tokens:
+            raise AttentionError(_OTHER.format(self.part.config.model_type))
+        return stream[..., list(self.rows), :]
 
     def _note_call(self, call: Any) -> None:
         self._calls.append(self.names.get(id(call.module), ""))
@@ -125,15 +155,20 @@ class StreamPass:
         """What a layer adds to its input if its maps outside of attention give nothing."""
         stream, own = stream_in(inputs, kwargs), self._attentions(self.names[id(module)])
 
-        def change(silent: Sequence[Any]) -> Any:
+        def change(silent: Sequence[Any], factor: int = 1) -> Any:
+            given = factor * stream
             with silence(silent):
-                output = module.forward(*inputs, **kwargs)
-            return (output[0] if isinstance(output, tuple) else output) - stream
+                if inputs:
+                    output = module.forward(given, *inputs[1:], **kwargs)
+                else:
+                    output = module.forward(**{**kwargs, "hidden_states": given})
+            return (output[0] if isinstance(output, tuple) else output) - given
 
         maps = [one for one in module.modules() if is_map(one)]
-        if not self._changes and change(maps).abs().max() > ADDS * stream.abs().max():
+        # Twice the stream: a norm would leave what is normal as it is.
+        if not self._changes and change(maps, 2).abs().max() > ADDS * stream.abs().max():
             raise AttentionError(
-                NORMALISES_SUMS.format(f"architecture {self.part.config.model_type}")
+                NORMALISES_SUMS.format(f"architecture '{self.part.config.model_type}'")
             )
         self._found |= bool(own)
         inside = {id(one) for root in own for one in self.part.get_submodule(root).modules()}
@@ -225,6 +260,9 @@ def read_stream(
     tokens = encoding.tokens[axes.get("decoder", next(iter(axes.values())))[0]]
     rows = tuple(choose(tokens))
     inputs = source.tensors(encoding.inputs, encoding.part)
-    run = StreamPass(encoding.part, inputs, axes, rows=rows, attention_only=attention_only)
+    count = len(tokens)
+    run = StreamPass(
+        *(encoding.part, inputs, axes), rows=rows, tokens=count, attention_only=attention_only
+    )
     about = encoding.attention.provenance
     return ResidualStream(tokens, rows, run.states, run.predict, spell, about)

@@ -369,7 +369,7 @@ class StackedText:
         """The embeddings and what attention adds up to each layer, then the last whole state."""
         last = self.stacks[-1]
         if last.shape.attention.after:
-            raise AttentionError(NORMALISES_SUMS.format(self.attention.provenance.title))
+            raise AttentionError(NORMALISES_SUMS.format(f"'{self.attention.provenance.title}'"))
         stream, *_, whole = self._states()
         states = [stream]
         for one in last.run.updates:
