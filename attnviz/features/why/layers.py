@@ -28,18 +28,18 @@ AT_ONCE = 1 << 22  # logits that are held: of fewer positions where the vocabula
 
 
 def read_lens(
-    stream: ResidualStream, asked: Mapping[int, int], *, attention_only: bool = False
+    stream: ResidualStream, targets: Mapping[int, int], *, attention_only: bool = False
 ) -> tuple[LensColumn, ...]:
     """What would be predicted at each position after each layer.
 
-    A position's choice is what the model predicts there, or what is `asked` of it.
+    A position's choice is what the model predicts there, or what is in `targets`.
     """
     columns, start, most = list[LensColumn](), 0, 1
     while start < len(stream.rows):
         some = slice(start, start + most)
         logits = stream.predict(stream.states[-1], some)
         choices = [
-            asked.get(row, int(own.argmax()))
+            targets.get(row, int(own.argmax()))
             for row, own in zip(stream.rows[some], logits, strict=True)
         ]
         by_layer = [
@@ -49,7 +49,7 @@ def read_lens(
         for row, choice, *cells in zip(stream.rows[some], choices, *by_layer, strict=True):
             label, own = stream.spell(choice), tuple(cells)
             token = token_label(stream.tokens, row)
-            columns.append(LensColumn(row, token, label, _settled(own), own))
+            columns.append(LensColumn(row, token, label, _first_to_stay(own), own))
         start, most = start + most, max(AT_ONCE // logits.shape[1], 1)
     return tuple(columns)
 
@@ -77,14 +77,14 @@ def _cells(
     return cells
 
 
-def _settled(cells: Sequence[LensCell]) -> str | None:
+def _first_to_stay(cells: Sequence[LensCell]) -> str | None:
     """The first layer from which the choice has rank 1 up to the last one."""
-    settled = None
+    first = None
     for cell in reversed([one for one in cells if one.layer != MODEL]):
         if cell.rank > 1:
             break
-        settled = cell.layer
-    return settled
+        first = cell.layer
+    return first
 
 
 def stream_of_row(text: WrittenText, row: int) -> ResidualStream:
@@ -113,8 +113,8 @@ def add_parts(report: LayersReport, text: WrittenText, row: int, choice: int) ->
             writer = text.writers[place]
             if cell.layer and writer.layer == cell.layer and writer.kind in sums:
                 sums[writer.kind] += float(parts[place])
-        added = sums["head"], sums["feed-forward"]
-        rows.append(LayerRow(cell.layer, *added, cell.log_p, cell.rank, cell.top[0][0]))
+        adds = sums["head"], sums["feed-forward"]
+        rows.append(LayerRow(cell.layer, *adds, cell.log_p, cell.rank, cell.top[0][0]))
     heads = np.where([writer.kind == "head" for writer in text.writers], parts, 0.0)
     other = total - sum(one.attention + one.feed_forward for one in rows)
     ranking: tuple[WriterPart, ...] = rank_parts(

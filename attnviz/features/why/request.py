@@ -39,6 +39,7 @@ from attnviz.runs.readers import InputKind, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
 
 POSITIONS = 12  # of the layers that are shown by default
+MASKS = "[MASK]", "<mask>"  # the first of a text is what a masked language model is asked for
 SPLIT = 1024  # positions of the longest text whose logits are split: the split sees every weight
 
 
@@ -185,10 +186,10 @@ def why_of_query(source: Source, query: Query, request: Why) -> tuple[LinkReport
 
 def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
     """What would be predicted after each layer at some positions, and the parts of one logit."""
-    asked, end, notes = dict[int, int](), None, list[str]()
+    targets, end, notes = dict[int, int](), None, list[str]()
     if request.output is not None and isinstance(source, Experimenting):
         (output, *_) = source.experiment(query, request.output).outputs
-        asked, end = {output.row: output.number}, output.row
+        targets, end = {output.row: output.number}, output.row
         notes += [output.note] if output.note else []
 
     def choose(tokens: Sequence[Token]) -> Sequence[int]:
@@ -196,7 +197,8 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
             first, last = check_part(parse_part(request.rows, "--rows"), len(tokens), "--rows")
             return range(first, last + 1)
         words = text_places(tokens)
-        stop = (end if end is not None else words[-1] if words else len(tokens) - 1) + 1
+        ends = [end, *(n for n, one in enumerate(tokens) if one.text in MASKS), *words[-1:], 0]
+        stop = next(one for one in ends if one is not None) + 1
         return range(max(stop - POSITIONS, 0), stop)
 
     stream, trace = None, None
@@ -208,9 +210,9 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
             raise UsageError(f"{flag} needs a model that predicts a token at each position")
         trace = written_of(source, query)
         stream = stream_of_row(trace, _row_of(trace, end))
-    columns = read_lens(stream, asked, attention_only=request.attention_only)
-    last = next((one for one in columns if one.position in asked), None)
-    if asked and last is None:
+    columns = read_lens(stream, targets, attention_only=request.attention_only)
+    last = next((one for one in columns if one.position in targets), None)
+    if targets and last is None:
         raise UsageError(
             f"--target is predicted at token {end}, which --rows {request.rows} leaves out"
         )
@@ -230,15 +232,17 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
         notes=(*stream.provenance.notes, *notes),
         provenance=stream.provenance,
     )
-    if request.attention_only or len(stream.tokens) > SPLIT:
+    if request.attention_only:
         return report
+    left_out = "what each layer adds to a logit is left out"
+    if len(stream.tokens) > SPLIT:
+        return replace(report, notes=(*report.notes, f"{left_out} of more than {SPLIT:,} tokens"))
     try:
         trace = trace or written_of(source, query)
-        choice = asked.get(last.position, int(trace.logits(last.position).argmax()))
+        choice = targets.get(last.position, int(trace.logits(last.position).argmax()))
         return add_parts(report, trace, last.position, choice)
     except AttnvizError as error:
-        left_out = f"what each layer adds to a logit is left out: {first_line(error)}"
-        return replace(report, notes=(*report.notes, left_out))
+        return replace(report, notes=(*report.notes, f"{left_out}: {first_line(error)}"))
 
 
 def _row_of(trace: WrittenText, end: int | None) -> int:

@@ -230,9 +230,9 @@ def layers_tsv(report: LayersReport) -> str:
         rows = {one.layer: one for one in report.rows if is_split}
         for cell in column.cells:
             token, p = cell.top[0]
-            row, settled = rows.get(cell.layer), str(int(cell.layer == column.settled))
+            row, is_first = rows.get(cell.layer), str(int(cell.layer == column.settled))
             adds = (row.attention, row.feed_forward) if row else (math.nan, math.nan)
-            numbers = all_digits(cell.log_p), str(cell.rank), settled, *map(all_digits, adds)
+            numbers = all_digits(cell.log_p), str(cell.rank), is_first, *map(all_digits, adds)
             lines.append((*place, cell.layer, token, all_digits(p), column.choice, *numbers))
     return tsv(lines)
 

@@ -186,9 +186,9 @@ class LightModel(LoadedModel, Predicting, network.Network):
             return self.whole(reason).trace_writers(query)
         if self.head is not None and not self.head.is_linear:
             return self.whole("the head is not linear").trace_writers(query)
-        return self._stacked(encoding)
+        return self._stack_text(encoding)
 
-    def _stacked(self, encoding: EncodedQuery) -> StackedText:
+    def _stack_text(self, encoding: EncodedQuery) -> StackedText:
         """A query that was read, with what each part wrote."""
         from attnviz.models.light.stacked_text import Stack, StackedText
 
@@ -212,7 +212,7 @@ class LightModel(LoadedModel, Predicting, network.Network):
             return self.whole(reason).read_stream(query, choose, attention_only=attention_only)
         if self.task is not None:
             return None
-        return self._stacked(encoding).stream(choose, attention_only=attention_only)
+        return self._stack_text(encoding).stream(choose, attention_only=attention_only)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         from attnviz.models.light.stacked_text import head_weights

@@ -68,21 +68,21 @@ class StreamPass:
         sides = [one for one in streams if one != "cross"]
         self.has_encoder = len(sides) > 1
         config = part.config.get_text_config()
-        named = 0 if self.has_encoder else getattr(config, "num_hidden_layers", None) or 0
+        depth = 0 if self.has_encoder else getattr(config, "num_hidden_layers", None) or 0
         self.layers = [
             one
             for one in layers_of(part)
             if not self.has_encoder or self._side(one, sides) == "decoder"
         ]
         lists = [self._list_of(one) for one in self.layers]
-        if named in {*(count := Counter(lists)).values()}:  # other lists hold no layers
+        if depth in {*(count := Counter(lists)).values()}:  # other lists hold no layers
             self.layers = [
-                one for one, own in zip(self.layers, lists, strict=True) if count[own] == named
+                one for one, own in zip(self.layers, lists, strict=True) if count[own] == depth
             ]
-        if tokens is not None and 0 < named < len(self.layers):
+        if tokens is not None and 0 < depth < len(self.layers):
             raise AttentionError(_OTHER.format(part.config.model_type))
         # ALBERT has one module for all layers.
-        self.count = max(len(self.layers), named)
+        self.count = max(len(self.layers), depth)
         self.states: list[Any] = []
         self._last: Any = None
         self._rest: tuple[Any, ...] | None = None  # what a layer gives beside its stream
@@ -103,15 +103,15 @@ class StreamPass:
             hooks.enter_context(suppress(StopForward))
             hooks.enter_context(watch_kernels(self._note_call))
             part(**self.inputs)
-        if tokens is not None and named not in (0, len(self.states)):
+        if tokens is not None and depth not in (0, len(self.states)):
             raise AttentionError(_OTHER.format(part.config.model_type))
         self.states.append(self._last)
         if attention_only:
             if not self._found:
                 raise AttentionError(_NO_HEADS.format(part.config.model_type))
             first, *_, last = self.states
-            added = torch.stack(self._changes).cumsum(0)
-            self.states = [first, *(first + one for one in added), last]
+            total = torch.stack(self._changes).cumsum(0)
+            self.states = [first, *(first + one for one in total), last]
 
     def _side(self, module: Any, sides: Sequence[str]) -> str | None:
         return match_stream(stream_of(self.names[id(module)]), sides)
@@ -156,13 +156,13 @@ class StreamPass:
         stream, own = stream_in(inputs, kwargs), self._attentions(self.names[id(module)])
 
         def change(silent: Sequence[Any], factor: int = 1) -> Any:
-            given = factor * stream
+            twice = factor * stream
             with silence(silent):
                 if inputs:
-                    output = module.forward(given, *inputs[1:], **kwargs)
+                    output = module.forward(twice, *inputs[1:], **kwargs)
                 else:
-                    output = module.forward(**{**kwargs, "hidden_states": given})
-            return (output[0] if isinstance(output, tuple) else output) - given
+                    output = module.forward(**{**kwargs, "hidden_states": twice})
+            return (output[0] if isinstance(output, tuple) else output) - twice
 
         maps = [one for one in module.modules() if is_map(one)]
         # Twice the stream: a norm would leave what is normal as it is.

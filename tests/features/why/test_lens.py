@@ -1,6 +1,5 @@
 """The logit lens: each family against its own modules by hand, its picture, page and data."""
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,17 @@ import pytest
 import torch
 import transformers
 
-import attnviz
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.text_model import load_model
-from tests.hugging_face.tiny_models import ENDS, SIZES, WIDE, but_slow, byte_pieces
-from tests.hugging_face.tiny_models import bart as make_bart
-from tests.hugging_face.tiny_models import save, t5, word_pieces
-from tests.invoke import attnviz as run
+from tests.hugging_face.tiny_models import (
+    ENDS,
+    SIZES,
+    WIDE,
+    but_slow,
+    byte_pieces,
+    save,
+    t5,
+)
 
 LM = ("--model", "pocket-lm")
 DOGS = "Tom likes dogs. Mary likes cats. Tom likes"
@@ -114,14 +117,11 @@ def by_hand(model: Any, family: Family, inputs: dict[str, Any]) -> tuple[Any, An
                 with_kwargs=True,
             )
         )
-        for path in family.adds:
-            hooks.append(
-                layer.get_submodule(path).register_forward_hook(
-                    lambda *call, number=number: added.update(
-                        {number: added[number] + family.by * first(call[-1])}
-                    )
-                )
-            )
+
+        def add(*call: Any, number: int = number) -> None:
+            added[number] = added[number] + family.by * first(call[-1])
+
+        hooks += [layer.get_submodule(path).register_forward_hook(add) for path in family.adds]
     hooks.append(layers[-1].register_forward_hook(lambda *call: states.append(first(call[-1]))))
     with torch.no_grad():
         model(**inputs, use_cache=False)
@@ -154,7 +154,7 @@ def test_the_lens_is_that_of_the_models_own_modules(tmp_path, name):
     assert abs(each[0] - each[-1]).max() > 0.01
     assert abs(alone[-2] - alone[-1]).max() > 0.01
     for expected, only in ((each, False), (alone, True)):
-        stream = source.read_stream(query, lambda all: range(len(all)), attention_only=only)
+        stream = source.read_stream(query, lambda tokens: range(len(tokens)), attention_only=only)
         assert len(stream.states) == len(expected)
         for state, logits in zip(stream.states, expected, strict=True):
             some = slice(1, 3)
