@@ -87,8 +87,8 @@ def layers_picture(report: LayersReport) -> Figure:
     layers = [cell.layer or "none" for cell in report.columns[0].cells]
     words = [cell.top[0][0] for one in report.columns for cell in one.cells]
     words += [text for one in report.columns for text in (one.token, one.choice)]
-    shown, face = [*map(printable, words)], typeface([*words, *layers])
-    wide = max(face.width(shorten(word, _LETTERS), sheet.NOTE_SIZE) for word in shown) + 20
+    visible, face = [*map(printable, words)], typeface([*words, *layers])
+    wide = max(face.width(shorten(word, _LETTERS), sheet.NOTE_SIZE) for word in visible) + 20
     left = EDGE + face.width("after layer", sheet.NOTE_SIZE) + 14
     width = sheet.page_width(_WIDTH, EDGE)
     across = max(min(int((width - left + EDGE) / wide), len(report.columns)), 1)

@@ -24,7 +24,13 @@ from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.tokens import text_places
-from attnviz.core.writers import LayersReport, LinkReport, WriterPart, WrittenText
+from attnviz.core.writers import (
+    LayersReport,
+    LinkReport,
+    ResidualStream,
+    WriterPart,
+    WrittenText,
+)
 from attnviz.features.why import table as tables
 from attnviz.features.why.layers import add_parts, read_lens, stream_of_row
 from attnviz.models import Experimenting, Source, SupportsStream
@@ -192,24 +198,7 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
         targets, end = {output.row: output.number}, output.row
         notes += [output.note] if output.note else []
 
-    def choose(tokens: Sequence[Token]) -> Sequence[int]:
-        if request.rows is not None:
-            first, last = check_part(parse_part(request.rows, "--rows"), len(tokens), "--rows")
-            return range(first, last + 1)
-        words = text_places(tokens)
-        ends = [end, *(n for n, one in enumerate(tokens) if one.text in MASKS), *words[-1:], 0]
-        stop = next(one for one in ends if one is not None) + 1
-        return range(max(stop - POSITIONS, 0), stop)
-
-    stream, trace = None, None
-    if isinstance(source, SupportsStream):
-        stream = source.read_stream(query, choose, attention_only=request.attention_only)
-    if stream is None:
-        if request.attention_only or request.rows is not None:
-            flag = "--attention-only" if request.attention_only else "--rows"
-            raise UsageError(f"{flag} needs a model that predicts a token at each position")
-        trace = written_of(source, query)
-        stream = stream_of_row(trace, _row_of(trace, end))
+    stream, trace = _read_stream(source, query, request, end)
     columns = read_lens(stream, targets, attention_only=request.attention_only)
     last = next((one for one in columns if one.position in targets), None)
     if targets and last is None:
@@ -243,6 +232,33 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
         return add_parts(report, trace, last.position, choice)
     except AttnvizError as error:
         return replace(report, notes=(*report.notes, f"{left_out}: {first_line(error)}"))
+
+
+def _read_stream(
+    source: Source, query: Query, request: Why, end: int | None
+) -> tuple[ResidualStream, WrittenText | None]:
+    """The stream at the positions to show; of a model that predicts a class, one and its trace."""
+    if isinstance(source, SupportsStream):
+        choose = partial(_choose, request.rows, end)
+        stream = source.read_stream(query, choose, attention_only=request.attention_only)
+        if stream is not None:
+            return stream, None
+    if request.attention_only or request.rows is not None:
+        flag = "--attention-only" if request.attention_only else "--rows"
+        raise UsageError(f"{flag} needs a model that predicts a token at each position")
+    trace = written_of(source, query)
+    return stream_of_row(trace, _row_of(trace, end)), trace
+
+
+def _choose(rows: str | None, end: int | None, tokens: Sequence[Token]) -> range:
+    """The rows A-B, or the last ones up to an end: a masked token, else the last word."""
+    if rows is not None:
+        first, last = check_part(parse_part(rows, "--rows"), len(tokens), "--rows")
+        return range(first, last + 1)
+    masks = [n for n, one in enumerate(tokens) if one.text in MASKS]
+    ends = [end, *masks[:1], *text_places(tokens)[-1:], 0]
+    stop = next(one for one in ends if one is not None) + 1
+    return range(max(stop - POSITIONS, 0), stop)
 
 
 def _row_of(trace: WrittenText, end: int | None) -> int:
