@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from attnviz.api.attention import attend_many as attend_many
     from attnviz.api.attention import unload as unload
     from attnviz.api.collected import Findings as Findings
-    from attnviz.api.measures import heads as heads
+    from attnviz.features.heads.function import heads as heads
     from attnviz.api.questions import ablate as ablate
     from attnviz.core.attention_map import Attention as Attention
     from attnviz.core.attention_map import AttentionMap as AttentionMap

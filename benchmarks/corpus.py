@@ -19,9 +19,9 @@ from time import perf_counter
 
 import numpy as np
 
-from attnviz.analyses.corpus.accumulators import Aggregates, StreamSums
-from attnviz.analyses.corpus.figures import COUNT
-from attnviz.analyses.corpus.words import WordCounts
+from attnviz.features.corpus.accumulators import Aggregates, StreamSums
+from attnviz.features.corpus.figures import COUNT
+from attnviz.features.corpus.words import WordCounts
 from attnviz.analyses.heads import measure_heads
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 

@@ -221,7 +221,7 @@ def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(tmp_pat
 
 @pytest.mark.slow
 def test_workers_and_what_is_resumed_give_the_same_bytes(pairs, monkeypatch):
-    from tests.cli.test_corpus import interrupt_after
+    from tests.features.corpus.test_command import interrupt_after
 
     monkeypatch.setattr(effects.EffectChunk, "size", 1)
     monkeypatch.setattr(effects, "POINTS", 2)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from attnviz.runs.many_texts import AttendChunk
-from tests.cli.test_corpus import SMALL, interrupt_after
+from tests.features.corpus.test_command import SMALL, interrupt_after
 from tests.invoke import attnviz
 from tests.renderers.page.test_page import document
 

@@ -2,11 +2,11 @@
 
 from functools import cache
 
-from attnviz.analyses.corpus.accumulators import Aggregates
-from attnviz.analyses.corpus.report import report_of
-from attnviz.analyses.corpus.words import WordCounts
+from attnviz.features.corpus.accumulators import Aggregates
+from attnviz.features.corpus.report import report_of
+from attnviz.features.corpus.words import WordCounts
 from attnviz.core.corpus_report import CorpusReport
-from tests.analyses.corpus.samples import attention_of, text_of
+from tests.features.corpus.samples import attention_of, text_of
 
 
 @cache

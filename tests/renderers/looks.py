@@ -56,7 +56,7 @@ from attnviz.renderers.figures.overlay import (
 )
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text import ablation_table, head_tables
-from attnviz.renderers.text.corpus_table import corpus_table
+from attnviz.features.corpus.table import corpus_table
 from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer

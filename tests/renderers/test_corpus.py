@@ -9,7 +9,7 @@ import pytest
 from attnviz.renderers import Display
 from attnviz.renderers.data import ARRAYS, SHOWS, corpus_json, corpus_npz
 from attnviz.renderers.figures.corpus_overview import corpus_overview
-from attnviz.renderers.text.corpus_table import corpus_table
+from attnviz.features.corpus.table import corpus_table
 from tests.renderers.corpus import corpus
 
 

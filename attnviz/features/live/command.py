@@ -145,7 +145,7 @@ TRANSLATIONS = (
 
 def read_sample_atlas() -> dict[str, Any]:
     """What each head of the pocket model does in sentences and its own translations of them."""
-    from attnviz.api.measures import heads
+    from attnviz.features.heads.function import heads
     from attnviz.features.explain.search import REFERENCE
     from attnviz.renderers.page.atlas import atlas_document
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.words import CLASSES, PAIRED, InWords
+from attnviz.features.corpus.words import CLASSES, PAIRED, InWords
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.measures.distance import patch_places
 from attnviz.core.measures import EFFECT, HeadMeasure

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnviz.analyses.corpus.figures import (
+from attnviz.features.corpus.figures import (
     COUNT,
     MEASURED,
     OFFSETS,
@@ -11,7 +11,7 @@ from attnviz.analyses.corpus.figures import (
     by_offset,
     head_statistics,
 )
-from attnviz.analyses.corpus.words import CLASSES
+from attnviz.features.corpus.words import CLASSES
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Token

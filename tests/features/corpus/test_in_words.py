@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attnviz.analyses.corpus.figures import WORD_BYTES, PairTable
-from attnviz.analyses.corpus.samples import Strongest
-from attnviz.analyses.corpus.words import InWords, WordAxis, in_words, read_axis
+from attnviz.features.corpus.figures import WORD_BYTES, PairTable
+from attnviz.features.corpus.samples import Strongest
+from attnviz.features.corpus.words import InWords, WordAxis, in_words, read_axis
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import AttentionMap, Token

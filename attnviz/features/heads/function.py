@@ -11,7 +11,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
 from attnviz.runs import head_measures
-from attnviz.runs.corpus import (
+from attnviz.features.corpus.request import (
     STATISTICS,
     CorpusJournal,
     check_corpus,
@@ -20,7 +20,7 @@ from attnviz.runs.corpus import (
     report_corpus,
 )
 from attnviz.runs.inputs import TextInput, corpus_input, given_texts
-from attnviz.runs.wiring import PAIRS, report_weights, report_wiring
+from attnviz.features.heads.wiring_request import PAIRS, report_weights, report_wiring
 from attnviz.storage.texts import Text
 
 Maps = Attention | Sequence[Attention]  # results of `attend`, or maps that were loaded

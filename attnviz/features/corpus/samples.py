@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.words import InWords, split
+from attnviz.features.corpus.words import InWords, split
 from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import Atlas, SourceText, StreamReport
 

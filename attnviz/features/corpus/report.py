@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.accumulators import Aggregates, StreamAccumulator
-from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ORDERING, REACH, ROWS
-from attnviz.analyses.corpus.samples import atlas_of
-from attnviz.analyses.corpus.words import Vocabulary
+from attnviz.features.corpus.accumulators import Aggregates, StreamAccumulator
+from attnviz.features.corpus.figures import MEASURED, OFFSETS, ORDERING, REACH, ROWS
+from attnviz.features.corpus.samples import atlas_of
+from attnviz.features.corpus.words import Vocabulary
 from attnviz.analyses.heads import BY_LARGEST, SHORT, in_order, largest, rows_of
 from attnviz.analyses.measures.intervals import LEVEL, intervals
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample

@@ -11,7 +11,7 @@ import pytest
 import attnviz
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.why import score_of, weigh
-from attnviz.analyses.wiring import circuit_of, moved_by, stack_sides, wires_of
+from attnviz.features.heads.wiring import circuit_of, moved_by, stack_sides, wires_of
 from attnviz.core.effects import HeadAt
 from attnviz.core.options import Origin
 from attnviz.core.query import Query

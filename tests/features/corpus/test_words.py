@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from attnviz.analyses.corpus.words import (
+from attnviz.features.corpus.words import (
     CLASSES,
     RANKED,
     Vocabulary,

@@ -14,9 +14,9 @@ from PIL import Image, ImageDraw
 
 from attnviz.core.errors import InputError
 from attnviz.features.image import request as pictures
-from attnviz.runs import corpus
+from attnviz.features.corpus import request as corpus
 from attnviz.runs.inputs import pictures_in
-from tests.cli.test_corpus import interrupt_after
+from tests.features.corpus.test_command import interrupt_after
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
 from tests.invoke import attnviz
 from tests.renderers.page.test_page import document

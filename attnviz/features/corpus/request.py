@@ -22,9 +22,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from msgspec import DecodeError, Struct, json
 
-from attnviz.analyses.corpus.accumulators import Aggregates
-from attnviz.analyses.corpus.report import orders_of, report_of
-from attnviz.analyses.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
+from attnviz.features.corpus.accumulators import Aggregates
+from attnviz.features.corpus.report import orders_of, report_of
+from attnviz.features.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
 from attnviz.analyses.heads import SHORT, not_measured
 from attnviz.analyses.masks import without_implied
 from attnviz.core.corpus_report import CorpusReport
@@ -399,7 +399,7 @@ def read_frequencies(path: Path) -> Vocabulary:
 
 def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
     from attnviz.renderers import data
-    from attnviz.renderers.text.corpus_table import corpus_table
+    from attnviz.features.corpus.table import corpus_table
 
     streams = [replace(one, rows=_rows_of(one.rows, request)) for one in report.streams]
     first = replace(report, streams=tuple(streams))

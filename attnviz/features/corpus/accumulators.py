@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, head_statistics
-from attnviz.analyses.corpus.samples import (
+from attnviz.features.corpus.figures import COUNT, MEASURED, ROWS, PairTable, head_statistics
+from attnviz.features.corpus.samples import (
     Samples,
     Strongest,
     as_document,
     from_document,
     source_text,
 )
-from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
+from attnviz.features.corpus.words import Vocabulary, classes_of, in_words, read_axis
 from attnviz.analyses.heads import measure_heads, resting_places
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.measures.intervals import merge_moments, moments_of

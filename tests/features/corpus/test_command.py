@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.analyses.corpus.accumulators import Aggregates
-from attnviz.analyses.corpus.words import WordCounts, vocabulary_of
+from attnviz.features.corpus.accumulators import Aggregates
+from attnviz.features.corpus.words import WordCounts, vocabulary_of
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
-from attnviz.runs import corpus, many_texts
-from attnviz.runs.corpus import (
+from attnviz.runs import many_texts
+from attnviz.features.corpus import request as corpus
+from attnviz.features.corpus.request import (
     CorpusJournal,
     CorpusState,
     Shard,
@@ -33,7 +34,7 @@ from attnviz.runs.journal import Journal, Progress
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import BadText, Text
 from attnviz.storage.writing import beside
-from tests.analyses.corpus.samples import attention_of
+from tests.features.corpus.samples import attention_of
 from tests.invoke import attnviz
 
 LINES = "the cat sat on the mat\nthe dog saw the cat\n\na dog and a cat, on a mat\n"

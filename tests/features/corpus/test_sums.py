@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.corpus.accumulators import StreamSums
-from attnviz.analyses.corpus.figures import COUNT, ROWS
+from attnviz.features.corpus.accumulators import StreamSums
+from attnviz.features.corpus.figures import COUNT, ROWS
 
 # Squares of smaller numbers than these are no numbers any more.
 FLOATS = st.floats(-1e12, 1e12, allow_nan=False).map(lambda x: x if abs(x) > 1e-100 else 0.0)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.corpus.accumulators import Aggregates
-from attnviz.analyses.corpus.report import FEWEST, report_of
-from attnviz.analyses.corpus.words import WordCounts
+from attnviz.features.corpus.accumulators import Aggregates
+from attnviz.features.corpus.report import FEWEST, report_of
+from attnviz.features.corpus.words import WordCounts
 from attnviz.analyses.heads import HeadStudy, measure_heads
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
-from tests.analyses.corpus.samples import attention_of, text_of
+from tests.features.corpus.samples import attention_of, text_of
 
 TEXTS = 24
 COUNTED = ("count", "pairs", "pair counts", "drawn counts", "drawn ends")

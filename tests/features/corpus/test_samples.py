@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.corpus.report import report_of
-from attnviz.analyses.corpus.samples import BUCKETS, KEPT, SEED, nearest_heads
+from attnviz.features.corpus.report import report_of
+from attnviz.features.corpus.samples import BUCKETS, KEPT, SEED, nearest_heads
 from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import Atlas, StreamReport
-from tests.analyses.corpus.samples import attention_of
-from tests.analyses.corpus.test_aggregates import aggregates
+from tests.features.corpus.samples import attention_of
+from tests.features.corpus.test_aggregates import aggregates
 
 MANY = 90
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from attnviz.analyses.select import select
-from attnviz.analyses.wiring import WiringStudy, wire_weights
+from attnviz.features.heads.wiring import WiringStudy, wire_weights
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
@@ -15,7 +15,7 @@ from attnviz.models import SupportsWriters
 from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import data_of, draw_by
-from attnviz.renderers.text import wiring_table as tables
+from attnviz.features.heads import wiring_table as tables
 from attnviz.runs.ablation import each_text
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.readers import InputKind, open_reader, query_for

@@ -1,0 +1,1 @@
+"""attnviz heads: what each head does in a text or a corpus."""
