@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from attnviz.api.attention import attend_many as attend_many
     from attnviz.api.attention import unload as unload
     from attnviz.api.collected import Findings as Findings
-    from attnviz.features.heads.function import heads as heads
     from attnviz.api.questions import ablate as ablate
     from attnviz.core.attention_map import Attention as Attention
     from attnviz.core.attention_map import AttentionMap as AttentionMap
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from attnviz.features.cache.function import cache as cache
     from attnviz.features.compare.function import compare as compare
     from attnviz.features.explain.function import explain as explain
+    from attnviz.features.heads.function import heads as heads
     from attnviz.features.image.function import image as image
     from attnviz.features.lessons.function import lesson as lesson
     from attnviz.features.sources.function import sources as sources
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "api.attention": "attend attend_many unload",
     "api.collected": "Findings",
-    "api.measures": "heads",
+    "features.heads.function": "heads",
     "api.questions": "ablate",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",

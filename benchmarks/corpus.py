@@ -19,11 +19,11 @@ from time import perf_counter
 
 import numpy as np
 
+from attnviz.analyses.heads import measure_heads
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.features.corpus.accumulators import Aggregates, StreamSums
 from attnviz.features.corpus.figures import COUNT
 from attnviz.features.corpus.words import WordCounts
-from attnviz.analyses.heads import measure_heads
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 RECORDS, SHARD, SHAPE = 1_000_000, 1_000, (1, 2)
 WORDS = (

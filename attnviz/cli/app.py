@@ -53,7 +53,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "Show what changed between two attentions, or over a training run.",
         "compare.command:compare",
     ),
-    "heads": CommandEntry("Show what each head does in a text or a corpus.", "heads:heads"),
+    "heads": FeatureEntry("Show what each head does in a text or a corpus.", "heads.command:heads"),
     "align": FeatureEntry("Align the words of sentence pairs.", "align.command:align"),
     "steps": FeatureEntry(
         "Show the arithmetic of attention, matrix by matrix.", "steps.command:steps"

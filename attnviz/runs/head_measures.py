@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.features.corpus.accumulators import gives_order
 from attnviz.analyses.effects.ablation import each_part, replacements
 from attnviz.analyses.effects.links import effects_of
+from attnviz.analyses.effects.probes import gives_order
 from attnviz.analyses.heads import HeadStudy, check_order
 from attnviz.analyses.masks import without_implied
 from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
-from attnviz.analyses.why import ArgumentStudy
-from attnviz.features.heads.wiring import copying_of
+from attnviz.analyses.why import ArgumentStudy, copying_of
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import (
     HOW,

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.features.corpus.words import vocabulary_of
 from attnviz.core.errors import InputError, WorkerError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Choice, Origin
 from attnviz.features.corpus.request import CorpusState, ShardTask, study
+from attnviz.features.corpus.words import vocabulary_of
 from attnviz.runs.engines import InProcess, open_engine
 from attnviz.runs.engines.ray_cluster import RayCluster, share
 from attnviz.runs.many_texts import AttendChunk

@@ -2,10 +2,10 @@
 
 from functools import cache
 
+from attnviz.core.corpus_report import CorpusReport
 from attnviz.features.corpus.accumulators import Aggregates
 from attnviz.features.corpus.report import report_of
 from attnviz.features.corpus.words import WordCounts
-from attnviz.core.corpus_report import CorpusReport
 from tests.features.corpus.samples import attention_of, text_of
 
 

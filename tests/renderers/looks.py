@@ -34,6 +34,7 @@ from attnviz.features.compare import table as comparison
 from attnviz.features.compare.differences import compare_effects, compare_maps
 from attnviz.features.compare.head_pictures import history_figure
 from attnviz.features.compare.report import HISTORY, History
+from attnviz.features.corpus.table import corpus_table
 from attnviz.renderers import Display
 from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
@@ -56,7 +57,6 @@ from attnviz.renderers.figures.overlay import (
 )
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text import ablation_table, head_tables
-from attnviz.features.corpus.table import corpus_table
 from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer

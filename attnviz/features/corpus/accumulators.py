@@ -13,6 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.effects.probes import gives_order
+from attnviz.analyses.heads import measure_heads, resting_places
+from attnviz.analyses.masks import MeasuredMap, check_measurable
+from attnviz.analyses.measures.intervals import merge_moments, moments_of
+from attnviz.analyses.view import describe_run
+from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.features.corpus.figures import COUNT, MEASURED, ROWS, PairTable, head_statistics
 from attnviz.features.corpus.samples import (
     Samples,
@@ -22,11 +28,6 @@ from attnviz.features.corpus.samples import (
     source_text,
 )
 from attnviz.features.corpus.words import Vocabulary, classes_of, in_words, read_axis
-from attnviz.analyses.heads import measure_heads, resting_places
-from attnviz.analyses.masks import MeasuredMap, check_measurable
-from attnviz.analyses.measures.intervals import merge_moments, moments_of
-from attnviz.analyses.view import describe_run
-from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
 
 SCHEMA = 9  # of a saved state: a run does not continue one of another schema
@@ -39,12 +40,6 @@ _BLOCK = 256
 _BLOCK_NUMBERS = 2**20
 """A block of texts is summed when it holds this many texts, or this many numbers. Summing each text
 alone would cost a pass of numpy over all sums for every text."""
-
-
-def gives_order(number: int) -> bool:
-    """Whether a text is in the half of the corpus whose effects order the heads for pruning."""
-    # Every second text: an order and a loss from the same texts would flatter the order.
-    return number % 2 == 0
 
 
 class Aggregates:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from attnviz.features.corpus.words import CLASSES, PAIRED, InWords
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.measures.distance import patch_places
 from attnviz.core.measures import EFFECT, HeadMeasure
 from attnviz.core.registry import MEASURES
+from attnviz.features.corpus.words import CLASSES, PAIRED, InWords
 
 WORD_BYTES = 32 * 2**20  # largest table of pairs for each stream
 

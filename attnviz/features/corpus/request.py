@@ -22,9 +22,6 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from msgspec import DecodeError, Struct, json
 
-from attnviz.features.corpus.accumulators import Aggregates
-from attnviz.features.corpus.report import orders_of, report_of
-from attnviz.features.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
 from attnviz.analyses.heads import SHORT, not_measured
 from attnviz.analyses.masks import without_implied
 from attnviz.core.corpus_report import CorpusReport
@@ -33,6 +30,9 @@ from attnviz.core.measures import HeadRow
 from attnviz.core.notices import join_notices, kind_of, notify
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
+from attnviz.features.corpus.accumulators import Aggregates
+from attnviz.features.corpus.report import orders_of, report_of
+from attnviz.features.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
 from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data, draw_by
 from attnviz.runs.engines.shards import Engine
@@ -398,8 +398,8 @@ def read_frequencies(path: Path) -> Vocabulary:
 
 
 def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
-    from attnviz.renderers import data
     from attnviz.features.corpus.table import corpus_table
+    from attnviz.renderers import data
 
     streams = [replace(one, rows=_rows_of(one.rows, request)) for one in report.streams]
     first = replace(report, streams=tuple(streams))

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.features.corpus.words import InWords, split
 from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import Atlas, SourceText, StreamReport
+from attnviz.features.corpus.words import InWords, split
 
 SEED = 0
 BUCKETS = 10  # buckets of weights: up to .1, up to .2, …, from .9 on

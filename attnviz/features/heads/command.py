@@ -12,13 +12,13 @@ from attnviz.cli.options import BY_HELP, CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
+from attnviz.features.corpus import request as corpus
+from attnviz.features.heads.wiring_request import PAIRS, report_weights, report_wiring
 from attnviz.models.open import brings_tokens
 from attnviz.runs import head_measures
-from attnviz.features.corpus import request as corpus
 from attnviz.runs.inputs import TextInput, corpus_input, given_texts, texts_of
 from attnviz.runs.readers import read_file_argument
 from attnviz.runs.resumable import can_resume
-from attnviz.features.heads.wiring_request import PAIRS, report_weights, report_wiring
 from attnviz.storage.texts import Text
 
 

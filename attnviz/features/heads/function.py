@@ -10,7 +10,6 @@ from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
-from attnviz.runs import head_measures
 from attnviz.features.corpus.request import (
     STATISTICS,
     CorpusJournal,
@@ -19,8 +18,9 @@ from attnviz.features.corpus.request import (
     question_of,
     report_corpus,
 )
-from attnviz.runs.inputs import TextInput, corpus_input, given_texts
 from attnviz.features.heads.wiring_request import PAIRS, report_weights, report_wiring
+from attnviz.runs import head_measures
+from attnviz.runs.inputs import TextInput, corpus_input, given_texts
 from attnviz.storage.texts import Text
 
 Maps = Attention | Sequence[Attention]  # results of `attend`, or maps that were loaded

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from attnviz.analyses.effects.ablation import every_head
 from attnviz.analyses.measures.intervals import Moments, means_of, merge_moments, moments_of
 from attnviz.analyses.view import describe_run
-from attnviz.analyses.why import clear_roles, score_of, weigh
+from attnviz.analyses.why import circuit_of, clear_roles, score_of, weigh
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import Role
 from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
     SIDES,
-    HeadCircuit,
     HeadSides,
     HeadWeights,
     Side,
@@ -205,29 +204,6 @@ def wire_weights(heads: Sequence[HeadWeights], provenance: Provenance) -> Wiring
         circuits=tuple(map(circuit_of, heads)),
         chance=random_composition(heads[0].query.shape),
     )
-
-
-def circuit_of(head: HeadWeights) -> HeadCircuit:
-    """What a head's weights say by themselves."""
-    copying = None
-    if head.embedded is not None:
-        # These are the nonzero eigenvalues of the matrix from every token to every logit.
-        values = np.linalg.eigvals(head.value @ head.embedded @ head.output)
-        copying = float(values.sum().real / np.abs(values).sum())
-    scores, outputs = (
-        np.linalg.svd(first @ second.T, compute_uv=False)
-        for first, second in (
-            (np.linalg.qr(head.query.T)[1], np.linalg.qr(head.key.T)[1]),
-            (np.linalg.qr(head.output)[1], np.linalg.qr(head.value.T)[1]),
-        )
-    )
-    return HeadCircuit(head.at, copying, tuple(scores.tolist()), tuple(outputs.tolist()))
-
-
-def copying_of(heads: Sequence[HeadWeights]) -> dict[HeadAt, float]:
-    """How far each head's weights copy, for heads that read tokens."""
-    scores = {one.head: one.copying for one in map(circuit_of, heads)}
-    return {at: n for at, n in scores.items() if n is not None}
 
 
 def random_composition(shape: tuple[int, ...], draws: int = 8) -> float:

@@ -6,16 +6,16 @@ from functools import partial
 import numpy as np
 
 from attnviz.analyses.select import select
-from attnviz.features.heads.wiring import WiringStudy, wire_weights
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
 from attnviz.core.writers import WiringReport
+from attnviz.features.heads import wiring_table as tables
+from attnviz.features.heads.wiring import WiringStudy, wire_weights
 from attnviz.models import SupportsWriters
 from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import data_of, draw_by
-from attnviz.features.heads import wiring_table as tables
 from attnviz.runs.ablation import each_text
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.readers import InputKind, open_reader, query_for
@@ -66,6 +66,8 @@ def _report(wires: WiringReport, top: int, report: RunReport) -> None:
     data = data_of(
         *(wires, *tables.WIRING, top),
         arrays=partial(tables.wiring_npz, wires),
-        figures={"plot": partial(draw_by, "wiring_picture:wiring_picture", wires)},
+        figures={
+            "plot": partial(draw_by, "attnviz.features.heads.wiring_picture:wiring_picture", wires)
+        },
     )
     report.add(data)

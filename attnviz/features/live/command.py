@@ -145,8 +145,8 @@ TRANSLATIONS = (
 
 def read_sample_atlas() -> dict[str, Any]:
     """What each head of the pocket model does in sentences and its own translations of them."""
-    from attnviz.features.heads.function import heads
     from attnviz.features.explain.search import REFERENCE
+    from attnviz.features.heads.function import heads
     from attnviz.renderers.page.atlas import atlas_document
 
     pairs = [*zip(REFERENCE, TRANSLATIONS, strict=True)]

@@ -15,7 +15,7 @@ from attnviz.models.hugging_face.inputs.recordings import read_recording
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.invoke import attnviz
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.usefixtures("coarse")]
 SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 VOWELS, TIMES = SAMPLES / "vowels.wav", SAMPLES / "vowels.tsv"
 TIMING = [{"layer": layer, "head": head} for layer, head in ((0, 1), (1, 0), (1, 3))]

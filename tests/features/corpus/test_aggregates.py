@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.features.corpus.accumulators import Aggregates
-from attnviz.features.corpus.report import FEWEST, report_of
-from attnviz.features.corpus.words import WordCounts
 from attnviz.analyses.heads import HeadStudy, measure_heads
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
+from attnviz.features.corpus.accumulators import Aggregates
+from attnviz.features.corpus.report import FEWEST, report_of
+from attnviz.features.corpus.words import WordCounts
 from tests.features.corpus.samples import attention_of, text_of
 
 TEXTS = 24

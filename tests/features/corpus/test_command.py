@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.features.corpus.accumulators import Aggregates
-from attnviz.features.corpus.words import WordCounts, vocabulary_of
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
-from attnviz.runs import many_texts
 from attnviz.features.corpus import request as corpus
+from attnviz.features.corpus.accumulators import Aggregates
 from attnviz.features.corpus.request import (
     CorpusJournal,
     CorpusState,
@@ -29,6 +27,8 @@ from attnviz.features.corpus.request import (
     read_twice,
     shards,
 )
+from attnviz.features.corpus.words import WordCounts, vocabulary_of
+from attnviz.runs import many_texts
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.journal import Journal, Progress
 from attnviz.runs.many_texts import AttendChunk
@@ -36,6 +36,8 @@ from attnviz.storage.texts import BadText, Text
 from attnviz.storage.writing import beside
 from tests.features.corpus.samples import attention_of
 from tests.invoke import attnviz
+
+pytestmark = pytest.mark.usefixtures("coarse")
 
 LINES = "the cat sat on the mat\nthe dog saw the cat\n\na dog and a cat, on a mat\n"
 SMALL = ("--mechanism", "multi-head:heads=2,size=8")

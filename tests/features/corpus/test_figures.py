@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from attnviz.analyses.heads import measure_heads
+from attnviz.analyses.masks import MeasuredMap
+from attnviz.core.attention_map import Token
 from attnviz.features.corpus.figures import (
     COUNT,
     MEASURED,
@@ -12,9 +15,6 @@ from attnviz.features.corpus.figures import (
     head_statistics,
 )
 from attnviz.features.corpus.words import CLASSES
-from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.masks import MeasuredMap
-from attnviz.core.attention_map import Token
 from tests.analyses.heads import random_map
 
 

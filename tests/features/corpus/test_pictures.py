@@ -13,15 +13,17 @@ import pytest
 from PIL import Image, ImageDraw
 
 from attnviz.core.errors import InputError
-from attnviz.features.image import request as pictures
 from attnviz.features.corpus import request as corpus
+from attnviz.features.image import request as pictures
 from attnviz.runs.inputs import pictures_in
 from tests.features.corpus.test_command import interrupt_after
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
 from tests.invoke import attnviz
 from tests.renderers.page.test_page import document
 
-SENTENCES = Path(__file__).parents[2] / "sample_inputs" / "sentences.txt"
+pytestmark = pytest.mark.usefixtures("coarse")
+
+SENTENCES = Path(__file__).parents[3] / "sample_inputs" / "sentences.txt"
 NAMES = ("a.png", "b.jpg", "deep/c.bmp")
 
 

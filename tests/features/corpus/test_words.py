@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from attnviz.core.attention_map import Token
 from attnviz.features.corpus.words import (
     CLASSES,
     RANKED,
@@ -15,7 +16,6 @@ from attnviz.features.corpus.words import (
     split,
     vocabulary_of,
 )
-from attnviz.core.attention_map import Token
 
 
 def words(text: str) -> list[str]:

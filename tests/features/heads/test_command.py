@@ -11,8 +11,10 @@ import pytest
 
 from attnviz.cli.app import run
 
+pytestmark = pytest.mark.usefixtures("coarse")
+
 OWN = ["--mechanism", "multi-head:heads=2"]
-SAMPLE = Path(__file__).parents[2] / "sample_inputs" / "relations.conllu"
+SAMPLE = Path(__file__).parents[3] / "sample_inputs" / "relations.conllu"
 
 
 def heads(*arguments: str) -> int:

@@ -10,11 +10,11 @@ import pytest
 
 import attnviz
 from attnviz.analyses.effects.links import rank_correlation
-from attnviz.analyses.why import score_of, weigh
-from attnviz.features.heads.wiring import circuit_of, moved_by, stack_sides, wires_of
+from attnviz.analyses.why import circuit_of, score_of, weigh
 from attnviz.core.effects import HeadAt
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.features.heads.wiring import moved_by, stack_sides, wires_of
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm

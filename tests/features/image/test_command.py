@@ -10,7 +10,7 @@ from PIL import Image
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 from tests.invoke import attnviz
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.usefixtures("coarse")]
 
 SHAPES = Path(__file__).parents[3] / "sample_inputs" / "shapes.png"
 
