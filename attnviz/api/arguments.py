@@ -206,7 +206,9 @@ Texts = Iterable[str | tuple[str, str | None] | Text]  # texts, or pairs of a so
 
 Sentence = Annotated[str, "checked by the function itself"]
 InMemoryInput = Annotated[Any, "a file, or what it would hold: a picture, an array"]
-Conversation = Annotated[Sequence[Mapping[str, Any]], "checked by the function itself"]
+Conversation = Annotated[
+    Sequence[Mapping[str, Any]] | Mapping[str, Any], "checked by the function itself"
+]
 Positive = Annotated[int, Range(1)]
 NotNegative = Annotated[int, Range(0)]
 Nats = Annotated[float, Range(0)]
@@ -312,12 +314,14 @@ def name_parts(name: str, value: Any, joint: str) -> tuple[str, ...]:
 
 
 def is_conversation(value: Any) -> bool:
-    """Whether a list holds messages, not texts or pairs."""
+    """Whether it is a list of messages, not of texts or pairs, or an object with one."""
+    if isinstance(value, Mapping):
+        return "messages" in value
     return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
 
 
-def conversation_of(messages: Sequence[Any], number: int = 0) -> Text:
-    """A list of messages as a record."""
+def conversation_of(messages: Any, number: int = 0) -> Text:
+    """A list of messages, or an object with them, as a record."""
     return Text(str(number), **read_conversation(messages, f"text {number}"))
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack, overload
 
 from attnviz.api import arguments
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.options import Choice, Options, Origin
-from attnviz.core.registry import Command
+from attnviz.core.registry import CHAT, Command
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin, check_pair
 from attnviz.runs.engines import open_engine
@@ -23,6 +23,22 @@ from attnviz.runs.pipeline import (
 from attnviz.storage.texts import Text, check_text, chunks
 
 
+@overload
+def attend(
+    text: arguments.Sentence,
+    target: arguments.Sentence | None = None,
+    *,
+    pair: arguments.Sentence | None = None,
+    **options: Unpack[arguments.AttendOptions],
+) -> Result: ...
+
+
+@overload
+def attend(
+    text: arguments.Conversation, **options: Unpack[arguments.AttendOptions]
+) -> Any: ...  # the parts of a chat; a `Result` where options are about maps of all tokens
+
+
 @arguments.public
 def attend(
     text: arguments.Sentence | arguments.Conversation,
@@ -30,12 +46,12 @@ def attend(
     *,
     pair: arguments.Sentence | None = None,
     **options: Unpack[arguments.AttendOptions],
-) -> Result:
+) -> Any:
     """The attention of a text over itself or, with a target, of the target over the text.
 
     Args:
         text: the text; with a target, the source whose tokens are the keys; or a conversation, a
-            list of messages with `role` and `content`.
+            list of messages with `role` and `content`, or an object with it as `messages`.
         target: the text whose tokens are the queries.
         pair: the second text of a sentence pair, which a model reads as one sequence.
         options: those of the shell, by name; `model` may be a model of transformers with its
@@ -44,16 +60,21 @@ def attend(
 
     Returns:
         `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
-        `.page()`, `.save()`, `.select()`.
+        `.page()`, `.save()`, `.select()`. Of a conversation the parts that its answer looks at
+        (`.value`, a `ChatReport`; `.table()`, `.picture()`, `.to_rows()`), and in `.attention`
+        these maps; the maps alone where options (`lens`, `rows`, …) are about them.
 
     Raises:
         AttnvizError: what the shell would say in one line.
     """
     if arguments.is_conversation(text) and target is pair is None:
         command, request = _read_request({"chat": True, **options}, "self")
-        return _attend_text(
-            request.origin, command, arguments.conversation_of(text), request.choice
-        )
+        origin, chat = request.origin, arguments.conversation_of(text)
+        if command == "self" and origin.chat:
+            again = AttentionRequest(origin, command, chat, _attend_text)
+            if (parts := CHAT.load()(chat, request, again)) is not None:
+                return parts
+        return _attend_text(origin, command, chat, request.choice)
     for what, value in (("text", text), ("target", target), ("pair", pair)):
         if not isinstance(value, str) and (value is not None or what == "text"):
             kind = type(value).__name__

@@ -223,7 +223,10 @@ class Origin:
         min=1,
     )
     chat: bool = rare(
-        "chat", "--chat", "Read the text as a user's turn, by the model's chat template."
+        "chat",
+        "--chat",
+        "Read the text as a user's turn, by the model's chat template; in self, a file of messages "
+        "(.json, .jsonl) opens on the parts that its answer looks at.",
     )
     keep_qk: bool = rare(
         "projections",

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-Messages = tuple[tuple[str, str], ...]  # the role and the content of each
 Kind = Literal["self", "pair", "cross", "picture", "recording"]
 ALL_OUTPUTS = "all"  # explains every token that the model predicts from those before it
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    content: str  # its text; of content in parts, their texts joined by lines
+    given: str = ""  # all of it as JSON: content in parts, thinking, calls of tools
+
+    @property
+    def turn(self) -> dict[str, Any]:
+        """What a chat template reads: content as one text, arguments of calls as objects."""
+        turn = {**json.loads(self.given or "{}"), "role": self.role, "content": self.content}
+        for call in turn.get("tool_calls") or ():
+            about = call.get("function", call) if isinstance(call, dict) else {}
+            if isinstance(about, dict) and isinstance(about.get("arguments"), str):
+                with suppress(ValueError):  # text that is no JSON stays a text
+                    about["arguments"] = json.loads(about["arguments"])
+        return turn
+
+
+Messages = tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,4 +85,5 @@ class Query:
     picture: Picture | None = None
     recording: Recording | None = None
     messages: Messages = ()  # a conversation, which the chat template writes instead of the text
+    tools: str = ""  # the tools that it may call, as JSON
     rendered: bool = False  # whether the text is a conversation that the chat template has written

@@ -33,6 +33,7 @@ DataKind = Literal[
     "answer",
     "cache",
     "sources",
+    "chat",
     "lenses",
     "changes",
     "alignment",
@@ -176,6 +177,9 @@ CONTACTS = FeatureEntry("Predict contacts from heads.", "contacts.fit:fit_contac
 """What --contacts fits."""
 ALIGNER = FeatureEntry("Write the word links of sentence pairs.", "align.command:align_texts")
 """What `cross` does where it is asked for alignments."""
+CHATS = FeatureEntry("Show which parts of a chat its answer looks at.", "chat.command:show_chats")
+"""What `self --chat` does with files of messages; CHAT is what `attend` does with messages."""
+CHAT = FeatureEntry("The parts of a chat that its answer looks at.", "chat.function:attend_chat")
 SYMMETRIZATIONS: dict[str, str] = {
     "forward": "Each target word's strongest source word.",
     "reverse": "Each source word's strongest target word, from the model run the other way.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from attnviz.core.errors import InputError, UsageError, choose
@@ -77,8 +77,8 @@ class SupportsHeadOutputs(Protocol):
 class SupportsChat(Protocol):
     """A source that knows how its model writes a conversation."""
 
-    def render(self, messages: Sequence[tuple[str, str]]) -> str:
-        """A conversation of roles and texts up to where the model answers."""
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
+        """A conversation up to where the model answers, and the tools that it may call."""
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ from attnviz.core.options import Many, Options, split_format
 from attnviz.core.registry import Command
 from attnviz.core.values import is_utf8
 from attnviz.models.open import check_origin
-from attnviz.storage.texts import BadText, Text, check_text, formats
+from attnviz.storage.texts import (
+    BadText,
+    Text,
+    check_text,
+    formats,
+    holds_messages,
+    read_conversations,
+)
 from attnviz.storage.texts.lines import (
     FileFormat,
     LineReader,
@@ -171,6 +179,44 @@ class TextInput:
 def given_texts(*texts: Text | BadText, several: bool = False) -> TextInput:
     """Texts that are known already."""
     return TextInput(lambda: iter(texts), several or len(texts) > 1, lambda: len(texts))
+
+
+CHAT_FILES = (".json", ".jsonl", ".ndjson")
+
+
+def chats_in(
+    arguments: Sequence[str], file: str | None, how: Many = USUAL
+) -> list[Text] | TextInput | None:
+    """The conversations of the one file that is named, or of stdin; None: it holds none.
+
+    Other texts of stdin, of which the beginning is read, are given as an input.
+    """
+    if file is None and len(arguments) > 1:
+        return None
+    name = file or (arguments[0] if arguments else "-")
+    if name.removeprefix("jsonl:") == "-":
+        lines = stdin_lines()
+        first = next(lines, b"")
+        is_json = first.lstrip()[:1] in (b"[", b"{")
+        start = [first, *lines] if is_json else [first]
+        if is_json and (chats := _chats_of(start, "stdin")):
+            return chats
+        texts = formats.read_texts(chain(start, lines), "stdin", reading_of(name, how, pairs=False))
+        records = _at_least_one(texts, "stdin")
+        return TextInput(lambda: records, ready=stdin_is_ready, rereads=False)
+    path = Path(name.removeprefix("jsonl:"))
+    bare = path.with_suffix("") if formats.is_packed(path) else path
+    if bare.suffix.lower() not in CHAT_FILES or not os.path.isfile(path):  # noqa: PTH113
+        return None
+    return _chats_of([*_lines(path)], f"'{path}'")
+
+
+def _chats_of(lines: Sequence[bytes], where: str) -> list[Text] | None:
+    try:
+        data = b"".join(lines).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} is not valid UTF-8") from error
+    return read_conversations(data, where) if holds_messages(data) else None
 
 
 def texts_of(

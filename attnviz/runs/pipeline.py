@@ -433,7 +433,7 @@ def query_of(source: Source, text: Text, command: Command | None = None) -> Quer
     kind: Kind = command or "self"
     if text.target is not None and kind == "self":
         kind = "pair" if command or getattr(source, "joins_pairs", False) else "cross"
-    return Query(text.text, text.target, kind, messages=text.messages)
+    return Query(text.text, text.target, kind, messages=text.messages, tools=text.tools)
 
 
 def _view_next(

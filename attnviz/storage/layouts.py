@@ -42,6 +42,7 @@ REPORTS = {
 FEATURE_TYPES = {
     "AnswerReport": "explain.report",
     "CacheReport": "cache.report",
+    "ChatReport": "chat.report",
     "ContrastReport": "explain.report",
     "HeadClaim": "explain.report",
     "TimedWord": "audio.timed_words",
@@ -161,6 +162,7 @@ LAYOUTS: dict[str, DocumentLayout] = {
         *("sources", "Which parts of a context an answer was made from."),
         "SourcesReport sources:lists",
     ),
+    "chat": DocumentLayout("chat", "Which parts of a chat its answer looks at.", "ChatReport"),
     "lenses": DocumentLayout(
         *("lenses", "How far each lens can be trusted."),
         f"{ABOUT} unit conclusion rule:str texts:int tokens:table lenses:[lens:str texts:int "

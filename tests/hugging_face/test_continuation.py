@@ -216,13 +216,13 @@ def chat_folder(copy_of):
 
 @pytest.mark.parametrize(("turns", "text"), [(TURNS, OPEN), (IN_PARTS, OPEN), (ANSWERED, CLOSED)])
 def test_a_conversation_is_the_template_of_its_messages(turns, text, chat_folder, tmp_path):
-    result = attnviz_api.attend(turns, model=chat_folder)
+    result = attnviz_api.attend(turns, model=chat_folder).attention
     assert result.text == text
     (same,) = attnviz_api.attend_many([turns], model=chat_folder, chat=True)
     np.testing.assert_array_equal(same.weights, result.weights)
     file = tmp_path / "chat.jsonl"
     file.write_text(json.dumps({"messages": turns}))
-    asked = ("--chat", "--model", chat_folder, "-f", "json", "-q")
+    asked = ("--chat", "--model", chat_folder, "-f", "json", "-q", "--digits", "6")
     for words in (("--input", file), (file,)):
         found = attnviz("self", *words, *asked).json()
         assert found["text"] == text

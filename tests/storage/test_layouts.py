@@ -14,6 +14,7 @@ from attnviz.storage.layouts import LAYOUTS, json_schema
 from tests.cli.test_every_command import samples, speech
 from tests.documents import closed, name_of, validator
 from tests.features.audio.test_command import SAID, VOWELS
+from tests.features.chat.models import a_chat
 from tests.hugging_face.tiny_speech import whisper
 from tests.invoke import attnviz
 
@@ -59,10 +60,13 @@ def made(name: str, folder: Path) -> tuple[Any, ...]:
     if name == "answers":
         (folder / "pairs.tsv").write_text("a car\tune voiture\n")
         return ("explain", "--input", folder / "pairs.tsv")
-    if name == "history":
-        return ("compare", *samples(folder))
-    if name == "facts":
-        return ("models", "--check", speech(folder))
+    of_folder = {
+        "chat": lambda: ("self", "--chat", *a_chat(folder)),
+        "history": lambda: ("compare", *samples(folder)),
+        "facts": lambda: ("models", "--check", speech(folder)),
+    }
+    if name in of_folder:
+        return of_folder[name]()
     if name == "ablation-comparison":
         for file in ("a.json", "b.json"):
             attnviz("ablate", *PAIR, "--head", "2.0", "-o", folder / file, "-f", "none")

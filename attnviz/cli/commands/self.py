@@ -1,7 +1,7 @@
 """attnviz self."""
 
-import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,14 +18,16 @@ from attnviz.cli.options import (
 )
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, rare
+from attnviz.core.registry import CHATS
 
 
 @with_options(
     *(*MODELS, "contacts", *VIEW, *PLACES, "atlas", "causal", "chat", "range", "explain"),
     *MANY_TEXTS,
     also=["from_"],
+    writes=("maps", "chat"),
     rare=("generate", "explain", "grid", "picture", "show", "quiet"),
-    draws=MAP_PICTURES,
+    draws=MAP_PICTURES | {"parts": "the parts of a chat, one above the other"},
 )
 def self_command(
     text: Annotated[
@@ -53,7 +55,7 @@ def self_command(
     """
     from attnviz.cli.run import run_texts
     from attnviz.models.open import brings_tokens, check_pair
-    from attnviz.runs.inputs import given_texts, texts_of
+    from attnviz.runs.inputs import chats_in, given_texts, texts_of
     from attnviz.storage.texts import Text, check_text
 
     if pair is not None:
@@ -64,11 +66,29 @@ def self_command(
         check_pair(options.origin)
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
         raise typer.Exit(run_texts("self", given_texts(both), options))
-    first = text[0] if text and options.origin.chat and input_file is None else ""
-    if text and first.endswith(".jsonl") and os.path.isfile(first):  # noqa: PTH113
-        (input_file, *text), options = text, replace(options, given=())
+    options, pictures = _pictures_of_maps(options)
+    if options.origin.chat:
+        chats = chats_in(text or [], input_file, options.many)
+        names = text if input_file is None else [input_file]
+        if isinstance(chats, list):
+            status = CHATS.load()(chats, replace(options, pictures=pictures, given=()))
+            if status is not None:
+                raise typer.Exit(status)
+            if len(chats) == 1:
+                raise typer.Exit(run_texts("self", given_texts(*chats), replace(options, given=())))
+            (input_file,), text = names or ["-"], None
+        elif chats is not None:
+            raise typer.Exit(run_texts("self", chats, options))
     if brings_tokens(options.origin) and not text and input_file is None:
         # A file of weights can bring its own tokens.
         raise typer.Exit(run_texts("self", given_texts(Text("0", "")), options))
     texts = texts_of(text or [], input_file, options.many)
     raise typer.Exit(run_texts("self", texts, options))
+
+
+def _pictures_of_maps(options: Options) -> tuple[Options, dict[str, Path | None]]:
+    """The options without the picture of a chat, and all pictures that were asked for."""
+    pictures = {name: file for name, file in options.pictures.items() if name != "parts"}
+    if options.pictures["parts"] is not None and not options.origin.chat:
+        raise UsageError("--picture parts:FILE is of a chat: add --chat, and a file of messages")
+    return replace(options, pictures=pictures), options.pictures

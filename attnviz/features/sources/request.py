@@ -1,12 +1,11 @@
 """Which passage or sentence of a context an answer was made from: read, asked and reported."""
 
-import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from attnviz.renderers.reports import data_of
 from attnviz.runs.readers import by_decoder
 from attnviz.runs.reporting import RunReport
 from attnviz.storage.matrices import read_text
-from attnviz.storage.texts import check_text, read_message
+from attnviz.storage.texts import check_text, read_conversations
 
 Grouping = Literal["passages", "sentences", "messages"]
 Without = Literal["hide", "remove"]
@@ -62,7 +61,7 @@ class Context:
     pair: bool  # whether the answer is the target of a pair
     roles: tuple[str, ...] = ()  # the speaker of each part; empty: no conversation
     # writes a conversation as the model reads it; None: it reads the text as it is
-    render: Callable[[Sequence[tuple[str, str]]], str] | None = None
+    render: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
 
     def prompt(self, off: Sequence[int] = ()) -> str:
         """The text before the answer, without some parts."""
@@ -71,9 +70,9 @@ class Context:
         if self.render is None:
             return self.gap.join([*texts, self.question])
         if not self.roles:
-            return self.render([("user", self.gap.join([*texts, self.question]))])
-        turns = [(self.roles[n], self.parts[n][1]) for n in own]
-        return self.render([*turns, ("user", self.question)])
+            return self.render([turn("user", self.gap.join([*texts, self.question]))])
+        turns = [turn(self.roles[n], self.parts[n][1]) for n in own]
+        return self.render([*turns, turn("user", self.question)])
 
     def query(self, answer: str | None, off: Sequence[int] = ()) -> Query:
         if self.pair:
@@ -99,15 +98,22 @@ class Context:
         return spans
 
 
+def turn(role: str, content: str) -> dict[str, Any]:
+    """A message as a chat template reads it."""
+    return {"role": role, "content": content}
+
+
 def read_parts(request: SourcesRequest) -> tuple[list[tuple[str, str]], list[str]]:
     """The context's passages (blank lines between) or messages (JSON), with files and roles."""
     parts, roles = list[tuple[str, str]](), list[str]()
     for path in request.context:
         text = read_text(path)
         if request.group == "messages":
-            for role, content in _read_messages(path, text):
-                parts.append((f"{path.name}, {role}", content))
-                roles.append(role)
+            for conversation in read_conversations(text, f"'{path}'"):
+                for one in conversation.messages:
+                    content = check_text(one.content.strip(), f"content of a message in '{path}'")
+                    parts.append((f"{path.name}, {one.role}", content))
+                    roles.append(one.role.strip())
             continue
         for block in text.replace("\r\n", "\n").split("\n\n"):
             some = [block.strip()]
@@ -122,20 +128,6 @@ def read_parts(request: SourcesRequest) -> tuple[list[tuple[str, str]], list[str
     if request.answer is not None:
         check_text(request.answer, "answer")
     return parts, roles
-
-
-def _read_messages(path: Path, text: str) -> Iterator[tuple[str, str]]:
-    """The role and the content of each line."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        where, message = f"'{path}' line {number}", None
-        with suppress(ValueError, RecursionError):
-            message = json.loads(line)
-        messages = message.get("messages") if isinstance(message, dict) else message
-        for one in messages if isinstance(messages, list) else [message]:
-            role, content = (text.strip() for text in read_message(one, where))
-            yield role, check_text(content, f"content of {where}")
 
 
 def report_sources(request: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:

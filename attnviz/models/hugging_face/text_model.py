@@ -115,8 +115,8 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
                 outputs |= dict(zip(some, like.outputs_of(batch, len(some)), strict=True))
         return [outputs[number] for number in range(len(queries))]
 
-    def render(self, messages: Sequence[tuple[str, str]]) -> str:
-        return render_messages(self.tokenizer, messages, self.name)
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
+        return render_messages(self.tokenizer, messages, self.name, tools=tools)
 
     def values(self, query: Query) -> ValueVectors:
         with quiet():

@@ -240,7 +240,8 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     conversation = row.get(main, row.get("messages"))
     labels = _labels(row, names.get("labels", "labels"), line.where)
     if isinstance(conversation, list):
-        return line.text(identity, labels=labels, **read_conversation(conversation, line.where))
+        own = {"messages": conversation, "tools": row.get("tools")}
+        return line.text(identity, labels=labels, **read_conversation(own, line.where))
     text = _string(row, main, line.where)
     if text is None:
         raise InputError(f'{line.where} has no "{main}"')

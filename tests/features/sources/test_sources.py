@@ -214,7 +214,7 @@ def test_messages_of_a_chat_are_left_out_each(tmp_path):
     asked = ("--group", "messages", "--model", folder)
     assert "add --chat" in run("sources", "the", "--context", notes, *asked).mistake
     done = run("sources", "the", "--context", broken, *asked, "--chat")
-    assert "line 2 is no message such as" in done.mistake
+    assert f"line 2 of '{broken}' is no message such as" in done.mistake
 
 
 def test_an_answer_without_a_source_ends_with_3(notes):

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from threading import Lock
@@ -18,17 +18,20 @@ from attnviz.models.hugging_face.load.devices import library_errors
 
 
 def render_messages(
-    tokenizer: Any, messages: Sequence[tuple[str, Any]], name: str, owner: Any = None
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, Any]],
+    name: str,
+    owner: Any = None,
+    tools: Any = None,
 ) -> str:
-    """Roles and contents as one text, by the template of the processor (`owner`) or tokenizer."""
+    """Messages as one text, by the template of the processor (`owner`) or tokenizer."""
     templates = (owner or tokenizer).chat_template
     if not templates:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
     with library_errors(f"the chat template of '{name}' fails"):
         template = templates["default"] if isinstance(templates, dict) else str(templates)
         marks = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
-    turns = [{"role": role, "content": content} for role, content in messages]
-    return _renderer(template, marks, name).render(turns)
+    return _renderer(template, marks, name).render({"messages": [*messages], "tools": tools})
 
 
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 5, 1 << 30  # limits for one text; real ones take milliseconds
@@ -54,10 +57,10 @@ class TemplateProcess:
         weakref.finalize(self, _end, self.process)
         self._send({"template": template, "marks": json.loads(marks)})
 
-    def render(self, messages: list[dict[str, Any]]) -> str:
+    def render(self, conversation: Mapping[str, Any]) -> str:
         """The text that the model reads for a conversation."""
         with self.lock:
-            self._send(messages)
+            self._send(conversation)
             assert self.process.stdout is not None
             answer = self.process.stdout.readline()
         if not answer.endswith(b"\n"):
@@ -96,11 +99,12 @@ def serve_template(seconds: str, memory: str) -> None:
     for line in sys.stdin:
         _limit(int(seconds), most)
         try:
-            messages = json.loads(line)
+            read = json.loads(line)
             result: Any = render_jinja_template(
-                [messages],
+                [read["messages"]],
+                tools=read["tools"],
                 chat_template=settings["template"],
-                add_generation_prompt=messages[-1]["role"] != "assistant",
+                add_generation_prompt=read["messages"][-1]["role"] != "assistant",
                 **settings["marks"],
             )
             text = str(result[0][0])

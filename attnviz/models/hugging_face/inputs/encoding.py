@@ -1,12 +1,13 @@
 """Encode a query as tokens and model inputs: a text, a pair as one sequence, source and target."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
-from attnviz.core.query import Query
+from attnviz.core.query import Message, Query
 from attnviz.models.hugging_face.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.inputs import generation, tokenization
@@ -93,8 +94,10 @@ def encode(source: LoadedModel, query: Query) -> EncodedQuery:
 def _encode_self(source: LoadedModel, query: Query) -> EncodedQuery:
     text = query.text
     if source.chat_template and not query.rendered:
-        messages = query.messages or (("user", text),)
-        text = render_messages(source.tokenizer, messages, source.name)
+        messages = query.messages or (Message("user", text),)
+        tools = json.loads(query.tools) if query.tools else None
+        turns = [one.turn for one in messages]
+        text = render_messages(source.tokenizer, turns, source.name, tools=tools)
     read = tokenization.tokenize(source.tokenizer, text, has_marks=source.chat_template)
     _check_ids(source, read.ids, read.tokens, "text")
     if source.max_new_tokens is None:

@@ -206,7 +206,9 @@ class PictureTextModel(UnbatchedSource):
         what, count = ("video", 1) if picture.frames else ("image", len(picture.images))
         if getattr(self.processor, "chat_template", None):
             content = [*[{"type": what}] * count, {"type": "text", "text": text}]
-            return render_messages(self.tokenizer, [("user", content)], self.name, self.processor)
+            return render_messages(
+                self.tokenizer, [{"role": "user", "content": content}], self.name, self.processor
+            )
         mark = str(getattr(self.processor, f"{what}_token", ""))
         form = PROMPTS.get(family_of_pictures(self.model.config), "{0}\n{1}")
         return form.format(("\n" if "\n" in form else "").join([mark] * count), text)
