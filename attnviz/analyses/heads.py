@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable, without_implied
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.analyses.measures.shares import sink_fractions
+from attnviz.analyses.tokens import mean_shares, sink_shares, sinks_in_words
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import HeadAt
@@ -28,6 +29,7 @@ from attnviz.core.measures import (
     HeadRow,
     Meaning,
     Role,
+    SinkShares,
 )
 from attnviz.core.notices import merge_notices, notify
 from attnviz.core.plugins import INTERRUPTIONS, error_line
@@ -136,6 +138,7 @@ class HeadStudy:
         self._meanings: dict[str, HeadMeasure] = {}
         self._tops: dict[str, list[float]] = defaultdict(list)
         self._sinks: dict[str, list[float]] = defaultdict(list)
+        self._shares: list[SinkShares] = []
 
     def add(self, attention: Attention, *, repeats: bool = True) -> None:
         """Measure one more text, with the same streams, layers and heads as the others.
@@ -156,6 +159,8 @@ class HeadStudy:
                 fractions = sink_fractions(subject)
                 key = int(fractions.argmax())
                 self._sinks[item.key_tokens[key].text].append(float(fractions[key]))
+                if shares := sink_shares(attention, subject):
+                    self._shares.append(shares)
 
     def add_repeated(self, attention: Attention) -> None:
         """Measure induction and duplicates on a repeated sequence."""
@@ -233,12 +238,14 @@ class HeadStudy:
         return caption + (f" · also {others}" if others else "") + texts_in_words(self.texts)
 
     def _sink_line(self) -> str:
-        """A sentence on the key that is a sink of most heads (threshold of Gu et al. 2024)."""
+        """The key that is a sink of most heads (threshold: Gu et al. 2024), and what sinks hold."""
+        held = sinks_in_words(mean_shares(self._shares))
         key = max(self._sinks, key=lambda text: len(self._sinks[text]))
         fraction = sum(self._sinks[key]) / len(self._sinks[key])
         if not fraction:
-            return ""
-        return f"'{key}' is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
+            return held
+        key = f"'{key}' is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
+        return "; ".join(filter(None, (key, held)))
 
 
 MEANINGS = {

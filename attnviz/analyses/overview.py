@@ -15,9 +15,10 @@ from attnviz.analyses.heads import roles_by_place
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.measures.distance import LEAST_WORDS, WordLinks
 from attnviz.analyses.select import reduce_map, strongest_links
-from attnviz.analyses.tokens import held_by_special
+from attnviz.analyses.tokens import held_by_special, sink_shares
 from attnviz.analyses.view import describe_run, orientation
 from attnviz.core.attention_map import Attention, AttentionMap, Link, Token
+from attnviz.core.errors import in_words
 from attnviz.core.measures import HeadLinks, Overview
 from attnviz.core.registry import axis_name
 from attnviz.core.tokens import text_places
@@ -71,7 +72,7 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
         which += f" ({focus.why})"
     return Overview(
         run=describe_run(attention, item),
-        shares=_shares_in_words(attention, links),
+        shares=_shares_in_words(attention, subject),
         heads=tuple(HeadLinks(*_names(item, place), sayings[place]) for place in top),
         others="" if alone else _others(subject, top),
         note=note,
@@ -254,9 +255,9 @@ def _resting(links: WordLinks, first: Place | None) -> tuple[Link, ...]:
     return tuple(sorted(results, key=lambda link: -link.weight))
 
 
-def _shares_in_words(attention: Attention, links: WordLinks) -> str:
+def _shares_in_words(attention: Attention, subject: MeasuredMap) -> str:
     """What the numbers are, and what was left out or scaled for rows to sum to 1."""
-    item = links.item
+    item = subject.words.item
     whose = "a row's" if any("group" in step for step in attention.provenance.steps) else "a word's"
     text = f"shares of {whose} attention"
     if attention.main.starts[0]:
@@ -264,11 +265,21 @@ def _shares_in_words(attention: Attention, links: WordLinks) -> str:
     rows = item.weights[:, :, text_places(item.query_tokens)].sum(axis=-1, dtype=np.float64)
     sums = rows[~np.isnan(rows)]
     mass = float(sums.mean()) if sums.size else 1.0
-    if mass < 0.99:  # a learnt sink, or tokens left out before
+    shares = sink_shares(attention, subject)
+    learned = shares.learned if shares else None
+    if mass < 0.99 and learned is None:  # tokens were left out before
         text += f"; rows hold {mass:.0%}, and are scaled to sum to 1"
-    if not any(token.special for token in item.key_tokens):
-        return text
-    return f"{text}; special tokens ({held_by_special(item):.0%}) left out, rows sum to 1"
+    special = [token.special for token in item.key_tokens]
+    held = [f"special tokens ({held_by_special(item):.0%})"] if any(special) else []
+    if shares and shares.first_is_sink:
+        held.append(f"the first token ('{shares.first_token}', {shares.first:.0%}, a sink)")
+    if learned is not None:
+        held.append(f"a learned sink ({learned:.0%})")
+    if held:
+        return f"{text}; {in_words(held, 'and')} left out, rows sum to 1"
+    if shares and shares.first is not None:
+        text += f"; the first token holds {shares.first:.0%}, no sink"
+    return text
 
 
 def _others(subject: MeasuredMap, top: Sequence[Place]) -> str:

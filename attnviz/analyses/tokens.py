@@ -1,8 +1,10 @@
-"""Labels of tokens, and ways to treat special tokens.
+"""Labels of tokens, and ways to treat special tokens and sinks.
 
 In most models special tokens ([CLS], <eos>) and the first token take most of the attention (Clark
 et al. 2019, section 3.2; Xiao et al. 2023, section 3.1) and hide the links between words. A picture
 that leaves them out silently would show attention that is not there, so a note says it.
+
+A first token that is a word has a place in the text: its row and column stay, and are empty.
 """
 
 from collections.abc import Sequence
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.lenses.layered import row_shares
-from attnviz.analyses.masks import uniform_attention, visible_keys
+from attnviz.analyses.masks import MeasuredMap, uniform_attention, visible_keys, within_one_text
 from attnviz.analyses.words import with_tokens, word_numbers
 from attnviz.core.attention_map import (
     IMPLIED,
@@ -23,8 +25,16 @@ from attnviz.core.attention_map import (
     check_single_tokens,
 )
 from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.measures import SinkShares
 from attnviz.core.options import Special, names_in
-from attnviz.core.tokens import BEYOND_UNIFORM, SINK_SHARE, text_places
+from attnviz.core.tokens import (
+    BEYOND_UNIFORM,
+    SINK_SHARE,
+    begins_causal,
+    first_is_sink,
+    text_places,
+    without_first,
+)
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
@@ -71,20 +81,18 @@ def treat_special(attention: Attention, how: str) -> Attention:
     """Every map without its special tokens; a note gives their share.
 
     "keep" changes nothing. "drop" leaves out the rows and columns of special tokens, except on an
-    axis of special tokens only; rows then sum to their attention to text. "renormalise" also scales
-    rows to sum to 1; a row without attention to text is 0.
+    axis of special tokens only, and what the first token of a causal text gets where it is a sink;
+    rows then sum to their attention to other text. "renormalise" also scales rows to sum to 1, so
+    that a learned sink has no share either; a row without attention to other text is 0.
 
     Raises:
         UsageError: "renormalise" of signed values.
     """
     if how == "keep":
         return attention
-    rows = (side for item in attention.maps for side in (item.query_tokens, item.key_tokens))
-    notes: tuple[str, ...] = ()
-    if not any(token.special for row in rows for token in row):
-        notes = ("no token is known to be special: none was left out",)
-        if how == "drop":
-            return attention.with_maps(attention.maps, notes=notes)
+    steps, notes = _steps_and_notes(attention, how)
+    if not steps:
+        return attention.with_maps(attention.maps, notes=notes)
     for item in attention.maps:
         check_single_tokens(item, f"--special {how}")
     maps = tuple(
@@ -94,16 +102,6 @@ def treat_special(attention: Attention, how: str) -> Attention:
         )
         for item in attention.maps
     )
-    shares = ", ".join(
-        f"{_percent(held_by_special(item))} of {item.stream}"
-        for item in attention.maps
-        if item.values == "share" and len(_text_places(item.key_tokens)) < len(item.key_tokens)
-    )
-    step = "special tokens dropped" + (", rows to 1" if how == "renormalise" else "")
-    if shares:
-        step = f"{step} ({shares})"
-        sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
-        notes = (f"special tokens were left out; they held {shares}; rows {sums}",)
     before = {item.stream: item for item in attention.maps}
 
     def move_link(one: MeasuredLink) -> MeasuredLink | None:
@@ -116,13 +114,142 @@ def treat_special(attention: Attention, how: str) -> Attention:
         query, key = rows.index(link.query_position), columns.index(link.key_position)
         return replace(one, link=replace(link, query_position=query, key_position=key))
 
-    return attention.with_maps(maps, step, notes=notes).with_links(move_link)
+    return attention.with_maps(maps, *steps, notes=notes).with_links(move_link)
+
+
+def _steps_and_notes(attention: Attention, how: str) -> tuple[list[str], list[str]]:
+    """What is done to maps without special tokens and sinks, and what these held."""
+    shares = ", ".join(
+        f"{_percent(held_by_special(item))} of {item.stream}"
+        for item in attention.maps
+        if item.values == "share" and len(_text_places(item.key_tokens)) < len(item.key_tokens)
+    )
+    done, sums = "dropped", "sum to less than 1"
+    if how == "renormalise":
+        done, sums = "dropped, rows to 1", "were made to sum to 1 again"
+    steps, notes = list[str](), list[str]()
+    if shares:
+        steps.append(f"special tokens {done} ({shares})")
+        notes.append(f"special tokens were left out; they held {shares}; rows {sums}")
+    if sinks := [item for item in attention.maps if first_is_sink(item)]:
+        names = ", ".join(dict.fromkeys(f"'{item.key_tokens[0].text}'" for item in sinks))
+        held = ", ".join(f"{_percent(held_by_first(item))} of {item.stream}" for item in sinks)
+        steps.append(f"special first token {names} {done} ({held})")
+        notes.append(
+            f"the first token ({names}) is a sink and was left out; it held {held}; rows {sums}, "
+            "and its own row is empty: it sees nothing else"
+        )
+    learned = _learned_share(attention, attention.main) if how == "renormalise" else None
+    if learned is not None:
+        notes.append(f"a learned sink held {_percent(learned)}; rows {sums}")
+    rows = (side for item in attention.maps for side in (item.query_tokens, item.key_tokens))
+    special = any(token.special for row in rows for token in row)
+    if not (special or notes):
+        first = ", and the first is no sink" if begins_causal(attention.main) else ""
+        notes.append(f"no token is known to be special{first}: none was left out")
+    if not steps and (special or how == "renormalise"):
+        steps.append(f"special tokens {done}")
+    return steps, notes
 
 
 def held_by_special(item: AttentionMap) -> float:
     """The share of the text rows' attention that special tokens receive."""
     rows = item.weights[:, :, _text_places(item.query_tokens)]
     return _share(rows, [token.special for token in item.key_tokens])
+
+
+def held_by_first(item: AttentionMap) -> float:
+    """The share of attention that the first token of a causal text receives from those behind."""
+    rows = item.weights[:, :, [place for place in _text_places(item.query_tokens) if place]]
+    return _share(rows, [not place for place in range(len(item.key_tokens))])
+
+
+def _learned_share(attention: Attention, item: AttentionMap) -> float | None:
+    """What a learned sink takes of a text's rows; None: there is none, or columns are left out."""
+    cut = item.starts[1] or any(" dropped" in step for step in attention.provenance.steps)
+    if not attention.learned_sink or cut or item.values != "share":
+        return None
+    rows = item.weights[:, :, _text_places(item.query_tokens)].sum(axis=-1, dtype=np.float64)
+    return max(1 - float(rows.mean()), 0.0)
+
+
+def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> SinkShares | None:
+    """What goes to sinks in the main map, and where the rest goes; None: it is not known.
+
+    `subject`: the map prepared for measures. What special tokens get is told of the rows of words,
+    all else of the rows of tokens.
+
+    Of blocks, of a picture, of what is no share and of weights that were not learned it is not.
+    """
+    item = attention.main
+    picture = "picture" in (item.key_side, item.query_side)
+    if item.is_pooled or picture or item.values != "share" or item.query_side == "output":
+        return None
+    sums = item.weights.sum(axis=-1, dtype=np.float64)
+    if attention.provenance.trained is False or attention.lens_name != "raw" or sums.max() > 1.001:
+        return None
+    special = any(token.special for token in item.key_tokens)
+    causal = begins_causal(item) and bool(item.weights[..., 0].any())
+    learned = _learned_share(attention, item)
+    if not (special or causal) and learned is None:
+        return None
+    is_sink = first_is_sink(item)
+    words = (subject or MeasuredMap(item, attention.texts_of(item))).words
+    shares = SinkShares(
+        special=held_by_special(words.item) if special else None,
+        first=held_by_first(item) if causal else None,
+        first_is_sink=is_sink,
+        learned=learned,
+        first_token=item.key_tokens[0].text if causal else "",
+    )
+    if not within_one_text(item):
+        return shares
+    cells = without_first(item).weights if is_sink else item.weights
+    cells = cells[:, :, _text_places(item.query_tokens)][..., _text_places(item.key_tokens)]
+    total = float(cells.sum(dtype=np.float64))
+    before, itself = (
+        float(np.diagonal(cells, offset, -2, -1).sum(dtype=np.float64)) / total if total else 0.0
+        for offset in (-1, 0)
+    )
+    return replace(shares, before=before, itself=itself)
+
+
+def mean_shares(texts: Sequence[SinkShares]) -> SinkShares | None:
+    """The means over texts, each share over those that have it."""
+    if not texts:
+        return None
+
+    def mean(name: str) -> float | None:
+        values = [x for one in texts if (x := getattr(one, name)) is not None]
+        return sum(values) / len(values) if values else None
+
+    names = {one.first_token for one in texts}
+    return SinkShares(
+        **{name: mean(name) for name in ("special", "first", "learned", "before", "itself")},
+        first_is_sink=2 * sum(one.first_is_sink for one in texts) > len(texts),
+        first_token=texts[0].first_token if len(names) == 1 else "",
+    )
+
+
+def sinks_in_words(shares: SinkShares | None) -> str:
+    """One line: what goes to sinks, and where the rest goes; empty where nothing is known."""
+    if shares is None:
+        return ""
+    verdict = "a sink" if shares.first_is_sink else "no sink"
+    name = f"'{shares.first_token}', " if shares.first_token else ""
+    holders = {
+        "special tokens": shares.special,
+        f"the first token ({name}{verdict})": shares.first,
+        "a learned sink": shares.learned,
+    }
+    parts = [f"on {name} {_percent(x)}" for name, x in holders.items() if x is not None]
+    line = f"attention {', '.join(parts)}"
+    if shares.before is not None and shares.itself is not None:
+        line += (
+            f"; of the rest {_percent(shares.before)} goes to the token before and "
+            f"{_percent(shares.itself)} to the token itself"
+        )
+    return line
 
 
 def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[str, ...]:
@@ -153,6 +280,8 @@ def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[st
             "shown: --special drop leaves them out",
         )
     place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
+    if not place and (not item.begins or (in_words and first_is_sink(item))):
+        return ()
     # A sink needs several rows that agree.
     rows = len(item.query_tokens)
     if rows > 1 and (share := _notable_share(item, np.arange(len(special)) == place)):
@@ -162,7 +291,8 @@ def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[st
         before = attention.text_of(item.key_side)[: item.key_tokens[0].start]
         if item.starts[1] or not before.strip():
             name = f"{f'token {position}' if position else 'the first token'} ({name})"
-        return (f"{name} holds {share:.0%} of the attention shown: a sink",)
+        drop = ": --special drop leaves it out" if not place and first_is_sink(item) else ""
+        return (f"{name} holds {share:.0%} of the attention shown: a sink{drop}",)
     return ()
 
 
@@ -172,6 +302,7 @@ def _remove_special(item: AttentionMap, how: str) -> AttentionMap:
             f"stream '{item.stream}' holds signed values, which cannot be made to sum to 1: "
             "use --special drop"
         )
+    item = without_first(item) if first_is_sink(item) else item
     queries, keys = _text_places(item.query_tokens), _text_places(item.key_tokens)
     weights = item.weights[:, :, queries][..., keys]
     if how == "renormalise":
@@ -180,6 +311,7 @@ def _remove_special(item: AttentionMap, how: str) -> AttentionMap:
         weights,
         query_tokens=tuple(item.query_tokens[place] for place in queries),
         key_tokens=tuple(item.key_tokens[place] for place in keys),
+        begins=item.begins and not keys[0],
     )
 
 

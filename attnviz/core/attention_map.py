@@ -34,6 +34,7 @@ def stream_of_call(stream: str) -> tuple[int | None, str]:
 
 
 SECOND_PART, PARTS = "second part from character", "parts"
+LEARNED_SINK = "learned sink"
 DECISION, PROBABILITIES = "decision", "probabilities"
 """The settings of a provenance that say where the second part of a text begins, counted from 0,
 what the parts are ("pair", "prompt and output"), and what a model with a head decided."""
@@ -129,6 +130,8 @@ class AttentionMap:
             A cell is then the sum over its keys and the mean over its queries.
         starts: the numbers of the first row's and column's token in its text; above 0 where only a
             part of the text is shown.
+        begins: False where tokens before the first are gone, as a special one that was dropped:
+            then the first is no sink for being first.
         links: beside a map of blocks, the strongest single cells of each head, with the positions
             of their tokens in the text.
 
@@ -149,6 +152,7 @@ class AttentionMap:
     blocks: tuple[int, int] = (1, 1)
     starts: tuple[int, int] = (0, 0)
     links: tuple[Link, ...] = ()
+    begins: bool = True
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AttentionMap) and _alike(self, other, AttentionMap)
@@ -339,6 +343,7 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     facts["two_way"] = (provenance.source, provenance.model) == ("pocket", "pocket")
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens_name"] = lenses[-1] if lenses else "raw"
+    facts["learned_sink"] = bool(settings.get(LEARNED_SINK)) or settings.get("sinks") == "given"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
         prompt, output = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
         counts = None if prompt is None or output is None else (int(prompt), int(output))
@@ -408,6 +413,8 @@ class Attention:
         scores: of each head (stream, layer, head), measures of its scores before the softmax.
         group_sizes: for a stream, by layer, how many query heads share each head of keys and
             values (head h has those of h // size); 1: each has its own.
+        learned_sink: True where a sink that is no token (gpt-oss: a column of the softmax alone)
+            takes what rows lack to 1.
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
         sheets: of pictures read with a text, for a stream the number of the picture that its
             patches lie over, and the part of it that they cover.
@@ -432,6 +439,7 @@ class Attention:
     effects: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     scores: Mapping[tuple[str, str, str], Mapping[str, float]] = field(default_factory=dict)
     group_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    learned_sink: bool = False
     seen: tuple[float, float, float, float] | None = None
     sheets: Mapping[str, tuple[int, tuple[float, float, float, float]]] = field(
         default_factory=dict

@@ -70,6 +70,28 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkShares:
+    """How much of the attention of a text's tokens goes to sinks, and where the rest goes.
+
+    Shares are of the rows of tokens that stand for text; None: there is no such sink.
+    """
+
+    special: float | None  # to special tokens
+    first: float | None  # to the first token of a causal text, from those behind it
+    first_is_sink: bool  # by the rule of `attnviz.core.tokens`
+    learned: float | None  # to a sink that is no token
+    before: float | None = None  # of the rest: to the token before; None: between two texts
+    itself: float | None = None  # of the rest: to the token itself
+    first_token: str = ""
+
+    @property
+    def rest(self) -> float:
+        """What is left of a row without sinks."""
+        first = self.first if self.first_is_sink else 0
+        return 1 - (self.special or 0) - (first or 0) - (self.learned or 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Role:
     """A role of a head."""
 

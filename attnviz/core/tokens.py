@@ -122,7 +122,12 @@ def patch_grid(tokens: Sequence[Token]) -> tuple[int, int]:
     return row + 1, column + 1
 
 
-SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5  # least share of a sink, and as a multiple of uniform
+SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5
+"""Least share of attention of a sink, and as a multiple of what uniform attention would give.
+
+Of 1,024 texts of 5 to 400 random tokens in Llamas and GPT-2s of random weights, which have no sink,
+the first token got at most 1.36 times as much; a pretrained causal model gives it most of all.
+"""
 
 
 def is_causal(item: AttentionMap) -> bool:
@@ -154,6 +159,24 @@ def sink_place(item: AttentionMap, *, blocks: bool = False) -> int | None:
     share = weights[:, place].sum() / weights.sum()
     uniform = (visible / visible.sum(axis=-1, keepdims=True))[:, place].mean()
     return place if share >= max(SINK_SHARE, BEYOND_UNIFORM * uniform) else None
+
+
+def first_is_sink(item: AttentionMap) -> bool:
+    """Whether the first token of a causal text is a sink though it stands for text."""
+    return begins_causal(item) and sink_place(item) == 0
+
+
+def begins_causal(item: AttentionMap) -> bool:
+    """Whether a causal text begins with a token that stands for text."""
+    begins = item.begins and not item.is_pooled and not item.key_tokens[0].special
+    return begins and is_causal(item)
+
+
+def without_first(item: AttentionMap) -> AttentionMap:
+    """The map without its first token: its row and column are 0, as those of padding are."""
+    weights = item.weights.copy()
+    weights[:, :, 0], weights[..., 0] = 0, 0
+    return item.with_weights(weights)
 
 
 def word_cells(item: AttentionMap, *, blocks: bool = False) -> NDArray[np.bool_]:

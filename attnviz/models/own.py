@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import (
+    LEARNED_SINK,
     Attention,
     AttentionMap,
     Projections,
@@ -76,7 +77,8 @@ class SeededLayer(UnbatchedSource):
             trained=False,
             device=self.device,
             dtype=self.dtype,
-            settings={"size": embedding.size, "heads": self.heads, "seed": embedding.seed},
+            settings={"size": embedding.size, "heads": self.heads, "seed": embedding.seed}
+            | ({LEARNED_SINK: True} if "sink" in self.entry.learned else {}),
             notes=(note,),
             versions={"numpy": np.__version__},
         )
@@ -126,6 +128,7 @@ class OwnLayer(SeededLayer):
             *((item,), self.provenance(), *query_texts(query)),
             projections=projections,
             group_sizes=groups,
+            learned_sink="sink" in self.entry.learned,
         )
 
     def _attend(

@@ -169,7 +169,8 @@ class QueriesAndKeys(UnbatchedSource):
         provenance = Provenance("file", self.path.name, settings=settings, notes=notes)
         size = self.query.shape[1] // self.key.shape[1]
         groups = {kind: dict.fromkeys(self.layers, size)}
-        return Attention((item,), provenance, *query_texts(query), group_sizes=groups)
+        facts: dict[str, Any] = {"group_sizes": groups, "learned_sink": self.sinks is not None}
+        return Attention((item,), provenance, *query_texts(query), **facts)
 
     def _tokens(
         self, name: str, text: str | None, count: int, like: tuple[Token, ...] = ()

@@ -15,7 +15,7 @@ from attnviz.core.registry import DataKind, Entry, Form, Format
 
 if TYPE_CHECKING:  # they import numpy, and `attnviz models` must start without it
     from attnviz.core.attention_map import Attention
-    from attnviz.core.measures import Link, Overview, View
+    from attnviz.core.measures import Link, Overview, SinkShares, View
 
 
 class Views:
@@ -26,8 +26,10 @@ class Views:
         make: Callable[[], Sequence[View]],
         find_links: Callable[[], Sequence[Link]] | None = None,
         find_overviews: Callable[[], Sequence[Overview]] = tuple,
+        find_sinks: Callable[[], SinkShares | None] = lambda: None,
     ) -> None:
         self._make, self._find_links, self._find_overviews = make, find_links, find_overviews
+        self._find_sinks = find_sinks
 
     def __call__(self) -> Sequence[View]:
         return self._views
@@ -40,6 +42,11 @@ class Views:
     def overviews(self) -> Sequence[Overview]:
         """What is seen first of words; empty where the views are."""
         return self._find_overviews()
+
+    @cached_property
+    def sinks(self) -> SinkShares | None:
+        """What of the main map goes to sinks; None: it is not known."""
+        return self._find_sinks()
 
     @cached_property
     def links(self) -> Sequence[Link]:

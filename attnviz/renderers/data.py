@@ -10,6 +10,7 @@ import math
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
@@ -122,8 +123,12 @@ class JsonLinesRenderer(NoRenderer):
 class JsonRenderer(JsonReport):
     """One document for one text, a list for several."""
 
-    def _write(self, data: Attention) -> str:
-        return dump_json(to_document(data, self.display.digits)) + "\n"
+    def add(self, data: Attention, views: Views) -> str | bytes:
+        self.count += 1
+        document = to_document(data, self.display.digits)
+        if views.sinks is not None:
+            document["sinks"] = asdict(views.sinks)
+        return self._join(dump_json(document) + "\n")
 
 
 class NpzRenderer:

@@ -14,6 +14,7 @@ import numpy as np
 
 from attnviz.analyses.overview import overviews
 from attnviz.analyses.select import named_heads, shows_layers, strongest_links
+from attnviz.analyses.tokens import sink_shares, sinks_in_words
 from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
@@ -177,6 +178,7 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
         make,
         lambda: strongest_links(attention.main, top),
         lambda: overviews(attention, as_chosen=as_chosen, each=one_by_one),
+        lambda: sink_shares(attention),
     )
 
 
@@ -189,6 +191,8 @@ def draw_item(item: Item, picture: str, look: Look) -> Figure:
     notes = data.notes if isinstance(data, Data) else data.provenance.notes
     # Panels have their correlation in their headings.
     notes = tuple(note for note in notes if not note.startswith(AGREEMENT))
+    if line := sinks_in_words(item.views.sinks):
+        notes = (*notes, line)
     with drawing(look, notes, picture):
         if picture in item.figures or isinstance(data, Data):
             return item.figures[picture]()
@@ -342,8 +346,11 @@ def page_data(
             parts["projections"][number] = own
         if picture and item.stream in picture:
             parts["patches"][number] = _patches(picture[item.stream], item)
+    views = views or views_of(attention)
+    if line := sinks_in_words(views.sinks):
+        attention = attention.with_maps(attention.maps, notes=(line,))
     return page_parts(
-        _with_focus(attention, (views or views_of(attention))()),
+        _with_focus(attention, views()),
         title=" · ".join([attention.provenance.title, *attention.provenance.steps]),
         command=command,
         most_weights=most_weights or MOST_WEIGHTS,

@@ -246,6 +246,8 @@ def _map_document(item: attention_map.AttentionMap) -> dict[str, Any]:
         "query_tokens": [_token_document(token) for token in item.query_tokens],
         "key_tokens": [_token_document(token) for token in item.key_tokens],
     }
+    if not item.begins:
+        document["begins"] = False
     if any(item.starts):
         document["starts"] = list(item.starts)
     if item.is_pooled:
@@ -370,4 +372,5 @@ def _read_map(
         blocks=item.blocks,
         starts=item.starts,
         links=links_of(item.links),
+        begins=item.begins,
     )

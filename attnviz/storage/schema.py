@@ -71,6 +71,7 @@ class MapDocument(Struct):
     blocks: tuple[Count, Count] = (1, 1)
     starts: tuple[Position, Position] = (0, 0)
     links: list[LinkDocument] = []
+    begins: bool = True
 
 
 class Document(Struct):
@@ -85,6 +86,7 @@ class Document(Struct):
     measured: list[MeasuredDocument] = []
     idle: list[MeasuredDocument] = []
     decisive: list[MeasuredDocument] = []
+    sinks: dict[str, Any] = {}  # what sinks hold, for whoever reads the file
 
 
 class FocusDocument(Struct):

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from attnviz.analyses.tokens import check_special, held_by_special, notable_holders, treat_special
+from attnviz.analyses.tokens import (
+    check_special,
+    held_by_special,
+    mean_shares,
+    notable_holders,
+    sink_shares,
+    sinks_in_words,
+    treat_special,
+)
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import UsageError
+from attnviz.core.tokens import first_is_sink
 from tests.invoke import attnviz
 from tests.samples import attention_of, checked, maps
 
@@ -169,3 +178,83 @@ def test_at_most_three_special_tokens_are_named():
     item = AttentionMap("self", tokens, tokens, rows[None, None].astype(np.float32))
     (said,) = notable_holders(attention_of(item))
     assert said.startswith("special tokens ('<0>', '<1>', '<2>') hold 90%")
+
+
+def causal(rows):
+    tokens = tuple(map(Token, "abcde"))
+    return AttentionMap("causal", tokens, tokens, np.array([[rows]], np.float32))
+
+
+RESTING = causal(
+    [
+        [1.0, 0.0, 0.0, 0.0, 0.0],
+        [0.9, 0.1, 0.0, 0.0, 0.0],
+        [0.8, 0.1, 0.1, 0.0, 0.0],
+        [0.8, 0.0, 0.15, 0.05, 0.0],
+        [0.7, 0.0, 0.0, 0.1, 0.2],
+    ]
+)
+
+
+def test_a_first_word_that_is_a_sink_is_left_out_by_hand():
+    found = treat_special(attention_of(RESTING), "renormalise")
+    expected = np.zeros((5, 5))
+    expected[1, 1] = 1
+    expected[2, 1:3] = 0.5
+    expected[3, 2:4] = 0.75, 0.25
+    expected[4, 3:] = 1 / 3, 2 / 3
+    np.testing.assert_allclose(found.weights[0, 0], expected, atol=1e-6)
+    assert found.tokens == tuple("abcde")  # its place in the text stays, and is empty
+    (note,) = found.provenance.notes
+    assert note == (
+        "the first token ('a') is a sink and was left out; it held 80% of causal; rows were made "
+        "to sum to 1 again, and its own row is empty: it sees nothing else"
+    )
+    dropped = treat_special(attention_of(RESTING), "drop")
+    np.testing.assert_allclose(dropped.weights[0, 0, 3], [0, 0, 0.15, 0.05, 0], atol=1e-6)
+    again = treat_special(found, "renormalise")
+    np.testing.assert_allclose(again.weights, found.weights, atol=1e-6)
+
+
+def test_what_sinks_hold_by_hand():
+    shares = sink_shares(attention_of(RESTING))
+    assert (shares.first_is_sink, shares.special, shares.learned) == (True, None, None)
+    assert shares.first == pytest.approx(0.8)
+    assert shares.before == pytest.approx((0.1 + 0.15 + 0.1) / 0.8)
+    assert shares.itself == pytest.approx((0.1 + 0.1 + 0.05 + 0.2) / 0.8)
+    assert sinks_in_words(shares) == (
+        "attention on the first token ('a', a sink) 80%; of the rest 44% goes to the token before "
+        "and 56% to the token itself"
+    )
+    assert sink_shares(attention_of(BY_HAND)).special == pytest.approx(0.75)
+    assert sink_shares(attention_of(RESTING, trained=False)) is None
+
+
+def test_the_first_token_is_a_sink_from_a_share_and_a_multiple_of_chance():
+    even = causal(np.tri(5) / np.arange(1, 6)[:, None])
+    assert not first_is_sink(even)
+    assert first_is_sink(RESTING)
+    first_special = replace(RESTING.key_tokens[0], special=True)
+    tokens = (first_special, *RESTING.key_tokens[1:])
+    assert not first_is_sink(replace(RESTING, query_tokens=tokens, key_tokens=tokens))
+    assert not first_is_sink(replace(RESTING, begins=False))  # something stood before it
+    ahead = RESTING.weights.copy()
+    ahead[..., 0, 1] = 0.5
+    assert not first_is_sink(RESTING.with_weights(ahead / ahead.sum(-1, keepdims=True)))
+
+
+def test_the_first_word_behind_a_dropped_token_is_no_sink():
+    item = replace(RESTING, query_tokens=TOKENS[:1] + tuple(map(Token, "bcde")),
+                   key_tokens=TOKENS[:1] + tuple(map(Token, "bcde")))  # fmt: skip
+    found = treat_special(attention_of(item), "renormalise").main
+    assert not found.begins
+    assert found.weights[0, 0, 0].tolist() == [1, 0, 0, 0]
+
+
+def test_the_mean_over_texts_counts_those_that_have_a_share():
+    shares = sink_shares(attention_of(RESTING))
+    other = replace(shares, first=0.4, first_is_sink=False, first_token="x", special=0.2)
+    mean = mean_shares([shares, other])
+    assert (mean.first, mean.special, mean.first_token) == (pytest.approx(0.6), 0.2, "")
+    assert mean_shares([]) is None
+    assert sinks_in_words(None) == ""

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.registry import FORMATS
-from attnviz.renderers import Display
+from attnviz.renderers import NO_VIEWS, Display
 from attnviz.renderers.data import (
     CsvRenderer,
     JsonRenderer,
@@ -82,8 +82,8 @@ def test_weights_come_layer_by_layer_and_read_back_to_the_last_bit(attention):
 def test_the_header_comes_once():
     item = attention_of(self_map(["a"]))
     for renderer in (CsvRenderer(Display()), TsvRenderer(Display())):
-        assert renderer.add(item, list).startswith("id")
-        assert renderer.add(item, list).startswith("0")
+        assert renderer.add(item, NO_VIEWS).startswith("id")
+        assert renderer.add(item, NO_VIEWS).startswith("0")
         assert renderer.finish() == ""
 
 
@@ -102,8 +102,8 @@ def test_escapes(text, escaped):
 def test_one_json_document_stands_alone_unless_several_may_come():
     item = attention_of(self_map(["a"]))
     alone, many = JsonRenderer(Display()), JsonRenderer(Display(many=True))
-    assert json.loads(alone.add(item, list) + alone.finish())["schema"] == 2
-    assert len(json.loads(many.add(item, list) + many.add(item, list) + many.finish())) == 2
+    assert json.loads(alone.add(item, NO_VIEWS) + alone.finish())["schema"] == 2
+    assert len(json.loads(many.add(item, NO_VIEWS) + many.add(item, NO_VIEWS) + many.finish())) == 2
 
 
 @pytest.mark.slow
@@ -121,10 +121,10 @@ def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention):
 def test_npz_holds_on_to_no_weights():
     item = attention_of(self_map(["a"] * 64, 2, 2))
     renderer = FORMATS["npz"].load()(Display())
-    renderer.add(item, list)
+    renderer.add(item, NO_VIEWS)
     tracemalloc.start()
     for _ in range(200):
-        renderer.add(item, list)
+        renderer.add(item, NO_VIEWS)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 200 * item.weights.nbytes / 20
@@ -144,6 +144,6 @@ def test_a_table_that_is_gone_on_with_has_no_second_header():
     item = attention_of(self_map(["a"]))
     whole = rendered("tsv", [item, item])
     renderer = FORMATS["tsv"].load()(Display(many=True, begun=True))
-    assert whole.endswith(renderer.add(item, list).encode())
+    assert whole.endswith(renderer.add(item, NO_VIEWS).encode())
     assert whole.count(b"weight") == 1
-    assert not renderer.add(item, list).startswith("id")
+    assert not renderer.add(item, NO_VIEWS).startswith("id")

@@ -208,7 +208,7 @@ def test_a_file_can_list_its_special_tokens_and_odd_sums_are_told():
         "mode (dropout), or in part?",
     )
     (note,) = treat_special(one(npz(attention=np.eye(2))), "drop").provenance.notes[1:]
-    assert note == "no token is known to be special: none was left out"
+    assert note == ("no token is known to be special, and the first is no sink: none was left out")
 
 
 def test_attnvizs_own_files_are_no_dumps():

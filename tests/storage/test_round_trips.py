@@ -18,7 +18,7 @@ from attnviz.core.attention_map import (
     TextParts,
     Token,
 )
-from attnviz.renderers import Display
+from attnviz.renderers import NO_VIEWS, Display
 from attnviz.renderers.data import JsonLinesRenderer, JsonRenderer
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.documents import dump_json, from_document, to_document
@@ -38,12 +38,12 @@ def as_document(found: list[Attention]) -> bytes:
 
 def as_json_list(found: list[Attention]) -> bytes:
     renderer = JsonRenderer(Display(many=True))
-    return "".join([*(renderer.add(item, list) for item in found), renderer.finish()]).encode()
+    return "".join([*(renderer.add(item, NO_VIEWS) for item in found), renderer.finish()]).encode()
 
 
 def as_json_lines(found: list[Attention]) -> bytes:
     renderer = JsonLinesRenderer(Display(many=True))
-    return b"".join(renderer.add(item, list) for item in found)
+    return b"".join(renderer.add(item, NO_VIEWS) for item in found)
 
 
 @checked

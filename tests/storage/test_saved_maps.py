@@ -10,7 +10,7 @@ import pytest
 from attnviz.core.attention_map import Attention, Focus
 from attnviz.core.errors import InputError
 from attnviz.core.registry import FORMATS
-from attnviz.renderers import Display
+from attnviz.renderers import NO_VIEWS, Display
 from attnviz.renderers.reports import as_bytes
 from attnviz.storage import saved_maps as module
 from attnviz.storage.documents import from_document, to_document
@@ -39,7 +39,7 @@ def texts(ids: list[str]) -> list[Attention]:
 
 def written(path: Path, found: list[Attention]) -> Path:
     renderer = FORMATS[path.suffix[1:]].load()(Display(many=True))
-    parts = [*(renderer.add(item, list) for item in found), renderer.finish()]
+    parts = [*(renderer.add(item, NO_VIEWS) for item in found), renderer.finish()]
     path.write_bytes(b"".join(map(as_bytes, parts)))
     return path
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import AttentionMap, Token, known_mean
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.tokens import text_places
+from attnviz.core.tokens import first_is_sink, text_places, without_first
 
 _PATCH = re.compile(r"(\d+),(\d+)")
 FAR = 64
@@ -143,11 +143,12 @@ def informative(subject: MeasuredMap) -> HeadMeasure | None:
 class WordLinks:
     """Links between words, and how much more a head gives them than a table of two effects does.
 
-    Special tokens are left out, and what is left of each row, if it is a twentieth or more, is made
-    to sum to 1: a. The table b, proportional to exp(distance[j - i] + key[j]) over what row i may
-    see, has the sums of a over each row, distance and key (iterative proportional fitting, Deming
-    and Stephan 1940). The gain of a link is a ln(a / b), in nats. In a picture a distance has rows
-    and columns; between two texts there is none.
+    Special tokens are left out, and a first token that is a sink (see `attnviz.core.tokens`); what
+    is left of each row, if it is a twentieth or more, is made to sum to 1: a. The table b,
+    proportional to exp(distance[j - i] + key[j]) over what row i may see, has the sums of a over
+    each row, distance and key (iterative proportional fitting, Deming and Stephan 1940). The gain
+    of a link is a ln(a / b), in nats. In a picture a distance has rows and columns; between two
+    texts there is none.
 
     Attributes:
         item: the map over words; visible, uniform: as of a `MeasuredMap`.
@@ -155,6 +156,8 @@ class WordLinks:
     """
 
     def __init__(self, subject: MeasuredMap) -> None:
+        if first_is_sink(subject.item):
+            subject = MeasuredMap(without_first(subject.item), subject.texts)
         words = subject.words
         self.item, self.visible, self.uniform = words.item, words.visible, words.uniform
         sides = self.item.query_tokens, self.item.key_tokens

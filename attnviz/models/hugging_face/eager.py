@@ -32,7 +32,7 @@ from attnviz.models.hugging_face.capture.capture import (
     with_group_sizes,
     with_routes,
 )
-from attnviz.models.hugging_face.capture.passes import GroupSizes, read_layers
+from attnviz.models.hugging_face.capture.passes import EagerCalls, read_layers
 from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import (
@@ -97,8 +97,8 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
     Layers have shape (1, heads, queries, keys) and are checked to be weights of these tokens.
     """
     encoding, inputs = eager.encoding, {**eager.inputs, "use_cache": False}
-    sizes = GroupSizes(eager.part)
-    with kernel.watch_kernels(sizes.look):
+    calls = EagerCalls(eager.part)
+    with kernel.watch_kernels(calls.look):
         output, tensors = kernel.output_attentions(eager.part, inputs, list(encoding.axes))
     maps, captures = list[AttentionMap](), list[Captured]()
     attending: list[tuple[str, Tensor]] = []
@@ -106,14 +106,17 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
         layers = list(tensors[stream] or ())
         plain = [None if layer is None else layer.detach() for layer in layers]
         arrays = read_layers(plain, eager.part, encoding.sides[stream], stream)
-        own = sizes.by_layer(stream, encoding.sides)
+        own = calls.by_layer(stream, encoding.sides)
         captures += [with_group_sizes(item, own) for item in group_layers(stream, arrays)]
         maps += [as_map(item, encoding.tokens, *axes) for item in captures[len(maps) :]]
         attending += [(stream, layer) for layer in layers if layer is not None]
-    provenance = with_routes(encoding.attention.provenance, [EAGER_ROUTE])
+    learned_sink = calls.learned_sink
+    provenance = encoding.attention.provenance
+    provenance = with_routes(provenance, [EAGER_ROUTE], learned_sink=learned_sink)
     groups = group_sizes_of(maps, captures)
-    attention = replace(encoding.attention, maps=tuple(maps), group_sizes=groups)
-    return output, replace(attention, provenance=provenance), attending
+    attention = replace(encoding.attention, maps=tuple(maps), provenance=provenance)
+    attention = replace(attention, group_sizes=groups, learned_sink=learned_sink)
+    return output, attention, attending
 
 
 def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], ...]:

@@ -169,6 +169,9 @@ def _word_matrix(item: AttentionMap, room: int, scale: AttentionMap | None) -> l
     rows = item.weights[0, 0].tolist()
     # What is hidden has weight 0 exactly: half of a causal matrix is empty, not .00.
     texts = [[two_digits(value) if value else "" for value in row] for row in rows]
+    for row in texts:
+        if not any(row):  # nothing is left of it without a sink
+            row[0] = UNKNOWN
     longest = (max(map(len, column)) for column in zip(*texts, strict=True))
     widths = [max(width, length + 1) for width, length in zip(widths, longest, strict=True)]
     heads = []

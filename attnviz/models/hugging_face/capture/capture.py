@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import IMPLIED, AttentionMap, Link, Projections, Provenance, Token
+from attnviz.core.attention_map import (
+    IMPLIED,
+    LEARNED_SINK,
+    AttentionMap,
+    Link,
+    Projections,
+    Provenance,
+    Token,
+)
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture import implied
@@ -28,7 +36,7 @@ from attnviz.models.hugging_face.capture.passes import (
     NOTHING,
     CallWeights,
     CaptureSpec,
-    GroupSizes,
+    EagerCalls,
     Sides,
     check_rows,
     eager_layers,
@@ -66,6 +74,7 @@ class Captured:
     scores: tuple[CallScores, ...] = ()  # of each layer
     # Of each layer, how many query heads share each head of keys and values; none: unknown.
     group_sizes: tuple[int, ...] = ()
+    learned_sink: bool = False  # whether a sink that is no token takes a share of rows
     exclusions: IgnoredPositions = NOTHING  # positions whose links do not count
 
 
@@ -175,7 +184,8 @@ def check_calls(
     )
     scores = {name: layer.scores for name, layer in layers.items()}
     sizes = {name: layer.group_size for name, layer in layers.items()}
-    captures = [with_group_sizes(item, sizes) for item in captures]
+    learned = any(layer.learned_sink for layer in layers.values())
+    captures = [replace(with_group_sizes(item, sizes), learned_sink=learned) for item in captures]
     return [replace(item, scores=tuple(scores[name] for name in item.layers)) for item in captures]
 
 
@@ -197,7 +207,7 @@ def _eager(
                 links[name] = tuple(strongest_in_matrices(weights, spec.exclusions, spec.links))
         facts = {"grid": spec.grid, "exclusions": spec.exclusions, "route": EAGER_ROUTE}
         items = group_layers(stream, arrays, links, **facts)
-        sizes = GroupSizes(model).by_layer(stream, sides)
+        sizes = EagerCalls(model).by_layer(stream, sides)
         captures[stream] = [with_group_sizes(item, sizes) for item in items]
     return captures
 
@@ -278,8 +288,8 @@ def _all_layers(
         )
         return arrays, sizes, f"{model.config._attn_implementation}, {how}"
     arrays = eager_layers(model, inputs, longest, batch=len(sides))
-    groups = GroupSizes(model)
-    return arrays, {stream: groups.by_layer(stream, longest) for stream in longest}, EAGER_ROUTE
+    eager = EagerCalls(model)
+    return arrays, {stream: eager.by_layer(stream, longest) for stream in longest}, EAGER_ROUTE
 
 
 def as_map(
@@ -363,10 +373,12 @@ def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPosi
     return IgnoredPositions(special, keys, itself=True)
 
 
-def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
-    """The provenance, with how the weights were read."""
-    names = ", ".join(dict.fromkeys(routes))
-    return replace(provenance, settings={**provenance.settings, "attention": names})
+def with_routes(
+    provenance: Provenance, routes: Iterable[str], *, learned_sink: bool = False
+) -> Provenance:
+    """The provenance, with how the weights were read, and whether there is a learned sink."""
+    settings = {**provenance.settings, "attention": ", ".join(dict.fromkeys(routes))}
+    return replace(provenance, settings=settings | ({LEARNED_SINK: True} if learned_sink else {}))
 
 
 def capture_notes(

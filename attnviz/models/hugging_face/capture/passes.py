@@ -61,6 +61,7 @@ class CallWeights:
     faulty_head: int | None = None  # a head whose attention is not finite; then nothing was read
     scores: CallScores = field(default_factory=dict)  # by measure, a number for each head
     group_size: int = 0  # how many heads share each head of keys and values
+    learned_sink: bool = False  # whether a sink that is no token takes a share of each row
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass and is no error
@@ -166,6 +167,7 @@ def read_call(path: str, call: kernel.Call, spec: CaptureSpec) -> CallWeights:
         return CallWeights(
             path, call.weights.float().cpu().numpy(), how="given by its kernel", group_size=size
         )
+    learned_sink = probe.sink_logits(call) is not None
     tiles = read_tiles(call, spec.grid, spec.links, spec.exclusions, scores=spec.keep_scores)
     scores: CallScores = {}
     if tiles:
@@ -181,7 +183,10 @@ def read_call(path: str, call: kernel.Call, spec: CaptureSpec) -> CallWeights:
             scores = read_scores(call, spec.grid, weights)
     projections = project_call(call, spec.grid) if spec.keep_qk else None
     return CallWeights(
-        path, weights.numpy(), tuple(links), projections, scores=scores, group_size=size
+        *(path, weights.numpy(), tuple(links), projections),
+        scores=scores,
+        group_size=size,
+        learned_sink=learned_sink,
     )
 
 
@@ -201,16 +206,21 @@ def check_mixture(path: str, call: kernel.Call, weights: Any, queries: int | Non
         )
 
 
-class GroupSizes:
-    """How many heads share each head of keys and values, as the calls of an eager pass show it."""
+class EagerCalls:
+    """What the calls of an eager pass show: which heads share keys and values, and learned sinks.
+
+    Attributes:
+        sizes: by path, how many heads share each head of keys and values.
+    """
 
     def __init__(self, model: Any) -> None:
-        self.model, self.sizes = model, dict[str, int]()
+        self.model, self.sizes, self.learned_sink = model, dict[str, int](), False
         self._paths = {id(module): name for name, module in model.named_modules()}
 
     def look(self, call: kernel.Call) -> None:
         if (path := self._paths.get(id(call.module))) is not None:
             self.sizes[path] = kernel.group_size(call)
+            self.learned_sink |= probe.sink_logits(call) is not None
 
     def by_layer(self, stream: str, sides: Sides) -> dict[str, int]:
         """The sizes of a stream's layers; of a family without a kernel, what its modules say."""

@@ -63,8 +63,11 @@ class EncodedQuery:
             capture.as_map(item, self.tokens, *self.axes.get(item.stream, first))
             for item in captures
         )
+        learned_sink = any(item.learned_sink for item in captures)
         provenance = capture.with_routes(
-            self.attention.provenance, [item.route for item in captures]
+            self.attention.provenance,
+            [item.route for item in captures],
+            learned_sink=learned_sink,
         )
         notes = (*provenance.notes, *capture.capture_notes(captures, sides or self.sides))
         attention = replace(
@@ -74,6 +77,7 @@ class EncodedQuery:
             projections=capture.projections_of(maps, captures),
             scores=capture.scores_of(maps, captures),
             group_sizes=capture.group_sizes_of(maps, captures),
+            learned_sink=learned_sink,
         )
         if task is None or logits is None or "source" in self.tokens:
             return attention
