@@ -239,13 +239,13 @@ class HeadStudy:
 
     def _sink_line(self) -> str:
         """The key that is a sink of most heads (threshold: Gu et al. 2024), and what sinks hold."""
-        held = sinks_in_words(mean_shares(self._shares))
+        line = sinks_in_words(mean_shares(self._shares))
         key = max(self._sinks, key=lambda text: len(self._sinks[text]))
         fraction = sum(self._sinks[key]) / len(self._sinks[key])
         if not fraction:
-            return held
+            return line
         key = f"'{key}' is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
-        return "; ".join(filter(None, (key, held)))
+        return "; ".join(filter(None, (key, line)))
 
 
 MEANINGS = {

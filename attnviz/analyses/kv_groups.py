@@ -57,7 +57,7 @@ def mean_of_groups(attention: Attention) -> Attention:
     maps = [item for item in attention.maps if item.stream != IMPLIED]
     sizes = {id(item): sizes_of(attention, item) for item in maps}
     if all(size == 1 for own in sizes.values() for size in own.values()):
-        raise UsageError(_refusal(attention, known=any(sizes.values())))
+        raise UsageError(_refusal(attention, is_known=any(sizes.values())))
     means = tuple(mean for item in maps for mean in _means(item, sizes[id(item)]))
     largest = sorted({size for own in sizes.values() for size in own.values()} - {1})
     many = " or ".join(map(str, largest))
@@ -80,11 +80,11 @@ def mean_of_groups(attention: Attention) -> Attention:
     )
 
 
-def _refusal(attention: Attention, *, known: bool) -> str:
+def _refusal(attention: Attention, *, is_known: bool) -> str:
     model = attention.provenance.title
     if any(step.startswith(STEP) for step in attention.provenance.steps):
         return "--kv has been applied to these maps already: their heads are key–value heads"
-    if known:
+    if is_known:
         return f"--kv has nothing to join: each head of '{model}' has keys and values of its own"
     return f"--kv has nothing to join: nothing says that heads of '{model}' share keys and values"
 

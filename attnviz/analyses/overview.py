@@ -266,17 +266,17 @@ def _shares_in_words(attention: Attention, subject: MeasuredMap) -> str:
     sums = rows[~np.isnan(rows)]
     mass = float(sums.mean()) if sums.size else 1.0
     shares = sink_shares(attention, subject)
-    learned = shares.learned if shares else None
-    if mass < 0.99 and learned is None:  # tokens were left out before
+    learned_sink = shares.learned if shares else None
+    if mass < 0.99 and learned_sink is None:  # tokens were left out before
         text += f"; rows hold {mass:.0%}, and are scaled to sum to 1"
     special = [token.special for token in item.key_tokens]
-    held = [f"special tokens ({held_by_special(item):.0%})"] if any(special) else []
+    parts = [f"special tokens ({held_by_special(item):.0%})"] if any(special) else []
     if shares and shares.first_is_sink:
-        held.append(f"the first token ('{shares.first_token}', {shares.first:.0%}, a sink)")
-    if learned is not None:
-        held.append(f"a learned sink ({learned:.0%})")
-    if held:
-        return f"{text}; {in_words(held, 'and')} left out, rows sum to 1"
+        parts.append(f"the first token ('{shares.first_token}', {shares.first:.0%}, a sink)")
+    if learned_sink is not None:
+        parts.append(f"a learned sink ({learned_sink:.0%})")
+    if parts:
+        return f"{text}; {in_words(parts, 'and')} left out, rows sum to 1"
     if shares and shares.first is not None:
         text += f"; the first token holds {shares.first:.0%}, no sink"
     return text

@@ -124,31 +124,31 @@ def _steps_and_notes(attention: Attention, how: str) -> tuple[list[str], list[st
         for item in attention.maps
         if item.values == "share" and len(_text_places(item.key_tokens)) < len(item.key_tokens)
     )
-    done, sums = "dropped", "sum to less than 1"
+    action, sums = "dropped", "sum to less than 1"
     if how == "renormalise":
-        done, sums = "dropped, rows to 1", "were made to sum to 1 again"
+        action, sums = "dropped, rows to 1", "were made to sum to 1 again"
     steps, notes = list[str](), list[str]()
     if shares:
-        steps.append(f"special tokens {done} ({shares})")
+        steps.append(f"special tokens {action} ({shares})")
         notes.append(f"special tokens were left out; they held {shares}; rows {sums}")
     if sinks := [item for item in attention.maps if first_is_sink(item)]:
         names = ", ".join(dict.fromkeys(f"'{item.key_tokens[0].text}'" for item in sinks))
-        held = ", ".join(f"{_percent(held_by_first(item))} of {item.stream}" for item in sinks)
-        steps.append(f"special first token {names} {done} ({held})")
+        amounts = ", ".join(f"{_percent(held_by_first(item))} of {item.stream}" for item in sinks)
+        steps.append(f"special first token {names} {action} ({amounts})")
         notes.append(
-            f"the first token ({names}) is a sink and was left out; it held {held}; rows {sums}, "
-            "and its own row is empty: it sees nothing else"
+            f"the first token ({names}) is a sink and was left out; it held {amounts}; rows "
+            f"{sums}, and its own row is empty: it sees nothing else"
         )
-    learned = _learned_share(attention, attention.main) if how == "renormalise" else None
-    if learned is not None:
-        notes.append(f"a learned sink held {_percent(learned)}; rows {sums}")
+    sink = _learned_share(attention, attention.main) if how == "renormalise" else None
+    if sink is not None:
+        notes.append(f"a learned sink held {_percent(sink)}; rows {sums}")
     rows = (side for item in attention.maps for side in (item.query_tokens, item.key_tokens))
     special = any(token.special for row in rows for token in row)
     if not (special or notes):
         first = ", and the first is no sink" if begins_causal(attention.main) else ""
         notes.append(f"no token is known to be special{first}: none was left out")
     if not steps and (special or how == "renormalise"):
-        steps.append(f"special tokens {done}")
+        steps.append(f"special tokens {action}")
     return steps, notes
 
 
@@ -190,8 +190,8 @@ def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> Sin
         return None
     special = any(token.special for token in item.key_tokens)
     causal = begins_causal(item) and bool(item.weights[..., 0].any())
-    learned = _learned_share(attention, item)
-    if not (special or causal) and learned is None:
+    learned_share = _learned_share(attention, item)
+    if not (special or causal) and learned_share is None:
         return None
     is_sink = first_is_sink(item)
     words = (subject or MeasuredMap(item, attention.texts_of(item))).words
@@ -199,7 +199,7 @@ def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> Sin
         special=held_by_special(words.item) if special else None,
         first=held_by_first(item) if causal else None,
         first_is_sink=is_sink,
-        learned=learned,
+        learned=learned_share,
         first_token=item.key_tokens[0].text if causal else "",
     )
     if not within_one_text(item):

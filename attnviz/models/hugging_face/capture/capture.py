@@ -184,8 +184,8 @@ def check_calls(
     )
     scores = {name: layer.scores for name, layer in layers.items()}
     sizes = {name: layer.group_size for name, layer in layers.items()}
-    learned = any(layer.learned_sink for layer in layers.values())
-    captures = [replace(with_group_sizes(item, sizes), learned_sink=learned) for item in captures]
+    has_sink = any(layer.learned_sink for layer in layers.values())
+    captures = [replace(with_group_sizes(item, sizes), learned_sink=has_sink) for item in captures]
     return [replace(item, scores=tuple(scores[name] for name in item.layers)) for item in captures]
 
 
