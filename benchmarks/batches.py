@@ -2,9 +2,11 @@
 
 The loop is what a script would do: a tokenizer, a model that runs eagerly, one text after the
 other, its matrices thrown away. Ours makes every map, and in two further columns writes them too.
-Run it as a script; it prints texts per second and their ratio and asserts nothing.
+Other commands over the same texts are run whole, with --llama by a random Llama of MiniLM's size,
+which continues texts, so that parts of it can be switched off. Run it as a script; it prints texts
+per second and their ratio and asserts nothing.
 
-    python benchmarks/batches.py [--model FOLDER] [--texts N] [--file FILE] [--threads N]
+    python benchmarks/batches.py [--model FOLDER] [--llama] [--texts N] [--file FILE] [--threads N]
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 import torch
+from long_prompts import Shape, make_model
 from transformers import AutoModel, AutoTokenizer
 
+from attnviz.cli.app import run
 from attnviz.core.options import Choice
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.renderers import Display
@@ -93,10 +98,25 @@ def ours(
     return work
 
 
+def whole(folder: str, *words: str) -> Callable[[list[str]], None]:
+    """A command over the texts as a file, in this process; it loads the model each time."""
+
+    def work(texts: list[str]) -> None:
+        with TemporaryDirectory() as place:
+            file = Path(place, "texts.txt")
+            file.write_text("\n".join(texts), encoding="utf-8")
+            options = ("--device", "torch", "-q", "-f", "none")
+            if status := run([*words, "--input", str(file), "--model", folder, *options]):
+                sys.exit(status)
+
+    return work
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default=None, help="a model's folder; MiniLM without")
+    parser.add_argument("--llama", action="store_true", help="a random Llama instead")
     parser.add_argument("--texts", type=int, default=2000)
     parser.add_argument("--file", type=Path, default=None, help="one sentence a line")
     parser.add_argument("--threads", type=int, default=2)
@@ -104,7 +124,11 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=None)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    folder = asked.model or minilm()
+    made = TemporaryDirectory()
+    if asked.llama:
+        for part in make_model(Shape(layers=6, heads=12, groups=4), 512, "cpu"):
+            part.save_pretrained(made.name)
+    folder = made.name if asked.llama else asked.model or minilm()
     texts = sentences(asked.texts, asked.file)
     kinds = {
         "plain loop": plain_loop(folder),
@@ -113,7 +137,12 @@ def main() -> None:
         "attnviz, jsonl": ours(folder, "jsonl", asked.batch_size),
         "attnviz, links": ours(folder, "links", asked.batch_size),
         "jsonl, 4 digits": ours(folder, "jsonl", asked.batch_size, 4),
+        "heads": whole(folder, "heads", "--no-repeat"),
+        "lens norm": whole(folder, "self", "--lens", "norm"),
     }
+    if asked.llama:
+        kinds["lens gradient"] = whole(folder, "self", "--lens", "gradient")
+        kinds["ablate a head"] = whole(folder, "ablate", "--head", "2.0")
     for work in kinds.values():
         work(texts[:16])
     times: dict[str, list[float]] = {name: [] for name in kinds}

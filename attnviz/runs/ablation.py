@@ -93,9 +93,17 @@ def refuse_with_lenses(others: Mapping[str, object]) -> None:
 
 
 def ablate_text(
-    source: Source, text: Text, request: Ablation, banks: Sequence[HeadOutputs] = ()
+    source: Source,
+    text: Text,
+    request: Ablation,
+    banks: Sequence[HeadOutputs] = (),
+    *,
+    whole: bool = True,
 ) -> AblationReport:
-    """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
+    """What changes in one text; heads are replaced from the `banks` of a reference, if any.
+
+    `whole`: also each prediction, and what the model writes then, which takes far longer.
+    """
     experiment = open_experiment(source, query_of(source, text), request.output)
     attention = replace(experiment.attention, id=text.id)
     if request.names is not None:
@@ -124,7 +132,7 @@ def ablate_text(
         explained=names,
         reference=len(banks),
     )
-    if not both:
+    if not both or not whole:
         return report
     change = both[0][1]
     rows = predictions(experiment, change, instead)
@@ -233,7 +241,12 @@ def report_ablation(
     # A name that one text does not contain is an error of that text: another may contain it.
     has_names = request.links or request.tokens or request.output
     own = (InputError, UsageError) if has_names else (InputError,)
-    outcomes = each_text(texts.open(), lambda text: ablate_text(source, text, request, banks), own)
+
+    def effects_in(text: Text) -> AblationReport:
+        # Of several texts only means are shown, unless each has a line of its own.
+        return ablate_text(source, text, request, banks, whole=single or not study.texts)
+
+    outcomes = each_text(texts.open(), effects_in, own)
     for _, effects in good_results(outcomes, report, texts.total):
         for note in effects.notes:
             report.hold(note)

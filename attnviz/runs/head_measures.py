@@ -54,7 +54,14 @@ from attnviz.runs.many_texts import (
     engine_for,
     with_shards,
 )
-from attnviz.runs.pipeline import Result, attend_one, check_choice, query_of, result_of
+from attnviz.runs.pipeline import (
+    Result,
+    attend_chunk,
+    attend_one,
+    check_choice,
+    query_of,
+    result_of,
+)
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.conllu import Sentence, read_sentences
 from attnviz.storage.matrices import read_bytes
@@ -475,17 +482,22 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
     source = open_source(options.origin, "self")
     study = TreebankStudy()
 
-    def results() -> Iterator[tuple[None, Sentence | InputError]]:
-        for sentence in sentences:
-            try:
-                result = attend_one(source, Text("0", sentence.text), options.choice, "self")
-                study.add(sentence, result)
-            except InputError as error:
-                yield None, InputError(f"the sentence at {sentence.where}: {error}")
-                continue
-            for note in result.provenance.notes:
-                report.hold(note)
-            yield None, sentence
+    texts = [Text("0", one.text, where=f"the sentence at {one.where}") for one in sentences]
+
+    def add(sentence: Sentence, result: Result, _: Text) -> Result:
+        study.add(sentence, result)
+        for note in result.provenance.notes:
+            report.hold(note)
+        return result
+
+    def results() -> Iterator[tuple[None, Result | AttnvizError]]:
+        rest = iter(sentences)
+        for chunk in chunks(texts):
+            outcomes = attend_chunk(source, chunk, options.choice, "self", options.many.batch_size)
+            for text, sentence, one in zip(chunk, rest, outcomes, strict=False):
+                if not isinstance(one, AttnvizError):
+                    one = result_of(text, partial(add, sentence, one))
+                yield None, one
 
     count = sum(1 for _ in good_results(results(), report, lambda: len(sentences)))
     if not count:

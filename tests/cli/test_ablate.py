@@ -9,6 +9,7 @@ import pytest
 from attnviz.analyses.effects.ablation import each_part, find_parts
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
+from attnviz.models.pocket.experiment import PocketExperiment
 from attnviz.renderers.printable import nats
 from attnviz.storage.saved_maps import read_effects
 from tests.invoke import Done, attnviz
@@ -357,6 +358,14 @@ def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(tmp_path, 
     assert "put out" not in ablated(*PAIR, "--token", "red").text
     monkeypatch.setenv("COLUMNS", "60")
     assert max(map(len, ablated(*heads, "--token", "red").lines)) <= 60
+
+
+@pytest.mark.parametrize(("form", "texts"), [("table", 1), ("jsonl", 3)])
+def test_of_several_texts_the_model_writes_only_what_somebody_reads(form, texts, monkeypatch):
+    written, write = [], PocketExperiment.write
+    monkeypatch.setattr(PocketExperiment, "write", lambda *args: written.append(1) or write(*args))
+    ablated("--input", "-", "--head", "2.0", "-q", "-f", form, stdin=PAIRS)
+    assert len(written) == 2 * texts
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from attnviz.models.hugging_face.capture import probe, scores
+from attnviz.models.hugging_face.capture import passes, probe, scores
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.capture.kernel import Call
@@ -210,3 +210,17 @@ def test_a_model_computes_the_same_bits_while_it_is_read(monkeypatch):
         eager = model(**given, use_cache=False, output_attentions=True).attentions
     for layer, (weights,) in zip(read.weights, eager, strict=True):
         np.testing.assert_allclose(layer, pool_array(weights.numpy(), read.grid), atol=1e-6)
+
+
+def test_layers_that_are_read_in_tiles_stand_beside_one_whose_kernel_is_asked(monkeypatch):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    model = LlamaModel(LlamaConfig(vocab_size=50, **sizes, **heads)).eval()
+    given, sides = {"input_ids": torch.randint(0, 50, (1, 40))}, {"causal": (40, 40)}
+    (expected,) = capture(model, given, sides)
+    tiles = iter((read_tiles, lambda *_, **__: None))
+    monkeypatch.setattr(passes, "read_tiles", lambda *args, **how: next(tiles)(*args, **how))
+    (read,) = capture(model, given, sides)
+    assert read.layers == ("0", "1")
+    np.testing.assert_allclose(read.weights, expected.weights, atol=1e-6)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from attnviz.cli.app import run
+from attnviz.models.own import SeededLayer
 
 pytestmark = pytest.mark.usefixtures("coarse")
 
@@ -138,6 +139,19 @@ def test_a_treebank_says_which_head_finds_what(capfd):
     det = next(line for line in out.splitlines() if line.startswith("det"))
     # 14 determiners, of which 10 stand right before their noun.
     assert det.split()[1:4] == ["14", "+1", ".71"]
+
+
+def test_sentences_of_a_treebank_are_read_together(capfd, monkeypatch):
+    asked, attend = list[int](), SeededLayer.attend
+
+    def count(source, queries, **how):
+        asked.append(len(queries))
+        return attend(source, queries, **how)
+
+    monkeypatch.setattr(SeededLayer, "attend", count)
+    assert heads("--treebank", str(SAMPLE), *OWN, "-q") == 0
+    assert asked == [6]
+    assert "6 sentences" in capfd.readouterr().out
 
 
 def test_a_treebank_comes_as_data_too(capfd):

@@ -255,7 +255,8 @@ def read_tiles(
         return None
     study = reader.study
     measures = study.values() | vector_norms(study, call) if study is not None else {}
-    return reader.weights, [head for part in strongest for head in part], measures
+    cells = [head for part in strongest for head in part] if links else []
+    return reader.weights, cells, measures
 
 
 class _Reader:
