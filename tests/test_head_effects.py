@@ -17,9 +17,9 @@ from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
-from attnviz.renderers.figures.effect_bars import prune_curve
+from attnviz.features.ablate.picture import prune_curve
 from attnviz.runs import head_measures as effects
-from attnviz.runs.ablation import mean_effect
+from attnviz.features.ablate.request import mean_effect
 from attnviz.storage.texts import Text
 from tests.invoke import OWN, attnviz
 

@@ -14,7 +14,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.runs.ablation import (
+from attnviz.features.ablate.request import (
     Ablation,
     check_reference,
     refuse_with_lenses,

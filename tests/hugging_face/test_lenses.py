@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import transformers
 
-from attnviz.analyses.effects.faithfulness import faithfulness
+from attnviz.features.ablate.faithfulness import faithfulness
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
 from attnviz.models.hugging_face.text_model import load_model

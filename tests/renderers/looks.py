@@ -38,7 +38,7 @@ from attnviz.features.corpus.table import corpus_table
 from attnviz.renderers import Display
 from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
-from attnviz.renderers.figures.effect_bars import (
+from attnviz.features.ablate.picture import (
     effect_bars,
     effect_grid,
     effect_words,
@@ -56,7 +56,8 @@ from attnviz.renderers.figures.overlay import (
     overlay_grid,
 )
 from attnviz.renderers.page import Patches, page_parts
-from attnviz.renderers.text import ablation_table, head_tables
+from attnviz.renderers.text import head_tables
+from attnviz.features.ablate import table as ablation_table
 from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer

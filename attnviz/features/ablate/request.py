@@ -22,7 +22,7 @@ from attnviz.analyses.effects.ablation import (
     replacements,
     together,
 )
-from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness, lens_report
+from attnviz.features.ablate.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.analyses.group import name_tokens
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
@@ -34,7 +34,7 @@ from attnviz.models import Source
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
-from attnviz.renderers.text.ablation_table import ABLATION, LENSES, ablation_json, ablation_npz
+from attnviz.features.ablate.table import ABLATION, LENSES, ablation_json, ablation_npz
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import Record, Value
 from attnviz.runs.pipeline import query_of

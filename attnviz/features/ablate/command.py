@@ -10,7 +10,7 @@ from attnviz.cli.report import Report
 from attnviz.core.effects import By
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.ablation import (
+from attnviz.features.ablate.request import (
     Ablation,
     check_reference,
     refuse_with_lenses,

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects import faithfulness as faithful
-from attnviz.analyses.effects.faithfulness import (
+from attnviz.features.ablate import faithfulness as faithful
+from attnviz.features.ablate.faithfulness import (
     DRAWS,
     TextFaithfulness,
     TokenScores,

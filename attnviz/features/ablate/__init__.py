@@ -1,0 +1,1 @@
+"""attnviz ablate: what changes when heads, links or tokens are switched off."""
