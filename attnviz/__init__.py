@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from attnviz.api.attention import attend_many as attend_many
     from attnviz.api.attention import unload as unload
     from attnviz.api.collected import Findings as Findings
-    from attnviz.api.questions import ablate as ablate
     from attnviz.core.attention_map import Attention as Attention
     from attnviz.core.attention_map import AttentionMap as AttentionMap
     from attnviz.core.attention_map import Focus as Focus
     from attnviz.core.attention_map import Provenance as Provenance
     from attnviz.core.attention_map import Token as Token
     from attnviz.core.errors import AttnvizError as AttnvizError
+    from attnviz.features.ablate.function import ablate as ablate
     from attnviz.features.align.function import align as align
     from attnviz.features.audio.function import audio as audio
     from attnviz.features.cache.function import cache as cache
@@ -41,10 +41,10 @@ _PLACES = {
     "api.attention": "attend attend_many unload",
     "api.collected": "Findings",
     "features.heads.function": "heads",
-    "api.questions": "ablate",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
+    "features.ablate.function": "ablate",
     "features.align.function": "align",
     "features.audio.function": "audio",
     "features.cache.function": "cache",

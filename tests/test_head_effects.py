@@ -14,12 +14,12 @@ from attnviz.analyses.measures.intervals import intervals, means_over
 from attnviz.core.effects import Effect, HeadAt, Intervention, PruneCurve, log_probabilities
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
+from attnviz.features.ablate.request import mean_effect
 from attnviz.models.lens import open_experiment
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
-from attnviz.features.ablate.picture import prune_curve
+from attnviz.renderers.figures.corpus_overview import prune_curve
 from attnviz.runs import head_measures as effects
-from attnviz.features.ablate.request import mean_effect
 from attnviz.storage.texts import Text
 from tests.invoke import OWN, attnviz
 

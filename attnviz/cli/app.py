@@ -34,8 +34,8 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "browse": FeatureEntry("Browse attention by keys, in this terminal.", "browse.command:browse"),
     "watch": FeatureEntry("Run a program and show the attention in it.", "watch.command:watch"),
-    "ablate": CommandEntry(
-        "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
+    "ablate": FeatureEntry(
+        "Show what changes when heads, links or tokens are switched off.", "ablate.command:ablate"
     ),
     "why": FeatureEntry(
         "Show why a head looks at a token, and what it argues for.", "why.command:why"

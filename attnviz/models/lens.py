@@ -31,7 +31,7 @@ from attnviz.models import Experimenting, Source, SupportsGradients, SupportsVal
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.features.ablate.faithfulness import TokenScores
+    from attnviz.analyses.effects.token_scores import TokenScores
     from attnviz.core.effects import Experiment
 
 MOST_TOKENS = 64  # the most tokens that `--lens all` hides one by one: one batch of runs
@@ -124,7 +124,7 @@ def every_lens(attention: Attention, ask: Ask, *, insist: Needs | None = None) -
 
 def scores_of(effects: AttentionGradients, ask: Ask) -> TokenScores:
     """Each lens's score of each token."""
-    from attnviz.features.ablate.faithfulness import token_scores
+    from attnviz.analyses.effects.token_scores import token_scores
 
     # The pocket encoder masks the explained word, so its values are those of the masked text.
     own = getattr(effects.experiment, "values", None)
@@ -135,7 +135,7 @@ def scores_of(effects: AttentionGradients, ask: Ask) -> TokenScores:
 
 def measure_agreement(effects: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
     """The rank correlation of each lens with hiding tokens one by one: a note and a setting."""
-    from attnviz.features.ablate.faithfulness import rank_correlations
+    from attnviz.analyses.effects.token_scores import rank_correlations
 
     missing, scores = "no lens is compared with hiding tokens one by one", scores_of(effects, ask)
     if len(scores.tokens) > MOST_TOKENS:

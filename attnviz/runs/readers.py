@@ -1,19 +1,24 @@
 """What reads a text, a pair, or the file of a picture or a recording that an argument names."""
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from attnviz.core.effects import HeadOutputs
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.options import Options, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import SourceKind
 from attnviz.models import Source, WithHead
+from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source, open_speech_model
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
+from attnviz.runs.many_texts import Record, Value
 from attnviz.runs.pipeline import query_of
 from attnviz.runs.reporting import RunReport
-from attnviz.storage.texts import Text
+from attnviz.storage.texts import BadText, Text
 
 SECONDS = 30  # seconds of a recording that are read
 
@@ -80,3 +85,31 @@ def by_decoder(origin: Origin, report: RunReport) -> Origin:
         return origin
     report.say(INSIDE)
     return replace(origin, model="pocket-lm")
+
+
+def each_text(
+    records: Iterable[Record],
+    make: Callable[[Text], Value],
+    own: tuple[type[AttnvizError], ...] = (AttnvizError,),
+) -> Iterator[tuple[Record, Value | AttnvizError]]:
+    """Each record with its result, or with an error of the classes in `own`."""
+    for record in records:
+        if isinstance(record, BadText):
+            yield record, record.error
+            continue
+        try:
+            yield record, make(record)
+        except own as error:
+            if not record.where:
+                raise
+            yield record, InputError(f"{record.where}: {error}")
+
+
+def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
+    """What each head puts out at the positions of some texts."""
+    banks = []
+    for text in texts.open():
+        if isinstance(text, BadText):
+            raise text.error
+        banks.append(open_experiment(source, query_of(source, text)).head_outputs())
+    return banks

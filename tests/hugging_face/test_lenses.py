@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import transformers
 
-from attnviz.features.ablate.faithfulness import faithfulness
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
+from attnviz.features.ablate.faithfulness import faithfulness
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save

@@ -29,6 +29,8 @@ from attnviz.core.effects import (
     SavedEffects,
 )
 from attnviz.core.measures import Role
+from attnviz.features.ablate import table as ablation_table
+from attnviz.features.ablate.picture import effect_bars, effect_grid, effect_words
 from attnviz.features.compare import history_table
 from attnviz.features.compare import table as comparison
 from attnviz.features.compare.differences import compare_effects, compare_maps
@@ -37,13 +39,7 @@ from attnviz.features.compare.report import HISTORY, History
 from attnviz.features.corpus.table import corpus_table
 from attnviz.renderers import Display
 from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
-from attnviz.renderers.figures.corpus_overview import corpus_overview
-from attnviz.features.ablate.picture import (
-    effect_bars,
-    effect_grid,
-    effect_words,
-    prune_curve,
-)
+from attnviz.renderers.figures.corpus_overview import corpus_overview, prune_curve
 from attnviz.renderers.figures.grid import grid, panels
 from attnviz.renderers.figures.head_overview import head_overview, head_plane
 from attnviz.renderers.figures.heatmap import heatmap
@@ -57,7 +53,6 @@ from attnviz.renderers.figures.overlay import (
 )
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text import head_tables
-from attnviz.features.ablate import table as ablation_table
 from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,24 +22,24 @@ from attnviz.analyses.effects.ablation import (
     replacements,
     together,
 )
-from attnviz.features.ablate.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.analyses.group import name_tokens
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
-from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
+from attnviz.features.ablate.faithfulness import TextFaithfulness, faithfulness, lens_report
+from attnviz.features.ablate.table import ABLATION, LENSES, ablation_json, ablation_npz
 from attnviz.models import Source
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
-from attnviz.features.ablate.table import ABLATION, LENSES, ablation_json, ablation_npz
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.many_texts import Record, Value
 from attnviz.runs.pipeline import query_of
+from attnviz.runs.readers import each_text, reference_banks
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts import Text
 
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
@@ -258,40 +258,15 @@ def report_ablation(
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
-def each_text(
-    records: Iterable[Record],
-    make: Callable[[Text], Value],
-    own: tuple[type[AttnvizError], ...] = (AttnvizError,),
-) -> Iterator[tuple[Record, Value | AttnvizError]]:
-    """Each record with its result, or with an error of the classes in `own`."""
-    for record in records:
-        if isinstance(record, BadText):
-            yield record, record.error
-            continue
-        try:
-            yield record, make(record)
-        except own as error:
-            if not record.where:
-                raise
-            yield record, InputError(f"{record.where}: {error}")
-
-
-def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
-    """What each head puts out at the positions of some texts."""
-    banks = []
-    for text in texts.open():
-        if isinstance(text, BadText):
-            raise text.error
-        banks.append(open_experiment(source, query_of(source, text)).head_outputs())
-    return banks
-
-
 def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
-    pictures, kinds = {"bars": "effect_bars:effect_bars"}, {one.kind for one in report.every}
+    pictures, kinds = (
+        {"bars": "attnviz.features.ablate.picture:effect_bars"},
+        {one.kind for one in report.every},
+    )
     if kinds == {"head"}:
-        pictures["grid"] = "effect_bars:effect_grid"
+        pictures["grid"] = "attnviz.features.ablate.picture:effect_grid"
     elif kinds == {"token"}:
-        pictures["highlight"] = "effect_bars:effect_words"
+        pictures["highlight"] = "attnviz.features.ablate.picture:effect_words"
     return data_of(
         *(report, *ABLATION, top),
         lines=lambda: "".join(lines),

@@ -24,9 +24,8 @@ from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of
 from attnviz.runs import readers
-from attnviz.features.ablate.request import each_text
 from attnviz.runs.inputs import TextInput, given_texts
-from attnviz.runs.readers import INSIDE
+from attnviz.runs.readers import INSIDE, each_text
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text

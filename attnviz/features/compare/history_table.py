@@ -32,9 +32,7 @@ READING = (
 )
 
 SHOWN = ("entropy", "sink", "score-max")
-
 SHORTEST_NAME = 10  # characters of a layer's name that a narrow table keeps at least
-
 BARS = 10
 
 

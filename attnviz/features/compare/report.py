@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance
 
 DRIFT = "drift"
-
 HISTORY = (
     *("entropy", "sink", "previous-token", DRIFT, "row-entropy", "score-max", "score-mean"),
     *("score-std", "saturated", "log-sum-exp", "query-norm", "key-norm", "value-norm"),
@@ -26,7 +25,6 @@ COLLAPSED, UNIFORM, SINK, TURN, SETTLED = 0.05, 0.98, 0.5, 0.05, 0.02
 GROWN, LARGE, PASSED = 2.0, 20.0, (100, 1000)
 WINDOW, TURNS, GROWTHS = 8, 4, 3
 SHARP = ("previous-token", "next-token", "same-token", "induction")
-
 RULES = {
     "collapsed": f"entropy under {COLLAPSED:g} of what is possible in most rows, and no role that "
     f"is sharp by itself ({', '.join(SHARP)})",

@@ -408,7 +408,7 @@ def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
 
     figures = {"overview": partial(draw_by, "corpus_overview:corpus_overview", report)}
     if report.curve:
-        figures["curve"] = partial(draw_by, "effect_bars:prune_curve", report.curve)
+        figures["curve"] = partial(draw_by, "corpus_overview:prune_curve", report.curve)
 
     def page(command: str) -> str:
         from attnviz.renderers.page.atlas import atlas_page
@@ -435,7 +435,6 @@ def _rows_of(rows: Sequence[HeadRow], request: HeadsRequest) -> tuple[HeadRow, .
 
 
 THUMBNAIL = 96  # pixels of a side in an atlas at most; `MOST_BYTES` in all
-
 MOST_BYTES = 8 * 2**20
 
 

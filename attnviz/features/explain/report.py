@@ -9,11 +9,8 @@ from attnviz.core.effects import Effect, HeadAt, LinkAt
 from attnviz.core.writers import LinkReport
 
 ENOUGH = 0.9  # the share of an answer that the parts of a set keep
-
 LITTLE = 0.05  # a smaller effect, in nats, counts as none
-
 SMALL = 0.5  # a set of more than this share of all heads, or of all tokens, is not small
-
 LIKE_CHANCE = 0.25  # a set says nothing where this share of random sets of its size keeps as much
 
 

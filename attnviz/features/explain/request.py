@@ -17,10 +17,16 @@ from attnviz.models import Experimenting, Source, SupportsHeadOutputs, SupportsW
 from attnviz.models.lens import open_experiment
 from attnviz.renderers.printable import printable_texts
 from attnviz.renderers.reports import Data, data_of, draw_by
-from attnviz.features.ablate.request import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page
-from attnviz.runs.readers import InputKind, by_decoder, open_reader, query_for
+from attnviz.runs.readers import (
+    InputKind,
+    by_decoder,
+    each_text,
+    open_reader,
+    query_for,
+    reference_banks,
+)
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text
 

@@ -16,9 +16,8 @@ from attnviz.models import SupportsWriters
 from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import data_of, draw_by
-from attnviz.features.ablate.request import each_text
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.readers import InputKind, open_reader, query_for
+from attnviz.runs.readers import InputKind, each_text, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
 
 PAIRS = 20  # pairs of heads that are listed by default

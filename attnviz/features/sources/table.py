@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from attnviz.renderers import Display
 
 BAR = 16
-
 DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

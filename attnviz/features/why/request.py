@@ -38,10 +38,9 @@ from attnviz.models.hugging_face.capture.region import check_part
 from attnviz.models.lens import written_of
 from attnviz.models.open import parse_part
 from attnviz.renderers.reports import Data, data_of, draw_by
-from attnviz.features.ablate.request import each_text
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page
-from attnviz.runs.readers import InputKind, open_reader, query_for
+from attnviz.runs.readers import InputKind, each_text, open_reader, query_for
 from attnviz.runs.reporting import RunReport, good_results
 
 POSITIONS = 12  # of the layers that are shown by default

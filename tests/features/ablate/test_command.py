@@ -14,6 +14,8 @@ from attnviz.renderers.printable import nats
 from attnviz.storage.saved_maps import read_effects
 from tests.invoke import Done, attnviz
 
+pytestmark = pytest.mark.usefixtures("coarse")
+
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
 PAIRS = b"the red car\tla voiture rouge\n\na dog\tun chien\nthe red cat\tle chat rouge\n"
 ALL = ("json", "npz", "jsonl", "tsv", "csv", "table")

@@ -6,23 +6,22 @@ from functools import partial
 import numpy as np
 import pytest
 
-from attnviz.features.ablate import faithfulness as faithful
-from attnviz.features.ablate.faithfulness import (
-    DRAWS,
-    TextFaithfulness,
-    TokenScores,
-    conclusion,
-    faithfulness,
-    lens_report,
-    token_scores,
-)
 from attnviz.analyses.effects.links import rank_correlation
+from attnviz.analyses.effects.token_scores import TokenScores, token_scores
 from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, Intervention, LensRow, TokenAt
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
+from attnviz.features.ablate import faithfulness as faithful
+from attnviz.features.ablate.faithfulness import (
+    DRAWS,
+    TextFaithfulness,
+    conclusion,
+    faithfulness,
+    lens_report,
+)
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz
