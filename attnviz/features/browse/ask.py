@@ -35,7 +35,7 @@ from attnviz.features.browse.state import (
     see,
 )
 from attnviz.features.image.request import look_through, sheet_parts
-from attnviz.features.why.request import effect_of
+from attnviz.features.why.request import effect_of, lens_until
 from attnviz.features.why.table import why_table
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import needs_head, open_experiment, written_of
@@ -222,7 +222,8 @@ class Asker:
             pause()
             effect, notes = effect_of(self.whole, self.query, trace, link, None)
             report = explain_link(trace, at, cell, None, effect, notes)
-        return tuple(why_table(report, Display(width)).splitlines())
+            lens = lens_until(self.whole, self.query, link, Display(width))
+        return tuple((why_table(report, Display(width)) + lens).splitlines())
 
     def save(self, state: State, name: str) -> str:
         """Write what is seen: the name's suffix decides how; without one, a picture and data."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +122,13 @@ def add_parts(report: LayersReport, text: WrittenText, row: int, choice: int) ->
         text, heads, item.stream, role_names(text.attention)
     )
     return replace(report, rows=tuple(rows), other=other, logit=total, heads=ranking, notes=notes)
+
+
+def blocks_of(columns: Sequence[LensColumn], most: int) -> list[Sequence[LensColumn]]:
+    """Columns in blocks of about one size, `most` at most."""
+    count = -(-len(columns) // most)
+    ends = [number * len(columns) // count for number in range(count + 1)]
+    return [columns[first:last] for first, last in pairwise(ends)]
 
 
 def lens_notes(report: LayersReport, mark: str) -> list[str]:

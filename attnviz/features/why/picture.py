@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from attnviz.core.writers import LENS_READING, LayersReport, LensColumn, LinkReport
-from attnviz.features.why.layers import lens_notes
+from attnviz.features.why.layers import blocks_of, lens_notes
 from attnviz.renderers.colors import FAINT, INK, Color, color_of, ink_on
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
@@ -88,13 +88,14 @@ def layers_picture(report: LayersReport) -> Figure:
     words = [cell.top[0][0] for one in report.columns for cell in one.cells]
     words += [text for one in report.columns for text in (one.token, one.choice)]
     visible, face = [*map(printable, words)], typeface([*words, *layers])
-    wide = max(face.width(shorten(word, _LETTERS), sheet.NOTE_SIZE) for word in visible) + 20
+    short = {face.drawable(shorten(word, _LETTERS)) for word in visible}
+    wide = max(face.width(word, sheet.NOTE_SIZE) for word in short) + 20
     left = EDGE + face.width("after layer", sheet.NOTE_SIZE) + 14
     width = sheet.page_width(_WIDTH, EDGE)
     across = max(min(int((width - left + EDGE) / wide), len(report.columns)), 1)
     least = min(left - EDGE + across * wide + 4, width)
     width = max(int(least), min(width, _LEAST))
-    blocks = [report.columns[n : n + across] for n in range(0, len(report.columns), across)]
+    blocks = blocks_of(report.columns, across)
     tall = 2.9 * line + high * len(layers)
     notes = [*lens_notes(report, "orange line:"), *report.notes]
     room = width, tall * len(blocks) + 1.6 * line

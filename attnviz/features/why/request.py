@@ -26,6 +26,7 @@ from attnviz.core.query import Query
 from attnviz.core.tokens import text_places
 from attnviz.core.writers import (
     LayersReport,
+    LensColumn,
     LinkReport,
     ResidualStream,
     WriterPart,
@@ -37,6 +38,7 @@ from attnviz.models import Experimenting, Source, SupportsStream
 from attnviz.models.hugging_face.capture.region import check_part
 from attnviz.models.lens import written_of
 from attnviz.models.open import parse_part
+from attnviz.renderers import Display
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page
@@ -205,32 +207,59 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
             f"--target is predicted at token {end}, which --rows {request.rows} leaves out"
         )
     last = last or columns[-1]
-    report = LayersReport(
-        caption=f"{stream.provenance.title} · logit lens"
-        + (" of attention alone" if request.attention_only else ""),
-        choice=last.choice,
-        position=last.token,
-        columns=columns,
-        tokens=len(stream.tokens),
-        attention_only=request.attention_only,
-        rows=(),
-        other=None,
-        logit=None,
-        heads=(),
-        notes=(*stream.provenance.notes, *notes),
-        provenance=stream.provenance,
-    )
+    about = (*stream.provenance.notes, *notes)
+    report = _lens_report(stream, columns, last, about, attention_only=request.attention_only)
     if request.attention_only:
         return report
     left_out = "what each layer adds to a logit is left out"
     if len(stream.tokens) > SPLIT:
-        return replace(report, notes=(*report.notes, f"{left_out} of more than {SPLIT:,} tokens"))
+        return replace(
+            report, notes=(*report.notes, f"{left_out} of a text of more than {SPLIT:,} tokens")
+        )
     try:
         trace = trace or written_of(source, query)
         choice = targets.get(last.position, int(trace.logits(last.position).argmax()))
         return add_parts(report, trace, last.position, choice)
     except AttnvizError as error:
         return replace(report, notes=(*report.notes, f"{left_out}: {first_line(error)}"))
+
+
+def lens_until(source: Source, query: Query, link: LinkAt, show: Display) -> str:
+    """The lens at the last positions up to the query of a link; "" where nothing is predicted."""
+    if not isinstance(source, SupportsStream) or link.stream == "encoder":
+        return ""
+    stream = source.read_stream(query, partial(_choose, None, link.query))
+    if stream is None:
+        return ""
+    columns = read_lens(stream, {})
+    report = replace(_lens_report(stream, columns, columns[-1]), tokens=len(columns))
+    return "\n" + tables.layers_table(report, show)
+
+
+def _lens_report(
+    stream: ResidualStream,
+    columns: tuple[LensColumn, ...],
+    last: LensColumn,
+    notes: tuple[str, ...] = (),
+    *,
+    attention_only: bool = False,
+) -> LayersReport:
+    """What is predicted after each layer; nothing yet of what adds to the logit of the `last`."""
+    alone = " of attention alone" if attention_only else ""
+    return LayersReport(
+        caption=f"{stream.provenance.title} · logit lens{alone}",
+        choice=last.choice,
+        position=last.token,
+        columns=columns,
+        tokens=len(stream.tokens),
+        attention_only=attention_only,
+        rows=(),
+        other=None,
+        logit=None,
+        heads=(),
+        notes=notes,
+        provenance=stream.provenance,
+    )
 
 
 def _read_stream(

@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from attnviz.core.writers import LAYERS_READING, LENS_READING, LayersReport, LinkReport, WriterPart
-from attnviz.features.why.layers import MODEL, lens_notes
+from attnviz.features.why.layers import MODEL, blocks_of, lens_notes
 from attnviz.renderers import Display
 from attnviz.renderers.data import npz_bytes, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits, with_sign
@@ -168,9 +168,8 @@ def lens_lines(report: LayersReport, show: Display) -> list[Text]:
     widest = max(cell_len(printable(name)) for name in (*names, *(c.token for c in report.columns)))
     room = min(max(widest, 3), TOKEN)
     across = max((show.width - LAYER) // (room + 6), 1)
-    for first in range(0, len(report.columns), across):
-        own = report.columns[first : first + across]
-        lines += [Text()] if first else []
+    for own in blocks_of(report.columns, across):
+        lines += [Text()] if lines else []
         heading = Text("layer".rjust(LAYER), "dim", no_wrap=True)
         for column in own:
             heading.append("  " + _fit(column.token, room + 4))
