@@ -229,7 +229,7 @@ def open_source(  # noqa: PLR0911 - a return for each kind of origin
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
     if origin.qk is not None:
-        from attnviz.models.queries_keys import QueriesAndKeys
+        from attnviz.features.qk.source import QueriesAndKeys
 
         return QueriesAndKeys(origin, origin.qk, region_of(origin))
     if origin.mechanism is not None:

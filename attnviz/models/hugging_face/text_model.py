@@ -148,7 +148,7 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
             return read_stream(self, encoding, choose, spell, attention_only=attention_only)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        from attnviz.models.hugging_face.head_arithmetic import record_head
+        from attnviz.features.steps.head import record_head
 
         encoding = self._encode_whole(query)
         inputs = self.tensors(encoding.inputs, encoding.part)

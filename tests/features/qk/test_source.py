@@ -101,7 +101,7 @@ def test_long_dumps_are_pooled_with_exact_links(tmp_path, causal, monkeypatch):
     bias[:, 0, 0] = 9  # a link of the first token to itself would be the strongest
     path = arrays(tmp_path, bias=bias)
     whole = attnviz.attend("", qk=path, causal=causal).weights
-    monkeypatch.setattr("attnviz.models.queries_keys.TILE", 280)  # seven rows at a time
+    monkeypatch.setattr("attnviz.features.qk.source.TILE", 280)  # seven rows at a time
     pooled = attnviz.attend("", qk=path, causal=causal, max_size=6, top=5)
     (note,) = (note for note in pooled.provenance.notes if "exact weights of single tokens" in note)
     assert "not counted among them: links of a token to itself" in note

@@ -1,0 +1,1 @@
+"""--qk FILE: attention of queries and keys that a file holds."""
