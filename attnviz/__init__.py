@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Token as Token
     from attnviz.core.errors import AttnvizError as AttnvizError
     from attnviz.features.ablate.function import ablate as ablate
+    from attnviz.features.ablate.hooks import ablate_heads as ablate_heads
     from attnviz.features.align.function import align as align
     from attnviz.features.audio.function import audio as audio
     from attnviz.features.cache.function import cache as cache
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from attnviz.features.watch.function import Watched as Watched
     from attnviz.features.watch.function import watch as watch
     from attnviz.features.why.function import why as why
-    from attnviz.models.hugging_face.interventions import ablate_heads as ablate_heads
     from attnviz.runs.pipeline import Result as Result
     from attnviz.runs.pipeline import from_dict as from_dict
     from attnviz.runs.pipeline import from_numpy as from_numpy
@@ -45,6 +45,7 @@ _PLACES = {
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
     "features.ablate.function": "ablate",
+    "features.ablate.hooks": "ablate_heads",
     "features.align.function": "align",
     "features.audio.function": "audio",
     "features.cache.function": "cache",
@@ -56,7 +57,6 @@ _PLACES = {
     "features.steps.function": "steps",
     "features.watch.function": "Watched watch",
     "features.why.function": "why",
-    "models.hugging_face.interventions": "ablate_heads",
     "runs.pipeline": "Result from_dict from_numpy load",
 }
 """The modules that public names come from."""

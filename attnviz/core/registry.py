@@ -175,6 +175,10 @@ BROWSER = FeatureEntry("Browse the first result by keys.", "browse.command:Brows
 """The output that --browse and `Result.browse` open."""
 CONTACTS = FeatureEntry("Predict contacts from heads.", "contacts.fit:fit_contacts")
 """What --contacts fits."""
+GIVEN = FeatureEntry("Attention of queries and keys in a file.", "qk.source:QueriesAndKeys")
+"""The source that --qk opens."""
+HEAD_STEPS = FeatureEntry("Every step of one head of a model.", "steps.head:record_head")
+"""What `steps` asks of a model of transformers."""
 ALIGNER = FeatureEntry("Write the word links of sentence pairs.", "align.command:align_texts")
 """What `cross` does where it is asked for alignments."""
 CHATS = FeatureEntry("Show which parts of a chat its answer looks at.", "chat.command:show_chats")

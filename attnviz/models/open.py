@@ -11,7 +11,7 @@ from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
-from attnviz.core.registry import MECHANISMS, Command, Entry, SourceKind
+from attnviz.core.registry import GIVEN, MECHANISMS, Command, Entry, SourceKind
 from attnviz.models import Source, WithHead
 
 if TYPE_CHECKING:
@@ -229,9 +229,8 @@ def open_source(  # noqa: PLR0911 - a return for each kind of origin
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
     if origin.qk is not None:
-        from attnviz.features.qk.source import QueriesAndKeys
-
-        return QueriesAndKeys(origin, origin.qk, region_of(origin))
+        given: Source = GIVEN.load()(origin, origin.qk, region_of(origin))
+        return given
     if origin.mechanism is not None:
         from attnviz.models.own import OwnCoLayer, OwnLayer
 

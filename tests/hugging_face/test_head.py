@@ -8,11 +8,11 @@ import torch
 
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
+from attnviz.features.steps.head import record_head
 from attnviz.features.steps.request import head_steps
 from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.features.steps.head import record_head
 from attnviz.models.hugging_face.inputs.encoding import encode
 from attnviz.models.hugging_face.load.imports import quiet
 from tests.hugging_face.test_families import inputs_of, make

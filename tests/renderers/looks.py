@@ -36,9 +36,9 @@ from attnviz.features.compare import table as comparison
 from attnviz.features.compare.differences import compare_effects, compare_maps
 from attnviz.features.compare.head_pictures import history_figure
 from attnviz.features.compare.report import HISTORY, History
+from attnviz.features.corpus.rows import SHOWS, corpus_json, corpus_tsv
 from attnviz.features.corpus.table import corpus_table
 from attnviz.renderers import Display
-from attnviz.renderers.data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview, prune_curve
 from attnviz.renderers.figures.grid import grid, panels
 from attnviz.renderers.figures.head_overview import head_overview, head_plane

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
+from attnviz.features.corpus.rows import ARRAYS, SHOWS, corpus_json, corpus_npz
 from attnviz.features.corpus.table import corpus_table
 from attnviz.renderers import Display
-from attnviz.renderers.data import ARRAYS, SHOWS, corpus_json, corpus_npz
 from attnviz.renderers.figures.corpus_overview import corpus_overview
 from tests.renderers.corpus import corpus
 

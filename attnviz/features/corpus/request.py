@@ -398,8 +398,8 @@ def read_frequencies(path: Path) -> Vocabulary:
 
 
 def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
+    from attnviz.features.corpus import rows
     from attnviz.features.corpus.table import corpus_table
-    from attnviz.renderers import data
 
     streams = [replace(one, rows=_rows_of(one.rows, request)) for one in report.streams]
     first = replace(report, streams=tuple(streams))
@@ -417,9 +417,9 @@ def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
 
     return Data(
         text=lambda display: corpus_table(first, request.statistics, display),
-        rows=lambda: data.corpus_tsv(first, request.statistics),
-        document=lambda: data.corpus_json(report),
-        arrays=lambda: data.corpus_npz(report),
+        rows=lambda: rows.corpus_tsv(first, request.statistics),
+        document=lambda: rows.corpus_json(report),
+        arrays=lambda: rows.corpus_npz(report),
         figures=figures,
         page=page if request.atlas else None,
         about=dump_json(asdict(replace(report.provenance, notes=report.notes))),

@@ -14,6 +14,7 @@ from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelE
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
+from attnviz.core.registry import HEAD_STEPS
 from attnviz.core.writers import ResidualStream, WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models import Choose, Predicting
@@ -148,12 +149,13 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
             return read_stream(self, encoding, choose, spell, attention_only=attention_only)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        from attnviz.features.steps.head import record_head
-
         encoding = self._encode_whole(query)
         inputs = self.tensors(encoding.inputs, encoding.part)
         with quiet():
-            return record_head(EagerInputs(encoding.part, inputs, encoding), which)
+            steps: HeadArithmetic = HEAD_STEPS.load()(
+                EagerInputs(encoding.part, inputs, encoding), which
+            )
+            return steps
 
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:
