@@ -229,8 +229,7 @@ def open_source(  # noqa: PLR0911 - a return for each kind of origin
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
     if origin.qk is not None:
-        given: Source = GIVEN.load()(origin, origin.qk, region_of(origin))
-        return given
+        return cast("Source", GIVEN.load()(origin, origin.qk, region_of(origin)))
     if origin.mechanism is not None:
         from attnviz.models.own import OwnCoLayer, OwnLayer
 
