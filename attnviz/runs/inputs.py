@@ -187,7 +187,7 @@ CHAT_FILES = (".json", ".jsonl", ".ndjson")
 def chats_in(
     arguments: Sequence[str], file: str | None, how: Many = USUAL
 ) -> list[Text] | TextInput | None:
-    """The conversations of the one file that is named, or of stdin; None: it holds none.
+    """The conversations of the one file that is named (.json, .jsonl), or of stdin; None: no chat.
 
     Other texts of stdin, of which the beginning is read, are given as an input.
     """
@@ -206,7 +206,7 @@ def chats_in(
         return TextInput(lambda: records, ready=stdin_is_ready, rereads=False)
     path = Path(name.removeprefix("jsonl:"))
     bare = path.with_suffix("") if formats.is_packed(path) else path
-    if bare.suffix.lower() not in CHAT_FILES or not os.path.isfile(path):  # noqa: PTH113
+    if bare.suffix.lower() not in CHAT_FILES or len(name.split()) > 1:
         return None
     return _chats_of([*_lines(path)], f"'{path}'")
 

@@ -96,7 +96,8 @@ def report_chats(chats: Sequence[Text], options: Options, report: RunReport) -> 
                     raise
                 yield one, error
 
-    for _, chat in good_results(outcomes(), report, lambda: len(chats)):
+    total = (lambda: len(chats)) if len(chats) > 1 else None
+    for _, chat in good_results(outcomes(), report, total):
         for note in chat.provenance.notes:
             report.hold(note)
         report.add(chat_data(chat))

@@ -17,8 +17,8 @@ from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import printable, shorten, two_digits
 
 READING = (
-    "Each bar is the attention of a row, its bands what the parts get; the first bar is an even "
-    "look, in which a part is as wide as it is long"
+    "Each bar is the attention of a row, its bands what the parts get, in the order of the prompt; "
+    "the first bar is an even look, in which a part is as wide as it is long"
 )
 ROWS = 60  # of the answer, at most
 _WIDE, _LABEL, _BAR = 1500, 44, 1.5

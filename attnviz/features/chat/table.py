@@ -156,7 +156,8 @@ def _head_line(report: ChatReport, head: ChatHead, show: Display) -> Iterator[Te
         for n in order
     ]
     name = f"{head.layer}.{head.head}"
-    yield from wrap_text(f"{name:>5}  {' · '.join(words)}", show.width, between=" · ")
+    for number, line in enumerate(wrap_text(" · ".join(words), show.width - 7, between=" · ")):
+        yield Text(f"{'' if number else name:>5}  {line.plain}")
 
 
 def chat_tsv(report: ChatReport) -> str:

@@ -223,6 +223,26 @@ def test_options_about_maps_show_maps(how, folder, file):
     assert "heads that differ most" not in done.text
 
 
+def test_what_the_template_says_itself_is_template_and_said(tmp_path):
+    folder = chat_model(tmp_path / "model", "invents a system prompt")
+    parts = attnviz.attend(CHAT[1:], model=str(folder))
+    assert [one.name for one in parts.value.parts] == ["user 1", "assistant 1", "template"]
+    (note,) = [one for one in parts.value.notes if "words of its own" in one]
+    assert "“system You are Someone, made by nobody." in note
+    assert "words of its own" in parts.table()
+
+
+def test_half_precision_reads_the_same_to_its_digits(folder, file):
+    asked = ("self", "--chat", file, "--model", folder, "-f", "json", "-q")
+    whole, half = run(*asked).json(), run(*asked, "--dtype", "bfloat16").json()
+    for one, other in zip(whole["parts"], half["parts"], strict=True):
+        assert other["share"] == pytest.approx(one["share"], abs=0.01)
+
+
+def test_a_file_that_is_not_there_is_no_text(folder):
+    assert "there is no file 'no.jsonl'" in run("self", "no.jsonl", "--chat", "-m", folder).mistake
+
+
 def test_several_chats_of_a_file_come_one_by_one(folder, tmp_path):
     file = tmp_path / "chats.jsonl"
     chats = [{"messages": CHAT, "id": "first"}, {"messages": ASKED, "id": "second"}]
@@ -235,6 +255,8 @@ def test_python_gives_the_maps_too(folder):
     parts = attnviz.attend(CHAT, model=str(folder))
     text = AutoTokenizer.from_pretrained(folder).apply_chat_template(CHAT, tokenize=False)
     assert parts.attention.text == text
+    words = [token.text for token in parts.attention.words().main.key_tokens]
+    assert all(word == "</s>" for word in words if "</s>" in word)
     assert isinstance(
         attnviz.attend({"messages": CHAT}, model=str(folder), lens="rollout"), attnviz.Result
     )

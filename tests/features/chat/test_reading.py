@@ -1,5 +1,8 @@
 """Parts of any length, read from a kernel row by row or by indicators, against whole matrices."""
 
+import json
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +13,7 @@ from transformers import AutoModelForCausalLM
 from attnviz.models.hugging_face.capture import passes
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, parts_between
+from tests.features.chat.models import chat_model
 from tests.hugging_face import tiny_models
 
 LENGTH = 90
@@ -45,3 +49,29 @@ def test_parts_of_any_length_are_sums_over_keys_and_means_over_rows(
 
 def no_kernel(*_, **__):
     return {}
+
+
+LONG = """
+import json, resource, sys
+import attnviz
+words = "The red car is fast, and the blue car is slow. " * int(sys.argv[2])
+chat = [{"role": "user", "content": words}, {"role": "assistant", "content": words[:4700]}]
+attnviz.attend(chat, model=sys.argv[1])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_square_of_the_text(tmp_path):
+    """3,000 tokens of 12 heads would be 430 MB in matrices."""
+    folder = chat_model(tmp_path / "model")
+    config = folder / "config.json"
+    config.write_text(
+        json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 9000})
+    )
+    sizes = [
+        int(subprocess.run([sys.executable, "-c", LONG, folder, str(count)],
+                           capture_output=True, check=True, text=True).stdout)
+        for count in (60, 200)
+    ]  # fmt: skip
+    assert sizes[1] - sizes[0] < 120_000  # kilobytes
