@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from attnviz.cli.options import MAP_PICTURES, PLACES, RECORD, VIEW, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import report_all
+from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Options
 from attnviz.runs.pipeline import apply_choice, check_choice
@@ -22,17 +24,24 @@ from attnviz.storage.saved_maps import Opener, open_saved, openers, pick, read_a
 def replay(file: str, record: str | None, options: Options) -> int:
     """Write every saved text, or the one of an id or a number; answers the exit status."""
     check_choice(options.choice)
-    where = "stdin" if file == "-" else f"'{file}'"
-    files: list[Opener] = [_from_stdin()] if file == "-" else openers(Path(file))
-    maps = read_all(files) if record is None else iter(pick(files, record, where))
+    maps = saved_texts(file, record)
     first = list(islice(maps, 2))
-    if not first:
-        raise InputError(f"{where} holds no maps")
     with Report(options, many=len(first) > 1) as report:
         texts = (apply_choice(item, options.choice) for item in chain(first, maps))
         count = report_all(((None, item) for item in texts), report)
         report.say_done(f"{count} text{'s' if count != 1 else ''}")
     return report.status
+
+
+def saved_texts(file: str, record: str | None) -> Iterator[Attention]:
+    """Every saved text of a file or of stdin, at least one; or those of an id or a number."""
+    where = "stdin" if file == "-" else f"'{file}'"
+    files: list[Opener] = [_from_stdin()] if file == "-" else openers(Path(file))
+    maps = read_all(files) if record is None else iter(pick(files, record, where))
+    first = next(maps, None)
+    if first is None:
+        raise InputError(f"{where} holds no maps")
+    return chain([first], maps)
 
 
 def _from_stdin() -> Opener:

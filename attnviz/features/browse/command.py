@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
 import sys
 from dataclasses import replace
-from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnviz.cli.app import interrupt
 from attnviz.cli.options import INPUT, RECORD, with_options
-from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Sequence
 
     from attnviz.core.attention_map import Attention
     from attnviz.features.browse.ask import Asker
     from attnviz.features.browse.state import State
     from attnviz.renderers.reports import Item
-    from attnviz.storage.texts import Text
+    from attnviz.storage.texts import BadText, Text
 EXTRA = "browse needs the package {}: pip install 'attnviz[browse]'"
 
 
@@ -103,62 +102,58 @@ def first_answer(
     """What is shown first, and what can be asked about it."""
     from rich.console import Console
 
+    from attnviz.cli.commands.render import saved_texts
     from attnviz.features.browse.ask import Asker
     from attnviz.models.open import brings_tokens, check_origin
     from attnviz.runs.inputs import texts_of
     from attnviz.runs.readers import kind_of_file
     from attnviz.storage.texts import Text
 
-    origin, content, kind = options.origin, None, None
+    origin, texts = options.origin, list[Any]()
+    kind: Any = None if text is None else kind_of_file(text)
+    is_saved = text is not None and kind is None and os.path.isfile(text)  # noqa: PTH113
     if file is None and (text == "-" or (text is None and not sys.stdin.isatty())):
         content = sys.stdin.buffer.read()
-        is_saved = content[:4] == b"PAR1" or content[:2] == b"PK" or content[:1] in (b"{", b"[")
-    else:
-        kind = None if text is None else kind_of_file(text)
-        is_saved = text is not None and kind is None and os.path.isfile(text)  # noqa: PTH113
-    asker = Asker(None if is_saved else origin, kind or "self")
+        sys.stdin, text = io.TextIOWrapper(io.BytesIO(content)), "-"
+        is_saved = content.startswith((b"PAR1", b"PK", b"{", b"["))
     if is_saved:
-        asker.saved = () if content is not None else ("render", str(text))
-        asker.records = saved_maps(content, text)
-    elif kind is not None:
-        asker.kind = "picture-text" if kind == "picture" and target is not None else kind
-        asker.records = lambda: iter([Text("0", str(text), target)])
+        number = ("--record", record) if record is not None else ()
+        saved = () if text == "-" else ("render", str(text), *number)
+        return Asker(saved=saved), next(saved_texts(str(text), record))
+    if kind is not None:
+        kind = "picture-text" if kind == "picture" and target is not None else kind
+        texts = [Text("0", str(text), target)]
     elif brings_tokens(origin) and text is None and file is None:
-        asker.records = lambda: iter([Text("0", "")])
+        texts = [Text("0", "")]
     else:
-        lines = [text] if content is None else content.decode("utf-8", "replace").splitlines()
-        every = [[part for part in (line, target) if part is not None] for line in lines or [""]]
+        arguments = [one for one in (text, target) if one is not None]
         pairs = target is not None or file is not None
-
-        def read() -> Iterator[Any]:
-            inputs = (texts_of(one, file, options.many, pairs=pairs) for one in every)
-            return chain.from_iterable(one.open() for one in inputs)
-
-        once = [*read()] if file == "-" else []  # stdin is read once
-        asker.records = (lambda: iter(once)) if once else read
-    first = asker.find(record)
-    if asker.kind == "self" and asker.origin is not None:
-        check_origin(origin, "self" if getattr(first, "target", None) is None else "cross")
+        every = texts_of(arguments, file, options.many, pairs=pairs).open()
+        texts = [*every] if record is not None else [next(every)]
+    one = text_of(texts, record)
+    if kind is None:
+        kind = "self" if one.target is None else "cross"
+        check_origin(origin, kind)
+    asker = Asker(origin, kind, one)
     try:
         with Console(stderr=True, force_jupyter=False).status("opening the model and reading"):
-            return asker, asker.answer_to(first)
+            return asker, asker.attend()
     finally:
         os.write(2, b"\x1b[?25h")  # a signal may come between hiding the cursor and all else
 
 
-def saved_maps(content: bytes | None, file: str | None) -> Callable[[], Iterator[Attention]]:
-    """Every text of saved maps, from the first on, as often as it is asked."""
-    import io
-    from contextlib import nullcontext
+def text_of(texts: Sequence[Text | BadText], record: str | None) -> Text:
+    """The first text; or that of an id, or else of a number from 0."""
+    from attnviz.storage.texts import BadText
 
-    from attnviz.storage.saved_maps import open_saved, openers, read_all
-
-    if content is None:
-        files: Any = openers(Path(str(file)))
-    else:
-        archive = open_saved(io.BytesIO(content), "stdin")
-        files = [lambda: nullcontext(archive)]
-    return lambda: iter(read_all(files))
+    named = [one for one in texts if record == getattr(one, "id", "")]
+    numbered = [one for number, one in enumerate(texts) if str(number) == (record or "0")]
+    if not named + numbered:
+        raise InputError(f"there is no text {record}")
+    text = (named + numbered)[0]
+    if isinstance(text, BadText):
+        raise text.error
+    return text
 
 
 class BrowsedResult:
@@ -167,18 +162,11 @@ class BrowsedResult:
     def __init__(self, options: Options, command: str) -> None:
         check_terminal()
         self.options, self.command = options, command
-        self.first: Attention | None = None
-        self.texts: list[Text] = []
+        self.first: Any = None
 
     def add(self, item: Item) -> None:
-        """Keep the first result, and the text of each."""
-        from attnviz.storage.texts import Text
-
-        data: Any = item.data
-        self.first = self.first or data
-        again = getattr(data, "again", None)
-        both = data.source or data.text or "", data.target
-        self.texts.append(Text("0", *both) if again is None else again.text)
+        """Keep the first result."""
+        self.first = self.first or item.data
 
     def finish(self) -> None:
         """Browse it."""
@@ -186,22 +174,21 @@ class BrowsedResult:
         from attnviz.runs.readers import kind_of_file
         from attnviz.storage.texts import Text
 
-        attention, names = self.first, dict(self.options.given)
-        if attention is None:
+        data, names = self.first, dict(self.options.given)
+        if data is None:
             return
         kind: Any = self.command
-        file, text = names.get("file", ""), self.texts[0]
+        file, again = names.get("file", ""), getattr(data, "again", None)
+        text = again.text if again else Text("0", data.source or data.text or "", data.target)
         if kind_of_file(file) == "picture" and "more" not in names:
             kind = "picture-text" if "text" in names else "picture"
             text = Text("0", file, names.get("text"))
         asker = Asker(self.options.origin if kind else None, kind or "self", text)
-        if kind:
-            asker.records = lambda: iter(self.texts)
-            # The model answers again: what it was may be a part of its maps.
-            attention = asker.attend()
+        if kind:  # the model answers again: what it was may be a part of its maps
+            data = asker.attend()
         elif file and not kind_of_file(file):
-            asker.saved, asker.records = ("render", file), saved_maps(None, file)
-        show(attention, asker, self.options)
+            asker.saved = ("render", file)
+        show(data, asker, self.options)
 
 
 def show(attention: Attention, asker: Asker, options: Options) -> int:
@@ -216,20 +203,14 @@ def first_state(attention: Attention, asker: Asker, options: Options) -> State:
     """The state that a terminal of these colours opens on."""
     from attnviz.analyses.select import named_heads
     from attnviz.cli.destinations import display_of_stdout
-    from attnviz.features.browse.ask import work_of
+    from attnviz.features.browse import keys
     from attnviz.features.browse.state import begin, see
 
-    choice, colors = options.choice, display_of_stdout(many=False).colors
-    state = begin(
-        attention,
-        texts=asker.texts,
-        live=asker.origin is not None,
-        pictures=asker.pixels(attention),
-        colors=colors,
-        dark=is_dark(),
-    )
-    if choice.lens not in ("raw", "all"):
-        state = work_of(asker, state, "lens", choice.lens)(state)
+    choice, live, pictures = options.choice, asker.origin is not None, asker.pixels(attention)
+    colors = display_of_stdout(many=False).colors
+    state = begin(attention, live=live, pictures=pictures, colors=colors, dark=is_dark())
+    if choice.lens != "raw":
+        state = keys.change_of(keys.lens(state, choice.lens), asker)(state)
     if choice.words or choice.special != "keep":
         words = state.words or choice.words
         state = see(state, words=words, special=choice.special == "keep")

@@ -14,22 +14,12 @@ from attnviz.core.attention_map import Token
 from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Choice, Options, Origin
-from attnviz.features.browse.ask import Asker, work_of
-from attnviz.features.browse.command import first_answer, first_state
+from attnviz.features.browse.ask import Asker
+from attnviz.features.browse.command import first_answer, first_state, text_of
 from attnviz.features.browse.draw import matrix as draw_matrix
-from attnviz.features.browse.draw import plain, screen, width_of
-from attnviz.features.browse.state import (
-    COMMANDS,
-    KEYS,
-    State,
-    answer,
-    begin,
-    insert,
-    press,
-    rank_heads,
-    same_place,
-    touch,
-)
+from attnviz.features.browse.draw import plain, screen
+from attnviz.features.browse.keys import KEYS, STEPS, change_of, press, save, touch, write
+from attnviz.features.browse.state import State, answer, begin, rank_heads, same_place
 from attnviz.storage.texts import BadText, Text
 from tests.hugging_face import tiny_models
 from tests.invoke import attnviz as attnviz_of
@@ -98,7 +88,7 @@ def test_every_screen_fills_its_size_in_any_colours(name):
             SCREENS[name](), size=size, colors=colors, matrix=bool(matrix), dark=bool(dark)
         )
         lines = screen(state)
-        assert [width_of(line) for line in lines] == [size[0]] * size[1], (size, colors)
+        assert [cell_len(plain(line)) for line in lines] == [size[0]] * size[1], (size, colors)
         text = "".join(map(plain, lines))
         assert not {one for one in text if not one.isprintable()}, (size, colors)
         if colors in ("standard", None):
@@ -107,7 +97,7 @@ def test_every_screen_fills_its_size_in_any_colours(name):
 
 @pytest.mark.parametrize("name", some_slow("text", "pair", "picture"))
 def test_every_key_leads_to_a_screen(name):
-    keys = [*COMMANDS, "up", "down", "left", "right", "tab", "shift+tab", "home", "end", "pageup"]
+    keys = [*STEPS, "up", "down", "left", "right", "tab", "shift+tab", "home", "end", "pageup"]
     for first, key in itertools.product(("", "enter", "p", "s"), keys):
         state = SCREENS[name]()
         for one in filter(None, (first, key, "down", "right")):
@@ -181,19 +171,6 @@ def test_saved_maps_say_why_nothing_can_be_asked():
         assert "attnviz browse TEXT --model NAME" in state.message
 
 
-def test_a_line_is_written_and_corrected():
-    state = replace(begin(saved()), live=True, texts=("a cat",))
-    state, _ = press(state, "/", "/")
-    for key in ("s", "home", "delete", "X", "end", "ctrl+w"):
-        state, request = press(state, key, key if len(key) == 1 else None)
-    assert (state.lines, request.job) == (("X",), "type")
-    state, _ = insert(state, " new\nline\x1b")
-    assert state.lines == ("X new line ",)
-    assert "X new line" in plain(screen(state)[-2])
-    state, request = press(state, "enter")
-    assert (request.job, request.value, state.mode) == ("attend", ("X new line",), "")
-
-
 def test_places_stay_at_their_tokens():
     pieces = [Token("[CLS]", special=True), Token("play", 0, 4), Token("##ing", 4, 7)]
     words = [Token("playing", 0, 7)]
@@ -203,10 +180,7 @@ def test_places_stay_at_their_tokens():
 
 def test_every_key_of_the_list_is_known():
     names = {"tab", "↑↓", "←→", "enter"}
-    assert {key for key, _, _ in KEYS} - names <= {*COMMANDS}
-    state, _ = press(begin(saved()), "?", "?")
-    text = "\n".join(map(plain, screen(replace(state, size=(80, 40)))))
-    assert all(f" {key} " in text for key, _, _ in KEYS)
+    assert {key for key, _, _ in KEYS} - names <= {*STEPS}
 
 
 def test_the_documented_keys_are_these():
@@ -220,15 +194,15 @@ def live():
     asker = Asker(attnviz.attend("a").again.origin, "cross", Text("0", "The red car is fast.", ""))
     asker.text = Text("0", "The red car is fast.", "La voiture rouge est rapide.")
     attention = asker.attend()
-    return asker, begin(attention, texts=asker.texts, live=True)
+    return asker, begin(attention, live=True)
 
 
 def ask(asker: Asker, state: State, *keys: str) -> State:
     """The state after keys, whose requests are answered at once."""
     for key in keys:
         state, request = press(state, key, key if len(key) == 1 else None)
-        if request is not None:
-            state = work_of(asker, state, request.job, request.value)(state)
+        if callable(request):
+            state = change_of(request, asker)(state)
     return state
 
 
@@ -236,7 +210,7 @@ def test_switching_off_shows_what_ablate_measures(live):
     asker, state = live
     off = ask(asker, state, "x")
     assert off.effect.startswith("1 head off: log p of the output")
-    found = attnviz.ablate(*asker.texts, heads=[state.name]).value.effects[0]
+    found = attnviz.ablate(*asker.texts.values(), heads=[state.name]).value.effects[0]
     shown = off.effect.partition("output ")[2].partition(" ·")[0].replace("−", "-")
     assert float(shown) == pytest.approx(-found.effect, rel=0.05)
     assert "╳" in "".join(map(plain, screen(off)))
@@ -261,21 +235,20 @@ def test_a_link_and_a_token_can_be_off(live):
 def test_why_lenses_and_another_text(live):
     asker, state = live
     why = ask(asker, state, "w")
-    assert why.mode == "page"
     assert any("why there" in line for line in why.page)
-    assert press(why, "q", "q")[0].mode == ""
     lens = ask(asker, state, "l")
     assert lens.lens != "raw"
-    other = ask(asker, state, "/", "end", "backspace", "!", "enter")
-    assert other.texts[0] == "The red car is fast!"
+    other = change_of(write(("The red car is fast!", "La voiture est rapide.")), asker)(state)
     assert other.seen.source == "The red car is fast!"
-    asker.attend(state.texts)
+    assert [*asker.texts.values()] == ["The red car is fast!", "La voiture est rapide."]
+    change_of(write(("The red car is fast.", "La voiture rouge est rapide.")), asker)
 
 
 def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypatch):
     asker, state = live
     monkeypatch.chdir(tmp_path)
-    state = ask(asker, state, "enter", "o", "ctrl+u", "a", "enter")
+    state = ask(asker, state, "enter")
+    state = change_of(save(state, "a"), asker)(state)
     assert state.message == "wrote a.png and a.json"
     assert attnviz.load("a.json")[0].weights.shape[:2] == (1, 1)
     said = asker.command(state)
@@ -284,49 +257,29 @@ def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypa
     assert "--words" in said
 
 
-def test_several_texts_are_gone_through_forth_and_back(live, tmp_path):
-    texts = [
-        Text("a", "The red car."),
-        BadText("b", InputError("broken")),
-        Text("c", "Tom", "Jean"),
+def test_a_record_is_found_by_its_id_or_its_number(tmp_path):
+    texts = [Text("7", "a"), BadText("b", InputError("broken")), Text("1", "c")]
+    assert [text_of(texts, record) for record in (None, "7", "0", "1", "2")] == [
+        *(texts[0], texts[0], texts[0], texts[2], texts[2])
     ]
-    asker = Asker(live[0].origin, "self", records=lambda: iter(texts))
-    first = asker.answer_to(asker.find(None))
-    state = begin(first, texts=asker.texts, live=True)
-    assert ask(asker, state, "[").message == "there is no text before this one"
-    broken = ask(asker, state, "]")
-    assert (broken.message, broken.seen.text) == ("broken", "The red car.")
-    pair = ask(asker, broken, "]")
-    assert (pair.texts, pair.message, asker.kind) == (("Tom", "Jean"), "text 2", "cross")
-    assert pair.seen.main.stream == "cross"
-    assert ask(asker, pair, "]").message == "there is no text behind this one"
-    back = ask(asker, pair, "[", "[")
-    assert (back.texts, back.item.stream) == (("The red car.",), "encoder")
-    np.testing.assert_array_equal(back.raw.weights, first.weights)
-    assert asker.find("c") is asker.find("2") is texts[2]
-    with pytest.raises(InputError, match="no text d"):
-        asker.find("d")
-
-
-def test_a_file_of_texts_is_gone_through_again_and_again(tmp_path):
+    for record, error in (("d", "no text d"), ("x", "no text x")):
+        with pytest.raises(InputError, match=error):
+            text_of(texts, record)
+    with pytest.raises(InputError, match="broken"):
+        text_of(texts[1:2], None)
     file = tmp_path / "t.txt"
     file.write_text("a cat\na dog\nthe car\n", "utf-8")
-    asker, attention = first_answer(None, None, str(file), "1", Options())
-    state = begin(attention, texts=asker.texts, live=True)
-    seen = [ask(asker, state, *keys.split()).seen.text for keys in ("]", "[", "[", "] ]")]
-    assert seen == ["the car", "a dog", "a cat", "the car"]
+    for record, text in ((None, "a cat"), ("1", "a dog")):
+        asker, attention = first_answer(None, None, str(file), record, Options())
+        assert (attention.text, asker.kind) == (text, "self")
 
 
-def test_several_saved_maps_are_gone_through_and_the_command_names_each(tmp_path):
+def test_the_command_names_the_record_of_saved_maps(tmp_path):
     file = tmp_path / "m.npz"
     attnviz_of("self", "-i", "-", "-o", file, "-f", "none", stdin=b"a cat\na dog\nthe car\n")
-    options = Options(choice=Choice())
-    asker, attention = first_answer(str(file), None, None, "1", options)
+    asker, attention = first_answer(str(file), None, None, "1", Options(choice=Choice()))
     assert attention.text == "a dog"
-    state = begin(attention)
-    assert ask(asker, state, "]").seen.text == "the car"
-    assert asker.command(state).startswith(f"attnviz render {file} --record 2 ")
-    assert ask(asker, state, "[", "[").seen.text == "a cat"
+    assert asker.command(begin(attention)).startswith(f"attnviz render {file} --record 1 ")
 
 
 def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):
@@ -335,7 +288,7 @@ def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):
     asker = Asker(Origin(model=str(folder), max_size=8), "self", text)
     whole = Asker(Origin(model=str(folder)), "self", text)
     plain_maps = whole.attend().main
-    state = replace(begin(asker.attend(), texts=asker.texts, live=True), layer=1, head=2, query=2)
+    state = replace(begin(asker.attend(), live=True), layer=1, head=2, query=2)
     size = state.item.blocks[0]
     assert size > 1
     off = ask(asker, state, "x")
@@ -355,7 +308,7 @@ def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):
     link = ask(asker, replace(inside, query=1, key=0, matrix=True), "x")
     (cut,) = link.off.links
     assert (cut.query, cut.key) == (start + 1, start)
-    assert ask(asker, replace(inside, query=1, key=0), "w").mode == "page"
+    assert ask(asker, replace(inside, query=1, key=0), "w").page
     assert ask(asker, inside, "p").words != inside.words
 
 
@@ -392,8 +345,9 @@ def test_a_picture_is_looked_at_patch_by_patch(tmp_path, monkeypatch):
     file = str(Path(__file__).parents[3] / "sample_inputs" / "shapes.png")
     asker = Asker(Origin(), "picture", Text("0", file))
     attention = asker.attend()
-    state = begin(attention, live=True, texts=asker.texts, pictures=asker.pixels(attention))
-    state = ask(asker, state, "enter", "down", "right", "o", "ctrl+u", "a", "enter")
+    state = begin(attention, live=True, pictures=asker.pixels(attention))
+    state = ask(asker, state, "enter", "down", "right")
+    state = change_of(save(state, "a"), asker)(state)
     assert "patch 1,1 looks at patch" in plain(screen(state)[1])
     assert state.message == "wrote a.png and a.json"
     line = asker.command(state)
@@ -429,7 +383,6 @@ def reviewed_screens() -> str:
             ("text", "enter,right"),
             ("pair", "tab"),
             ("picture", "enter,down"),
-            ("text", "?"),
         ],
         [(80, 24), (60, 20), (110, 30)],
     ):

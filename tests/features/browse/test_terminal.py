@@ -24,7 +24,8 @@ import attnviz
 from attnviz.core.notices import pause
 from attnviz.features.browse.ask import Asker
 from attnviz.features.browse.command import is_dark
-from attnviz.features.browse.draw import plain
+from attnviz.features.browse.draw import plain, screen
+from attnviz.features.browse.keys import KEYS
 from attnviz.features.browse.state import begin
 from attnviz.storage.texts import Text
 from tests.features.browse.test_screens import saved
@@ -35,7 +36,7 @@ from tests.patience import HUNG, wait_until
 TEXT = "The cat sat on the mat because it was tired"
 SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 PROGRAM = (sys.executable, "-m", "attnviz")
-pytest.importorskip("textual")
+events = pytest.importorskip("textual.events")
 
 
 def drive(state, asker, act, size=(80, 24)):
@@ -59,14 +60,14 @@ async def settle(app, pilot):
 
 
 def text_of(app):
-    return "\n".join(map(plain, app.view.lines))
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 @pytest.fixture
 def live():
     origin = attnviz.attend("a").again.origin
     asker = Asker(origin, "self", Text("0", TEXT))
-    return begin(asker.attend(), texts=asker.texts, live=True), asker
+    return begin(asker.attend(), live=True), asker
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20), (200, 60)])
@@ -74,13 +75,13 @@ def test_the_app_shows_what_the_state_draws(size, live):
     async def act(app, pilot):
         await pilot.press("n", "tab", "down", "p", "s", "question_mark")
         first = text_of(app)
-        await pilot.press("escape", "enter", "right")
-        return first, text_of(app), app.state, app.screen._compositor.render_strips()
+        await pilot.press("down", "escape", "enter", "right")
+        return first, text_of(app), app.state
 
-    page, shown, state, strips = drive(*live, act, size)
-    assert "shift+tab the one before" in page
+    page, shown, state = drive(*live, act, size)
+    assert all(does[:20] in page for _, _, does in KEYS[: size[1] - 10])
     assert (state.size, state.matrix, state.words, state.special) == (size, True, False, False)
-    assert [strip.text for strip in strips] == shown.split("\n")
+    assert "\n".join(map(plain, screen(state))) == shown
     assert ("│" in page, "│" in shown) == (False, size[0] >= 100)
 
 
@@ -103,15 +104,37 @@ def test_the_text_is_edited_and_answered_while_it_is_typed(live, monkeypatch):
     async def act(app, pilot):
         await pilot.press("/", *(["backspace"] * 5), "s", "a", "d")
         await settle(app, pilot)
-        typed = app.state
+        typed, screens = app.state, [len(app.screen_stack)]
         await pilot.press("enter")
         await settle(app, pilot)
-        return typed, app.state
+        return typed, app.state, [*screens, len(app.screen_stack)]
 
-    typed, state = drive(*live, act)
-    assert typed.mode == "edit"
+    typed, state, screens = drive(*live, act)
     assert typed.seen.text == state.seen.text == TEXT.replace("tired", "sad")
-    assert state.mode == ""
+    assert screens == [2, 1]
+
+
+def test_a_line_is_written_pasted_and_corrected(live, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("attnviz.features.browse.app.FAST", 0)
+
+    async def act(app, pilot):
+        await pilot.press("/", "ctrl+u", "s", "home", "delete", "X", "end", "ctrl+w", "X")
+        app.screen.focused.post_message(events.Paste(" new\nline\x1b"))
+        await pilot.pause()
+        line = text_of(app).split("\n")[-1]
+        await pilot.press("enter")
+        await settle(app, pilot)
+        text = app.state.seen.text
+        await pilot.press("/", "escape", "o", "ctrl+u", *"a.tsv", "enter")
+        await settle(app, pilot)
+        return line, text, app.state
+
+    line, text, state = drive(*live, act)
+    assert line.rstrip() == " text: X new line"
+    assert (text, state.seen.text) == ("X new line", "X new line")
+    assert state.message == "wrote a.tsv"
+    assert (tmp_path / "a.tsv").is_file()
 
 
 def test_escape_ends_slow_work(live):
@@ -396,7 +419,7 @@ def test_a_result_of_python_is_browsed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["draw.screen", "ask.WORK['why']"])
+@pytest.mark.parametrize("place", ["draw.screen", "ask.Asker.why"])
 def test_a_bug_leaves_a_traceback_and_the_terminal_as_it_was(place):
     program = (
         "import sys; from attnviz.features.browse import ask, draw\n"

@@ -23,7 +23,7 @@ SIZE, SECONDS = (104, 26), 3
 async def moments() -> list[str]:
     """The screen after the keys of each moment, as SVG."""
     asker = Asker(attnviz.attend("a").again.origin, "self", Text("0", TEXT))
-    state = begin(asker.attend(), texts=asker.texts, live=True)
+    state = begin(asker.attend(), live=True)
     app, drawn = Browser(replace(state, size=SIZE), asker), []
     async with app.run_test(size=SIZE) as pilot:
         for keys in MOMENTS:
