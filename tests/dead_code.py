@@ -35,6 +35,9 @@ CALLED_FROM_OUTSIDE = (
     "to_rows",
     # textual, of the app and the widget of `browse`
     "compose",
+    "on_click",
+    "on_input_*",
+    "on_key",
     "on_m*",
     "on_paste",
     "on_resize",
@@ -42,7 +45,6 @@ CALLED_FROM_OUTSIDE = (
     "ALLOW_SELECT",
     "BINDINGS",
     "CSS",
-    "DEFAULT_CSS",
     "ENABLE_COMMAND_PALETTE",
     # transformers' Trainer and Lightning, of callbacks
     "on_train_*",

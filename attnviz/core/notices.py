@@ -5,6 +5,7 @@ listener nothing is shown; the result's provenance holds it all the same.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -63,6 +64,21 @@ def pause(*_: object) -> None:
 def ask_at_pauses(ask: Callable[[], None]) -> AbstractContextManager[None]:
     """Call a function at every pause of the block; it may raise to stop the work."""
     return _set_during(_pause, ask)
+
+
+@contextmanager
+def pauses_between_modules() -> Iterator[None]:
+    """Pause before each module of torch, as models do that numpy runs."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    hook = register_module_forward_pre_hook(pause)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 _NUMBER = r"\d+(?:[.,]\d+)*"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -29,7 +28,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
-from attnviz.core.notices import ask_at_pauses, pause
+from attnviz.core.notices import ask_at_pauses, pause, pauses_between_modules
 from attnviz.features.browse import draw, keys
 from attnviz.features.browse.ask import Asker
 from attnviz.features.browse.state import State, say
@@ -38,7 +37,12 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK, WAIT = 0.1, 0.2  # seconds between two pictures of the spinner, and of work before it is shown
 FAST = 0.25  # seconds of an answer at most that is asked for while its text is typed
 MOST_WRITTEN = 8_000  # characters of a line that is written
-SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
+SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+HANDLED = (
+    *SIGNALS,
+    *(signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTTOU, signal.SIGTTIN),
+)
+"""Signals that textual and the app answer; what answered them before is put back."""
 RESET = (
     "\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l\x1b[<u"
     "\x1b[?1004l\x1b[?25h\x1b[?1049l"
@@ -46,8 +50,8 @@ RESET = (
 """What takes back everything that textual asks of a terminal."""
 
 
-class View(Widget, can_focus=True):
-    """The lines of the screen."""
+class StateView(Widget):
+    """The lines of a state."""
 
     ALLOW_SELECT = False
 
@@ -78,7 +82,7 @@ def style_of(look: tuple[Any, ...]) -> Style:
     )
 
 
-class Line(Input):
+class TextLine(Input):
     """A line that is written; of pasted text every line is taken."""
 
     def on_paste(self, event: events.Paste) -> None:
@@ -87,35 +91,36 @@ class Line(Input):
         self.insert_text_at_cursor("".join(c if c.isprintable() else " " for c in event.text))
 
 
-class Lines(ModalScreen[tuple[str, ...] | None]):
+class WriteLines(ModalScreen[tuple[str, ...]]):
     """Lines that are written below the view; enter takes them, escape leaves them."""
 
-    BINDINGS: ClassVar[list[Any]] = [("escape", "dismiss")]
+    BINDINGS: ClassVar[list[Any]] = [("escape", "dismiss(())")]
 
-    def __init__(self, texts: dict[str, str], tell: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(self, lines: dict[str, str], tell: Callable[[tuple[str, ...]], None]) -> None:
         super().__init__()
-        self.texts, self.tell = texts, tell
+        self.lines, self.tell = lines, tell
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            for name, text in self.texts.items():
+            for name, text in self.lines.items():
                 with Horizontal():
                     yield Label(f" {name}: ")
-                    yield Line(text, compact=True, select_on_focus=False, max_length=MOST_WRITTEN)
+                    yield TextLine(
+                        text, compact=True, select_on_focus=False, max_length=MOST_WRITTEN
+                    )
 
-    @property
-    def written(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[str, ...]:
         """The lines by now."""
-        return tuple(" ".join(one.value.split()) for one in self.query(Line))
+        return tuple(" ".join(one.value.split()) for one in self.query(TextLine))
 
     def on_input_changed(self) -> None:
-        self.tell(self.written)
+        self.tell(self.texts())
 
     def on_input_submitted(self) -> None:
-        self.dismiss(self.written if self.written[0] else None)
+        self.dismiss(self.texts())
 
 
-class Page(ModalScreen[None]):
+class TextPage(ModalScreen[None]):
     """A text over the view; arrows scroll it, and the other keys leave it."""
 
     def __init__(self, text: RenderResult) -> None:
@@ -133,7 +138,7 @@ class Page(ModalScreen[None]):
 
 
 class Browser(App[int], inherit_bindings=False):
-    """The app: a state, its lines, and a worker."""
+    """The app: a state, its lines, and a thread that asks the model."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[Any]] = [
@@ -141,16 +146,16 @@ class Browser(App[int], inherit_bindings=False):
         Binding("ctrl+z", "suspend_process", priority=True),
     ]
     CSS = """
-    Screen, View { background: ansi_default; color: ansi_default; }
+    Screen, StateView { background: ansi_default; color: ansi_default; }
     ModalScreen { background: transparent; align: left bottom; }
-    Vertical, Horizontal, Horizontal Line { height: auto; width: 1fr; background: ansi_default; }
+    Vertical, Horizontal, Horizontal Input { height: auto; width: 1fr; background: ansi_default; }
     VerticalScroll { background: ansi_default; padding: 0 1; margin: 1 0; scrollbar-size: 1 1; }
     """
 
     def __init__(self, state: State, asker: Asker) -> None:
         super().__init__(ansi_color=True)
         self.title = "attnviz browse"
-        self.state, self.asker, self.view = state, asker, View()
+        self.state, self.asker, self.view = state, asker, StateView()
         self.number, self.lock, self.stage = 0, threading.Lock(), ""
         self.waits, self.began, self.lasted = False, 0.0, 0.0
         self.error: BaseException | None = None
@@ -162,10 +167,6 @@ class Browser(App[int], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.is_open = True
-        if self.status:  # a signal came while the screen opened
-            self.action_leave(self.status)
-            return
-        self.view.focus()
         self.set_interval(TICK, self.tick)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -174,7 +175,7 @@ class Browser(App[int], inherit_bindings=False):
     def show(self, state: State) -> None:
         """Show a state; a page of it is shown once."""
         if state.page:
-            self.push_screen(Page(Text("\n".join(state.page), no_wrap=False)))
+            self.push_screen(TextPage(Text("\n".join(state.page))))
         self.state = state = replace(state, page=())
         seconds = time.monotonic() - self.began
         if self.waits and seconds > WAIT:
@@ -183,11 +184,11 @@ class Browser(App[int], inherit_bindings=False):
         self.view.show(draw.screen(state))
 
     def tick(self) -> None:
-        """Move the spinner; leave where the terminal is gone."""
+        """Move the spinner; leave where a signal came, or the terminal is gone."""
         if self.waits:
             self.show(self.state)
-        if not self.is_headless and not os.isatty(0):
-            self.action_leave(129)
+        if self.status or not (self.is_headless or os.isatty(0)):
+            self.action_leave(self.status or 129)
 
     def on_key(self, event: events.Key) -> None:
         if self.screen is not self.view.screen:
@@ -216,44 +217,45 @@ class Browser(App[int], inherit_bindings=False):
     def take(self, state: State, step: keys.Work | str | None) -> None:
         """Show a state, and do what a key asks for besides."""
         self.show(state)
-        if isinstance(step, str):
-            getattr(self, f"do_{step}")()
-        elif step is not None:
-            self.ask(step)
+        match step:
+            case None:
+                return
+            case "quit":
+                self.action_leave(0)
+            case "copy":
+                line = self.asker.command(state)
+                self.show(say(state, line or "no command prints these maps"))
+                self.copy_to_clipboard(line)
+            case "keys":
+                rows = Table.grid(padding=(0, 2))
+                for key, _, does in keys.KEYS:
+                    rows.add_row(Text(key, "bold"), does)
+                self.push_screen(TextPage(rows))
+            case "edit":
+                self.write(self.asker.texts, keys.write, most_seconds=FAST)
+            case "save":
+                name = f"attention-{state.name}" if state.matrix else "attention"
+                self.write({"save as": name}, partial(keys.save, state))
+            case work if not isinstance(work, str):
+                self.ask(work)
 
-    def do_quit(self) -> None:
-        self.action_leave(0)
+    def write(
+        self,
+        lines: dict[str, str],
+        work_of: Callable[[tuple[str, ...]], keys.Work],
+        most_seconds: float = 0.0,
+    ) -> None:
+        """Let lines be written, and do work with them; also while they are, where it is fast."""
 
-    def do_copy(self) -> None:
-        line = self.asker.command(self.state)
-        self.show(say(self.state, line or "no command prints these maps"))
-        self.copy_to_clipboard(line)
+        def take(texts: tuple[str, ...] | None) -> None:
+            if texts and texts[0]:
+                self.ask(work_of(texts))
 
-    def do_keys(self) -> None:
-        rows = Table.grid(padding=(0, 2))
-        for key, _, does in keys.KEYS:
-            rows.add_row(Text(key, "bold"), does)
-        self.push_screen(Page(rows))
+        def tell(texts: tuple[str, ...]) -> None:
+            if all(texts) and self.lasted < most_seconds:
+                take(texts)
 
-    def do_edit(self) -> None:
-        def typed(texts: tuple[str, ...]) -> None:
-            if all(texts) and self.lasted < FAST:
-                self.ask(keys.write(texts))
-
-        def done(texts: tuple[str, ...] | None) -> None:
-            if texts is not None:
-                self.ask(keys.write(texts))
-
-        self.push_screen(Lines(self.asker.texts, typed), done)
-
-    def do_save(self) -> None:
-        name = f"attention-{self.state.name}" if self.state.matrix else "attention"
-
-        def done(names: tuple[str, ...] | None) -> None:
-            if names is not None:
-                self.ask(keys.save(self.state, names[0]))
-
-        self.push_screen(Lines({"save as": name}, lambda _: None), done)
+        self.push_screen(WriteLines(lines, tell), take)
 
     def ask(self, work: keys.Work) -> None:
         """Do work in a thread, and give up what is still done.
@@ -295,28 +297,12 @@ class Browser(App[int], inherit_bindings=False):
 
     def action_leave(self, status: int) -> None:
         """End, with a status."""
-        self.status = self.status or status
-        if self.is_open:
-            self.exit(status, return_code=status)
+        self.status = status
+        self.exit(status, return_code=status)
 
 
 class EndedError(KeyboardInterrupt):
     """The reader no longer waits for the answer."""
-
-
-@contextmanager
-def pauses_between_modules() -> Iterator[None]:
-    """Let work be given up before each module of torch, as it is within models that numpy runs."""
-    if "torch" not in sys.modules:
-        yield
-        return
-    from torch.nn.modules.module import register_module_forward_pre_hook
-
-    hook = register_module_forward_pre_hook(pause)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def run(state: State, asker: Asker) -> int:
@@ -324,34 +310,21 @@ def run(state: State, asker: Asker) -> int:
 
     The terminal is left as it was, whatever ends the program.
     """
-    app = Browser(state, asker)
-    with terminal_kept(app):
-        app.run()
-    if app.error is not None:
-        raise app.error
-    return app.status or app.return_code or 0
-
-
-@contextmanager
-def terminal_kept(app: Browser) -> Iterator[None]:
-    """Answer signals by leaving, and put everything of the terminal back."""
     import termios
 
-    others = ("SIGTSTP", "SIGCONT", "SIGWINCH", "SIGTTOU", "SIGTTIN")
-    handlers = {name: signal.getsignal(getattr(signal, name)) for name in (*SIGNALS, *others)}
-    before = termios.tcgetattr(0)
+    app, before = Browser(state, asker), termios.tcgetattr(0)
+    handlers = {number: signal.getsignal(number) for number in HANDLED}
 
     def leave(number: int, frame: object) -> None:
         app.status = app.status or 128 + number
-        loop = getattr(app, "_loop", None)
-        if app.is_open and loop is not None:
-            loop.call_soon_threadsafe(app.action_leave, 128 + number)
+        if app.is_open and app._loop is not None:
+            app._loop.call_soon_threadsafe(app.tick)
 
-    for name in SIGNALS:
-        if handlers[name] != signal.SIG_IGN:
-            signal.signal(getattr(signal, name), leave)
+    for number in SIGNALS:
+        if handlers[number] != signal.SIG_IGN:
+            signal.signal(number, leave)
     try:
-        yield
+        app.run()
     except BaseException:
         with suppress(OSError):
             os.write(2, RESET.encode())
@@ -359,5 +332,8 @@ def terminal_kept(app: Browser) -> Iterator[None]:
     finally:
         with suppress(termios.error, OSError):
             termios.tcsetattr(0, termios.TCSANOW, before)
-        for name, handler in handlers.items():
-            signal.signal(getattr(signal, name), handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if app.error is not None:
+        raise app.error
+    return app.status or app.return_code or 0

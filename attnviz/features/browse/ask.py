@@ -16,7 +16,7 @@ from attnviz.analyses.why import explain_link
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, Prediction
 from attnviz.core.errors import UsageError
-from attnviz.core.notices import notify, pause
+from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.features.browse.state import State, looks_of
@@ -127,8 +127,9 @@ class Asker:
         """The same attention through a lens."""
         if lens == "raw":
             return raw
-        saved = self.origin is None
-        return apply_choice(raw, Choice(lens=lens)) if saved else self.attend(lens=lens)
+        if self.origin is None:
+            return apply_choice(raw, Choice(lens=lens))
+        return self.attend(lens=lens)
 
     def pixels(self, attention: Attention) -> dict[str, Any]:
         """For each stream over a picture, the part of it that the patches cover."""
@@ -165,7 +166,6 @@ class Asker:
         at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
         if not trace.sides(at).visible[cell]:
             raise UsageError("the mask of the model hides this key from the query")
-        pause()
         effect, notes = effect_of(source, query, trace, link, None)
         report = explain_link(trace, at, cell, None, effect, notes)
         lens = lens_until(source, query, link, Display(width))

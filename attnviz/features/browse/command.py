@@ -118,8 +118,8 @@ def first_answer(
         is_saved = content.startswith((b"PAR1", b"PK", b"{", b"["))
     if is_saved:
         number = ("--record", record) if record is not None else ()
-        saved = () if text == "-" else ("render", str(text), *number)
-        return Asker(saved=saved), next(saved_texts(str(text), record))
+        words = () if text == "-" else ("render", str(text), *number)
+        return Asker(saved=words), next(saved_texts(str(text), record))
     if kind is not None:
         kind = "picture-text" if kind == "picture" and target is not None else kind
         texts = [Text("0", str(text), target)]
@@ -146,11 +146,11 @@ def text_of(texts: Sequence[Text | BadText], record: str | None) -> Text:
     """The first text; or that of an id, or else of a number from 0."""
     from attnviz.storage.texts import BadText
 
-    named = [one for one in texts if record == getattr(one, "id", "")]
-    numbered = [one for number, one in enumerate(texts) if str(number) == (record or "0")]
-    if not named + numbered:
+    by_id = [one for one in texts if record == getattr(one, "id", "")]
+    by_number = [one for number, one in enumerate(texts) if str(number) == (record or "0")]
+    if not by_id + by_number:
         raise InputError(f"there is no text {record}")
-    text = (named + numbered)[0]
+    text = (by_id + by_number)[0]
     if isinstance(text, BadText):
         raise text.error
     return text

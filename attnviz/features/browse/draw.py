@@ -237,8 +237,8 @@ def _flow(
         lines[-1].append(shade(state, text, value, limits, act=act, **marks))
         room -= cell_len(text)
         line_of_aim = len(lines) - 1 if at == aim else line_of_aim
-    seen = _around(line_of_aim, most, len(lines))
-    return lines[seen.start : seen.stop]
+    part = _around(line_of_aim, most, len(lines))
+    return lines[part.start : part.stop]
 
 
 def said_of_query(state: State) -> list[Line]:
@@ -301,20 +301,20 @@ def heads(state: State, rows: int, width: int) -> list[Line]:
         across, down = (width - label - 1) // (wide + 1), (rows - 1 + gap) // (high + gap)
         if across >= count and down >= layers:
             break
-    seen = _around(state.head, max(across, 1), count)
+    shown_heads = _around(state.head, max(across, 1), count)
     corner = "" if across >= count and down >= layers else "…"
-    columns = " ".join(cell(printable(item.heads[head]), wide) for head in seen)
+    columns = " ".join(cell(printable(item.heads[head]), wide) for head in shown_heads)
     lines = [[Span(corner.ljust(label + 1), dim=True), Span(columns, dim=True)]]
     for layer in _around(state.layer, max(down, 1), layers):
-        pictures = [thumbnail(state, layer, head, wide, high) for head in seen]
+        pictures = [thumbnail(state, layer, head, wide, high) for head in shown_heads]
         for row in range(high):
             name = "" if row else names[layer]
             here_too = layer == state.layer
             line = [Span(f"{name:>{label}}", bold=here_too, dim=not here_too)]
-            for head, picture in zip(seen, pictures, strict=True):
+            for head, picture in zip(shown_heads, pictures, strict=True):
                 mark = "▐" if (layer, head) == here else "▌" * ((layer, head - 1) == here)
                 line += [_mark(state, mark), *picture[row]]
-            lines.append([*line, _mark(state, "▌" * ((layer, seen[-1]) == here))])
+            lines.append([*line, _mark(state, "▌" * ((layer, shown_heads[-1]) == here))])
         lines += [[]] * gap
     return lines[:rows]
 
@@ -448,8 +448,8 @@ def over_picture(state: State, rows: int, width: int) -> list[Line]:
 
 def status(state: State) -> Line:
     """What is said or done."""
-    if said := state.message or state.effect:
-        return [Span(f" {printable(said)}", bold=True)]
+    if text := state.message or state.effect:
+        return [Span(f" {printable(text)}", bold=True)]
     notes = state.seen.provenance.notes
     return [Span(f" {printable(notes[0])}", dim=True)] if notes and kind_of(notes[0]) else []
 

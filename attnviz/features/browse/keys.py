@@ -153,8 +153,8 @@ def _see(state: State, **changes: bool) -> Step:
     def work(_: Asker) -> Change:
         new = see(state, **changes)
         refusal = "" if all(getattr(new, name) == on for name, on in changes.items()) else TOO_LARGE
-        seen = replace(new, message=refusal)
-        return lambda now: replace(seen, size=now.size) if now.base is state.base else now
+        new = replace(new, message=refusal)
+        return lambda now: replace(new, size=now.size) if now.base is state.base else now
 
     return _soon(state, work)
 
@@ -170,9 +170,9 @@ def write(texts: tuple[str, ...], to: str | None = None) -> Work:
     return work
 
 
-def save(state: State, name: str) -> Work:
+def save(state: State, names: tuple[str, ...]) -> Work:
     """Work that writes what is seen."""
-    return lambda asker: partial(say, text=asker.save(state, name))
+    return lambda asker: partial(say, text=asker.save(state, names[0]))
 
 
 def lens(state: State, name: str) -> Work:
@@ -189,8 +189,8 @@ def lens(state: State, name: str) -> Work:
             except AttnvizError as error:
                 refusals.append(f"{one}: {error}")
                 continue
-            said = f"left out {'; '.join(refusals)}" if refusals else ""
-            return lambda now: answer(now, attention, raw=now.raw, lens=one, message=said)
+            text = f"left out {'; '.join(refusals)}" if refusals else ""
+            return lambda now: answer(now, attention, raw=now.raw, lens=one, message=text)
         return partial(say, text=refusals[0] if refusals else "there is no other lens")
 
     return work
@@ -220,7 +220,7 @@ def _raw_links(state: State) -> list[LinkAt]:
 def _switch(state: State, *, token: bool = False) -> Step:
     """Ask what happens with a head, a link or a token off too, or on again where it was off."""
     raw, (layer, head) = state.raw_map, state.item.place(state.layer, state.head)
-    known = layer in raw.layers and head in raw.heads
+    is_head = layer in raw.layers and head in raw.heads
     if token:
         here = raw.query_side == raw.key_side and not state.matrix
         places = positions(state, 1, state.query if here else state.aim)
@@ -228,9 +228,9 @@ def _switch(state: State, *, token: bool = False) -> Step:
     elif state.matrix:
         more = Intervention(links=tuple(_raw_links(state)))
     else:
-        more = Intervention((HeadAt(raw.stream, layer, raw.heads.index(head)),) if known else ())
+        more = Intervention((HeadAt(raw.stream, layer, raw.heads.index(head)),) if is_head else ())
     if not state.live or more == NOTHING:
-        why = NO_MODEL if not state.live else NO_LINK if known else NO_HEAD
+        why = NO_MODEL if not state.live else NO_LINK if is_head else NO_HEAD
         return say(state, f"nothing is switched off: {why}")
     off: dict[str, Any] = {}
     for name in ("heads", "links", "tokens"):

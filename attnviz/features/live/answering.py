@@ -28,7 +28,7 @@ from attnviz.core.effects import (
     log_probabilities,
 )
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
-from attnviz.core.notices import pause
+from attnviz.core.notices import pause, pauses_between_modules
 from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import LENSES
@@ -243,12 +243,6 @@ class Answers:
             seconds = round(time.perf_counter() - start, 4)
             return {"id": question.id, "claims": claims, "notes": notes, "seconds": seconds}
 
-    def _pause_between_layers(self) -> None:
-        """Pause before each module, so that an abandoned question stops soon."""
-        from torch.nn.modules.module import register_module_forward_pre_hook
-
-        self.hooks.callback(register_module_forward_pre_hook(pause).remove)
-
     def _stage(self, doing: str) -> None:
         pause()
         self.doing = doing
@@ -263,7 +257,7 @@ class Answers:
             return self._read_picture(question, question.picture, origin, choice)
         source = source_for(origin, "self", with_head=True)
         if not is_shipped(origin):
-            self._pause_between_layers()
+            self.hooks.enter_context(pauses_between_modules())  # an abandoned question stops
         text = Text("0", check_text(question.source, "source"), question.target)
         if question.target is not None:
             check_text(question.target, "target")
@@ -294,7 +288,7 @@ class Answers:
             source = source_for(origin, "self")
         else:
             source = source_for(origin, "picture-text" if question.source else "picture")
-            self._pause_between_layers()
+            self.hooks.enter_context(pauses_between_modules())  # an abandoned question stops
         self._stage("looking")
         query = Query(question.source, kind="picture", picture=Picture(image, lens=question.lens))
         attention = look_through(source, query, choice, None)

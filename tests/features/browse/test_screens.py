@@ -248,7 +248,7 @@ def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypa
     asker, state = live
     monkeypatch.chdir(tmp_path)
     state = ask(asker, state, "enter")
-    state = change_of(save(state, "a"), asker)(state)
+    state = change_of(save(state, ("a",)), asker)(state)
     assert state.message == "wrote a.png and a.json"
     assert attnviz.load("a.json")[0].weights.shape[:2] == (1, 1)
     said = asker.command(state)
@@ -347,7 +347,7 @@ def test_a_picture_is_looked_at_patch_by_patch(tmp_path, monkeypatch):
     attention = asker.attend()
     state = begin(attention, live=True, pictures=asker.pixels(attention))
     state = ask(asker, state, "enter", "down", "right")
-    state = change_of(save(state, "a"), asker)(state)
+    state = change_of(save(state, ("a",)), asker)(state)
     assert "patch 1,1 looks at patch" in plain(screen(state)[1])
     assert state.message == "wrote a.png and a.json"
     line = asker.command(state)
