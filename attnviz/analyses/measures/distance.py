@@ -172,6 +172,11 @@ class WordLinks:
 
     def says(self, weights: NDArray[np.floating]) -> Numbers:
         """The measure of weights (layers, heads, queries, keys), shape (layers, heads)."""
+        shape = weights.shape[:2]
+        if (
+            len(self.visible) == 1
+        ):  # all layers at once: of short texts a call takes longer than its numbers
+            weights = weights.reshape(1, -1, *weights.shape[2:])
         sums = np.zeros(weights.shape[:2])
         step = max(AT_ONCE // self._links.size, 1)
         for layer, heads in enumerate(weights):
@@ -180,7 +185,7 @@ class WordLinks:
                 gains = self._gains(heads[part], layer)
                 gains *= gains > LEAST_GAIN
                 sums[layer, part] = gains.sum(axis=(1, 2), dtype=np.float64)
-        return sums / max(self.count, 1)
+        return sums.reshape(shape) / max(self.count, 1)
 
     def place(self, layer: int, head: int) -> tuple[int, int]:
         """The query and the key of a head's link with the largest gain.

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from attnviz.models.hugging_face.capture import passes
+from attnviz.models.hugging_face.capture import passes, scores
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, parts_between
 from tests.features.chat.models import chat_model
@@ -19,6 +19,11 @@ from tests.hugging_face import tiny_models
 LENGTH = 90
 KEYS = (0, 1, 5, 40, 41, 42, LENGTH)
 SENTENCES = (60, 61, 77, LENGTH)
+ROWS = [
+    parts_between(SENTENCES),
+    parts_between((60, *range(77, LENGTH + 1))),  # many short ones, which one tile holds
+    TokenBlocks(60, LENGTH),
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +32,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("how", ["rows", "indicators", "eager"])
-@pytest.mark.parametrize("queries", [parts_between(SENTENCES), TokenBlocks(60, LENGTH)])
+@pytest.mark.parametrize("queries", ROWS)
 def test_parts_of_any_length_are_sums_over_keys_and_means_over_rows(
     queries, how, folder, monkeypatch
 ):
+    monkeypatch.setattr(scores, "TILE", 8 * LENGTH)
+    monkeypatch.setattr(scores, "ROWS", 8)
     if how != "rows":
         monkeypatch.setattr(passes, "read_tiles", lambda *_, **__: None)
     model = AutoModelForCausalLM.from_pretrained(folder).eval()

@@ -33,7 +33,12 @@ from attnviz.models.hugging_face.capture.exact_links import (
     drop_ignored,
 )
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, TokenParts
+from attnviz.models.hugging_face.capture.region import (
+    PooledGrid,
+    TokenBlocks,
+    TokenParts,
+    parts_between,
+)
 
 CELLS = 2**20
 """Scores that exist at once."""
@@ -320,12 +325,28 @@ class _Reader:
         """First query of each tile and one past its last: whole blocks, or parts of a block."""
         queries = self.grid.queries
         if isinstance(queries, TokenParts):
-            for span in queries.spans:
-                yield from TokenBlocks(*span, self.rows).spans
+            begin = queries.start
+            for first, stop in queries.spans:
+                if stop - begin > self.rows and first > begin:
+                    yield begin, first
+                    begin = first
+                if stop - begin > self.rows:
+                    yield from TokenBlocks(begin, stop, self.rows).spans
+                    begin = stop
+            if begin < queries.stop:
+                yield begin, queries.stop
             return
         whole = max(self.rows // queries.length, 1) * queries.length
         for first, stop in TokenBlocks(queries.start, queries.stop, whole).spans:
             yield from TokenBlocks(first, stop, self.rows).spans
+
+    def _blocks_in(self, first: int, rows: int) -> TokenBlocks:
+        """The blocks of queries in a tile."""
+        queries = self.grid.queries
+        if not isinstance(queries, TokenParts):
+            return TokenBlocks(0, rows, min(queries.length, rows))
+        ends = [end - first for end in queries.ends if first < end < first + rows]
+        return parts_between([0, *ends, rows])
 
     def _pool(self, call: Call, tile: Any, first: int, weights: Any) -> bool:
         """Add a tile to the pooled weights; False if the kernel's output disagrees."""
@@ -333,7 +354,7 @@ class _Reader:
 
         queries, keys = self.grid.queries, self.grid.keys
         rows = tile.shape[1]
-        axis = TokenBlocks(0, rows, min(queries.length, rows))
+        axis = self._blocks_in(first, rows)
         means = probe.mean_queries(tile, axis)
         output = probe.mean_queries(call.output[:, first : first + rows], axis)
         if not probe.disagreement(means, call.value[0], output) <= self.tolerance:
@@ -347,8 +368,7 @@ class _Reader:
             sums = torch.nn.functional.pad(sums, (0, blocks * keys.length - sums.shape[2]))
             sums = sums.reshape(*sums.shape[:2], blocks, keys.length).sum(3)
         block = int(queries.block_of(first))
-        size = queries.size_of(block)
         # A block with more rows than a tile is the sum of its tiles' shares.
-        share = min(rows / size, 1)
+        share = min(rows / queries.size_of(block), 1)
         weights[:, block : block + sums.shape[1], : sums.shape[2]] += sums * share
         return True
