@@ -14,18 +14,9 @@ from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import HealthError, UsageError
 from attnviz.core.options import Options, opt, rare
+from attnviz.features.compare import request
 from attnviz.features.compare.history import check_health, chosen_verdicts
 from attnviz.features.compare.report import RULES, History
-from attnviz.features.compare.request import (
-    check_changes,
-    check_runs,
-    effect_changes,
-    last_drifts,
-    map_changes,
-    saved_effects,
-    sides_of,
-    training_history,
-)
 
 
 @with_options(
@@ -112,22 +103,22 @@ def compare(
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
     of_runs = {"--fail-on": fail_on, "--follow": follow, "--picture": options.output.picture}
     folders = [a] if b is None else [a, b]
-    is_run = check_runs(folders, options, (*origins, *choices), of_runs)
+    is_run = request.check_runs(folders, options, (*origins, *choices), of_runs)
     names = ("plot", "gif") if is_run else ("heatmap", "grid")
     options = replace(options, pictures={name: options.pictures[name] for name in names})
     if is_run:
         _follow_runs(folders, options, fail_above, fail_on, follow=follow)
         return
-    sides = sides_of((a, a if b is None else b), options, origins, choices)
-    effects = saved_effects(sides, options)
+    sides = request.sides_of((a, a if b is None else b), options, origins, choices)
+    effects = request.saved_effects(sides, options)
     with Report(options, "comparison" if effects is None else "changes") as report:
         if effects is None:
-            data, changes = map_changes(sides, top)
+            data, changes = request.map_changes(sides, top)
         else:
-            data, changes = effect_changes(effects, top)
+            data, changes = request.effect_changes(effects, top)
         report.add(data)
         report.finish("compared")
-    check_changes(changes, "heads" if effects is None else "effects", fail_above)
+    request.check_changes(changes, "heads" if effects is None else "effects", fail_above)
 
 
 def _follow_runs(
@@ -143,7 +134,7 @@ def _follow_runs(
     while True:
         before = _newest(folders)
         with Report(options, "history") as report:
-            item, histories = training_history(folders, options.choice)
+            item, histories = request.training_history(folders, options.choice)
             counts = [len(one.steps) for one in histories]
             if fail_above is not None and not follow and min(counts) < 2:
                 raise UsageError("--fail-above compares two samples, and there is one")
@@ -169,7 +160,7 @@ def _check(histories: Sequence[History], bad: Sequence[str], most: float | None)
         raise typer.Exit(error.status) from error
     for one in histories:
         if len(one.steps) > 1:  # the first sample of a run that is followed has drifted from none
-            check_changes(last_drifts(one), "heads", most)
+            request.check_changes(request.last_drifts(one), "heads", most)
 
 
 def _newest(folders: Sequence[str]) -> list[tuple[str, float]]:

@@ -10,17 +10,8 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import UsageError, in_short
 from attnviz.core.options import InMemoryMaps, Options
+from attnviz.features.compare import request
 from attnviz.features.compare.history import check_health, chosen_verdicts
-from attnviz.features.compare.request import (
-    check_changes,
-    check_runs,
-    effect_changes,
-    last_drifts,
-    map_changes,
-    saved_effects,
-    sides_of,
-    training_history,
-)
 from attnviz.storage.saved_maps import read_effects
 
 
@@ -76,17 +67,17 @@ def compare(
     first = _side("a", a)
     second = first if b is None else _side("b", b)
     folders = [first] if b is None else [first, second]
-    if check_runs(folders, how, (*origins, *choices), {"--fail-on": fail_on}):
+    if request.check_runs(folders, how, (*origins, *choices), {"--fail-on": fail_on}):
         return _compare_runs(list(map(str, folders)), how, fail_above, fail_on)
-    sides = sides_of((first, second), how, origins, choices)
-    effects = saved_effects(sides, how)
+    sides = request.sides_of((first, second), how, origins, choices)
+    effects = request.saved_effects(sides, how)
     with collect("compare", "comparison" if effects is None else "changes", how) as report:
         if effects is None:
-            data, changes = map_changes(sides, top)
+            data, changes = request.map_changes(sides, top)
         else:
-            data, changes = effect_changes(effects, top)
+            data, changes = request.effect_changes(effects, top)
         report.add(data)
-    check_changes(changes, "heads" if effects is None else "effects", fail_above)
+    request.check_changes(changes, "heads" if effects is None else "effects", fail_above)
     return report.findings
 
 
@@ -95,11 +86,11 @@ def _compare_runs(
 ) -> Findings:
     bad = chosen_verdicts(fail_on)
     with collect("compare", "history", how) as report:
-        item, histories = training_history(folders, how.choice)
+        item, histories = request.training_history(folders, how.choice)
         report.add(item)
     for one in histories:
         check_health(one.verdicts, bad)
-        check_changes(last_drifts(one), "heads", fail_above)
+        request.check_changes(request.last_drifts(one), "heads", fail_above)
     return report.findings
 
 
