@@ -141,11 +141,11 @@ def sources(
     if of == "output":
         from attnviz.features.trace.request import TraceRequest, report_trace
 
-        request = TraceRequest(
+        reasoning = TraceRequest(
             *(tuple(question), files, answer, temperature, control_depth, resample, pattern, seed)
         )
         with Report(options, "trace", many=len(question) > 1) as report:
-            report_trace(request, options, report)
+            report_trace(reasoning, options, report)
         raise typer.Exit(report.status)
     if len(question) > 1:
         raise UsageError(f"sources answers one question, and got {len(question)}: quote it")

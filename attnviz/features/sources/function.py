@@ -75,7 +75,7 @@ def sources(
         texts = [question] if isinstance(question, str | Path) else [*question]
         if not texts or not all(isinstance(one, str | Path) for one in texts):
             raise UsageError(f"question={in_short(question)} is no transcript and no list of them")
-        request = TraceRequest(
+        reasoning = TraceRequest(
             tuple(texts),
             tuple(map(Path, files)),
             answer,
@@ -86,7 +86,7 @@ def sources(
             seed=seed,
         )
         with collect("sources", "trace", how) as report:
-            report_trace(request, how, report)
+            report_trace(reasoning, how, report)
         return report.findings
     if not isinstance(question, str):
         raise UsageError(f"question={in_short(question)} is no text")
