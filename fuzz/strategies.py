@@ -516,6 +516,8 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
     needs = {"explain": ("--picture", "--show"), "steps": ("--picture",)}  # which not all can draw
+    of_output = "--picture --show --of --resample --pattern --temperature --control-depth --seed"
+    needs["sources"] = (*of_output.split(), "--generate")
     pictured = option in needs.get(given[0], ())
     if option in ("--labels", "--contacts", "--wiring"):
         return True

@@ -137,6 +137,7 @@ class ChatOptions(TranslationOptions, total=False):
     """What `sources` takes."""
 
     chat: bool
+    generate: int | None
 
 
 class ExperimentOptions(TranslationOptions, ReadingOptions, total=False):

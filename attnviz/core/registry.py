@@ -34,6 +34,7 @@ DataKind = Literal[
     "cache",
     "sources",
     "chat",
+    "trace",
     "lenses",
     "changes",
     "alignment",

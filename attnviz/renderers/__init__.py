@@ -194,6 +194,7 @@ DATA_KINDS: dict[DataKind, tuple[str, tuple[Form, ...]]] = {
     "cache": ("what a smaller cache costs", ("text", "document", "rows")),
     "sources": ("the sources of an answer", ("text", "document", "rows")),
     "chat": ("the parts of a chat", ("text", "document", "rows")),
+    "trace": ("sentences of a reasoning", ("text", "document", "rows")),
     "wiring": ("the wiring of heads", ("text", "document", "rows", "arrays")),
     "changes": ("changes of effects", ("text", "document", "rows")),
     "lenses": ("measures of lenses", ("text", "document", "rows")),

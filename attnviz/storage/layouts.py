@@ -60,6 +60,7 @@ TYPES: dict[str, Any] = {
     "floats": list[float],
     "matrix": list[list[float]],
     "no_str": str | None,
+    "no_float": float | None,
     "place": int | str,
     "no_links": list[tuple[int, int]] | None,
     "HeadsAt": list[HeadAt],
@@ -163,6 +164,15 @@ LAYOUTS: dict[str, DocumentLayout] = {
         "SourcesReport sources:lists",
     ),
     "chat": DocumentLayout("chat", "Which parts of a chat its answer looks at.", "ChatReport"),
+    "trace": DocumentLayout(
+        *("trace", "Which sentences of a reasoning carry it."),
+        f"{ABOUT} name:str tokens prompt_tokens:int answer right:str sentences:[number:int "
+        "text:str tokens:int receiver effect kl:float answer_kl:no_float marks:strs "
+        "needs changes:ints "
+        "resampling:{different:float accuracy_without accuracy_with kl:no_float instead:str}|] "
+        "heads:[layer:place head:int kurtosis:float] log_kl links:matrix temperature:float "
+        "control_depth:bool passes:float resamples:int notes:strs",
+    ),
     "lenses": DocumentLayout(
         *("lenses", "How far each lens can be trusted."),
         f"{ABOUT} unit conclusion rule:str texts:int tokens:table lenses:[lens:str texts:int "

@@ -38,6 +38,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "answer": ("explain", *DOGS),
     "contrast": ("explain", *DOGS, "--contrast", "Tom likes cats. Tom likes"),
     "sources": ("sources", "the cat", *CONTEXT),
+    "trace": ("sources", "Tom likes dogs. Mary likes cats.", "--of", "output", *DOGS[1:]),
     "lenses": ("ablate", *PAIR, "--lenses"),
     "cache": ("cache", *DOGS, "--keep", "sinks:1+recent:3"),
     "alignment": ("align", SAMPLES / "pairs.tsv"),

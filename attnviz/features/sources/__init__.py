@@ -1,1 +1,1 @@
-"""attnviz sources: which parts of a context an answer was made from."""
+"""attnviz sources: which parts of a context an answer was made from, which sentences carry one."""

@@ -1,0 +1,1 @@
+"""attnviz sources --of output: which sentences of a reasoning carry it."""

@@ -1,0 +1,113 @@
+"""The triangle of a reasoning: what hiding each sentence changes in each later one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.features.trace.anchors import Numbers
+from attnviz.renderers.colors import FAINT, INK, PAPER, Color, colors_of, reach
+from attnviz.renderers.figures import figure as sheet
+from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
+from attnviz.renderers.printable import printable, shorten, two_digits
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnviz.features.trace.anchors import TracedSentence, TraceReport
+
+READING = (
+    "a row is a sentence, a column an earlier one; blue: hiding it changes what the model predicts "
+    "in the row more than hiding others does (log KL less the row's mean), orange: less"
+)
+BARS = "how much sentences at least 4 later look at it, by the receiver heads"
+_LARGEST, _SIDE, _TEXT, _BARS = 26, 720, 420, 56
+"""Pixels of a cell and of the triangle at most, of the texts beside it, and of the bars."""
+_NAMED = 4  # texts beside the triangle at least
+_STROKE: Color = (170, 175, 182)
+_BAR: Color = (70, 110, 170)
+
+
+@sheet.own_settings()
+def triangle(report: TraceReport) -> Figure:
+    """Sentences × sentences below the diagonal, the texts of those that stand out beside it."""
+    count, line = len(report.sentences), sheet.line_height(sheet.NOTE_SIZE)
+    full = sheet.page_width(_SIDE + _TEXT, EDGE)
+    side = min(_LARGEST * count, full - min(_TEXT, full // 2))
+    cell = side / count
+    names = [printable(one.text) for one in report.sentences]
+    room = full, side + _BARS + 1.6 * line
+    matrix = report.matrix()
+    most = reach(np.abs(matrix[np.isfinite(matrix)]).astype(np.float32)) or 1.0
+    scale = f"the darkest colours stand for {two_digits(most)} more or less"
+    canvas, top = page_with_room(printable(report.caption), READING, names, [scale], room)
+    left = EDGE + 2.2 * line
+    cell = min(cell, (full - left) / count)
+    _cells(canvas, matrix, most, (left, top, cell * count))
+    step = int(np.ceil(1.3 * line / cell))
+    for number in range(0, count, step):
+        middle = top + (number + 0.5) * cell
+        canvas.text(left - 8, middle, str(number + 1), sheet.NOTE_SIZE, FAINT, align="right")
+    _texts(canvas, report, (left, top, cell), EDGE + full)
+    below = top + cell * count + 0.5 * line
+    canvas.text(left + cell * count + 16, below + 0.5 * line, BARS, sheet.NOTE_SIZE, FAINT)
+    _bars(canvas, np.array([one.receiver for one in report.sentences]), (left, below, cell))
+    return canvas.figure
+
+
+def _cells(canvas: Canvas, matrix: Numbers, most: float, box: tuple[float, float, float]) -> None:
+    left, top, side = box
+    image = np.full((*matrix.shape, 3), PAPER, dtype=np.uint8)
+    there = np.isfinite(matrix)
+    image[there] = colors_of(np.nan_to_num(matrix).astype(np.float32), (-most, most))[there]
+    place = (left, left + side, top + side, top)
+    canvas.axes.imshow(
+        image, extent=place, aspect="auto", interpolation="nearest", label="effects", zorder=0
+    )
+    edge = np.array(
+        [[(left, top), (left, top + side)], [(left, top + side), (left + side, top + side)]]
+    )
+    canvas.strokes(edge, _STROKE, 0.8)
+
+
+def _texts(
+    canvas: Canvas, report: TraceReport, grid: tuple[float, float, float], right: float
+) -> None:
+    """The texts of sentences that stand out, at their rows right of the diagonal, the first first.
+
+    What would touch another is left out.
+    """
+    left, top, cell = grid
+    line = sheet.line_height(sheet.NOTE_SIZE)
+    order = sorted(report.sentences, key=lambda own: (-len(own.marks), -_size(own)))
+    last = list[float]()
+    for place, one in enumerate(order):
+        y = top + (one.number - 0.5) * cell
+        stands_out = one.marks or (place < _NAMED and one.effect > 0)
+        if not stands_out or any(abs(y - other) < 1.1 * line for other in last):
+            continue
+        last.append(y)
+        x = left + one.number * cell
+        canvas.strokes(np.array([[(x, y), (x + 14, y)]]), _STROKE, 0.8)
+        words, bold = f"{one.number}  {printable(one.text)}", len(one.marks) > 1
+        share = (right - x - 20) / canvas.face.width(words, sheet.NOTE_SIZE, bold=bold)
+        if share < 1:  # letters of one text are about as wide as those of its beginning
+            words = shorten(words, max(int(share * 0.95 * len(words)), 8))
+        canvas.text(x + 20, y, words, sheet.NOTE_SIZE, INK, bold=bold)
+
+
+def _size(one: TracedSentence) -> float:
+    return one.effect if np.isfinite(one.effect) else 0.0
+
+
+def _bars(canvas: Canvas, scores: Numbers, grid: tuple[float, float, float]) -> None:
+    """A bar under each column, as high as its receiver score."""
+    left, top, cell = grid
+    most = np.nanmax(scores) if np.isfinite(scores).any() else 0.0
+    boxes = [
+        (left + number * cell + 0.1 * cell, top, 0.8 * cell, _BARS * score / most)
+        for number, score in enumerate(scores)
+        if np.isfinite(score) and most > 0
+    ]
+    canvas.boxes(boxes, _BAR, "receiver scores")
