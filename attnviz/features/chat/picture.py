@@ -13,7 +13,7 @@ from attnviz.features.chat.table import HEADS, notes_of, reading_line, times
 from attnviz.renderers.colors import FAINT, HEAD_COLORS, INK, Color, ink_on
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
-from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import printable, shorten, two_digits
 
 READING = (
@@ -21,8 +21,9 @@ READING = (
     "the first bar is an even look, in which a part is as wide as it is long"
 )
 ROWS = 60  # of the answer, at most
-_WIDE, _LABEL, _BAR = 1500, 44, 1.5
-"""Pixels of a page, letters of a label, and a bar's height in lines of text."""
+LONGEST, SHORTEST = 44, 8  # letters of a label
+_WIDE, _ROOM, _BAR = 1500, 0.4, 1.5
+"""Pixels of a page, the share of it that labels take, and a bar's height in lines of text."""
 _GREY: Color = (205, 205, 205)
 
 
@@ -46,13 +47,13 @@ def chat_picture(report: ChatReport) -> Figure:
     notes = [*notes_of(report)]
     if len(report.rows) > ROWS:
         notes.append(f"{ROWS} of {len(report.rows):,} {report.unit} are drawn")
-    labels = [label for _, some in blocks for label, _ in some]
     line = sheet.line_height(sheet.NOTE_SIZE)
     full = sheet.page_width(_WIDE, EDGE)
+    labels = [label for _, some in blocks for label, _ in some]
     face = typeface([*labels, *legend])
-    left = max(face.width(label, sheet.NOTE_SIZE) for label in labels) + 16
-    if left > full / 2:
-        raise sheet.no_room("the names of the rows leave no room for their bars")
+    letters = LONGEST
+    while (left := _width(face, labels, letters)) > full * _ROOM and letters > SHORTEST:
+        letters -= 1
     places = sheet.flow_lines([face.width(one, sheet.NOTE_SIZE) + 60 for one in legend], full)
     down = (places[-1][1] + 1.8) * line
     height = down + sum((1.7 * bool(name) + len(some) * (_BAR + 0.35) + 0.6) * line
@@ -74,7 +75,8 @@ def chat_picture(report: ChatReport) -> Figure:
             at += 1.7 * line
         for label, shares in some:
             middle = at + _BAR * line / 2
-            canvas.text(EDGE, middle, label, sheet.NOTE_SIZE, INK if name else FAINT)
+            words = shorten(label, letters)
+            canvas.text(EDGE, middle, words, sheet.NOTE_SIZE, INK if name else FAINT)
             _draw_bar(canvas, (EDGE + left, at, full - left, _BAR * line), shares, grounds)
             at += (_BAR + 0.35) * line
         at += 0.6 * line
@@ -90,7 +92,12 @@ def colors_of(report: ChatReport) -> list[Color]:
 
 
 def _label(text: str) -> str:
-    return shorten(printable(" ".join(text.split())), _LABEL)
+    return printable(" ".join(text.split()))
+
+
+def _width(face: Typeface, labels: Sequence[str], letters: int) -> float:
+    """Pixels that labels of so many letters at most take beside their bars."""
+    return max(face.width(shorten(one, letters), sheet.NOTE_SIZE) for one in labels) + 16
 
 
 def _draw_bar(
