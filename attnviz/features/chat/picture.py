@@ -54,7 +54,8 @@ def chat_picture(report: ChatReport) -> Figure:
     letters = LONGEST
     while (left := _width(face, labels, letters)) > full * _ROOM and letters > SHORTEST:
         letters -= 1
-    places = sheet.flow_lines([face.width(one, sheet.NOTE_SIZE) + 60 for one in legend], full)
+    room = [face.width(face.drawable(one), sheet.NOTE_SIZE) + 60 for one in legend]
+    places = sheet.flow_lines(room, full)
     down = (places[-1][1] + 1.8) * line
     height = down + sum((1.7 * bool(name) + len(some) * (_BAR + 0.35) + 0.6) * line
                         for name, some in blocks)  # fmt: skip
@@ -97,7 +98,8 @@ def _label(text: str) -> str:
 
 def _width(face: Typeface, labels: Sequence[str], letters: int) -> float:
     """Pixels that labels of so many letters at most take beside their bars."""
-    return max(face.width(shorten(one, letters), sheet.NOTE_SIZE) for one in labels) + 16
+    words = (face.drawable(shorten(one, letters)) for one in labels)
+    return max(face.width(one, sheet.NOTE_SIZE) for one in words) + 16
 
 
 def _draw_bar(

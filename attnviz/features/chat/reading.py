@@ -164,7 +164,9 @@ def _rows(
     if group == "words" or (group != "sentences" and len(units) < 2):
         by_sentence, units = False, _units(text, spans, words.split_marks)
     units = words.cut_at_special(words.words_of(mine, text, units), tokens) if mine else ()
-    numbers = words.word_numbers(mine, text, units)
+    first, stop = (places[0], places[-1] + 1) if places else (0, 0)
+    every = words.word_numbers(tokens[first:stop], text, units)  # special tokens cut words
+    numbers = [every[place - first] for place in places]
     rows = list[tuple[str, int, int]]()
     for number, run in groupby(zip(places, numbers, strict=True), lambda one: one[1]):
         at = [place for place, _ in run]

@@ -239,6 +239,13 @@ def test_half_precision_reads_the_same_to_its_digits(folder, file):
         assert other["share"] == pytest.approx(one["share"], abs=0.01)
 
 
+def test_special_tokens_within_an_answer_are_in_no_word_of_it(folder):
+    answer = "The </s> car is red. Is </s> it fast </s>."
+    parts = attnviz.attend([CHAT[1], {"role": "assistant", "content": answer}], model=str(folder))
+    texts = [one.text for one in parts.value.rows]
+    assert texts == ["The", "car is red.", "Is", "it fast", "."]
+
+
 def test_a_file_that_is_not_there_is_no_text(folder):
     assert "there is no file 'no.jsonl'" in run("self", "no.jsonl", "--chat", "-m", folder).mistake
 
