@@ -20,7 +20,7 @@ TextOrFile = Annotated[
     *("model", "compute", "causal", "to", "chat", "show", "look", "page", "reading"),
     also=["explain"],
     writes="why",
-    draws={"plot": "the way from writers over the link to tokens"},
+    draws={"plot": "the way from writers over the link to tokens, or layers by positions"},
 )
 def why(
     text: TextOrFile = None,
@@ -66,7 +66,7 @@ def why(
 
     attnviz why --input sentences.txt --model pocket-lm --head 2.3 --mean -f json
 
-    attnviz why "The keys to the cabinet" --model pocket-lm --layers
+    attnviz why "The keys to the cabinet" --model pocket-lm --layers --picture lens.png
     """
     page = options.output.html is not None or options.output.open_page
     request = Why(

@@ -41,7 +41,7 @@ def why(
         options: those of `attnviz why`, by name.
 
     Returns:
-        A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
+        A `LinkReport`, or a `LayersReport`; the picture "plot".
     """
     how, texts, kind = read_written("why", text, target, input, options)
     request = Why(*(head, link, against, mean, layers, rows, attention_only, how.choice.explain))

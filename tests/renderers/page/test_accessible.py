@@ -127,6 +127,7 @@ def test_axe_finds_nothing_in_steps(open_page, tmp_path, look):
     [
         ("explain", "The red car is"),
         ("cache", "Tom likes dogs. Mary likes cats. Tom likes", "--keep", "sinks:1+recent:3"),
+        ("why", "Tom likes dogs. Tom likes", "--model", "pocket-lm", "--layers"),
         ("lesson", "scaling"),
         ("steps", "--model", "pocket", "--head", "2.0", "The red car", "La voiture rouge"),
     ],
