@@ -85,6 +85,7 @@ class StreamPass:
         self.count = max(len(self.layers), depth)
         self.states: list[Any] = []
         self._last: Any = None
+        self._device: Any = None  # of the last layer
         self._rest: tuple[Any, ...] | None = None  # what a layer gives beside its stream
         self._encoded: Any = None
         self._changes: list[Any] = []  # what each layer's attention adds
@@ -135,7 +136,7 @@ class StreamPass:
             if number == len(self.layers) - 1:
                 stream, *rest = output if isinstance(output, tuple) else (output,)
                 self._rest = (*rest,) if isinstance(output, tuple) else None
-                self._last = self._keep(stream)
+                self._last, self._device = self._keep(stream), stream.device
                 if len(self.states) >= self.count:
                     raise StopForward  # logits of every position may not fit
 
@@ -146,7 +147,8 @@ class StreamPass:
             return stream
         if not isinstance(stream, torch.Tensor) or stream.shape[-2] != self.tokens:
             raise AttentionError(_OTHER.format(self.part.config.model_type))
-        return stream[..., list(self.rows), :]
+        some = stream[..., list(self.rows), :]
+        return some.to(self.states[0].device) if self.states else some  # layers may be spread
 
     def _note_call(self, call: Any) -> None:
         self._calls.append(self.names.get(id(call.module), ""))
@@ -195,7 +197,7 @@ class StreamPass:
 
     def predict(self, state: Any, rows: slice | None = None) -> NDArray[np.float64]:
         """The logits of some rows of a state, (rows, choices); of a class, None and one row."""
-        value = state if rows is None else state[..., rows, :]
+        value = (state if rows is None else state[..., rows, :]).to(self._device)
         output = value if self._rest is None else (value, *self._rest)
         inputs = self.inputs
         if rows is not None:
