@@ -149,7 +149,8 @@ class Browser(App[int], inherit_bindings=False):
     Screen, StateView { background: ansi_default; color: ansi_default; }
     ModalScreen { background: transparent; align: left bottom; }
     Vertical, Horizontal, Horizontal Input { height: auto; width: 1fr; background: ansi_default; }
-    VerticalScroll { background: ansi_default; padding: 0 1; margin: 1 0; scrollbar-size: 1 1; }
+    VerticalScroll { background: ansi_default; padding: 0 1; margin: 1 0; scrollbar-size: 1 1;
+        scrollbar-background: ansi_default; scrollbar-color: ansi_bright_black; }
     """
 
     def __init__(self, state: State, asker: Asker) -> None:

@@ -1,37 +1,60 @@
-"""A tour of `attnviz browse` for readers: `python -m tests.features.browse.tour` draws it.
+"""A tour of `attnviz browse`, which `python -m tests.features.browse.tour` records in tmux.
 
-textual writes each moment as SVG; here they follow one another in one file.
+Each moment is drawn as SVG as textual draws its screens; here they follow one another in one file.
 """
 
-import asyncio
+import io
 import re
-from dataclasses import replace
+import shlex
+import subprocess
+import sys
+import time
 from pathlib import Path
 
-import attnviz
-from attnviz.features.browse.app import Browser
-from attnviz.features.browse.ask import Asker
-from attnviz.features.browse.state import begin
-from attnviz.storage.texts import Text
+from rich.console import Console
+from rich.text import Text
 
 PLACE = Path(__file__).parents[3] / "docs" / "browse.svg"
 TEXT = "My sister bought a red car and sold her bike."
-MOMENTS = ("", "n n tab", "x", "w")
-SIZE, SECONDS = (104, 26), 3
+MOMENTS = ("", "n n Tab", "x", "w")
+SIZE, SECONDS, QUIET = (104, 26), 3, 1.0
 
 
-async def moments() -> list[str]:
+def tmux(*words: str) -> str:
+    """What tmux answers, on a server of its own."""
+    run = ("tmux", "-L", "tour", "-f", "/dev/null", *words)
+    return subprocess.run(run, check=True, capture_output=True, text=True).stdout
+
+
+def still_screen() -> str:
+    """The screen with its colours, once it no longer changes and nothing is waited for."""
+    before = ""
+    while True:
+        screen = tmux("capture-pane", "-e", "-p", "-t", "tour")
+        if screen == before and "quit" in screen and "esc ends it" not in screen:
+            return screen
+        before = screen
+        time.sleep(QUIET)
+
+
+def moments() -> list[str]:
     """The screen after the keys of each moment, as SVG."""
-    asker = Asker(attnviz.attend("a").again.origin, "self", Text("0", TEXT))
-    state = begin(asker.attend(), live=True)
-    app, drawn = Browser(replace(state, size=SIZE), asker), []
-    async with app.run_test(size=SIZE) as pilot:
-        for keys in MOMENTS:
-            await pilot.press(*keys.split())
-            while app.waits:
-                await asyncio.sleep(0.01)
-            await pilot.pause()
-            drawn.append(app.export_screenshot(title=f"attnviz browse · {keys}".rstrip(" ·")))
+    variables = "COLORTERM=truecolor COLORFGBG='15;0' HF_HUB_OFFLINE=1"
+    command = f"{variables} {sys.executable} -m attnviz browse {shlex.quote(TEXT)}"
+    width, height = map(str, SIZE)
+    tmux("new-session", "-d", "-s", "tour", "-x", width, "-y", height, command)
+    drawn = []
+    try:
+        for number, keys in enumerate(MOMENTS):
+            for key in keys.split():
+                tmux("send-keys", "-t", "tour", key)
+                time.sleep(QUIET)
+            console = Console(record=True, width=SIZE[0], file=io.StringIO(), force_terminal=True)
+            console.print(Text.from_ansi(still_screen().rstrip("\n")), no_wrap=True)
+            title = f"attnviz browse · {keys}".rstrip(" ·")
+            drawn.append(console.export_svg(title=title, unique_id=f"moment-{number}"))
+    finally:
+        tmux("kill-server")
     return drawn
 
 
@@ -60,4 +83,4 @@ def joined(screens: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    PLACE.write_text(joined(asyncio.run(moments())), encoding="utf-8")
+    PLACE.write_text(joined(moments()), encoding="utf-8")
