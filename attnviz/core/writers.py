@@ -269,7 +269,8 @@ class LensColumn:
     position: int
     token: str  # that stands there
     choice: str  # what the model predicts from it, or what was asked for
-    settled: str | None  # the first layer from which the choice stays on top; None: it does not
+    # the first layer from which the choice stays on top, empty: the embeddings; None: it does not
+    settled: str | None
     cells: tuple[LensCell, ...]
 
 

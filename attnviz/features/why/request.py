@@ -211,6 +211,8 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
     report = _lens_report(stream, columns, last, about, attention_only=request.attention_only)
     if request.attention_only:
         return report
+    if trace is not None:  # it predicts once
+        report = replace(report, tokens=len(columns))
     left_out = "what each layer adds to a logit is left out"
     if len(stream.tokens) > SPLIT:
         return replace(

@@ -311,6 +311,15 @@ def test_tokens_are_data():
     assert layers_picture(report).axes
 
 
+def test_a_class_has_one_column():
+    picture = Path(attnviz.__file__).parent / "models" / "pocket_vit" / "files" / "sample.png"
+    report = attnviz.why(str(picture), model="pocket-vit", layers=True).value
+    (column,) = report.columns
+    assert report.tokens == 1
+    assert (column.token, column.choice, column.settled) == ("[CLS]", "star", "3")
+    assert [one.likeliest for one in report.rows] == [one.top[0][0] for one in column.cells]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
