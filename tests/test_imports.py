@@ -276,6 +276,14 @@ def test_the_check_fails_where_a_room_looks_up(tmp_path, room, line):
     assert "BROKEN" in done.stdout
 
 
+def test_the_contract_of_features_names_each():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    (own,) = (one["modules"] for one in contracts if one["type"] == "independence")
+    folders = {f"attnviz.features.{file.parent.name}" for file in FEATURES.glob("*/__init__.py")}
+    assert {*own} == folders
+
+
 def test_every_large_room_has_a_contract_that_names_each_of_its_files():
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]

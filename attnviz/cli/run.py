@@ -7,7 +7,6 @@ from attnviz.cli.report import Report
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.renderers.reports import Data
 from attnviz.runs.engines import InProcess
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import AttendChunk, Outcome, Record, attend_all, engine_for
@@ -52,10 +51,3 @@ def report_all(
         report.add(outcome)
     report.finish()
     return count
-
-
-def write_listing(data: Data, options: Options) -> None:
-    """Write a list of names as a command's result."""
-    with Report(options, "listing") as report:
-        report.add(data)
-        report.finish("listed")

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from attnviz.cli.listing import write_listing
 from attnviz.cli.options import with_options
 from attnviz.cli.places import note
-from attnviz.cli.run import write_listing
 from attnviz.core.options import Options
 from attnviz.features.examples import FILES
 from attnviz.renderers.reports import listing

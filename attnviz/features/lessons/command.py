@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from attnviz.cli.listing import write_listing
 from attnviz.cli.options import SEED, with_options
-from attnviz.cli.run import write_listing
 from attnviz.core.errors import choose
 from attnviz.core.options import Options, opt
 from attnviz.features.lessons import LESSONS

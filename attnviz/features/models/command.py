@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from attnviz.cli.listing import write_listing
 from attnviz.cli.options import ORIGIN, with_options
 from attnviz.cli.places import note
-from attnviz.cli.run import write_listing
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import MECHANISMS
