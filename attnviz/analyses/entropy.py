@@ -52,6 +52,21 @@ def jensen_shannon(
     return np.maximum(divergences, 0.0)
 
 
+def pair_divergences(heads: NDArray[np.floating]) -> Rows:
+    """Mean divergence between the rows of every two heads, in nats, shape (heads, heads).
+
+    Heads (heads, queries, keys) have rows that sum to 1, or to 0 where they attend to nothing; NaN
+    where two heads have no row in which both attend to anything.
+    """
+    entropies = row_entropy(heads)
+    table = np.zeros((len(heads), len(heads)))
+    for place, head in enumerate(heads):
+        others = slice(place + 1, None)
+        own = (entropies[place], entropies[others])
+        table[place, others] = known_mean(jensen_shannon(head, heads[others], own))
+    return table + table.T
+
+
 class ScoreStudy:
     """What the scores of a layer's heads say, from tiles of whole rows in any order."""
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.kv_groups import LIKENESS, groups_in_words
 from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable, without_implied
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.analyses.measures.shares import sink_fractions
@@ -211,7 +212,8 @@ class HeadStudy:
         for name in (order, role):
             if name in SHORT and name not in self._meanings:
                 raise UsageError(not_measured(name, self._meanings))
-        rows = [row for stream in self._streams for row in stream.rows()]
+        rows = [self._with_group(row) for stream in self._streams for row in stream.rows()]
+        groups = self._groups_in_words(rows)
         if role is not None:
             rows = [row for row in rows if role in [item.name for item in row.roles]]
         return HeadReport(
@@ -221,7 +223,24 @@ class HeadStudy:
             provenance=replace(self.first.provenance, notes=self.notes),
             texts=self.texts,
             sinks=self._sink_line(),
+            groups=groups,
         )
+
+    def _with_group(self, row: HeadRow) -> HeadRow:
+        assert self.first is not None
+        size = self.first.group_sizes.get(row.stream, {}).get(row.layer, 1)
+        return replace(row, kv=int(row.head) // size) if size > 1 and row.head.isdecimal() else row
+
+    def _groups_in_words(self, rows: Sequence[HeadRow]) -> str:
+        """How alike the heads of the main stream look that share keys and values."""
+        assert self.first is not None
+        stream = self.first.main.stream
+        values = {
+            (row.layer, row.head): row.values.get(LIKENESS, math.nan)
+            for row in rows
+            if row.stream == stream
+        }
+        return groups_in_words(values, self.first.group_sizes.get(stream, {}))
 
     def _meaning(self, name: str) -> Meaning:
         measure, tops = self._meanings[name], self._tops[name]

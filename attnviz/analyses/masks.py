@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import projected_scores, row_entropy
+from attnviz.analyses.kv_groups import sizes_of
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean, stream_of_call
 from attnviz.core.errors import InputError, UsageError
@@ -39,6 +40,7 @@ class MeasuredMap:
         uniform: uniform attention, shape (layers or 1, 1, queries, keys): one more head.
         rows: rows that see at least one key, shape (layers or 1, queries).
         output_start: the position of the first token that the model wrote; None: it wrote none.
+        group_sizes: by layer, how many heads share each head of keys and values, where known.
         scores: where they are known, measures of scores before the softmax by name ("score-max"),
             shape (layers, heads).
     """
@@ -51,6 +53,7 @@ class MeasuredMap:
         scores: Mapping[str, Numbers] = NO_SCORES,
     ) -> None:
         self.item, self.texts, self.output_start, self.scores = item, texts, output_start, scores
+        self.group_sizes: Mapping[str, int] = {}
         self.visible = visible_keys(item)
         self.uniform = uniform_attention(self.visible)[:, None]
         self.rows: NDArray[np.bool_] = np.any(self.visible, axis=-1)
@@ -62,7 +65,10 @@ class MeasuredMap:
         if parts is not None and parts.kind == "prompt and output":
             starts = [token.start >= parts.start and not token.special for token in item.key_tokens]
             output_start = starts.index(True) if any(starts) else None
-        return cls(item, attention.texts_of(item), output_start, known_scores(attention, item))
+        scores = known_scores(attention, item)
+        subject = cls(item, attention.texts_of(item), output_start, scores)
+        subject.group_sizes = sizes_of(attention, item)
+        return subject
 
     @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:

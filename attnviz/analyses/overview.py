@@ -12,8 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.analyses.heads import roles_by_place
+from attnviz.analyses.kv_groups import groups_in_words, sizes_of
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.measures.distance import LEAST_WORDS, WordLinks
+from attnviz.analyses.measures.spread import kv_likeness
 from attnviz.analyses.select import reduce_map, strongest_links
 from attnviz.analyses.tokens import held_by_special, sink_shares
 from attnviz.analyses.view import describe_run, orientation
@@ -53,6 +55,7 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
     if item.is_pooled:
         return _of_blocks(attention, item)
     subject = MeasuredMap(item, attention.texts_of(item))
+    subject.group_sizes = sizes_of(attention, item)
     if subject.sums.max() > 1 + 1e-3:  # flows of a rollout are no shares of a row
         return None
     links = WordLinks(subject)
@@ -82,7 +85,17 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
         resting=_resting(links, first),
         order=_order(links, first, matrix),
         numbers=_numbers(item, links.item),
+        groups="" if alone else _groups(subject),
     )
+
+
+def _groups(subject: MeasuredMap) -> str:
+    measure = kv_likeness(subject) if subject.group_sizes else None
+    if measure is None:
+        return ""
+    item = subject.item
+    values = {item.place(*at): float(measure.values[at]) for at in np.ndindex(measure.values.shape)}
+    return groups_in_words(values, subject.group_sizes)
 
 
 def _places(attention: Attention, links: WordLinks, *, as_chosen: bool) -> tuple[list[Place], str]:

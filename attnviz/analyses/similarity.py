@@ -10,16 +10,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import jensen_shannon, row_entropy
+from attnviz.analyses.entropy import pair_divergences
 from attnviz.analyses.heads import texts_in_words
 from attnviz.analyses.lenses.layered import row_shares
 from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
-from attnviz.core.attention_map import (
-    Attention,
-    AttentionMap,
-    known_mean,
-)
+from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.measures import SimilarityReport
 from attnviz.core.notices import merge_notices
 
@@ -33,15 +29,7 @@ def head_divergences(item: AttentionMap) -> Square:
     """
     check_measurable(item)
     rows = row_shares(item.weights.astype(np.float64)).astype(np.float32)
-    heads = rows.reshape(-1, *rows.shape[2:])
-    entropies = row_entropy(heads)
-    table = np.zeros((len(heads), len(heads)))
-    for place, head in enumerate(heads):
-        others = slice(place + 1, None)
-        own = (entropies[place], entropies[others])
-        divergences = jensen_shannon(head, heads[others], own)
-        table[place, others] = known_mean(divergences)
-    return table + table.T
+    return pair_divergences(rows.reshape(-1, *rows.shape[2:]))
 
 
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:

@@ -67,6 +67,7 @@ class Overview:
     resting: tuple[Link, ...]  # words that give special tokens more than half
     order: tuple[int, ...]  # its rows, what says most first
     numbers: tuple[int, ...] = ()  # of a part of a text, each row's first token in that text
+    groups: str = ""  # how alike heads look that share keys and values; empty: none share any
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ class HeadRow:
     roles: tuple[Role, ...] = ()  # clear roles that act, clearest first, then those that rest
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # 95 % intervals
     writes: tuple[Argument, ...] = ()  # the tokens that it argues for most, if asked for
+    kv: int | None = None  # the head of keys and values that it shares with others
 
     def clearest(self, kind: RoleKind) -> Role | None:
         """Its clearest role of a kind, if it has one."""
@@ -188,6 +190,7 @@ class HeadReport:
     provenance: Provenance
     texts: int = 1
     sinks: str = ""  # keys on which attention rests, in words; empty: none
+    groups: str = ""  # how alike heads look that share keys and values; empty: none share any
 
 
 @dataclass(frozen=True, slots=True, eq=False)

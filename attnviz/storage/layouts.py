@@ -110,7 +110,7 @@ LAYOUTS: dict[str, DocumentLayout] = {
     "maps": DocumentLayout("maps", "Attention of one text: tokens, every weight, provenance.", ""),
     "heads": DocumentLayout(
         *("heads", "Roles and measures of each head."),
-        "HeadReport -rows note:str heads:[HeadRow writes:Arguments?]",
+        "HeadReport -rows note:str heads:[HeadRow writes:Arguments? kv:int?]",
     ),
     "similarity": DocumentLayout(
         *("heads", "Which heads attend alike."),

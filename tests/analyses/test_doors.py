@@ -48,6 +48,9 @@ def measured(name: str) -> HeadMeasure:
     subjects.append(
         MeasuredMap(drawn.with_weights(drawn.weights, query_tokens=named, key_tokens=named))
     )
+    grouped = MeasuredMap(drawn)
+    grouped.group_sizes = dict.fromkeys(drawn.layers, 3)
+    subjects.append(grouped)
     found = (MEASURES[name].load()(subject) for subject in subjects)
     made = next((measure for measure in found if measure is not None), None)
     assert made is not None, f"'{name}' says nothing of any text nor of a picture"

@@ -72,6 +72,11 @@ MEASURES: dict[str, Measure] = {
         "acts",
         (204, 121, 167),
     ),
+    "kv-likeness": Measure(
+        "How alike a head looks to those that share its keys and values: 1 − divergence in bits.",
+        "spread:kv_likeness",
+        "kv",
+    ),
     "same-group": Measure(
         "Share that goes to tokens whose label is the query's, of tokens that have one.",
         "shares:same_group",

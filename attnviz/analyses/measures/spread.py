@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import ENTROPY, middle
+from attnviz.analyses.entropy import ENTROPY, middle, pair_divergences
+from attnviz.analyses.kv_groups import groups_of
 from attnviz.analyses.masks import MeasuredMap, Numbers
 from attnviz.analyses.measures import MEASURES
+from attnviz.analyses.measures.distance import LEAST_MASS
 from attnviz.core.attention_map import known_mean
 from attnviz.core.measures import HeadMeasure
+from attnviz.core.tokens import first_is_sink, text_places, without_first
 
 ROUNDING = 0.01
 """How far the sum of a row of half-precision weights lies from 1 at most."""
@@ -113,6 +116,33 @@ def confidence(subject: MeasuredMap) -> HeadMeasure:
         return subject.mean(largest, subject.rows)
 
     return subject.measure("confidence", "share", ("no key stands out", "one key a row"), formula)
+
+
+def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
+    """How alike a head looks to those that share its keys and values: 1 − divergence in bits.
+
+    The mean over the other heads of its group and over rows of 1 − the Jensen–Shannon divergence,
+    without sinks: special tokens and a first token that is one are left out, and what is left of a
+    row, if it is a twentieth or more, is made to sum to 1. None where no heads share any.
+    """
+    item = without_first(subject.item) if first_is_sink(subject.item) else subject.item
+    groups = groups_of(item, subject.group_sizes)
+    if not any(groups):
+        return None
+    rows, keys = (text_places(side) for side in (item.query_tokens, item.key_tokens))
+    values = np.full(item.weights.shape[:2], np.nan)
+    for layer, own in enumerate(groups):
+        for members in own.values():
+            weights = item.weights[layer, members][:, rows][..., keys].astype(np.float64)
+            sums = weights.sum(axis=-1, keepdims=True)
+            shares = np.where(sums >= LEAST_MASS, weights, 0) / np.where(sums > 0, sums, 1)
+            apart = pair_divergences(shares)
+            np.fill_diagonal(apart, np.nan)
+            values[layer, members] = 1 - known_mean(apart) / np.log(2)
+    if np.isnan(values).all():
+        return None
+    ends = ("its group never looks where it does", "its group looks the same")
+    return subject.compare("kv-likeness", "share", ends, (values, np.ones_like(values)))
 
 
 def typical_entropy(subject: MeasuredMap) -> Numbers:

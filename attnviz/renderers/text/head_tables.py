@@ -41,7 +41,17 @@ from attnviz.storage.documents import report_json
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
 _OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")
 _SCORES = ("score-max", "score-mean", "score-std", "saturated", "query-norm", "key-norm")
-_FIRST = (EFFECT, COPYING, *PROBES, *_SCORES, "mass", "informative", *_ROLES, *_OTHERS)
+_FIRST = (
+    EFFECT,
+    COPYING,
+    *PROBES,
+    *_SCORES,
+    "mass",
+    "informative",
+    "kv-likeness",
+    *_ROLES,
+    *_OTHERS,
+)
 """The columns that a narrow table keeps first."""
 
 
@@ -49,6 +59,10 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     """A line for each head under uniform attention, in the columns that fit; `keep` comes first."""
     headings = ["stream", "layer", "head", "role"]
     names = [[row.stream, row.layer, row.head, _name_roles(row)] for row in report.rows]
+    if report.groups:  # the head of keys and values that a head shares
+        headings.insert(3, "kv")
+        for name, row in zip(names, report.rows, strict=True):
+            name.insert(3, "" if row.kv is None else str(row.kv))
     if len({row.stream for row in report.rows}) == 1:
         headings, names = headings[1:], [name[1:] for name in names]
     names = [[*map(printable, name)] for name in names]
@@ -64,6 +78,8 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     parts = [*console.introduction(printable(report.caption), reading, display.width), *lines]
     if any(row.writes for row in report.rows):
         parts += [Text(), *_writes_lines(report, display)]
+    if report.groups:
+        parts += [Text(), *console.wrap_text(printable(report.groups), display.width)]
     if report.sinks:
         parts += [Text(), *console.wrap_text(printable(report.sinks), display.width)]
     return console.render_parts([*parts, *console.no_room_note(left_out, display)], display)
@@ -149,8 +165,9 @@ def _role_fields(role: Role | None) -> tuple[str, str]:
 def measures_json(report: HeadReport) -> str:
     """One document: the measures, and for each head its roles, values and uniform values."""
     usual = "stream layer head roles values uniform intervals"
+    usual += " kv" if report.groups else ""
     heads = [fields_of(row, f"{usual} writes" if row.writes else usual) for row in report.rows]
-    about = fields_of(report, "caption texts sinks") | {"note": mass_note(report.measures)}
+    about = fields_of(report, "caption texts sinks groups") | {"note": mass_note(report.measures)}
     about |= {"measures": report.measures, "heads": heads, "provenance": report.provenance}
     return report_json("heads", **about)
 

@@ -424,6 +424,7 @@ def _overview_lines(view: Overview, display: Display) -> list[RenderableType]:
     if view.note:
         lines += [Text(), *wrap_text(view.note, width)]
     lines += wrap_text(printable(view.others), width, "dim") if view.others else []
+    lines += wrap_text(printable(view.groups), width, "dim") if view.groups else []
     title = Text(f"{printable(view.which)}", style="bold").append(
         f" · {printable(view.orientation)}", style="dim not bold"
     )
