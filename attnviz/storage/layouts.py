@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 from msgspec import UNSET, UnsetType, defstruct
 from msgspec.json import schema as schema_of
 
-from attnviz.core.answers import SourcesReport
+from attnviz.features.sources.report import SourcesReport
 from attnviz.core.attention_map import Provenance
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction

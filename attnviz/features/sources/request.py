@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import rank_correlation
-from attnviz.core.answers import SourcePart, SourcesReport
+from attnviz.features.sources.report import SourcePart, SourcesReport
 from attnviz.core.attention_map import Token
 from attnviz.core.effects import Experiment, Intervention
 from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, UsageError, first_line

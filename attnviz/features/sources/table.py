@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from attnviz.core import answers
+from attnviz.features.sources import report as answers
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits
 from attnviz.renderers.text.console import render_parts, wrap_text

@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from attnviz.core.answers import SourcesReport
+from attnviz.features.sources.report import SourcesReport
 from attnviz.core.writers import LinkReport
 from attnviz.renderers.page.document import TABLE_FRAME, plain_page
 from attnviz.renderers.printable import nats, printable, printable_texts, two_digits
