@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 from msgspec import UNSET, UnsetType, defstruct
 from msgspec.json import schema as schema_of
 
-from attnviz.features.sources.report import SourcesReport
 from attnviz.core.attention_map import Provenance
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction
@@ -27,7 +26,7 @@ from attnviz.storage.schema import Document
 REPORTS = {
     one.__name__: one
     for one in (
-        *(SourcesReport, CorpusReport, AblationReport),
+        *(CorpusReport, AblationReport),
         *(
             HeadAt,
             HeadReport,
@@ -45,6 +44,7 @@ FEATURE_TYPES = {
     "ChatReport": "chat.report",
     "ContrastReport": "explain.report",
     "HeadClaim": "explain.report",
+    "SourcesReport": "sources.report",
     "TimedWord": "audio.timed_words",
 }
 """Types of features, each with its module, which is imported when its layout is asked for."""

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import rank_correlation
-from attnviz.features.sources.report import SourcePart, SourcesReport
 from attnviz.core.attention_map import Token
 from attnviz.core.effects import Experiment, Intervention
 from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, UsageError, first_line
@@ -19,6 +18,7 @@ from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.tokens import split_sentences
 from attnviz.features.sources import subsets
+from attnviz.features.sources.report import SourcePart, SourcesReport
 from attnviz.features.sources.table import SOURCES
 from attnviz.models import Experimenting, Source, SupportsChat
 from attnviz.models.lens import open_experiment
@@ -156,7 +156,7 @@ def report_sources(request: SourcesRequest, options: Options, report: RunReport)
         report.hold(note)
 
     def page(command: str) -> str:
-        from attnviz.renderers.page.reports import sources_page
+        from attnviz.features.sources.page import sources_page
 
         return sources_page(result, command)
 
