@@ -67,9 +67,9 @@ def fit(line: Iterable[Span], width: int) -> Line:
     """The line cut, or filled with spaces, to exactly so many cells."""
     spans, room = list[Span](), width
     for span in line:
-        if room > 0:
-            spans.append(span._replace(text=shorten(span.text, room)))
-            room -= cell_len(spans[-1].text)
+        fits = cell_len(span.text) <= room
+        spans.append(span if fits else span._replace(text=shorten(span.text, room)))
+        room -= cell_len(spans[-1].text)
     return [*spans, Span(" " * room)]
 
 
