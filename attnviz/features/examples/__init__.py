@@ -6,6 +6,7 @@ FILES = {
     "pairs.gold": "Their word alignments, made by hand: align --score.",
     "pairs.jsonl": "Three pairs with names: cross --input.",
     "notes.txt": "Four passages: sources --context.",
+    "reasoning.txt": "A reasoning between <think> and </think>: sources --of output.",
     "notes.csv": "Texts in a table, with labels: self --input --columns.",
     "entities.jsonl": "Two sentences with labels of their words.",
     "relations.conllu": "Sentences with their syntax: heads --treebank.",
