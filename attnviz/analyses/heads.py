@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.kv_groups import LIKENESS, groups_in_words
 from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable, without_implied
 from attnviz.analyses.measures.intervals import means_over
-from attnviz.analyses.measures.shares import sink_fractions
+from attnviz.analyses.measures.shares import sinks_of
 from attnviz.analyses.tokens import mean_shares, sink_shares, sinks_in_words
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -25,6 +26,7 @@ from attnviz.core.measures import (
     PROBES,
     RETRIEVAL,
     TASK,
+    BlockMeasures,
     HeadMeasure,
     HeadReport,
     HeadRow,
@@ -102,6 +104,31 @@ def measure_heads(
     return {name: measure for name, measure in measures.items() if measure is not None}
 
 
+def measures_of(
+    attention: Attention, item: AttentionMap, *, repeated: bool | None = None
+) -> BlockMeasures:
+    """What is measured of a map's heads: as it was read in blocks, or now; `repeated` as above."""
+    in_blocks = [one for one in attention.in_blocks if {*item.layers} <= {*one.layers}]
+    own = next((one for one in in_blocks if one.stream == item.stream), None)
+    effects = attention.effects
+    if own is None:
+        subject = MeasuredMap.of(attention, item)
+        measures = measure_heads(subject, repeated=repeated, effects=effects)
+        names = item.stream, item.layers, item.heads
+        return BlockMeasures(
+            *names, measures, sinks_of(subject), item.key_tokens, resting_places(item)
+        )
+    part: BlockMeasures = own.of(item.layers, item.heads)
+    measures = {
+        name: one
+        for name, one in part.measures.items()
+        if repeated is None or MEASURES[name].repeated == repeated
+    }
+    if effects and (effect := _effect(item, effects)) is not None:
+        measures[EFFECT] = effect
+    return replace(part, measures=measures)
+
+
 def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | None:
     """One measure; None if it does not apply to the map, or if a plug-in's code fails."""
     try:
@@ -147,27 +174,27 @@ class HeadStudy:
         Repetitions are looked for too, unless a sequence made for it follows.
         """
         for item in attention.maps:
-            check_measurable(item)
+            if not attention.in_blocks:
+                check_measurable(item)
         self.first = self.first or attention
         self.texts += 1
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         for place, item in enumerate(attention.maps):
-            subject = MeasuredMap.of(attention, item)
             kinds = None if repeats else False
-            measures = measure_heads(subject, repeated=kinds, effects=attention.effects)
-            self._add(place, item, measures)
+            own = measures_of(attention, item, repeated=kinds)
+            self._add(place, item, own)
             if place == 0:
-                fractions = sink_fractions(subject)
+                fractions = own.sinks.mean(axis=(0, 1))
                 key = int(fractions.argmax())
-                self._sinks[item.key_tokens[key].text].append(float(fractions[key]))
-                if shares := sink_shares(attention, subject):
+                self._sinks[own.key_tokens[key].text].append(float(fractions[key]))
+                if shares := sink_shares(attention):
                     self._shares.append(shares)
 
     def add_repeated(self, attention: Attention) -> None:
         """Measure induction and duplicates on a repeated sequence."""
         maps = without_implied(attention).maps
         for place, item in enumerate(maps[: len(self._streams)]):
-            self._add(place, item, measure_heads(item, repeated=True))
+            self._add(place, item, measures_of(attention, item, repeated=True))
 
     def add_values(self, name: str, scores: Mapping[HeadAt, float], even: float = math.nan) -> None:
         """Add a value that was measured on other texts; `even`: its value by chance."""
@@ -182,13 +209,12 @@ class HeadStudy:
                 measure = HeadMeasure(name, unit, ends[0], ends[1], values, uniform)
                 self._keep(place, {name: measure})
 
-    def _add(self, place: int, item: AttentionMap, measures: dict[str, HeadMeasure]) -> None:
+    def _add(self, place: int, item: AttentionMap, own: BlockMeasures) -> None:
         if place == len(self._streams):
-            own = (item.stream, item.layers, item.heads)
-            self._streams.append(_Stream(*own, resting_places(item)))
-        self._keep(place, measures)
+            self._streams.append(_Stream(item.stream, item.layers, item.heads, own.resting))
+        self._keep(place, own.measures)
 
-    def _keep(self, place: int, measures: dict[str, HeadMeasure]) -> None:
+    def _keep(self, place: int, measures: Mapping[str, HeadMeasure]) -> None:
         self._streams[place].add(measures.values())
         for name, measure in measures.items():
             self._meanings[name] = measure
@@ -299,7 +325,7 @@ def roles_by_place(subject: MeasuredMap) -> dict[tuple[int, int], Role]:
     return roles
 
 
-def resting_places(item: AttentionMap) -> dict[str, str]:
+def resting_places(item: Any) -> dict[str, str]:
     """For each resting role the special token that heads rest on."""
     special = [token.text for token in item.key_tokens if token.special]
     places = {"special-token": special[0]} if len({*special}) == 1 else {}

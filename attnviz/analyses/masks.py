@@ -10,19 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import projected_scores, row_entropy
+from attnviz.analyses.entropy import projected_scores
+from attnviz.analyses.folds import (
+    ColumnFold,
+    Fold,
+    OnCells,
+    RowBlock,
+    RowFold,
+    Targets,
+    TotalFold,
+    blocks_of,
+    offsets,
+    sums_on,
+)
 from attnviz.analyses.kv_groups import sizes_of
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean, stream_of_call
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
+from attnviz.core.tokens import split_sentences
 
 CAUSAL_STREAMS = ("causal", "decoder")
 
@@ -61,19 +74,65 @@ class MeasuredMap:
     @classmethod
     def of(cls, attention: Attention, item: AttentionMap) -> MeasuredMap:
         """A map with its attention's facts about the text."""
-        parts, output_start = attention.parts, None
-        if parts is not None and parts.kind == "prompt and output":
-            starts = [token.start >= parts.start and not token.special for token in item.key_tokens]
-            output_start = starts.index(True) if any(starts) else None
-        scores = known_scores(attention, item)
-        subject = cls(item, attention.texts_of(item), output_start, scores)
+        start = output_start(attention, item)
+        subject = cls(item, attention.texts_of(item), start, known_scores(attention, item))
         subject.group_sizes = sizes_of(attention, item)
         return subject
 
     @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many keys each row sees, shape (layers or 1, queries)."""
+        return np.asarray(self.visible.sum(axis=-1))
+
+    @cached_property
+    def seen_by(self) -> NDArray[np.int64]:
+        """How many rows see each key, shape (layers or 1, keys)."""
+        return np.asarray(self.visible.sum(axis=-2))
+
+    def fold(self, name: str, make: Callable[[], Fold]) -> tuple[Any, Any]:
+        """What a fold says of the heads and of uniform attention."""
+        results = []
+        for weights in (self.item.weights, self.uniform):
+            fold = make()
+            for block in blocks_of(weights):
+                fold.add(fold.part(block))
+            results.append(fold.end())
+        return results[0], results[1]
+
+    def by_row(
+        self, name: str, of_block: Callable[[RowBlock], Numbers], several: int = 0
+    ) -> tuple[Numbers, Numbers]:
+        """A number for each row of the heads and of uniform attention, (layers, heads, queries)."""
+        return self.fold(name, lambda: RowFold(of_block, several))
+
+    def on(self, name: str, targets: Targets) -> tuple[Numbers, Numbers]:
+        """What each row gives to its targets."""
+        return self.by_row(name, lambda block: sums_on(block, [targets])[0])
+
+    def totals_on(self, name: str, targets: Targets) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+        """What all rows give to their targets, (layers, heads), and how many rows see one."""
+        heads, uniform = self.fold(name, lambda: TotalFold([targets]))
+        return heads[0][0], uniform[0][0], uniform[1][0][:, 0]
+
+    @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:
         """Row entropies in nats, shape (…, queries); NaN where a row attends to nothing."""
-        return row_entropy(self.item.weights), row_entropy(self.uniform)
+        return self.by_row("entropies", lambda block: block.entropies)
+
+    @cached_property
+    def row_sums(self) -> tuple[Numbers, Numbers]:
+        """What each row sums to, shape (…, queries)."""
+        return self.by_row("sums", lambda block: block.sums)
+
+    @cached_property
+    def offsets(self) -> tuple[Numbers, Numbers]:
+        """See `folds.offsets`."""
+        return self.by_row("offsets", offsets, 2)
+
+    @cached_property
+    def columns(self) -> tuple[tuple[Numbers, ...], tuple[Numbers, ...]]:
+        """What each key gets, and each sentence from far ones: see `ColumnFold`."""
+        return self.fold("columns", partial(column_fold, self.item, self.texts[0]))
 
     @cached_property
     def words(self) -> MeasuredMap:
@@ -90,7 +149,7 @@ class MeasuredMap:
     @cached_property
     def sums(self) -> Numbers:
         """What each row of each head sums to, shape (layers, heads, queries)."""
-        return np.asarray(self.item.weights.sum(axis=-1, dtype=np.float64))
+        return self.row_sums[0]
 
     @cached_property
     def present(self) -> NDArray[np.bool_]:
@@ -133,30 +192,48 @@ class MeasuredMap:
         return known_mean(np.where(rows[:, None], per_row, np.nan))
 
     def share_on(
-        self, name: str, targets: NDArray[np.bool_], ends: tuple[str, str]
+        self, name: str, targets: Targets | NDArray[np.bool_], ends: tuple[str, str]
     ) -> HeadMeasure | None:
-        """The share that goes to targets, (queries, keys), over the rows that can see one of them.
+        """The share that goes to targets, over the rows that can see one of them.
 
         So a diagonal below the main one is divided by N − 1 without a special case. None where no
-        row can see a target.
+        row can see a target. Targets are keys by a rule (`OnKeys`, `OnOne`, `OnAlike`), or a matrix
+        (queries, keys), which no long text has.
         """
-        counts = (self.visible & targets).any(axis=-1).sum(axis=-1)
+        targets = OnCells(targets) if isinstance(targets, np.ndarray) else targets
+        *sides, counts = self.totals_on(name, targets)
         if not counts.any():
             return None
-        queries, keys = np.nonzero(targets)
-        # Reading one cell takes as long as adding many neighbouring ones.
-        many = 32 * len(keys) > targets.size
+        heads, uniform = (
+            np.asarray(np.where(counts, own.T / np.maximum(counts, 1), np.nan).T) for own in sides
+        )
+        return self.compare(name, "share", ends, (heads, uniform))
 
-        def mean_share(weights: NDArray[np.floating]) -> Numbers:
-            rows = (
-                weights[:, :, queries, keys]
-                if not many
-                else np.einsum("lhij,ij->lhi", weights, targets.astype(weights.dtype))
-            )
-            sums = rows.sum(axis=-1, dtype=np.float64)
-            return np.asarray(np.where(counts, sums.T / np.maximum(counts, 1), np.nan).T)
 
-        return self.measure(name, "share", ends, mean_share)
+def output_start(attention: Attention, item: Any) -> int | None:
+    """The position of the first token that the model wrote; None: it wrote none."""
+    parts = attention.parts
+    if parts is None or parts.kind != "prompt and output":
+        return None
+    starts = [token.start >= parts.start and not token.special for token in item.key_tokens]
+    return starts.index(True) if any(starts) else None
+
+
+APART = 4
+"""Sentences from which on attention to one counts: nearer ones are read anyway."""
+
+
+def column_fold(item: Any, text: str) -> ColumnFold:
+    """What the keys of a map get, and the sentences of its text."""
+    sentences = split_sentences(text) if within_one_text(item) else ()
+    starts = [sentence.start for sentence in sentences]
+    sides = []
+    for tokens in (item.query_tokens, item.key_tokens):
+        places = np.searchsorted(starts, [token.start for token in tokens], side="right") - 1
+        inside = [not token.special and token.end > token.start for token in tokens]
+        sides.append(np.where(inside, places, -1))
+    sizes = np.bincount(sides[1][sides[1] >= 0], minlength=len(starts))
+    return ColumnFold(sides[0], sides[1], np.maximum(sizes, 1), APART)
 
 
 def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]:
@@ -211,7 +288,7 @@ def check_measurable(item: AttentionMap) -> None:
         )
 
 
-def within_one_text(item: AttentionMap) -> bool:
+def within_one_text(item: Any) -> bool:
     """True if queries and keys are the same tokens, so that a distance between them exists."""
     return item.query_side == item.key_side and len(item.query_tokens) == len(item.key_tokens)
 

@@ -325,7 +325,7 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
         parts.append("{} tokens read, {} written".format(*attention.parts.counts))
     if attention.decision:
         parts.append(f"decides {attention.decision}")
-    if item.is_pooled:
+    if item.is_pooled and not attention.in_blocks:
         parts.append(f"blocks of {' × '.join(map(str, dict.fromkeys(item.blocks)))} tokens")
     # In a map of every call a layer's name ends in its call.
     names = {name.rpartition("call ")[0] for name in item.layers if " call " in f" {name}"}

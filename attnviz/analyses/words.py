@@ -260,8 +260,8 @@ def merge_words(
     item: AttentionMap, query_text: str, key_text: str, words: Sequence[Token] | None = None
 ) -> AttentionMap:
     """The map over words; special tokens stay, rows keep their sums, punctuation is a word."""
-    queries = _partition(item.query_tokens, query_text, words)
-    return merge(item, queries, _partition(item.key_tokens, key_text, words))
+    queries = word_partition(item.query_tokens, query_text, words)
+    return merge(item, queries, word_partition(item.key_tokens, key_text, words))
 
 
 def merge_attention(attention: Attention) -> Attention:
@@ -269,11 +269,14 @@ def merge_attention(attention: Attention) -> Attention:
     maps = []
     for item in attention.maps:
         sides = zip((item.query_tokens, item.key_tokens), attention.texts_of(item), strict=True)
-        maps.append(merge(item, *(_partition(*side, split_words(side[1])) for side in sides)))
+        maps.append(merge(item, *(word_partition(*side, split_words(side[1])) for side in sides)))
     return attention.with_maps(tuple(maps), "pieces joined into words")
 
 
-def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:
+def word_partition(
+    tokens: Sequence[Token], text: str, words: Sequence[Token] | None = None
+) -> Partition:
+    """The tokens of a text in words; special tokens stay, punctuation is a word."""
     words = words_of(tokens, text) if words is None else cut_at_special(words, tokens)
     has_places = any(token.end for token in tokens)  # else each token is a word
     numbers = word_numbers(tokens, text, words) if has_places else [None] * len(tokens)

@@ -415,6 +415,8 @@ class Attention:
             values (head h has those of h // size); 1: each has its own.
         learned_sink: True where a sink that is no token (gpt-oss: a column of the softmax alone)
             takes what rows lack to 1.
+        in_blocks: of a text too long for whole maps, the measures of its heads, if asked for; its
+            maps are then a single block.
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
         sheets: of pictures read with a text, for a stream the number of the picture that its
             patches lie over, and the part of it that they cover.
@@ -440,6 +442,7 @@ class Attention:
     scores: Mapping[tuple[str, str, str], Mapping[str, float]] = field(default_factory=dict)
     group_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     learned_sink: bool = False
+    in_blocks: tuple[Any, ...] = ()  # of `core.measures.BlockMeasures`
     seen: tuple[float, float, float, float] | None = None
     sheets: Mapping[str, tuple[int, tuple[float, float, float, float]]] = field(
         default_factory=dict

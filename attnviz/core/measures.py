@@ -6,8 +6,10 @@ Divergences are Jensen–Shannon divergences in nats, from 0 to ln 2. `caption` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from attnviz.core.attention_map import HeadLine as HeadLine
 from attnviz.core.attention_map import Link as Link
@@ -15,12 +17,11 @@ from attnviz.core.attention_map import View as View
 from attnviz.core.registry import RoleKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import AttentionMap, Provenance
+    from attnviz.core.attention_map import AttentionMap, Provenance, Token
 
 
 def format_weight(weight: float, *, signed: bool = False) -> str:
@@ -41,6 +42,32 @@ class HeadMeasure:
     values: NDArray[np.float64]  # float of shape (layers, heads); NaN if it does not apply
     uniform: NDArray[np.float64] | None = None  # values of uniform attention; None: unknown
     top: float = 1.0  # the largest possible value; for a signed measure the largest size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockMeasures:
+    """The measures of the heads of a stream whose weights were read in blocks of rows."""
+
+    stream: str
+    layers: tuple[str, ...]
+    heads: tuple[str, ...]
+    measures: Mapping[str, HeadMeasure]
+    sinks: NDArray[np.bool_]  # whether each key is a sink of each head, (layers, heads, keys)
+    key_tokens: tuple[Token, ...]
+    resting: Mapping[str, str]  # the tokens of resting roles, as `heads.resting_places` gives them
+
+    def of(self, layers: Sequence[str], heads: Sequence[str]) -> BlockMeasures:
+        """Those of some layers and heads."""
+        at = np.ix_([*map(self.layers.index, layers)], [*map(self.heads.index, heads)])
+        own = {
+            name: replace(
+                one,
+                values=one.values[at],
+                uniform=None if one.uniform is None else one.uniform[at],
+            )
+            for name, one in self.measures.items()
+        }
+        return replace(self, layers=(*layers,), heads=(*heads,), measures=own, sinks=self.sinks[at])
 
 
 @dataclass(frozen=True, slots=True)

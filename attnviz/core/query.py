@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
 
+    from attnviz.core.attention_map import Attention
 Kind = Literal["self", "pair", "cross", "picture", "recording"]
 ALL_OUTPUTS = "all"  # explains every token that the model predicts from those before it
 
@@ -86,4 +89,7 @@ class Query:
     recording: Recording | None = None
     messages: Messages = ()  # a conversation, which the chat template writes instead of the text
     tools: str = ""  # the tools that it may call, as JSON
+    # Where every head is measured: what labels the tokens of a text too long for whole maps, which
+    # is then read in blocks of rows (see `Attention.in_blocks`)
+    in_blocks: Callable[[Attention], Attention] | None = field(default=None, compare=False)
     rendered: bool = False  # whether the text is a conversation that the chat template has written

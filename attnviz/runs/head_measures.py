@@ -21,6 +21,7 @@ from attnviz.analyses.masks import without_implied
 from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.why import ArgumentStudy, copying_of
+from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import (
     HOW,
@@ -34,12 +35,12 @@ from attnviz.core.effects import (
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import COPYING, EFFECT, PROBES, RETRIEVAL, TASK, about_effects
 from attnviz.core.notices import notify
-from attnviz.core.options import Options, Origin
+from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.registry import MEASURES, Command
 from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment, written_of
-from attnviz.models.open import brings_tokens, check_origin, is_shipped, open_source
+from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text import head_tables as tables
 from attnviz.runs.engines.shards import Engine
@@ -65,7 +66,7 @@ from attnviz.runs.pipeline import (
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.conllu import Sentence, read_sentences
 from attnviz.storage.matrices import read_bytes
-from attnviz.storage.texts import BadText, Text, chunks
+from attnviz.storage.texts import Text, chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,6 +78,10 @@ CURVE_TEXTS = 100  # texts that a curve is drawn of at most
 NO_SCORES = (
     "scores before the softmax are not known here: the weights are no softmax of scaled products "
     "alone, or the model keeps its queries and keys to itself"
+)
+NOT_COMPARED = (
+    "--similar and --picture scatter:FILE compare whole maps, and this text is read in blocks of "
+    "rows: give one of at most 1,024 tokens"
 )
 REPEATED = tuple(name for name, entry in MEASURES.items() if entry.repeated)
 """Measures of random words said twice, which a corpus does not hold."""
@@ -269,6 +274,11 @@ class HeadsRequest:
     def command(self) -> Command:
         return "cross" if self.cross else "self"
 
+    def check(self, attention: Attention) -> None:
+        """Refuse a text whose weights were read in blocks where whole maps are compared."""
+        if self.compares and attention.in_blocks:
+            raise InputError(NOT_COMPARED)
+
     def reads_corpus(self, texts: TextInput) -> bool:
         """Whether heads are measured with intervals over texts, and whatever a corpus tells.
 
@@ -321,48 +331,23 @@ def check_heads(options: Options, command: Command) -> None:
     check_origin(options.origin, command)
 
 
-def refuse_long(texts: TextInput, origin: Origin) -> TextInput:
-    """The texts, those that would be shown in blocks as errors, before a model is opened."""
-    is_named = isinstance(origin.model, str) and isinstance(origin.tokenizer, str | None)
-    if texts.pictures or not is_named or is_shipped(origin):
-        return texts
-    from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
-    from attnviz.models.hugging_face.inputs.light_tokenizer import count_tokens
-    from attnviz.models.hugging_face.load.locate import locate
-
-    # transformers may split texts a little differently: the model itself tells near the limit.
-    most = (origin.max_size or DEFAULT_SIZE) * 5 // 4
-
-    def check(record: Record) -> Record:
-        text = max(record.text, record.target or "", key=len) if isinstance(record, Text) else ""
-        if len(text.encode()) <= most:  # no token has less than a byte
-            return record
-        own = origin.tokenizer is None
-        name = str(origin.model if own else origin.tokenizer)
-        folder = locate(name)
-        if (count := count_tokens(folder, text)) <= most:
-            return record
-        error = InputError(
-            f"{record.where or 'the text'} has {count:,} tokens and would be shown in blocks, but "
-            f"heads are measured on single tokens: --max-size {(count // 256 + 1) * 256} would "
-            "do, or give a shorter text"
-        )
-        return BadText(record.where, error, record.line, record.raw)
-
-    return replace(texts, open=lambda: map(check, texts.open()))
+def chunks_of(request: HeadsRequest, options: Options, command: Command) -> AttendChunk:
+    """What attends to a chunk of texts whose heads are measured."""
+    what = options.origin, options.choice, command, options.many.batch_size
+    if request.effect:
+        return EffectChunk(*what, measures=True, by=request.by)
+    return AttendChunk(*what, measures=True)
 
 
 def report_heads(
     request: HeadsRequest, texts: TextInput, options: Options, report: RunReport
 ) -> None:
     study, similarity, options = HeadStudy(), SimilarityStudy(), keep_scores(options)
-    texts = refuse_long(texts, options.origin)
-    what = options.origin, options.choice, request.command, options.many.batch_size
     arguments = ArgumentStudy()
     writer = None
     if request.writes:
         writer = open_source(options.origin, request.command, with_head="exact")
-    work = EffectChunk(*what, request.by) if request.effect else AttendChunk(*what)
+    work = chunks_of(request, options, request.command)
     repeat = request.repeat and not request.cross and not brings_tokens(options.origin)
     with engine_for(options.many) as engine:
         outcomes = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
@@ -371,6 +356,7 @@ def report_heads(
                 arguments.add(written_of(writer, query_of(writer, record, request.command)))
             shares = without_implied(result)
             try:
+                request.check(shares)
                 study.add(shares, repeats=not repeat)
             except InputError as error:
                 report.skip(record, error)

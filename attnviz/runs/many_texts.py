@@ -94,6 +94,7 @@ class AttendChunk(SourceWork):
     choice: Choice
     command: Command
     batch_size: int | None = None
+    measures: bool = False  # whether heads are measured, which a text of any length allows
     size: ClassVar[int] = CHUNK_SIZE  # records in a chunk
 
     def open(self) -> Source:
@@ -106,7 +107,10 @@ class AttendChunk(SourceWork):
         """The result of each record, or why it has none, made when it is asked for."""
         if all(isinstance(record, BadText) for record in chunk):  # no model is opened for these
             return iter([record.error for record in chunk if isinstance(record, BadText)])
-        return attend_chunk(self.open(), chunk, self.choice, self.command, self.batch_size)
+        return attend_chunk(
+            *(self.open(), chunk, self.choice, self.command, self.batch_size),
+            measures=self.measures,
+        )
 
 
 def engine_for(many: Many) -> AbstractContextManager[Engine]:

@@ -360,17 +360,25 @@ def attend_chunk(
     choice: Choice,
     command: Command,
     batch_size: int | None = None,
+    *,
+    measures: bool = False,
 ) -> Iterator[Result | AttnvizError]:
     """Each record's attention in order; a line of a file that fails comes as its error instead.
 
     The numbers depend on the chunk alone; at most `batch_size` of its texts are read at once;
-    None: as many as fit.
+    None: as many as fit. With `measures` long texts are measured in blocks of rows.
     """
     if command == "picture":  # the pictures of a chunk are not held together
         for text in chunk:
             yield result_of(text, lambda one: attend_one(source, one, choice, "picture"))
         return
     queries = [query_of(source, text, command) for text in chunk if isinstance(text, Text)]
+    if measures:
+        texts = (text for text in chunk if isinstance(text, Text))
+        queries = [
+            replace(query, in_blocks=partial(name_as_chosen, choice=choice, text=text))
+            for query, text in zip(queries, texts, strict=True)
+        ]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
     answers = source.attend(queries, batch_size=batch_size)
@@ -482,12 +490,10 @@ def _choose_from(
     """
 
     def prepare(attention: attention_map.Attention) -> attention_map.Attention:
-        labels = tuple(choice.labels.split()) if choice.labels else text.labels
-        attention = replace(attention, id=text.id)
-        attention = label_tokens(attention, labels) if labels else attention
-        if choice.token_groups is not None:
-            attention = name_tokens(attention, choice.token_groups)
-        return attention
+        if attention.in_blocks:
+            check_in_blocks(attention, choice)
+            return replace(attention, id=text.id)
+        return name_as_chosen(attention, choice, text)
 
     experiments: list[Experiment] = []
 
@@ -517,6 +523,28 @@ def _choose_from(
     if group is not None:
         attention = group_attention(attention, group)
     return as_result(reduce_attention(attention, *parse_reduction(choice.reduce)), choice)
+
+
+def name_as_chosen(
+    attention: attention_map.Attention, choice: Choice, text: Text
+) -> attention_map.Attention:
+    """The attention of a text with its id, and its tokens labelled as chosen."""
+    labels = tuple(choice.labels.split()) if choice.labels else text.labels
+    attention = replace(attention, id=text.id)
+    attention = label_tokens(attention, labels) if labels else attention
+    if choice.token_groups is not None:
+        attention = name_tokens(attention, choice.token_groups)
+    return attention
+
+
+def check_in_blocks(attention: attention_map.Attention, choice: Choice) -> None:
+    """Refuse what changes whole maps of a text that was read in blocks of rows."""
+    if choice.special != "keep":
+        length = len(attention.in_blocks[0].key_tokens)
+        raise InputError(
+            f"--special {choice.special} needs whole maps, and a text of {length:,} tokens is "
+            "read in blocks of rows: leave it out, or give a text of at most 1,024 tokens"
+        )
 
 
 def _group_of(choice: Choice) -> str | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.measures.shares import WORDS as WORDS_TO_REPEAT
-from attnviz.analyses.measures.shares import repeated_words, repetition, sink_fractions
+from attnviz.analyses.measures.shares import repeated_words, repetition, sinks_of
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
 from tests.analyses.heads import even_rows, map_of, random_map, says, tokens
@@ -258,9 +258,9 @@ def test_a_sink_counts_heads_above_the_threshold_where_an_even_look_stays_below(
     to_first = np.zeros((length, length))
     to_first[:, 0] = 1
     spread = np.full((length, length), 0.1)
-    found = sink_fractions(MeasuredMap(map_of(np.stack([to_first, spread])[None])))
+    found = sinks_of(MeasuredMap(map_of(np.stack([to_first, spread])[None]))).mean(axis=(0, 1))
     assert found.tolist() == [0.5] + [0.0] * 9
-    assert not sink_fractions(MeasuredMap(map_of(np.eye(2)))).any()
+    assert not sinks_of(MeasuredMap(map_of(np.eye(2)))).any()
 
 
 def test_confidence_leaves_out_a_special_end_token_only():

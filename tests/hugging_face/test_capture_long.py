@@ -31,24 +31,6 @@ from attnviz.models.hugging_face.capture.region import (
 from attnviz.models.hugging_face.load.devices import memory_hint
 from attnviz.storage.documents import from_document, to_document
 from tests.hugging_face.ask import attend
-from tests.invoke import attnviz
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_a_text_too_long_to_be_measured_is_refused_before_the_model_is_loaded(
-    several, folder_of, tmp_path, monkeypatch
-):
-    def never(*_: object, **__: object) -> None:
-        raise SystemError("the model was opened")
-
-    monkeypatch.setattr("attnviz.runs.many_texts.open_source", never)
-    (tmp_path / "a.txt").write_text(f"{TEXT * 9}\n" * (1 + several))
-    given = ("--input", tmp_path / "a.txt") if several else (TEXT * 9,)
-    done = attnviz("heads", *given, "--model", folder_of("llama"), "--max-size", 16)
-    assert done.status == 1
-    assert "tokens and would be shown in blocks, but heads are measured on single" in done.err
-    assert "--max-size 256 would do" in done.err
-
 
 TEXT = "The professor who supervised the student published the paper."
 

@@ -5,13 +5,19 @@ A head that always attends to the token before, or to one key, is alike for ever
 `informative` measures what is left.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.folds import ROWS, OnKeys, RowBlock
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
+from attnviz.analyses.words import word_partition
 from attnviz.core.attention_map import AttentionMap, Token, known_mean
 from attnviz.core.measures import HeadMeasure
 from attnviz.core.tokens import first_is_sink, text_places, without_first
@@ -29,6 +35,8 @@ CLEAR_GAIN, CLEAR_SHARE = 0.1, 0.2
 """Nats and weight from which on a link is worth a reader's look."""
 STEPS, PSEUDO_COUNT, NEAR_0 = 30, 0.02, 1e-6
 """Of the fit: its steps, what each sum gets beside its own, and what every share gets."""
+STRONG = 0.0025
+"""The share below which no link can have a gain of `LEAST_GAIN`: a ln(a / `NEAR_0`) is less."""
 AT_ONCE = 2**22
 """Cells computed at once: many heads of a short text, one of a long one."""
 
@@ -38,7 +46,7 @@ def distance(subject: MeasuredMap) -> HeadMeasure | None:
 
     Mean over the rows i of Σ_j a_ij |i − j| / Σ_j a_ij.
     """
-    return _weigh_offsets(subject, "distance", ("only itself", "only the far end"), np.abs)
+    return _weigh_offsets(subject, "distance", ("only itself", "only the far end"), 1)
 
 
 def offset(subject: MeasuredMap) -> HeadMeasure | None:
@@ -46,7 +54,7 @@ def offset(subject: MeasuredMap) -> HeadMeasure | None:
 
     Mean over the rows i of Σ_j a_ij (j − i) / Σ_j a_ij.
     """
-    return _weigh_offsets(subject, "offset", ("only the past", "only what follows"), np.positive)
+    return _weigh_offsets(subject, "offset", ("only the past", "only what follows"), 0)
 
 
 def distant(subject: MeasuredMap) -> HeadMeasure | None:
@@ -57,31 +65,23 @@ def distant(subject: MeasuredMap) -> HeadMeasure | None:
     item = subject.item
     if not within_one_text(item) or patch_places(item.key_tokens) is not None:
         return None
-    positions = np.arange(len(item.key_tokens))
-    targets = np.abs(positions - positions[:, None]) > FAR
-    targets[:, [0, *(n for n, token in enumerate(item.key_tokens) if token.special)]] = False
-    if not (targets & subject.visible).any():
-        return None
-    return subject.share_on("distant", targets, ("only near tokens and sinks", "only far text"))
+    text = np.array([not token.special for token in item.key_tokens])
+    text[0] = False
+    ends = ("only near tokens and sinks", "only far text")
+    return subject.share_on("distant", OnKeys(text, FAR), ends)
 
 
 def _weigh_offsets(
-    subject: MeasuredMap, name: str, ends: tuple[str, str], kind: np.ufunc
+    subject: MeasuredMap, name: str, ends: tuple[str, str], which: int
 ) -> HeadMeasure | None:
     length = len(subject.item.key_tokens)
     in_line = within_one_text(subject.item) and patch_places(subject.item.key_tokens) is None
     if not in_line or length < 2:
         return None
-    positions = np.arange(length, dtype=np.float32)
-    apart = kind(positions - positions[:, None])
-
-    def formula(weights: NDArray[np.floating], sums: Numbers) -> Numbers:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return subject.mean(np.einsum("lhij,ij->lhi", weights, apart) / sums, subject.rows)
-
-    uniform = formula(subject.uniform, subject.uniform.sum(axis=-1))
-    values = formula(subject.item.weights, subject.sums), uniform
-    return subject.compare(name, "tokens", ends, values, top=length - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pairs = zip(subject.offsets, subject.row_sums, strict=True)
+        heads, uniform = (subject.mean(apart[which] / sums, subject.rows) for apart, sums in pairs)
+    return subject.compare(name, "tokens", ends, (heads, uniform), top=length - 1)
 
 
 def patch_distance(subject: MeasuredMap) -> HeadMeasure | None:
@@ -130,14 +130,35 @@ def informative(subject: MeasuredMap) -> HeadMeasure | None:
 
     The sum of the gains above 0.02 (see `WordLinks`) over the number of words.
     """
-    links = WordLinks(subject)
-    if links.count < LEAST_WORDS:
-        return None
+    if isinstance(subject.item, AttentionMap):
+        links = WordLinks(subject)
+        if links.count < LEAST_WORDS:
+            return None
+        heads, uniform = links.says(links.item.weights), links.says(links.uniform)
+        most = links.visible.sum(axis=-1).max()
+    else:
+        fold = word_fold(subject)
+        if fold is None or fold.count < LEAST_WORDS:
+            return None
+        heads, (uniform, most) = subject.fold("words", lambda: fold)
     ends = ("distance and popular keys explain all", "neither of them explains any word's look")
     # The table is no worse than an even look, and what a row loses is less than a nat.
-    most = float(np.log(links.visible.sum(axis=-1).max())) + 1
-    values = links.says(links.item.weights), links.says(links.uniform)
-    return subject.compare("informative", "nats", ends, values, top=most)
+    top = float(np.log(most)) + 1
+    return subject.compare("informative", "nats", ends, (heads, uniform), top)
+
+
+def word_fold(subject: MeasuredMap) -> WordFold | None:
+    """The fold over the words of a text; None where words are no runs of tokens."""
+    item = subject.item
+    if not within_one_text(item):
+        return None
+    words = word_partition(item.key_tokens, subject.texts[1])
+    groups = np.array(words.groups)
+    if (np.diff(groups, prepend=-1) > 1).any() or (np.diff(groups) < 0).any():
+        return None
+    text = np.array([not token.special for token in words.tokens])
+    names = np.array([any(map(str.isalnum, token.text)) for token in words.tokens])
+    return WordFold(groups, text, text & names)
 
 
 class WordLinks:
@@ -243,31 +264,72 @@ class WordLinks:
             )
         else:
             table = _fit(shares, visible, self._places)
-        gains: NDArray[np.float32] = shares + np.float32(NEAR_0)
-        gains /= np.add(table, NEAR_0, out=table)
-        np.log(gains, out=gains)
-        gains *= shares
+        gains: NDArray[np.float32] = gains_of(shares, table)
         gains *= self._links
         return gains
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PositionTable:
+    """The effects of distance and key of some heads: a cell is rows · distances · keys."""
+
+    rows: Numbers  # (heads, queries)
+    distances: Numbers  # (heads, size), by the distance modulo size
+    keys: Numbers  # (heads, keys)
+
+    def of_heads(self, apart: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The cells (heads, queries, keys) whose distances are `apart`."""
+        table = self.distances.astype(np.float32).take(apart, axis=1)
+        table *= self.rows[..., None].astype(np.float32)
+        table *= self.keys[:, None].astype(np.float32)
+        return table
+
+    def at(self, head: int, queries: Any, keys: Any) -> NDArray[np.float32]:
+        """Some cells of one head."""
+        apart = self.distances[head].astype(np.float32)[keys - queries]
+        sides = self.rows[head, queries].astype(np.float32), self.keys[head, keys]
+        return np.asarray(apart * sides[0] * sides[1].astype(np.float32))
+
+
+def size_of(places: NDArray[np.int64]) -> int:
+    """A modulus that keeps all distances of places apart."""
+    return 1 << int(2 * places.max() + 1).bit_length()
 
 
 def _fit(
     shares: NDArray[np.float32], visible: NDArray[np.bool_], places: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """The table of the effects of distance and key with the sums of shares (heads, queries, keys).
-
-    A cell is rows[i] · distances[j - i] · keys[j]: each sum is a correlation, which a Fourier
-    transform takes without a table at each step.
-    """
-    size = 1 << int(2 * places.max() + 1).bit_length()
+    """The table of distances and keys with the sums of shares, (heads, queries, keys) like them."""
+    size = size_of(places)
     apart = (places - places[:, None]) % size
     own = apart + size * np.arange(len(shares))[:, None, None]
     sums_apart = np.bincount(own.ravel(), shares.ravel(), len(shares) * size).reshape(-1, size)
     sums_of_keys = shares.sum(axis=1, dtype=np.float64)
+    attending = np.asarray(shares.sum(axis=-1) > 0, np.float64)
+    visible_sides = np.zeros(size, dtype=bool)
+    visible_sides[apart[visible]] = True
+    keys = np.asarray(visible.any(axis=0))
+    totals = np.asarray(sums_apart, dtype=np.float64), sums_of_keys
+    table = fit_table(totals, attending, (visible_sides, keys), places)
+    return table.of_heads(apart)
+
+
+def fit_table(
+    totals: tuple[Numbers, Numbers],
+    attending: Numbers,
+    visible_sides: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    places: NDArray[np.int64],
+) -> PositionTable:
+    """The table of heads with these sums of shares, over distances and over keys.
+
+    `attending` is 1 for each row that has shares (heads, queries); `visible_sides` are the
+    distances and the keys that any row sees. Each sum is a correlation, which a Fourier transform
+    takes without a table at each step.
+    """
+    (sums_apart, sums_of_keys), size = totals, totals[0].shape[1]
     distances: Numbers = np.zeros(sums_apart.shape)
     keys: Numbers = np.zeros(sums_of_keys.shape)
-    distances[:, apart[visible]] = keys[:, visible.any(axis=0)] = 1
-    attending = np.asarray(shares.sum(axis=-1) > 0, np.float64)
+    distances[:, visible_sides[0]] = keys[:, visible_sides[1]] = 1
 
     def spread(values: Numbers) -> NDArray[np.complex128]:
         whole = np.zeros_like(sums_apart)
@@ -290,10 +352,155 @@ def _fit(
         sums = keys * back(of_rows * of_distances)[:, places]
         keys *= (sums_of_keys + PSEUDO_COUNT) / (sums + PSEUDO_COUNT)
         of_keys = spread(keys)
-    table = distances.astype(np.float32).take(apart, axis=1)
-    table *= rows[..., None].astype(np.float32)
-    table *= keys[:, None].astype(np.float32)
-    return table
+    return PositionTable(rows, distances, keys)
+
+
+def gains_of(shares: Any, table: Any) -> Any:
+    """The gains of shares a over a table b, a ln(a / b), in nats."""
+    gains = shares + np.float32(NEAR_0)
+    gains /= np.add(table, NEAR_0, out=table)
+    np.log(gains, out=gains)
+    gains *= shares
+    return gains
+
+
+@dataclass
+class WordFold:
+    """What a head says, as `WordLinks` does, of a text whose weights come in blocks of rows.
+
+    A row's tokens are joined into words as they come. Only links that can have a gain of
+    `LEAST_GAIN` are kept, at most 400 of a row, and compared with the table once it is known.
+    """
+
+    groups: NDArray[np.intp]  # the word of each token, in order
+    text: NDArray[np.bool_]  # whether a word is no special token
+    names: NDArray[np.bool_]  # whether it has a letter or a digit
+    open_row: tuple[int, Any] = (-1, None)
+    sums: Any = None  # by distance and by key, (heads, …)
+    attending: list[Any] = field(default_factory=list)
+    cells: list[Any] = field(default_factory=list)  # of rows, how many keys, the first and the last
+    strong: list[tuple[Any, ...]] = field(default_factory=list)  # head, row, key and share
+
+    def __post_init__(self) -> None:
+        self.starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
+        self.lengths = np.bincount(self.groups)
+        self.size = size_of(np.arange(len(self.text)))
+
+    @property
+    def count(self) -> int:
+        return int((self.text & self.names).sum())
+
+    def part(self, block: RowBlock) -> tuple[NDArray[np.intp], Any]:
+        """The means over the rows of each word that the block holds, over the words of the keys."""
+        weights, words = block.weights, self.groups[block.rows]
+        first = int(words[0])
+        if len(self.starts) < len(self.groups):
+            share = (words == np.arange(first, words[-1] + 1)[:, None]) / self.lengths[words]
+            weights = share.astype(weights.dtype) @ weights
+            starts = self.starts[self.starts < weights.shape[-1]]
+            weights = np.add.reduceat(weights, starts, axis=-1)
+        else:  # the block's memory holds the next block soon
+            weights = weights.copy()
+        return np.arange(first, first + weights.shape[-2]), weights
+
+    def add(self, part: tuple[NDArray[np.intp], Any]) -> None:
+        numbers, weights = part
+        heads, words = weights.shape[0], len(self.text)
+        if self.sums is None:
+            self.sums = np.zeros((heads, self.size)), np.zeros((heads, words))
+        before, row = self.open_row
+        if before == numbers[0]:
+            weights = weights.copy()
+            weights[:, 0, : row.shape[-1]] += row
+        elif before >= 0:
+            self._close(np.array([before]), row[:, None])
+        self.open_row = int(numbers[-1]), weights[:, -1]
+        self._close(numbers[:-1], weights[:, :-1])
+
+    def _close(self, numbers: NDArray[np.intp], weights: Any) -> None:
+        """Add whole rows over words, (heads, rows, keys)."""
+        keys = weights.shape[-1]
+        cells = weights.max(axis=0) > 0
+        last = keys - 1 - cells[:, ::-1].argmax(axis=-1)
+        self.cells.append(np.stack([cells.sum(axis=-1), cells.argmax(axis=-1), last]))
+        shares = np.where(self.text[numbers][:, None] & self.text[:keys], weights, np.float32(0))
+        mass = shares.sum(axis=-1, keepdims=True)
+        shares /= np.where(mass >= LEAST_MASS, mass, np.inf)
+        self.attending.append(mass[..., 0] >= LEAST_MASS)
+        self.sums[1][:, :keys] += shares.sum(axis=1, dtype=np.float64)
+        for place, number in enumerate(numbers.tolist()):
+            # Distances 0 and up lie at the beginning, those below 0 at the end.
+            past = min(number, keys)
+            self.sums[0][:, self.size - number : self.size - number + past] += shares[
+                :, place, :past
+            ]
+            self.sums[0][:, : keys - past] += shares[:, place, past:]
+        heads, rows, places = np.nonzero(shares > STRONG)
+        rows_of = numbers[rows]
+        link = self.names[rows_of] & self.names[places] & (rows_of != places)
+        at = heads[link], rows[link], places[link]
+        self.strong.append(
+            (
+                at[0].astype(np.uint16),
+                rows_of[link].astype(np.int32),
+                at[2].astype(np.int32),
+                shares[at],
+            )
+        )
+
+    def end(self) -> Numbers:
+        """The measure of each head, (heads,)."""
+        if self.open_row[0] >= 0:
+            self._close(np.array([self.open_row[0]]), self.open_row[1][:, None])
+            self.open_row = -1, None
+        attending = np.concatenate(self.attending, axis=-1).astype(np.float64)
+        table = fit_table(self.sums, attending, self._visible(), np.arange(len(self.text)))
+        heads, rows, keys, shares = (np.concatenate(one) for one in zip(*self.strong, strict=True))
+        values = np.zeros(len(attending))
+        for head in range(len(values)):
+            own = heads == head
+            at, to, share = rows[own], keys[own], shares[own]
+            gains = gains_of(share, table.at(head, at, to))
+            values[head] = gains[gains > LEAST_GAIN].sum(dtype=np.float64)
+        return np.asarray(values / max(self.count, 1))
+
+    def _visible(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The distances that lie between words that rows see, and the words that are visible."""
+        words = np.zeros(self.size)
+        words[: len(self.text)] = self.text
+        spectrum = np.fft.rfft(words)
+        pairs = np.fft.irfft(spectrum.conj() * spectrum, self.size) > 0.5
+        before, ahead = self.reach
+        pairs[ahead + 1 : self.size - before] = False
+        return pairs, self.text & (self.sums[1].sum(axis=0) > 0)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How many words back and ahead rows see at most, in a window of that size or the text."""
+        count, first, last = np.concatenate(self.cells, axis=-1)
+        rows, most = np.arange(len(count)), len(self.text) - 1
+        some = count > 0
+        causal = not (last > rows)[some].any()
+        far = int(np.maximum(rows - first, last - rows)[some].max(initial=0))
+        high = rows if causal else np.minimum(rows + far, most)
+        fills = (count == high - np.maximum(rows - far, 0) + 1).all() and far >= 2
+        far = far if fills else most
+        return far, 0 if causal else far
+
+    def even(self, *, causal: bool) -> tuple[Numbers, int]:
+        """The measure of uniform attention, (1,), and the most words that a row sees."""
+        fold, most = WordFold(self.groups, self.text, self.names), 0
+        before, _ = self.reach
+        keys = np.arange(len(self.text))
+        for first in range(0, len(keys), ROWS):
+            rows = keys[first : first + ROWS, None]
+            visible = (keys <= rows) if causal else np.ones((len(rows), len(keys)), dtype=bool)
+            visible &= np.abs(rows - keys) <= before
+            counts = visible.sum(axis=-1, keepdims=True)
+            most = max(most, int(counts.max()))
+            even = (visible / counts).astype(np.float32)[None]
+            fold.add((rows[:, 0], even[..., : int(rows[-1, 0]) + 1] if causal else even))
+        return fold.end(), most
 
 
 def _places(item: AttentionMap) -> NDArray[np.int64]:

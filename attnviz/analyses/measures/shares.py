@@ -8,11 +8,13 @@ also stands at i − L; an induction head attends to the token after that, i −
 
 import random
 import unicodedata
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
+from attnviz.analyses.folds import OnAlike, OnKeys, OnOne, Targets
+from attnviz.analyses.masks import APART, MeasuredMap, Numbers, column_fold, within_one_text
 from attnviz.core.attention_map import Token, known_mean
 from attnviz.core.measures import HeadMeasure
 from attnviz.core.tokens import split_sentences, text_places
@@ -30,12 +32,19 @@ def same_group(subject: MeasuredMap) -> HeadMeasure | None:
     queries, keys = ([token.label for token in side] for side in sides)
     if not any(queries) or not any(keys):
         return None
-    names = {name: n for n, name in enumerate(dict.fromkeys(filter(None, [*queries, *keys])))}
-    rows, columns = (np.array([names.get(x or "", -1) for x in side]) for side in (queries, keys))
-    targets = (rows[:, None] == columns) & (rows[:, None] >= 0)
-    if within_one_text(subject.item):
-        np.fill_diagonal(targets, val=False)
+    targets = _alike(subject, queries, keys)
     return subject.share_on("same-group", targets, ("always another group", "only its own group"))
+
+
+def _alike(
+    subject: MeasuredMap, queries: Sequence[str | None], keys: Sequence[str | None]
+) -> Targets:
+    """The keys whose name is the query's, where it has one; but in one text not itself."""
+    names = {name: n for n, name in enumerate(dict.fromkeys([*queries, *keys])) if name is not None}
+    rows, columns = (
+        np.array([names.get(x or "", -1) for x in side], dtype=np.int32) for side in (queries, keys)
+    )
+    return OnAlike(rows, columns, others=within_one_text(subject.item))
 
 
 def previous_token(subject: MeasuredMap) -> HeadMeasure | None:
@@ -65,8 +74,9 @@ def own_token(subject: MeasuredMap) -> HeadMeasure | None:
 def _diagonal(subject: MeasuredMap, name: str, offset: int, what: str) -> HeadMeasure | None:
     if not within_one_text(subject.item):
         return None
-    targets = np.eye(len(subject.item.key_tokens), k=offset, dtype=bool)
-    return subject.share_on(name, targets, (f"never {what}", f"only {what}"))
+    ends = (f"never {what}", f"only {what}")
+    keys = np.arange(len(subject.item.key_tokens)) + offset
+    return subject.share_on(name, OnOne(keys), ends)
 
 
 def same_token(subject: MeasuredMap) -> HeadMeasure | None:
@@ -75,17 +85,10 @@ def same_token(subject: MeasuredMap) -> HeadMeasure | None:
     Over the rows that can see such a token; special tokens do not count. Across two texts the token
     itself is one.
     """
-    item = subject.item
-    queries = np.array([token.text for token in item.query_tokens])
-    keys = np.array([token.text for token in item.key_tokens])
-    targets = queries[:, None] == keys
-    targets[[token.special for token in item.query_tokens]] = False
-    targets[:, [token.special for token in item.key_tokens]] = False
-    if within_one_text(item):
-        np.fill_diagonal(targets, val=False)
-    return subject.share_on(
-        "same-token", targets, ("never the same token", "only other places of the same token")
-    )
+    sides = subject.item.query_tokens, subject.item.key_tokens
+    queries, keys = ([None if token.special else token.text for token in side] for side in sides)
+    ends = ("never the same token", "only other places of the same token")
+    return subject.share_on("same-token", _alike(subject, queries, keys), ends)
 
 
 def first_token(subject: MeasuredMap) -> HeadMeasure | None:
@@ -94,26 +97,24 @@ def first_token(subject: MeasuredMap) -> HeadMeasure | None:
     Mean of a_i0 over i ≥ 1: in a causal map the first token can only attend to itself. Across two
     texts the first key, from every query.
     """
-    item = subject.item
-    targets = np.zeros((len(item.query_tokens), len(item.key_tokens)), dtype=bool)
-    targets[int(within_one_text(item)) :, 0] = True
-    return subject.share_on("first-token", targets, ("never the first token", "only the first"))
+    keys = np.zeros(len(subject.item.query_tokens), dtype=int)
+    keys[: int(within_one_text(subject.item))] = -1
+    ends = ("never the first token", "only the first")
+    return subject.share_on("first-token", OnOne(keys), ends)
 
 
 def special_token(subject: MeasuredMap) -> HeadMeasure | None:
     """Share that goes to special tokens."""
-    targets = _columns(subject, [token.special for token in subject.item.key_tokens])
-    return subject.share_on("special-token", targets, ("only text", "only special tokens"))
+    special = np.array([token.special for token in subject.item.key_tokens])
+    ends = ("only text", "only special tokens")
+    return subject.share_on("special-token", OnKeys(special), ends)
 
 
 def punctuation(subject: MeasuredMap) -> HeadMeasure | None:
     """Share that goes to punctuation marks."""
-    targets = _columns(subject, [is_mark(token) for token in subject.item.key_tokens])
-    return subject.share_on("punctuation", targets, ("only words", "only punctuation"))
-
-
-def _columns(subject: MeasuredMap, keys: list[bool]) -> NDArray[np.bool_]:
-    return np.tile(np.array(keys), (len(subject.item.query_tokens), 1))
+    marks = np.array([is_mark(token) for token in subject.item.key_tokens])
+    ends = ("only words", "only punctuation")
+    return subject.share_on("punctuation", OnKeys(marks), ends)
 
 
 def is_mark(token: Token) -> bool:
@@ -123,13 +124,14 @@ def is_mark(token: Token) -> bool:
     return bool(text) and marks and not token.special
 
 
-def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Numbers:
+def sink_scores(subject: MeasuredMap) -> tuple[Numbers, Numbers]:
     """Mean attention that each key gets from the rows that see it (Gu et al. 2024, section 3).
 
-    α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens.
+    α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens. Of the heads and of uniform attention.
     """
-    sums = np.ones(weights.shape[-2], dtype=weights.dtype) @ weights
-    return np.asarray(sums / np.maximum(visible.sum(axis=-2), 1)[:, None])
+    counts = np.maximum(subject.seen_by, 1)[:, None]
+    heads, uniform = (np.asarray(own[0] / counts) for own in subject.columns)
+    return heads, uniform
 
 
 def sink(subject: MeasuredMap) -> HeadMeasure:
@@ -139,28 +141,24 @@ def sink(subject: MeasuredMap) -> HeadMeasure:
     """
     # Few rows see the last keys of a causal map, so a single row would decide their score.
     enough = _well_seen(subject)
+    heads, uniform = (np.where(enough, own, 0).max(axis=-1) for own in sink_scores(subject))
+    return subject.compare(
+        "sink", "share", ("no key stands out", "one key gets all"), (heads, uniform)
+    )
 
-    def formula(weights: NDArray[np.floating]) -> Numbers:
-        return np.asarray(np.where(enough, sink_scores(weights, subject.visible), 0).max(axis=-1))
 
-    return subject.measure("sink", "share", ("no key stands out", "one key gets all"), formula)
-
-
-def sink_fractions(subject: MeasuredMap) -> Numbers:
-    """For each key, the share of all heads that have it as a sink, shape (keys,).
+def sinks_of(subject: MeasuredMap) -> NDArray[np.bool_]:
+    """Whether each key is a sink of each head, shape (layers, heads, keys).
 
     A key that passes the threshold under uniform attention, as in a short text, is no sink.
     """
-    scores = sink_scores(subject.item.weights, subject.visible)
-    uniform = sink_scores(subject.uniform, subject.visible)
-    sinks = _well_seen(subject) & (scores > THRESHOLD) & (uniform <= THRESHOLD)
-    return np.asarray(sinks.mean(axis=(0, 1)))
+    heads, uniform = sink_scores(subject)
+    return np.asarray(_well_seen(subject) & (heads > THRESHOLD) & (uniform <= THRESHOLD))
 
 
 def _well_seen(subject: MeasuredMap) -> NDArray[np.bool_]:
-    counts = subject.visible.sum(axis=-2)
     rows = subject.rows.sum(axis=-1, keepdims=True)
-    return np.asarray((2 * counts >= rows)[:, None])
+    return np.asarray((2 * subject.seen_by >= rows)[:, None])
 
 
 _WORDS = (
@@ -227,15 +225,13 @@ def repetition(tokens: tuple[Token, ...]) -> tuple[list[int], list[int]]:
 def _copying(subject: MeasuredMap, name: str, step: int, what: str) -> HeadMeasure | None:
     if not within_one_text(subject.item):
         return None
-    tokens = subject.item.query_tokens
-    later, earlier = repetition(tokens)
-    targets = np.zeros((len(tokens), len(tokens)), dtype=bool)
-    targets[later, np.array(earlier, dtype=int) + step] = True
-    return subject.share_on(name, targets, (f"never {what}", f"only {what}"))
+    later, earlier = repetition(subject.item.query_tokens)
+    targets = np.full(len(subject.item.query_tokens), -1)
+    targets[later] = np.array(earlier, dtype=int) + step
+    ends = (f"never {what}", f"only {what}")
+    return subject.share_on(name, OnOne(targets), ends)
 
 
-APART = 4
-"""Sentences from which on attention to one counts: nearer ones are read anyway."""
 LEAST = 4
 """Sentences whose scores have a kurtosis."""
 
@@ -247,25 +243,18 @@ def receiver(subject: MeasuredMap) -> HeadMeasure | None:
     averaged over those sentences. The kurtosis of n scores is m₄ / m₂², at most n − 2 + 1/(n − 1).
     None where fewer than four sentences have a score.
     """
-    item, text = subject.item, subject.texts[0]
-    starts = [sentence.start for sentence in split_sentences(text)]
-    if not within_one_text(item) or len(starts) < APART + LEAST:
+    count = len(split_sentences(subject.texts[0]))
+    if not within_one_text(subject.item) or count < APART + LEAST:
         return None
-    places = np.searchsorted(starts, [token.start for token in item.key_tokens], side="right") - 1
-    of_text = [not token.special and token.end > token.start for token in item.key_tokens]
-    # A row for each sentence, 1 where a token is part of it.
-    parts = ((places == np.arange(len(starts))[:, None]) & of_text).astype(np.float64)
-    numbers = np.arange(len(starts))
-    visible = (parts @ subject.visible @ parts.T)[0] > 0
-    far = visible & (np.abs(numbers - numbers[:, None]) >= APART)
-    columns = far.any(axis=0)
+    sizes = column_fold(subject.item, subject.texts[0]).sizes
+    heads, uniform = subject.columns
+    far = uniform[2][0, 0]  # how many sentences see it; in all layers alike
+    columns = far > 0
     if columns.sum() < LEAST:
         return None
-    sizes = np.maximum(parts.sum(axis=1), 1)
 
-    def formula(weights: NDArray[np.floating]) -> Numbers:
-        means = parts @ weights.astype(np.float64) @ parts.T / (sizes[:, None] * sizes)
-        scores = (means * far).sum(axis=-2)[..., columns] / far.sum(axis=0)[columns]
+    def formula(sums: Numbers) -> Numbers:
+        scores = (sums / sizes)[..., columns] / far[columns]
         off = scores - scores.mean(axis=-1, keepdims=True)
         spread = (off**2).mean(axis=-1)
         alike = spread <= 1e-12 * scores.mean(axis=-1) ** 2  # nothing but rounding
@@ -274,7 +263,8 @@ def receiver(subject: MeasuredMap) -> HeadMeasure | None:
 
     n = int(columns.sum())
     ends = ("sentences receive alike", "one sentence receives all")
-    return subject.measure("receiver", "kurtosis", ends, formula, top=n - 2 + 1 / (n - 1))
+    values = formula(heads[1]), formula(uniform[1])
+    return subject.compare("receiver", "kurtosis", ends, values, top=n - 2 + 1 / (n - 1))
 
 
 def lookback(subject: MeasuredMap) -> HeadMeasure | None:
@@ -286,13 +276,16 @@ def lookback(subject: MeasuredMap) -> HeadMeasure | None:
     first = subject.output_start
     if first is None or not within_one_text(subject.item):
         return None
-    length = len(subject.item.key_tokens)
-    counts = np.arange(1, length - first + 1)
+    counts = np.arange(1, len(subject.item.key_tokens) - first + 1)
+    output = np.arange(len(subject.item.key_tokens)) >= first
+    prompts = subject.on("on-prompt", OnKeys(~output))
+    outputs = subject.on("on-output", OnKeys(output))
 
-    def formula(weights: NDArray[np.floating]) -> Numbers:
-        rows = weights[:, :, first:].astype(np.float64)
-        prompt, output = rows[..., :first].mean(axis=-1), rows[..., first:].sum(axis=-1) / counts
+    def formula(on_prompt: Numbers, on_output: Numbers) -> Numbers:
+        prompt, output = on_prompt[..., first:] / first, on_output[..., first:] / counts
         with np.errstate(divide="ignore", invalid="ignore"):
             return known_mean(prompt / (prompt + output))
 
-    return subject.measure("lookback", "share", ("only its own output", "only the prompt"), formula)
+    heads, uniform = (formula(*side) for side in zip(prompts, outputs, strict=True))
+    ends = ("only its own output", "only the prompt")
+    return subject.compare("lookback", "share", ends, (heads, uniform))

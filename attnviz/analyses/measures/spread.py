@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import ENTROPY, middle, pair_divergences
+from attnviz.analyses.folds import RowBlock
 from attnviz.analyses.kv_groups import groups_of
 from attnviz.analyses.masks import MeasuredMap, Numbers
 from attnviz.analyses.measures import MEASURES
 from attnviz.analyses.measures.distance import LEAST_MASS
-from attnviz.core.attention_map import known_mean
+from attnviz.core.attention_map import AttentionMap, known_mean
 from attnviz.core.measures import HeadMeasure
 from attnviz.core.tokens import first_is_sink, text_places, without_first
 
@@ -45,7 +46,7 @@ def relative_entropy(subject: MeasuredMap) -> HeadMeasure | None:
 
     Entropy over ln(visible keys), averaged over the rows that see two keys or more.
     """
-    counts = subject.visible.sum(axis=-1)
+    counts = subject.counts
     rows: NDArray[np.bool_] = counts > 1
     if not rows.any():
         return None
@@ -96,7 +97,7 @@ def empty(subject: MeasuredMap) -> HeadMeasure | None:
 
 
 def _keys(subject: MeasuredMap) -> NDArray[np.int64]:
-    return np.asarray(np.maximum(subject.visible.sum(axis=-1), 1))
+    return np.asarray(np.maximum(subject.counts, 1))
 
 
 def _most(values: Numbers | NDArray[np.int64]) -> float:
@@ -111,11 +112,13 @@ def confidence(subject: MeasuredMap) -> HeadMeasure:
     keys = subject.item.key_tokens
     count = len(keys) - (len(keys) > 1 and keys[-1].special)
 
-    def formula(weights: NDArray[np.floating]) -> Numbers:
-        largest = weights[..., :count].max(axis=-1).astype(np.float64)
-        return subject.mean(largest, subject.rows)
+    def of_block(block: RowBlock) -> Numbers:
+        return np.asarray(block.weights[..., :count].max(axis=-1), dtype=np.float64)
 
-    return subject.measure("confidence", "share", ("no key stands out", "one key a row"), formula)
+    sides = subject.by_row("largest", of_block)
+    heads, uniform = (subject.mean(rows, subject.rows) for rows in sides)
+    ends = ("no key stands out", "one key a row")
+    return subject.compare("confidence", "share", ends, (heads, uniform))
 
 
 def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
@@ -125,6 +128,8 @@ def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
     without sinks: special tokens and a first token that is one are left out, and what is left of a
     row, if it is a twentieth or more, is made to sum to 1. None where no heads share any.
     """
+    if not isinstance(subject.item, AttentionMap):  # the rows of every pair are compared
+        return None
     item = without_first(subject.item) if first_is_sink(subject.item) else subject.item
     groups = groups_of(item, subject.group_sizes)
     if not any(groups):
@@ -149,7 +154,7 @@ def typical_entropy(subject: MeasuredMap) -> Numbers:
     """`ENTROPY` of each head, exact where scores are known, else that of the map's own cells."""
     if ENTROPY in subject.scores:
         return subject.scores[ENTROPY]
-    counts = subject.visible.sum(axis=-1)[:, None]
+    counts = subject.counts[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         return middle(np.where(counts > 1, subject.entropies[0] / np.log(counts), np.nan))
 

@@ -14,12 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.probes import gives_order
-from attnviz.analyses.heads import measure_heads, resting_places
+from attnviz.analyses.heads import measure_heads, measures_of, resting_places
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.measures.intervals import merge_moments, moments_of
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
-from attnviz.features.corpus.figures import COUNT, MEASURED, ROWS, PairTable, head_statistics
+from attnviz.core.measures import HeadMeasure
+from attnviz.features.corpus.figures import (
+    COUNT,
+    MEASURED,
+    ROWS,
+    PairTable,
+    head_statistics,
+    measured_figures,
+)
 from attnviz.features.corpus.samples import (
     Samples,
     Strongest,
@@ -53,7 +61,8 @@ class Aggregates:
 
     def add(self, attention: Attention, number: int) -> None:
         for item in attention.maps:
-            check_measurable(item)
+            if not attention.in_blocks:
+                check_measurable(item)
         self.texts += 1
         if self.first is None:
             others = ", ".join(item.stream for item in attention.maps[1:])
@@ -135,6 +144,13 @@ class StreamAccumulator:
         self.samples = Samples(self.pairs.words, heads) if samples else None
 
     def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
+        orders = gives_order(number)
+        if attention.in_blocks:  # without whole maps there are no positions, pairs and links
+            own = measures_of(attention, item, repeated=False)
+            shape = len(self.layers), len(self.heads)
+            self.sums.add(measured_figures(own.measures, shape, orders=orders))
+            self._mean(own.measures, own.resting)
+            return
         subject = MeasuredMap.of(attention, item)
         measures = measure_heads(subject, repeated=False, effects=attention.effects)
         if self.vocabulary.pictures:
@@ -145,15 +161,18 @@ class StreamAccumulator:
             queries = read_axis(item.query_tokens, subject.texts[0])
         words = in_words(subject, queries, keys)
         classes = classes_of(keys, self.vocabulary)
-        self.sums.add(head_statistics(subject, measures, classes, orders=gives_order(number)))
+        self.sums.add(head_statistics(subject, measures, classes, orders=orders))
         self.pairs.add(words)
         text = source_text(attention, words)
         links = self.strongest.add(number, words, text)
         if self.samples is not None:
             self.samples.add(links, words, text)
+        self._mean(measures, resting_places(item))
+
+    def _mean(self, measures: Mapping[str, HeadMeasure], resting: Mapping[str, str]) -> None:
         for name, measure in measures.items():
             self.meanings[name] = (measure.unit, measure.low, measure.high)
-        self._rest(resting_places(item))
+        self._rest(resting)
 
     def _rest(self, places: Mapping[str, str] | None) -> None:
         # A role is called by a token that it rests on in every text.

@@ -68,17 +68,7 @@ def head_statistics(
     `classes` has the class of each key; `orders` is True for a text that orders the heads.
     """
     weights = subject.item.weights
-    figures = np.full((COUNT, *weights.shape[:2]), np.nan)
-    for place, name in enumerate(MEASURED):
-        if name in measures:
-            measure = measures[name]
-            assert measure.uniform is not None
-            figures[place] = measure.values
-            figures[ROWS["uniform"].start + place] = measure.uniform
-            figures[ROWS["top"].start + place] = measure.top
-    for place, name in enumerate(ORDERING, ROWS["ordering"].start):
-        if orders and name in measures:
-            figures[place] = measures[name].values
+    figures = measured_figures(measures, weights.shape[:2], orders=orders)
     figures[ROWS["rows"]] = subject.rows.sum(axis=-1)[:, None]
     queries, keys = (
         np.array([not token.special for token in tokens])
@@ -100,6 +90,24 @@ def head_statistics(
     for name, by_key in zip(("class", "class uniform"), of_keys, strict=True):
         for place in range(len(CLASSES)):
             figures[ROWS[name].start + place] = by_key[..., classes == place].sum(axis=-1)
+    return figures
+
+
+def measured_figures(
+    measures: Mapping[str, HeadMeasure], shape: tuple[int, ...], *, orders: bool
+) -> NDArray[np.float64]:
+    """The measures alone, of (layers, heads); what needs whole maps is unknown."""
+    figures = np.full((COUNT, *shape), np.nan)
+    for place, name in enumerate(MEASURED):
+        if name in measures:
+            measure = measures[name]
+            assert measure.uniform is not None
+            figures[place] = measure.values
+            figures[ROWS["uniform"].start + place] = measure.uniform
+            figures[ROWS["top"].start + place] = measure.top
+    for place, name in enumerate(ORDERING, ROWS["ordering"].start):
+        if orders and name in measures:
+            figures[place] = measures[name].values
     return figures
 
 

@@ -39,10 +39,10 @@ from attnviz.runs.engines.shards import Engine
 from attnviz.runs.head_measures import (
     EffectChunk,
     HeadsRequest,
+    chunks_of,
     curve_of,
     keep_for_curve,
     keep_scores,
-    refuse_long,
 )
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.journal import (
@@ -107,6 +107,7 @@ class ShardTask:
             try:
                 aggregates.add(shares, number)
                 notes.update(shares.provenance.notes)
+                notes.update([MEASURED_ONLY] if shares.in_blocks else [])
             except InputError as error:
                 failures.append((record, type(error)(f"{record.where}: {error}")))
         aggregates.failures = len(failures)
@@ -188,6 +189,10 @@ class CorpusJournal(RunJournal):
 
 
 STATISTICS = ("measures", "positions", "classes", "pairs", "links")  # what tables and rows may hold
+MEASURED_ONLY = (
+    "a text read in blocks of rows counts in the measures, and not in positions, classes, pairs "
+    "and links, which need whole maps"
+)
 PICTURES = 32  # pictures in a chunk: each takes as long as many sentences
 
 
@@ -240,11 +245,9 @@ def report_corpus(
     """Report what each head does over a corpus; a journal keeps the state meanwhile."""
     if inputs.others:
         report.say(f"{inputs.others} files that are no pictures are left out")
-    inputs = refuse_long(inputs, options.origin)
     vocabulary, texts, total = _read(request, inputs)
     origin = keep_scores(options).origin
-    what = origin, options.choice, command_of(request, inputs), options.many.batch_size
-    attend = EffectChunk(*what, request.by) if request.effect else AttendChunk(*what)
+    attend = chunks_of(request, replace(options, origin=origin), command_of(request, inputs))
     task = ShardTask(attend, vocabulary, samples=request.atlas)
     sample = list[Record]()
     state = CorpusState(task.empty())

@@ -5,9 +5,9 @@ batch is also read alone, by the model's own kernel, and all its weights have to
 not, only texts of equal length are batched; if those differ too, each text is read alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -19,9 +19,10 @@ from attnviz.core.fingerprints import ModelFingerprint
 from attnviz.core.locks import thread_hook
 from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
+from attnviz.models.hugging_face.capture.implied import has_attention
 from attnviz.models.hugging_face.capture.kernel import eager_attention
 from attnviz.models.hugging_face.capture.passes import TOLERANCE
-from attnviz.models.hugging_face.capture.region import heads_of
+from attnviz.models.hugging_face.capture.region import fits_whole, heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.family import record_logits
@@ -69,17 +70,29 @@ _COMPATIBILITIES = WeakKeyDictionary()
 Read = tuple[list[Captured], Any]  # one text's weights, and its logits (a batch of one) or None
 
 
-def read_one(source: LoadedModel, encoding: EncodedQuery) -> Attention:
+def read_one(
+    source: LoadedModel,
+    encoding: EncodedQuery,
+    in_blocks: Callable[[Attention], Attention] | None = None,
+) -> Attention:
+    """The attention of a query; `in_blocks` as in `Query`."""
+    region, studies = source.region, None
+    if in_blocks is not None:
+        region = replace(region, max_size=None)
+        if has_attention(encoding.part) and not fits_whole(encoding.part, encoding.sides):
+            studies = encoding.studies(in_blocks)
     with record_logits(source.model) as logits:
         captures = capture(
             encoding.part,
             source.tensors(encoding.inputs, encoding.part),
             encoding.sides,
-            region=source.region,
+            region=region,
             exclusions=encoding.exclusions,
-            with_mixers=True,
+            with_mixers=studies is None,
+            studies=studies,
         )
-    return encoding.build_attention(captures, source.task, logits[0] if logits else None)
+    logit = logits[0] if logits else None
+    return encoding.build_attention(captures, source.task, logit, studies=studies)
 
 
 class BatchRunner:

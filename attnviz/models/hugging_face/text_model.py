@@ -160,7 +160,7 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:
             with quiet():
-                return read_one(self, self._encode(query))
+                return read_one(self, self._encode(query), query.in_blocks)
         except InputError as error:
             return error
 
@@ -191,7 +191,8 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         except AttnvizError:
             return None
         longest = max(map(len, encoding.tokens.values()))
-        return None if longest > (region.max_size or DEFAULT_SIZE) else encoding
+        most = None if query.in_blocks else region.max_size
+        return None if longest > (most or DEFAULT_SIZE) else encoding
 
     def _encode_whole(self, query: Query) -> EncodedQuery:
         """A query whose every weight is read."""

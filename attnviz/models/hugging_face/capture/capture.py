@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.blocks import SELF, BlockStudy, LayerFolds, looks_ahead
+from attnviz.analyses.folds import blocks_of
 from attnviz.core.attention_map import (
     IMPLIED,
     LEARNED_SINK,
@@ -23,6 +25,7 @@ from attnviz.core.attention_map import (
     Token,
 )
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.measures import BlockMeasures
 from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture import implied
 from attnviz.models.hugging_face.capture.exact_links import (
@@ -47,6 +50,7 @@ from attnviz.models.hugging_face.capture.region import (
     ALL_TOKENS,
     PooledGrid,
     Region,
+    TokenBlocks,
     choose_grids,
     each_token,
     region_note,
@@ -54,6 +58,7 @@ from attnviz.models.hugging_face.capture.region import (
 from attnviz.models.hugging_face.capture.scores import CallScores, check_grids, stack_projections
 from attnviz.models.hugging_face.load.family import check_family
 
+IN_BLOCKS = "in blocks of rows"
 EAGER_ROUTE = "eager, output_attentions"
 SECOND_PASS = "this family calls no attention kernel: its weights are those of a second, eager pass"
 
@@ -76,6 +81,7 @@ class Captured:
     group_sizes: tuple[int, ...] = ()
     learned_sink: bool = False  # whether a sink that is no token takes a share of rows
     exclusions: IgnoredPositions = NOTHING  # positions whose links do not count
+    folds: tuple[LayerFolds, ...] = ()  # of each layer, what has read its rows in blocks
 
 
 def capture(
@@ -89,6 +95,8 @@ def capture(
     # Whether to add the matrices of layers without attention as a stream of their own
     with_mixers: bool = False,
     grids: Mapping[str, PooledGrid] | None = None,  # By stream, what to read; replaces `region`
+    # By stream, what reads the rows in blocks; the maps are then one cell each
+    studies: Mapping[str, BlockStudy] | None = None,
 ) -> list[Captured]:
     """The attention of one forward pass over one text, given as a batch of one.
 
@@ -106,6 +114,11 @@ def capture(
         stream: (exclusions or {}).get(stream, IgnoredPositions(itself=stream != "cross"))
         for stream in sides
     }
+    if studies is not None:
+        grids = {
+            stream: PooledGrid(*(TokenBlocks(0, count, count) for count in side))
+            for stream, side in sides.items()
+        }
     if grids is None:
         grids = choose_grids(model, sides, region)
         if region.keep_qk:
@@ -114,10 +127,11 @@ def capture(
     specs = {
         stream: CaptureSpec(
             grid,
-            region.links if grid.is_pooled else 0,
+            region.links if grid.is_pooled and studies is None else 0,
             left_out[stream],
-            region.keep_qk,
+            region.keep_qk and studies is None,
             keep_scores=region.keep_qk,
+            study=studies[stream] if studies else None,
         )
         for stream, grid in grids.items()
     }
@@ -179,14 +193,20 @@ def check_calls(
         {name: layer.links for name, layer in layers.items() if layer.links},
         grid=spec.grid,
         exclusions=spec.exclusions,
-        route=f"{model.config._attn_implementation}, probed",
+        route=f"{model.config._attn_implementation}, {IN_BLOCKS if spec.study else 'probed'}",
         projections=stack_projections(qk, model.config.model_type) if qk else None,
     )
-    scores = {name: layer.scores for name, layer in layers.items()}
     sizes = {name: layer.group_size for name, layer in layers.items()}
     has_sink = any(layer.learned_sink for layer in layers.values())
-    captures = [replace(with_group_sizes(item, sizes), learned_sink=has_sink) for item in captures]
-    return [replace(item, scores=tuple(scores[name] for name in item.layers)) for item in captures]
+    return [
+        replace(
+            with_group_sizes(item, sizes),
+            learned_sink=has_sink,
+            scores=tuple(layers[name].scores for name in item.layers),
+            folds=tuple(folds for name in item.layers if (folds := layers[name].folds)),
+        )
+        for item in captures
+    ]
 
 
 def with_group_sizes(item: Captured, sizes: Mapping[str, int]) -> Captured:
@@ -199,16 +219,26 @@ def _eager(
 ) -> dict[str, list[Captured]]:
     captures = dict[str, list[Captured]]()
     for stream, layers in eager_layers(model, inputs, sides).items():
-        spec, arrays, links = specs[stream], {}, {}
+        spec, arrays, links, folds = specs[stream], {}, {}, dict[str, LayerFolds]()
         for name, (weights,) in layers.items():
             check_rows(weights, name, model, stream)
             arrays[name] = pool_array(weights, spec.grid)
+            if spec.study is not None:
+                folds[name] = spec.study.start()
+                for block in blocks_of(weights):
+                    folds[name].add(block)
             if spec.links:
                 links[name] = tuple(strongest_in_matrices(weights, spec.exclusions, spec.links))
         facts = {"grid": spec.grid, "exclusions": spec.exclusions, "route": EAGER_ROUTE}
         items = group_layers(stream, arrays, links, **facts)
         sizes = EagerCalls(model).by_layer(stream, sides)
-        captures[stream] = [with_group_sizes(item, sizes) for item in items]
+        captures[stream] = [
+            replace(
+                with_group_sizes(item, sizes),
+                folds=tuple(folds[name] for name in item.layers if folds),
+            )
+            for item in items
+        ]
     return captures
 
 
@@ -304,7 +334,9 @@ def as_map(
     lengths = len(tokens[side]), len(tokens[key_side])
     grid = item.grid or PooledGrid(*map(each_token, lengths))
     queries, keys = grid.queries, grid.keys
-    if stream in {"self", "causal"} and len(tokens[side]) > 1:
+    if item.folds and stream in SELF:
+        stream = "self" if any(map(looks_ahead, item.folds)) else "causal"
+    elif stream in {"self", "causal"} and len(tokens[side]) > 1:
         first = (queries.start - keys.start) // keys.length
         ahead = any(np.triu(layer, 1 + first).any() for layer in item.weights)
         stream = "self" if ahead else "causal"
@@ -366,6 +398,26 @@ def group_sizes_of(
     return {stream: own for stream, own in sizes.items() if own}
 
 
+def measures_of(
+    maps: Sequence[AttentionMap], captures: Sequence[Captured], studies: Mapping[str, BlockStudy]
+) -> tuple[BlockMeasures, ...]:
+    """The measures of maps whose rows were read in blocks."""
+    measures = []
+    for item, one in zip(maps, captures, strict=True):
+        names = dict.fromkeys(name for layer in one.scores for name in layer)
+        blank = np.full(len(item.heads), np.nan)
+        scores = {name: np.stack([of.get(name, blank) for of in one.scores]) for name in names}
+        study = studies.get(one.stream) or next(iter(studies.values()))
+        measures.append(study.end(one.folds, (item.layers, item.heads), scores))
+    return tuple(measures)
+
+
+def blocks_note(side: tuple[int, int], *, groups: bool) -> str:
+    """What is said of heads that were measured without whole maps."""
+    note = f"{side[0]:,} tokens: weights were read in blocks of rows, and every number is exact"
+    return note + ("; kv-likeness needs whole maps and is left out" if groups else "")
+
+
 def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPositions:
     """Positions left out of the strongest links: special tokens and a decoder's first."""
     special = tuple(place for place, token in enumerate(tokens) if token.special)
@@ -389,7 +441,11 @@ def capture_notes(
     if any(item.route == EAGER_ROUTE for item in captures):
         notes[SECOND_PASS] = None
     for item in captures:
-        if item.grid is not None:
+        if item.folds:
+            side = sides.get(item.stream) or next(iter(sides.values()))
+            groups = any(size > 1 for size in item.group_sizes)
+            notes[blocks_note(side, groups=groups)] = None
+        elif item.grid is not None:
             side = sides.get(item.stream) or next(iter(sides.values()))
             notes[region_note(item.grid, side)] = None
         notes[item.note] = None

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.blocks import BlockStudy, LayerFolds
 from attnviz.core.attention_map import check_finite, not_finite
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture import exact_links, kernel, probe
+from attnviz.models.hugging_face.capture.blocks import read_blocks
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.capture.scores import (
     CallScores,
@@ -47,6 +49,7 @@ class CaptureSpec:
     keep_scores: bool = False  # whether to measure the scores before the softmax
     first: int | None = None  # queries of the first text of a batch; None: all
     from_kernel: bool = False  # whether to take weights that the kernel returns
+    study: BlockStudy | None = None  # what reads the rows instead, in blocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +65,7 @@ class CallWeights:
     scores: CallScores = field(default_factory=dict)  # by measure, a number for each head
     group_size: int = 0  # how many heads share each head of keys and values
     learned_sink: bool = False  # whether a sink that is no token takes a share of each row
+    folds: LayerFolds | None = None  # what has read the rows in blocks
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass and is no error
@@ -161,6 +165,15 @@ def read_call(path: str, call: kernel.Call, spec: CaptureSpec) -> CallWeights:
     if faulty is not None:
         return CallWeights(path, np.empty(0, dtype=np.float32), faulty_head=faulty)
     size = kernel.group_size(call)
+    if spec.study is not None:
+        folds, measures = read_blocks(path, call, spec.study, scores=spec.keep_scores)
+        whole = np.ones((1, call.query.shape[1], 1, 1), dtype=np.float32)
+        facts: dict[str, Any] = {
+            "group_size": size,
+            "learned_sink": probe.sink_logits(call) is not None,
+        }
+        how = "in blocks of rows"
+        return CallWeights(path, whole, how=how, scores=measures, folds=folds, **facts)
     # Granite's kernels return weights before the sink takes its share.
     if spec.from_kernel and call.weights is not None and probe.sink_logits(call) is None:
         check_mixture(path, call, call.weights, spec.first)

@@ -88,6 +88,14 @@ def choose_grids(
     return grids_of(sides, region, most)
 
 
+def fits_whole(model: Any, sides: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether every weight of a text is read at once, where no picture asks for less."""
+    if max(max(side) for side in sides.values()) > DEFAULT_SIZE:
+        return False
+    cells = sum(heads_of(model.config, name) * rows * keys for name, (rows, keys) in sides.items())
+    return CELL * cells <= free_bytes(model.device)
+
+
 def grids_of(
     sides: Mapping[str, tuple[int, int]], region: Region, most: int | None
 ) -> dict[str, PooledGrid]:

@@ -1,10 +1,11 @@
 """Encode a query as tokens and model inputs: a text, a pair as one sequence, source and target."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from attnviz.analyses.blocks import BlockStudy, RowsOnly
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Message, Query
@@ -47,16 +48,28 @@ class EncodedQuery:
         ids: Sequence[int] = self.inputs["decoder_input_ids" if text == "target" else "input_ids"]
         return ids
 
+    def studies(self, name: Callable[[Attention], Attention]) -> dict[str, BlockStudy]:
+        """What measures each stream in blocks of rows, once tokens have their labels."""
+        items = [
+            RowsOnly(stream, self.tokens[queries], self.tokens[keys], queries, keys)
+            for stream, (queries, keys) in self.axes.items()
+        ]
+        maps: Any = tuple(items)
+        attention = name(replace(self.attention, maps=maps))
+        return {item.stream: BlockStudy.of(attention, item) for item in attention.maps}
+
     def build_attention(
         self,
         captures: Sequence[capture.Captured],
         task: Task | None = None,
         logits: Any = None,
         sides: Mapping[str, tuple[int, int]] | None = None,
+        studies: Mapping[str, BlockStudy] | None = None,
     ) -> Attention:
         """The attention with maps, notes, and the decision by logits (a batch of one, or None).
 
-        `sides` are given where more was read than there are tokens for.
+        `sides` are given where more was read than there are tokens for, `studies` where heads were
+        measured in blocks of rows.
         """
         first = next(iter(self.axes.values()))
         maps = tuple(
@@ -78,6 +91,7 @@ class EncodedQuery:
             scores=capture.scores_of(maps, captures),
             group_sizes=capture.group_sizes_of(maps, captures),
             learned_sink=learned_sink,
+            in_blocks=capture.measures_of(maps, captures, studies) if studies else (),
         )
         if task is None or logits is None or "source" in self.tokens:
             return attention

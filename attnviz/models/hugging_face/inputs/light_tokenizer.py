@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,19 +241,6 @@ def load_light_tokenizer(folder: Path, usual: str, model_type: str = "") -> Ligh
     except Exception as error:  # the library raises plain exceptions; transformers reports it
         raise UnknownArchitecture("its tokenizer cannot be read") from error
     return tokenizer
-
-
-def count_tokens(folder: Path, text: str) -> int:
-    """How many tokens a text has by tokenizer.json, without a model; 0: it cannot be read."""
-    from tokenizers import Tokenizer
-
-    check_growth(folder)
-    # The model's own loading reports an error.
-    with suppress(ModelError), library_errors("the tokenizer cannot be read"), quiet_native():
-        backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        backend.no_truncation()
-        return len(backend.encode(text, add_special_tokens=False))
-    return 0
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
