@@ -49,10 +49,11 @@ def test_heads_in_blocks_have_the_measures_of_whole_maps(kind, target, loaded, m
     assert [one.stream for one in parts.in_blocks] == [item.stream for item in whole.maps]
     for item, small in zip(whole.maps, parts.maps, strict=True):
         expected, found = measures_of(whole, item), measures_of(parts, small)
-        assert [*found.measures] == [*expected.measures]
+        assert [*found.measures] == [n for n in expected.measures if n != "kv-likeness"]
         assert (found.sinks == expected.sinks).all()
         for name, one in expected.measures.items():
-            own = found.measures[name]
+            if (own := found.measures.get(name)) is None:
+                continue
             for side in ("values", "uniform"):
                 pair = getattr(own, side), getattr(one, side)
                 np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-5, err_msg=f"{name} {side}")
