@@ -45,7 +45,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "explain.command:explain",
     ),
     "sources": FeatureEntry(
-        "Show which passages, sentences or messages of a context an answer was made from.",
+        "Show which parts of a context an answer was made from.",
         "sources.command:sources",
     ),
     "cache": FeatureEntry("Show what it costs if a cache holds fewer keys.", "cache.command:cache"),

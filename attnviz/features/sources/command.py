@@ -108,7 +108,7 @@ def sources(
     *,
     options: Options,
 ) -> None:
-    """Show which parts of a context an answer was made from, or which sentences carry a reasoning.
+    """Show which parts of a context an answer was made from; or which sentences carry a reasoning.
 
     attnviz sources "Tom likes" --context notes.txt
 
