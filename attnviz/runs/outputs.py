@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from attnviz.analyses.kv_groups import LIKENESS, groups_in_words, groups_of, sizes_of
 from attnviz.analyses.overview import overviews
 from attnviz.analyses.select import named_heads, shows_layers, strongest_links
 from attnviz.analyses.tokens import sink_shares, sinks_in_words
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-    from attnviz.core.measures import Comparison, View
+    from attnviz.core.measures import Comparison, HeadMeasure, View
     from attnviz.core.writers import LinkReport
     from attnviz.renderers.page import Patches
 
@@ -227,7 +228,12 @@ def draw(
         _tell_layer([view for view in views() if not view.second], item)
         return fit_width(function, item, **picture_words(attention, item, sides(item), which))
     item = attention.every_call(attention.main)
-    return fit_width(function, item, **picture_words(attention, item, orientation(item)))
+    words = picture_words(attention, item, orientation(item))
+    if picture == "grid" and item is attention.main:
+        own = groups_of(item, sizes_of(attention, item))
+        groups = [[*layer.values()] for layer in own]
+        return fit_width(function, item, **words, groups=groups)
+    return fit_width(function, item, **words)
 
 
 def _tell_layer(views: Sequence[View], item: AttentionMap) -> None:
@@ -347,8 +353,9 @@ def page_data(
         if picture and item.stream in picture:
             parts["patches"][number] = _patches(picture[item.stream], item)
     views = views or views_of(attention)
-    if line := sinks_in_words(views.sinks):
-        attention = attention.with_maps(attention.maps, notes=(line,))
+    groups = groups_in_words(*_likeness(attention, parts["measures"].get(0, ())))
+    lines = [line for line in (groups, sinks_in_words(views.sinks)) if line]
+    attention = attention.with_maps(attention.maps, notes=lines)
     return page_parts(
         _with_focus(attention, views()),
         title=" · ".join([attention.provenance.title, *attention.provenance.steps]),
@@ -356,6 +363,20 @@ def page_data(
         most_weights=most_weights or MOST_WEIGHTS,
         **parts,
     )
+
+
+def _likeness(
+    attention: Attention, measures: Sequence[HeadMeasure]
+) -> tuple[dict[tuple[str, str], float], dict[str, int]]:
+    """How alike each head of the main map looks to those that share its keys, and their counts."""
+    item = attention.main
+    values = {
+        item.place(*at): float(one.values[at])
+        for one in measures
+        if one.name == LIKENESS
+        for at in np.ndindex(one.values.shape)
+    }
+    return values, sizes_of(attention, item)
 
 
 def _with_focus(attention: Attention, views: Sequence[View]) -> Attention:

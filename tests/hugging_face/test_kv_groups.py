@@ -122,3 +122,22 @@ def test_heads_with_keys_of_their_own_are_refused(folder_of):
     assert "--kv has nothing to join: each head of 'gpt2" in said
     assert said.endswith("has keys and values of its own")
     assert said.count("\n") == 0
+
+
+def test_groups_are_marked_in_the_grid_and_on_the_page(folder_of, tmp_path):
+    from attnviz import attend
+
+    result = attend(TEXT, model=str(folder_of("llama")))
+    (axes, *_) = result.grid().axes
+    lines = [one for one in axes.collections if one.get_gid() == "group"]
+    layers, heads = result.weights.shape[:2]
+    assert len(lines) == layers * heads // 2
+    page = result.page()
+    assert '"groups":[' + ",".join(["2"] * layers) + "]" in page.replace(" ", "")
+    for text in (page, result.table(width=200)):
+        assert "every 2 query heads share keys and values, and look" in text
+    document = attnviz("heads", TEXT, "-m", folder_of("llama"), "--no-repeat", "-f", "json").json()
+    assert {(row["head"], row["kv"]) for row in document["heads"]} == {
+        (head, head // 2) for head in range(heads)
+    }
+    assert document["groups"].startswith("every 2 query heads share keys and values")

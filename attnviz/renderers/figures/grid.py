@@ -55,14 +55,20 @@ class GridSide:
 
 @sheet.own_settings()
 def grid(
-    attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: sheet.Fit = sheet.FREE
+    attention_map: AttentionMap,
+    *,
+    title: str,
+    subtitle: str = "",
+    fit: sheet.Fit = sheet.FREE,
+    groups: Sequence[Sequence[Sequence[int]]] = (),
 ) -> Figure:
     """Every head of every layer side by side on one scale (see `colors.scale_of`).
 
     One scale lets heads be compared; with scale=own each ends at the head's largest weight.
     Layers run down, heads across; heads of one layer, or chosen from several, run on in rows. In
     each tile rows are queries and columns keys, which are named where they have room. If there are
-    more weights than pixels, each pixel shows its strongest weight, and a note says so.
+    more weights than pixels, each pixel shows its strongest weight, and a note says so. `groups`
+    are for each layer the places of heads that share keys and values: a line runs under each.
     """
     weights, unit = attention_map.weights, attention_map.unit
     layers, heads, queries, keys = weights.shape
@@ -89,6 +95,8 @@ def grid(
         weights, unit = weights / tops[..., None, None], OWN_UNIT
         limits = (-1.0 if limits[0] < 0 else 0.0), 1.0
         notes.append("each head on a scale of its own")
+    if any(groups):
+        notes.append("lines join the heads that share keys and values")
     left, top = (tokens.left, _name_line()) if strip else tile_room(attention_map.layers, face)
     place = left + (0 if strip else tokens.left), top + tokens.top
     about = title, subtitle, ("; ".join(notes),) if notes else (), unit, limits, face
@@ -106,10 +114,30 @@ def grid(
         for axis, pixels in pads.items():
             axes.tick_params(axis=axis, pad=3 + pixels * 72 / DPI)  # type: ignore[arg-type]
     tokens.write(axes, corners, face)
+    _join_groups(axes, groups, corners, heads, (down, across))
     if unit == OWN_UNIT and look_option("values") != "no":
         lower = [(x, y + down.tile) for x, y in corners]
         write_largest(axes, lower, tops.ravel().tolist(), across.tile, face)
     return figure
+
+
+def _join_groups(
+    axes: Axes,
+    groups: Sequence[Sequence[Sequence[int]]],
+    corners: Sequence[tuple[int, int]],
+    heads: int,
+    sides: tuple[GridSide, GridSide],
+) -> None:
+    """A line under the tiles of each group of heads, and under each row of one that runs on."""
+    down, across = sides
+    looks: dict[str, Any] = {"gid": "group", "linewidth": 1.2, "color": sheet.ink(colors.INK)}
+    for layer, own in enumerate(groups):
+        for members in own:
+            tiles = [corners[layer * heads + head] for head in members]
+            for y in dict.fromkeys(y for _, y in tiles):
+                ends = [x for x, row in tiles if row == y]
+                level = y + down.tile + min(down.gap / 2, 3) - 0.5  # above the names below
+                axes.hlines(level, min(ends), max(ends) + across.tile - 1, clip_on=False, **looks)
 
 
 def _name_line() -> int:

@@ -338,6 +338,7 @@ def _map(
         ),
         "keys": _axis(attention, item.key_side, page_map.key_tokens, words[1], page_map.blocks[1]),
         "sink": sink_place(page_map),
+        "groups": _groups(attention, item),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
         "measures": [_measure(measure) for measure in extras.measures.get(number, ())],
         "links": _links(page_map) if page_map.is_pooled else None,
@@ -345,6 +346,14 @@ def _map(
         "projections": _projections(page_map, extras.projections.get(number), name, blobs),
         "patches": _patches(page_map, extras.patches.get(number)),
     }
+
+
+def _groups(attention: Attention, item: AttentionMap) -> list[int] | None:
+    """By layer, how many neighbouring heads share keys and values; None: none, or some are gone."""
+    sizes = attention.group_sizes.get(item.stream, {})
+    own = [sizes.get(layer, 1) for layer in item.layers]
+    whole = list(item.heads) == [str(head) for head in range(len(item.heads))]
+    return own if whole and max(own) > 1 else None
 
 
 def _effects(attention: Attention, item: AttentionMap) -> list[dict[str, Any]]:

@@ -120,6 +120,8 @@ export function createOverview(element, store, off) {
         type: "button", class: "head", tabindex: -1, "data-head": name,
         onclick: (event) => choose(name, event), ondblclick: () => store.set({ heads: name, view: "heatmap" }),
       }, [make("canvas"), make("span", { class: "name" }), make("span", { class: "value" })]);
+      const size = map.groups?.[head[0]] ?? 1;
+      if (size > 1) button.dataset.group = head[1] % size === size - 1 ? "last" : "in";
       buttons.set(name, button);
       // The second switches it off and on, without looking at it.
       if (off) make("div", { class: "switchable" }, [button, make("button", { type: "button", class: "power", tabindex: -1, onclick: () => off.toggleHeads(map, [head]) })]);
