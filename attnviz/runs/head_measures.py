@@ -247,7 +247,8 @@ class HeadsRequest:
     by: Instead = "zero"
     repeat: bool = True  # measure a second run over repeated random words, which induction needs
     similar: bool = False  # report which heads look alike instead
-    compares: bool = False  # measure which heads look alike, for a report or a picture
+    # measure which heads look alike, for a report or a picture; None: of whole maps alone
+    compares: bool | None = False
     scores: bool = False  # say where scores before the softmax are not known
     statistics: str = "measures"
     top: int | None = None
@@ -295,7 +296,7 @@ class HeadsRequest:
         }
         single = {
             "--similar": self.similar,
-            "--picture scatter:FILE": self.compares,
+            "--picture scatter:FILE": bool(self.compares),
             "--writes": self.writes,
             "--probe": self.probe,
             f"--role {self.role}": self.role in REPEATED,
@@ -363,7 +364,7 @@ def report_heads(
                 continue
             for note in shares.provenance.notes:
                 report.hold(note)
-            if request.compares:
+            if request.compares is not False and not shares.in_blocks:
                 similarity.add(shares)
     if study.texts:
         # These texts are read as they are.
@@ -449,6 +450,8 @@ def _measures_data(
         return draw_by("head_overview:head_overview", study.report("layer"))
 
     def scatter() -> Figure:
+        if not similarity.texts:
+            raise InputError(NOT_COMPARED)
         return draw_by("head_overview:head_plane", similarity.report(), study.report("layer").rows)
 
     more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}}

@@ -143,7 +143,7 @@ def heads(
         return _measure_corpus(request, inputs, how, checkpoint)
     if checkpoint is not None:
         raise NO_CHECKPOINT
-    request = replace(request, compares=True)
+    request = replace(request, compares=True if request.similar else None)
     head_measures.check_heads(how, request.command)
     with collect("heads", "heads", how) as report:
         head_measures.report_heads(request, inputs, how, report)
