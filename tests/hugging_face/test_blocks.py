@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from attnviz import heads
 from attnviz.analyses.heads import measures_of
-from attnviz.core.errors import AttentionError
+from attnviz.core.errors import AttentionError, InputError
 from attnviz.core.query import Query
 from attnviz.models import attend_query
 from attnviz.models.hugging_face import batching
@@ -110,6 +111,14 @@ def test_what_compares_whole_maps_says_so(folder_of, monkeypatch):
         done = attnviz("heads", TEXT, *model, *options)
         assert done.status
         assert "whole maps" in done.err
+
+
+def test_python_measures_heads_of_a_text_in_blocks_and_draws_no_likeness(folder_of, monkeypatch):
+    monkeypatch.setattr(batching, "fits_whole", lambda *_: False)
+    found = heads(TEXT, model=str(folder_of("llama")), device="torch", no_repeat=True)
+    assert found.to_rows()
+    with pytest.raises(InputError, match="compare whole maps"):
+        found.picture("scatter")
 
 
 def test_a_corpus_counts_texts_in_blocks_in_its_measures(folder_of, tmp_path, monkeypatch):
