@@ -21,6 +21,7 @@ OTHERS = {
     "--mechanism": "steps works out any, of one head of 4 features",
     "--output": "live has one form, a page",
     "--reference": "texts that replace a head, once by their mean alone",
+    "--rows": "the positions of the lens of layers; elsewhere rows of a map",
     "--text": "the words beside a picture or in a recording; elsewhere the sentence itself",
     "--token": "ablate hides the token whose attention others show",
     "--top": "how many of what a command ranks",

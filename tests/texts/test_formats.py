@@ -98,7 +98,10 @@ def test_a_line_may_be_a_conversation(line, pairs):
     how = FileFormat("jsonl", pairs=pairs, columns=columns)
     (found,) = read_texts([json.dumps(line).encode()], "'a'", how)
     assert isinstance(found, Text)
-    assert found.messages == (("system", "Be short."), ("user", "Which?"))
+    assert [(one.role, one.content) for one in found.messages or ()] == [
+        ("system", "Be short."),
+        ("user", "Which?"),
+    ]
     assert found.labels is None
     assert (found.id, found.text) == ("0", "Be short.\nWhich?")
 
