@@ -2,10 +2,10 @@
 
 The commands of a page run one after the other in a folder of its own. In a ```console block a line
 after `$ ` is a command, run by bash unless it is attnviz alone; the lines below it are its output,
-stdout and stderr together, where `…` stands for any lines. A ```python block is one script. The
-```make blocks are the Makefile of the folder. Other blocks (```sh: setting up, which CI does) do
-not run. `python -m tests.test_readme` writes the present output into blocks without `…`. The
-pages of `test_docs` have numbers that depend on the processor.
+stdout and stderr together, where `…` stands for any lines. A ```python block is one script. Other
+blocks (```sh: setting up, which CI does) do not run. `python -m tests.test_readme` writes the
+present output into blocks without `…`. The pages of `test_docs` have numbers that depend on the
+processor.
 """
 
 import os
@@ -78,8 +78,6 @@ def folder(furnished: Path, tmp_path: Path) -> Path:
 def furnish(place: Path) -> None:
     """Put the files that the commands expect into a folder."""
     shutil.copytree(ROOT / "sample_inputs", place / "sample_inputs")
-    rules = (rule for page in PAGES for rule in blocks(page, "make"))
-    (place / "Makefile").write_text("\n".join(rules), encoding="utf-8")
 
 
 def test_there_are_blocks_to_run():
@@ -155,7 +153,7 @@ def environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_shows_what_its_commands_print(page, folder):
-    lacking = {tool for tool in ("jq", "parallel", "make") if shutil.which(tool) is None}
+    lacking = {tool for tool in ("jq", "parallel") if shutil.which(tool) is None}
     left_out = set[str]()
     for command, expected in commands(page):
         if missing := lacking & set(command.split()):
