@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from attnviz.analyses.folds import ROWS, OnKeys, RowBlock
@@ -277,11 +278,17 @@ class PositionTable:
     distances: Numbers  # (heads, size), by the distance modulo size
     keys: Numbers  # (heads, keys)
 
-    def of_heads(self, apart: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The cells (heads, queries, keys) whose distances are `apart`."""
-        table = self.distances.astype(np.float32).take(apart, axis=1)
-        table *= self.rows[..., None].astype(np.float32)
-        table *= self.keys[:, None].astype(np.float32)
+    def of_heads(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The cells (heads, queries, keys) between places."""
+        distances, count = self.distances.astype(np.float32), len(places)
+        rows, keys = self.rows[..., None].astype(np.float32), self.keys[:, None].astype(np.float32)
+        if _in_line(places):  # a row's distances are those of the row before, moved by one
+            line = np.concatenate([distances[:, 1 - count :], distances[:, :count]], axis=-1)
+            table = sliding_window_view(line[:, -2 * count + 1 :], count, axis=-1)[:, ::-1] * rows
+        else:
+            table = distances.take(_apart(places, distances.shape[1]), axis=1)
+            table *= rows
+        table *= keys
         return table
 
     def at(self, head: int, queries: Any, keys: Any) -> NDArray[np.float32]:
@@ -296,22 +303,45 @@ def size_of(places: NDArray[np.int64]) -> int:
     return 1 << int(2 * places.max() + 1).bit_length()
 
 
+def _in_line(places: NDArray[np.int64]) -> bool:
+    return len(places) > 1 and bool((places == np.arange(len(places))).all())
+
+
+def _apart(places: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    return (places - places[:, None]) % size
+
+
+def _sums_apart(cells: NDArray[Any], size: int) -> Numbers:
+    """The sums over the diagonals of squares, (heads, size), by the distance modulo size."""
+    count = cells.shape[-1]
+    sums = np.zeros((len(cells), 2 * count - 1))
+    for row in range(count):
+        sums[:, count - 1 - row : 2 * count - 1 - row] += cells[:, row]
+    apart = np.zeros((len(cells), size))
+    apart[:, :count], apart[:, size - count + 1 :] = sums[:, count - 1 :], sums[:, : count - 1]
+    return apart
+
+
 def _fit(
     shares: NDArray[np.float32], visible: NDArray[np.bool_], places: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """The table of distances and keys with the sums of shares, (heads, queries, keys) like them."""
     size = size_of(places)
-    apart = (places - places[:, None]) % size
-    own = apart + size * np.arange(len(shares))[:, None, None]
-    sums_apart = np.bincount(own.ravel(), shares.ravel(), len(shares) * size).reshape(-1, size)
+    if _in_line(places):
+        sums_apart = _sums_apart(shares, size)
+        visible_sides = _sums_apart(visible[None], size)[0] > 0
+    else:
+        apart = _apart(places, size)
+        own = apart + size * np.arange(len(shares))[:, None, None]
+        sums = np.bincount(own.ravel(), shares.ravel(), len(shares) * size)
+        sums_apart = np.asarray(sums.reshape(-1, size), dtype=np.float64)
+        visible_sides = np.zeros(size, dtype=bool)
+        visible_sides[apart[visible]] = True
     sums_of_keys = shares.sum(axis=1, dtype=np.float64)
     attending = np.asarray(shares.sum(axis=-1) > 0, np.float64)
-    visible_sides = np.zeros(size, dtype=bool)
-    visible_sides[apart[visible]] = True
     keys = np.asarray(visible.any(axis=0))
-    totals = np.asarray(sums_apart, dtype=np.float64), sums_of_keys
-    table = fit_table(totals, attending, (visible_sides, keys), places)
-    return table.of_heads(apart)
+    table = fit_table((sums_apart, sums_of_keys), attending, (visible_sides, keys), places)
+    return table.of_heads(places)
 
 
 def fit_table(
@@ -331,26 +361,33 @@ def fit_table(
     keys: Numbers = np.zeros(sums_of_keys.shape)
     distances[:, visible_sides[0]] = keys[:, visible_sides[1]] = 1
 
+    at: Any = slice(len(places)) if _in_line(places) else places
+
     def spread(values: Numbers) -> NDArray[np.complex128]:
+        if isinstance(at, slice):
+            return np.fft.rfft(values, size)
         whole = np.zeros_like(sums_apart)
-        whole[:, places] = values
+        whole[:, at] = values
         return np.fft.rfft(whole)
 
     def back(spectrum: NDArray[np.complex128]) -> Numbers:
-        return np.maximum(np.fft.irfft(spectrum, size), 0)
+        return np.asarray(np.fft.irfft(spectrum, size))
 
     of_keys, of_distances = spread(keys), np.fft.rfft(distances)
+    aims = sums_apart + PSEUDO_COUNT, sums_of_keys + PSEUDO_COUNT
     for step in range(STEPS + 1):
-        sums = back(of_distances.conj() * of_keys)[:, places]
+        sums = back(of_distances.conj() * of_keys)[:, at]
         rows = attending / np.where(sums > 0, sums, 1)
         if step == STEPS:
             break
         of_rows = spread(rows)
-        sums = distances * back(of_rows.conj() * of_keys)
-        distances *= (sums_apart + PSEUDO_COUNT) / (sums + PSEUDO_COUNT)
+        sums = np.maximum(back(of_rows.conj() * of_keys), 0)
+        sums *= distances
+        distances *= aims[0] / np.add(sums, PSEUDO_COUNT, out=sums)
         of_distances = np.fft.rfft(distances)
-        sums = keys * back(of_rows * of_distances)[:, places]
-        keys *= (sums_of_keys + PSEUDO_COUNT) / (sums + PSEUDO_COUNT)
+        sums = np.maximum(back(of_rows * of_distances)[:, at], 0)
+        sums *= keys
+        keys *= aims[1] / np.add(sums, PSEUDO_COUNT, out=sums)
         of_keys = spread(keys)
     return PositionTable(rows, distances, keys)
 
