@@ -4,6 +4,9 @@ A score is what the softmax is taken of, scaled and with its biases, over the ke
 see. All are in nats.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +18,8 @@ SATURATED = 0.999
 ENTROPY = "row-entropy"
 """The median over rows of entropy as a share of what is possible, which verdicts are based on."""
 Array = NDArray[np.floating]
+AT_ONCE, FEW = 2**16, 2**12
+"""Weights that are read at once, and those of which none is left out."""
 
 
 def row_entropy(weights: NDArray[np.floating]) -> Rows:
@@ -25,16 +30,31 @@ def row_entropy(weights: NDArray[np.floating]) -> Rows:
     """
     entropies = np.empty(weights.shape[:-1])
     for place in np.ndindex(weights.shape[:-2]):
-        matrix = weights[place]
-        # Head by head it stays in the processor's cache. The smallest number stands in for 0,
-        # whose logarithm, times 0, is 0.
-        terms = np.maximum(matrix, np.finfo(matrix.dtype).tiny)
-        np.log(terms, out=terms)
-        terms *= matrix
-        sums = matrix.sum(axis=-1, dtype=np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            entropies[place] = np.log(sums) - terms.sum(axis=-1, dtype=np.float64) / sums
+        for rows, keys in _parts(weights[place]):
+            part = weights[place][rows, keys]
+            # Part by part it stays in the processor's cache. The smallest number stands in for 0,
+            # whose logarithm, times 0, is 0.
+            terms = np.maximum(part, np.finfo(part.dtype).tiny)
+            np.log(terms, out=terms)
+            terms *= part
+            sums = part.sum(axis=-1, dtype=np.float64)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                own = np.log(sums) - terms.sum(axis=-1, dtype=np.float64) / sums
+            entropies[place][rows] = own
     return np.maximum(entropies, 0.0)
+
+
+def _parts(matrix: NDArray[Any]) -> Iterator[tuple[slice, slice]]:
+    """Neighbouring rows of a matrix, without the keys at the end to which they give nothing."""
+    count, keys = matrix.shape
+    step = max(AT_ONCE // max(keys, 1), 1)
+    for first in range(0, count, step):
+        part, stop = matrix[first : first + step], keys
+        if part.size > FEW:
+            # Of a causal text the last row goes furthest.
+            stop = max(np.flatnonzero(part[-1])[-1:].tolist(), default=0) + 1
+            stop = keys if part[:, stop:].any() else stop
+        yield slice(first, first + step), slice(stop)
 
 
 def jensen_shannon(
@@ -48,7 +68,9 @@ def jensen_shannon(
     attends to nothing. The entropies of both are computed where they are not known.
     """
     of_first, of_second = entropies or (row_entropy(first), row_entropy(second))
-    divergences: Rows = row_entropy((first + second) / 2) - (of_first + of_second) / 2
+    between = np.asarray(first + second)
+    between /= 2
+    divergences: Rows = row_entropy(between) - (of_first + of_second) / 2
     return np.maximum(divergences, 0.0)
 
 
@@ -58,12 +80,15 @@ def pair_divergences(heads: NDArray[np.floating]) -> Rows:
     Heads (heads, queries, keys) have rows that sum to 1, or to 0 where they attend to nothing; NaN
     where two heads have no row in which both attend to anything.
     """
-    entropies = row_entropy(heads)
+    entropies, parts = row_entropy(heads), [*_parts(np.asarray(heads.any(axis=0)))]
     table = np.zeros((len(heads), len(heads)))
     for place, head in enumerate(heads):
         others = slice(place + 1, None)
-        own = (entropies[place], entropies[others])
-        table[place, others] = known_mean(jensen_shannon(head, heads[others], own))
+        apart = np.empty(entropies[others].shape)
+        for rows, keys in parts:
+            own = entropies[place, rows], entropies[others, rows]
+            apart[:, rows] = jensen_shannon(head[rows, keys], heads[others, rows, keys], own)
+        table[place, others] = known_mean(apart)
     return table + table.T
 
 

@@ -23,7 +23,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Link, Token
 from attnviz.core.errors import in_words
 from attnviz.core.measures import HeadLinks, Overview
 from attnviz.core.registry import axis_name
-from attnviz.core.tokens import text_places
+from attnviz.core.tokens import run_of, text_places
 
 MOST_HEADS, MOST_LINKS, MOST_PARTS = 3, 4, 16
 HALF = 0.5
@@ -275,7 +275,8 @@ def _shares_in_words(attention: Attention, subject: MeasuredMap) -> str:
     text = f"shares of {whose} attention"
     if attention.main.starts[0]:
         text += "; a row has the number of its first token"
-    rows = item.weights[:, :, text_places(item.query_tokens)].sum(axis=-1, dtype=np.float64)
+    text_rows = run_of(text_places(item.query_tokens))
+    rows = item.weights[:, :, text_rows].sum(axis=-1, dtype=np.float64)
     sums = rows[~np.isnan(rows)]
     mass = float(sums.mean()) if sums.size else 1.0
     shares = sink_shares(attention, subject)

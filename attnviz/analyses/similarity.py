@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import pair_divergences
 from attnviz.analyses.heads import texts_in_words
-from attnviz.analyses.lenses.layered import row_shares
+from attnviz.analyses.lenses.layered import map_shares
 from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -28,7 +28,7 @@ def head_divergences(item: AttentionMap) -> Square:
     Rows are made to sum to 1; NaN where two heads have no row in which both attend to anything.
     """
     check_measurable(item)
-    rows = row_shares(item.weights.astype(np.float64)).astype(np.float32)
+    rows = map_shares(item.weights)
     return pair_divergences(rows.reshape(-1, *rows.shape[2:]))
 
 

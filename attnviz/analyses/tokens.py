@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import row_shares
+from attnviz.analyses.lenses.layered import map_shares
 from attnviz.analyses.masks import MeasuredMap, uniform_attention, visible_keys, within_one_text
 from attnviz.analyses.words import with_tokens, word_numbers
 from attnviz.core.attention_map import (
@@ -32,6 +32,7 @@ from attnviz.core.tokens import (
     SINK_SHARE,
     begins_causal,
     first_is_sink,
+    run_of,
     text_places,
     without_first,
 )
@@ -154,13 +155,14 @@ def _steps_and_notes(attention: Attention, how: str) -> tuple[list[str], list[st
 
 def held_by_special(item: AttentionMap) -> float:
     """The share of the text rows' attention that special tokens receive."""
-    rows = item.weights[:, :, _text_places(item.query_tokens)]
+    rows = item.weights[:, :, run_of(_text_places(item.query_tokens))]
     return _share(rows, [token.special for token in item.key_tokens])
 
 
 def held_by_first(item: AttentionMap) -> float:
     """The share of attention that the first token of a causal text receives from those behind."""
-    rows = item.weights[:, :, [place for place in _text_places(item.query_tokens) if place]]
+    later = [place for place in _text_places(item.query_tokens) if place]
+    rows = item.weights[:, :, run_of(later)]
     return _share(rows, [not place for place in range(len(item.key_tokens))])
 
 
@@ -169,7 +171,8 @@ def _learned_share(attention: Attention, item: AttentionMap) -> float | None:
     cut = item.starts[1] or any(" dropped" in step for step in attention.provenance.steps)
     if not attention.learned_sink or cut or item.values != "share":
         return None
-    rows = item.weights[:, :, _text_places(item.query_tokens)].sum(axis=-1, dtype=np.float64)
+    text = run_of(_text_places(item.query_tokens))
+    rows = item.weights[:, :, text].sum(axis=-1, dtype=np.float64)
     return max(1 - float(rows.mean()), 0.0)
 
 
@@ -204,8 +207,11 @@ def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> Sin
     )
     if not within_one_text(item):
         return shares
-    cells = without_first(item).weights if is_sink else item.weights
-    cells = cells[:, :, _text_places(item.query_tokens)][..., _text_places(item.key_tokens)]
+    rows, keys = (
+        run_of([place for place in _text_places(side) if place or not is_sink])
+        for side in (item.query_tokens, item.key_tokens)
+    )
+    cells = item.weights[:, :, rows][..., keys]
     total = float(cells.sum(dtype=np.float64))
     before, itself = (
         float(np.diagonal(cells, offset, -2, -1).sum(dtype=np.float64)) / total if total else 0.0
@@ -306,7 +312,7 @@ def _remove_special(item: AttentionMap, how: str) -> AttentionMap:
     queries, keys = _text_places(item.query_tokens), _text_places(item.key_tokens)
     weights = item.weights[:, :, queries][..., keys]
     if how == "renormalise":
-        weights = row_shares(weights.astype(np.float64)).astype(np.float32)
+        weights = map_shares(weights)
     return item.with_weights(
         weights,
         query_tokens=tuple(item.query_tokens[place] for place in queries),

@@ -86,6 +86,13 @@ def text_places(tokens: Sequence[Token]) -> list[int]:
     return [place for place, token in enumerate(tokens) if not token.special]
 
 
+def run_of(places: list[int]) -> slice | list[int]:
+    """Places as a slice where none lies between them: an index that copies nothing."""
+    if not places or places[-1] - places[0] + 1 != len(places):
+        return places
+    return slice(places[0], places[-1] + 1)
+
+
 AVERAGE = Token("mean over patches", special=True)  # a picture without a class token
 
 

@@ -32,3 +32,13 @@ def test_a_head_has_the_mean_of_its_rows_without_those_that_attend_to_nothing():
     assert known_mean(row_entropy(rows)) == pytest.approx(
         np.array([[math.log(2), math.nan]]), nan_ok=True
     )
+
+
+def test_a_large_map_is_read_in_parts_and_only_as_far_as_its_rows_go():
+    scores = np.random.default_rng(0).normal(size=(400, 200))
+    weights = np.exp(scores) * (np.arange(200) <= np.arange(400)[:, None] // 2)
+    weights[[0, 327, 399]] = 0  # the last row of a part says nothing of the others
+    weights[:300] /= np.maximum(weights[:300].sum(axis=-1, keepdims=True), 1e-9)
+    shares = weights / np.where(weights.any(axis=-1), weights.sum(axis=-1), np.nan)[:, None]
+    terms = shares * np.log(np.where(shares > 0, shares, 1))
+    np.testing.assert_allclose(row_entropy(weights), -terms.sum(axis=-1), atol=1e-9)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnviz.analyses import entropy
 from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.similarity import SimilarityStudy, head_divergences, plane
 from attnviz.core.attention_map import Attention, Provenance
@@ -28,8 +29,12 @@ def loop_divergence(first: np.ndarray, second: np.ndarray) -> float:
     return sum(rows) / len(rows)
 
 
-def test_divergences_are_the_loop_over_all_pairs():
-    item = random_map(5)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("at_once", [1, 10, 1000])
+def test_divergences_are_the_loop_over_all_pairs(causal, at_once, monkeypatch):
+    monkeypatch.setattr(entropy, "AT_ONCE", at_once)
+    monkeypatch.setattr(entropy, "FEW", 0)  # keys that no row sees are left out
+    item = random_map(5, causal=causal)
     heads = item.weights.reshape(-1, 5, 5).astype(np.float64)
     expected = [[loop_divergence(one, other) for other in heads] for one in heads]
     np.testing.assert_allclose(head_divergences(item), expected, atol=1e-6)

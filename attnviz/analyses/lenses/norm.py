@@ -7,7 +7,7 @@ on [SEP] and add almost nothing. This lens measures the length of what is added,
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import row_shares, through_lens
+from attnviz.analyses.lenses.layered import map_shares, through_lens
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.lens_inputs import ValueVectors
 
@@ -63,4 +63,4 @@ def norms_by_head(
 def _as_map(
     item: AttentionMap, lengths: NDArray[np.float64], unit: str, **changes: object
 ) -> AttentionMap:
-    return item.with_weights(row_shares(lengths).astype(np.float32), unit=unit, **changes)
+    return item.with_weights(map_shares(lengths), unit=unit, **changes)

@@ -24,7 +24,7 @@ from attnviz.analyses.measures import MEASURES
 from attnviz.analyses.measures.distance import LEAST_MASS
 from attnviz.core.attention_map import AttentionMap, known_mean
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.tokens import first_is_sink, text_places, without_first
+from attnviz.core.tokens import first_is_sink, run_of, text_places, without_first
 
 ROUNDING = 0.01
 """How far the sum of a row of half-precision weights lies from 1 at most."""
@@ -134,7 +134,7 @@ def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
     groups = groups_of(item, subject.group_sizes)
     if not any(groups):
         return None
-    rows, keys = (text_places(side) for side in (item.query_tokens, item.key_tokens))
+    rows, keys = (run_of(text_places(side)) for side in (item.query_tokens, item.key_tokens))
     values = np.full(item.weights.shape[:2], np.nan)
     for layer, own in enumerate(groups):
         for members in own.values():
