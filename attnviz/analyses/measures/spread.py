@@ -140,8 +140,8 @@ def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
         for members in own.values():
             weights = item.weights[layer, members][:, rows][..., keys].astype(np.float64)
             sums = weights.sum(axis=-1, keepdims=True)
-            shares = np.where(sums >= LEAST_MASS, weights, 0) / np.where(sums > 0, sums, 1)
-            apart = pair_divergences(shares)
+            weights /= np.where(sums >= LEAST_MASS, sums, np.inf)  # in place: a layer is large
+            apart = pair_divergences(weights)
             np.fill_diagonal(apart, np.nan)
             values[layer, members] = 1 - known_mean(apart) / np.log(2)
     if np.isnan(values).all():
