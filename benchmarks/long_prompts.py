@@ -5,7 +5,7 @@ every question is asked in turns with the plain pass, its table printed to nowhe
 script; it prints ratios (of the processor's own time, which neighbours hardly change; on a GPU of
 the clock) and the memory above the loaded model, and asserts nothing.
 
-    python benchmarks/long_prompts.py [--tokens N …] [--layers N] [--heads N] [--only NAME …]
+    python benchmarks/long_prompts.py [--tokens N …] [--layers N] [--heads N] [--size N] [--only …]
 
 `on_gpu.py` asks the same of a larger model on a GPU.
 """
@@ -34,6 +34,7 @@ from attnviz.core.errors import AttnvizError, first_line
 LENGTHS = (1_000, 3_000, 10_000, 32_000)
 SENTENCES = 16  # of a text: hiding each of them takes about half a pass
 LONG = 10_000  # tokens from which one round, of minutes, is enough
+VOCABULARY = 8_000  # of the model; texts are of a few hundred words
 WORDS = ["".join(letters) for letters in product("bdklmnprst", "aeiou", "bdklmnprst")]
 MARKS = ("<unk>", "<s>", "</s>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
 TEMPLATE = (
@@ -51,7 +52,7 @@ class Shape:
     layers: int = 4
     heads: int = 8
     groups: int = 4  # heads of keys and values
-    size: int = 32  # of a head
+    size: int = 64  # of a head; of smaller ones a plain pass costs little beside its weights
     dtype: torch.dtype = torch.float32
 
     def __str__(self) -> str:
@@ -110,9 +111,9 @@ def make_model(shape: Shape, most: int, device: str) -> tuple[Any, Any]:
     )
     width = shape.heads * shape.size
     config = LlamaConfig(
-        vocab_size=len(vocabulary),
+        vocab_size=VOCABULARY,
         hidden_size=width,
-        intermediate_size=8 * width // 3,
+        intermediate_size=-(-8 * width // 3 // 128) * 128,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.groups,
@@ -199,13 +200,14 @@ def ask(shape: Shape, lengths: Sequence[int], device: str, most_seconds: float) 
     parser.add_argument("--tokens", type=int, nargs="+", default=lengths, help="of a text")
     parser.add_argument("--layers", type=int, default=shape.layers)
     parser.add_argument("--heads", type=int, default=shape.heads)
+    parser.add_argument("--size", type=int, default=shape.size, help="of a head")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=[*QUESTIONS])
     parser.add_argument("--device", default=device)
     given = parser.parse_args()
     if given.device != "cpu" and not torch.cuda.is_available():
         sys.exit("no CUDA device is at hand: --device cpu runs a small model on the processor")
     groups = next(n for n in (shape.groups, 2, 1) if given.heads % n == 0)
-    shape = replace(shape, layers=given.layers, heads=given.heads, groups=groups)
+    shape = replace(shape, layers=given.layers, heads=given.heads, groups=groups, size=given.size)
     name = processor() if given.device == "cpu" else torch.cuda.get_device_name(given.device)
     print(f"{name}: {shape}")
     run_all(shape, given.tokens, given.only, given.device, most_seconds)

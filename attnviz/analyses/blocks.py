@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,16 +32,20 @@ from attnviz.analyses.masks import (
     CAUSAL_STREAMS,
     NO_SCORES,
     MeasuredMap,
+    may_be_sink,
     output_start,
     within_one_text,
 )
 from attnviz.analyses.measures.distance import WordFold
 from attnviz.analyses.measures.shares import sinks_of
+from attnviz.analyses.tokens import sink_shares_by_rows
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError
 from attnviz.core.measures import BlockMeasures
+from attnviz.core.tokens import stands_out
 
-SIGHT, TOTALS, WORDS = "sight", "totals", "words"
+LATE = SIGHT, WORDS = "sight", "words"  # folds that are asked for apart from the others
+TOTALS = "totals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,7 @@ class BlockedMap(MeasuredMap):
         self.folds: dict[str, Fold] = {SIGHT: SightFold(len(item.key_tokens))}
         self.targets: dict[str, Targets] = {}
         self.answers: Mapping[str, tuple[Any, Any]] | None = None
+        self.causal = False  # until it is known
         # Until the pass every row sees several keys, so that each measure asks for its folds.
         queries, keys = len(item.query_tokens), len(item.key_tokens)
         self.counts: Any = np.full((1, queries), 2)
@@ -145,6 +151,7 @@ class BlockedMap(MeasuredMap):
         with np.errstate(all="ignore"):
             measure_heads(self)
             sinks_of(self)
+            sink_shares_by_rows(self)
         if self.targets:
             targets = [*self.targets.values()]
             self.folds[TOTALS] = TotalFold(targets)
@@ -171,50 +178,67 @@ class BlockedMap(MeasuredMap):
         heads, uniform = self.answers[TOTALS]
         return heads[0][place], uniform[0][place], uniform[1][place][:, 0]
 
+    @property
+    def begins_causal(self) -> bool:
+        return self.causal and may_be_sink(self.item)
+
+    @cached_property
+    def first_is_sink(self) -> bool:
+        """As of whole maps, by what the keys of all heads got."""
+        if self.answers is None or not self.begins_causal:
+            return False
+        totals = self.columns[0][0].sum(axis=(0, 1))
+        if len(totals) < 4 or totals.argmax():
+            return False
+        return stands_out(totals[0] / totals.sum(), (1 / np.arange(1, len(totals) + 1)).mean())
+
     def answer(self, layers: Sequence[LayerFolds], item: RowsOnly) -> BlockedMap:
         """The map once all rows were read, by the folds of its layers."""
         sights = sights_of(item, [layer.folds[SIGHT].end() for layer in layers])
         heads = [layer.ends() for layer in layers]
         apart = {sight.key: sight for sight in sights}
-        even = {key: self._even(sight, layers) for key, sight in apart.items()}
+        even = {key: self._even(sight) for key, sight in apart.items()}
         uniform = [even[sight.key] for sight in (sights if len(apart) > 1 else sights[:1])]
         own = copy(self)
-        for name in ("entropies", "row_sums", "offsets", "columns", "sums"):  # blank until now
+        blank = ("entropies", "row_sums", "offsets", "columns", "sums", "first_is_sink")
+        for name in blank:  # until now
             vars(own).pop(name, None)
-        own.item = item
+        own.item, own.causal = item, sights[0].causal
         own.counts = np.stack([one[SIGHT][0] for one in uniform])
         own.seen_by = np.stack([one[SIGHT][1] for one in uniform])
         own.rows = own.counts > 0
         own.present = sights[0].keys if within_one_text(item) else own.present
-        names = [name for name in self.folds if name != SIGHT]
-        own.answers = {
-            name: tuple(_stack(name, side) for side in (heads, uniform)) for name in names
-        }
+        names = [name for name in self.folds if name not in (SIGHT, WORDS)]
+        answers = {name: tuple(_stack(name, side) for side in (heads, uniform)) for name in names}
+        own.answers = answers
+        if WORDS in self.folds:  # now it is known whether the first token is one of them
+            drop = own.first_is_sink
+            words = [fold for layer in layers if isinstance(fold := layer.folds[WORDS], WordFold)]
+            heads_say = np.stack([fold.end(drop=drop) for fold in words])
+            evens = {
+                sight.key: fold.even(causal=sight.causal, drop=drop)
+                for sight, fold in zip(sights[::-1], words[::-1], strict=True)
+            }
+            sides = [evens[sight.key] for sight in (sights if len(apart) > 1 else sights[:1])]
+            values, most = (np.array(side) for side in zip(*sides, strict=True))
+            answers[WORDS] = heads_say, (values, most.max())
         return own
 
-    def _even(self, sight: Sight, layers: Sequence[LayerFolds]) -> dict[str, Any]:
+    def _even(self, sight: Sight) -> dict[str, Any]:
         """What the folds say of uniform attention, which is a layer of one head."""
-        folds = LayerFolds(
-            {n: f for n, f in deepcopy(self.folds).items() if n not in (SIGHT, WORDS)}
-        )
+        folds = LayerFolds({n: f for n, f in deepcopy(self.folds).items() if n not in LATE})
         counts, seen_by = [], np.zeros(len(sight.keys), dtype=np.int64)
         for block in sight.blocks():
             folds.add(block)
             visible = block.weights[0] > 0
             counts.append(visible.sum(axis=-1))
             seen_by[: visible.shape[1]] += visible.sum(axis=0)
-        ends = folds.ends() | {SIGHT: (np.concatenate(counts), seen_by)}
-        first = layers[0].folds.get(WORDS)
-        if isinstance(first, WordFold):
-            ends[WORDS] = first.even(causal=sight.causal)
-        return ends
+        return folds.ends() | {SIGHT: (np.concatenate(counts), seen_by)}
 
 
 def _stack(name: str, layers: Sequence[Mapping[str, Any]]) -> Any:
     """What one fold says of all layers, with layers as the axis before heads."""
     own = [layer[name] for layer in layers]
-    if name == WORDS and isinstance(own[0], tuple):
-        return np.stack([one[0] for one in own]), max(one[1] for one in own)
     if isinstance(own[0], tuple):
         axis = -2 if name == TOTALS else 0
         return tuple(np.stack(side, axis=axis) for side in zip(*own, strict=True))
@@ -232,7 +256,7 @@ class LayerFolds:
             fold.add(fold.part(block))
 
     def ends(self) -> dict[str, Any]:
-        return {name: fold.end() for name, fold in self.folds.items() if name != SIGHT}
+        return {name: fold.end() for name, fold in self.folds.items() if name not in LATE}
 
 
 class BlockStudy:
@@ -274,6 +298,7 @@ class BlockStudy:
             sinks_of(subject),
             item.key_tokens,
             resting_places(item),
+            sink_shares_by_rows(subject),
         )
 
 

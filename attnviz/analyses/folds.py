@@ -289,15 +289,7 @@ class SightFold:
     columns: Any = None
 
     def part(self, block: RowBlock) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        heads = block.weights.reshape(-1, *block.weights.shape[-2:])
-        cells = heads[0] > 0
-        lower = np.arange(cells.shape[1]) <= block.rows[:, None]
-        if not cells[lower].all() or (cells & ~lower).any():  # else one head says it all
-            cells = heads.max(axis=0) > 0
-        count = cells.sum(axis=-1)
-        last = cells.shape[1] - 1 - cells[:, ::-1].argmax(axis=-1)
-        extents = np.stack([cells.argmax(axis=-1), last, count])
-        return extents, cells.any(axis=0)
+        return extents(block.weights, block.rows)
 
     def add(self, part: tuple[NDArray[np.intp], NDArray[np.bool_]]) -> None:
         self.rows.append(part[0])
@@ -307,3 +299,14 @@ class SightFold:
 
     def end(self) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         return np.concatenate(self.rows, axis=-1), self.columns
+
+
+def extents(weights: Array, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Of keys that any head sees: the first, the last and how many, (3, rows), and which."""
+    heads = weights.reshape(-1, *weights.shape[-2:])
+    cells = heads[0] > 0
+    lower = np.arange(cells.shape[1]) <= rows[:, None]
+    if not cells[lower].all() or (cells & ~lower).any():  # else one head says it all
+        cells = heads.max(axis=0) > 0
+    last = cells.shape[1] - 1 - cells[:, ::-1].argmax(axis=-1)
+    return np.stack([cells.argmax(axis=-1), last, cells.sum(axis=-1)]), cells.any(axis=0)

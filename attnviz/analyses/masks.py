@@ -35,7 +35,7 @@ from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean, stream_of_call
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.tokens import split_sentences
+from attnviz.core.tokens import begins_causal, first_is_sink, split_sentences
 
 CAUSAL_STREAMS = ("causal", "decoder")
 
@@ -150,6 +150,16 @@ class MeasuredMap:
     def sums(self) -> Numbers:
         """What each row of each head sums to, shape (layers, heads, queries)."""
         return self.row_sums[0]
+
+    @property
+    def begins_causal(self) -> bool:
+        """Whether a causal text begins with a token that stands for text."""
+        return begins_causal(self.item)
+
+    @cached_property
+    def first_is_sink(self) -> bool:
+        """Whether the first token is a sink though it stands for text."""
+        return first_is_sink(self.item)
 
     @cached_property
     def present(self) -> NDArray[np.bool_]:
@@ -291,6 +301,11 @@ def check_measurable(item: AttentionMap) -> None:
 def within_one_text(item: Any) -> bool:
     """True if queries and keys are the same tokens, so that a distance between them exists."""
     return item.query_side == item.key_side and len(item.query_tokens) == len(item.key_tokens)
+
+
+def may_be_sink(item: Any) -> bool:
+    """Whether the first token is a sink if only enough attention goes there."""
+    return within_one_text(item) and not item.key_tokens[0].special
 
 
 def uniform_attention(visible: NDArray[np.bool_]) -> Numbers:

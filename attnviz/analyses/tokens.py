@@ -13,9 +13,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.folds import OnKeys, OnOne, sums_on
 from attnviz.analyses.lenses.layered import map_shares
 from attnviz.analyses.masks import MeasuredMap, uniform_attention, visible_keys, within_one_text
-from attnviz.analyses.words import with_tokens, word_numbers
+from attnviz.analyses.words import with_tokens, word_numbers, word_partition
 from attnviz.core.attention_map import (
     IMPLIED,
     Attention,
@@ -186,6 +187,8 @@ def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> Sin
     """
     item = attention.main
     picture = "picture" in (item.key_side, item.query_side)
+    if attention.in_blocks:
+        return None if picture else _shares_in_blocks(attention)
     if item.is_pooled or picture or item.values != "share" or item.query_side == "output":
         return None
     sums = item.weights.sum(axis=-1, dtype=np.float64)
@@ -218,6 +221,60 @@ def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> Sin
         for offset in (-1, 0)
     )
     return replace(shares, before=before, itself=itself)
+
+
+def _shares_in_blocks(attention: Attention) -> SinkShares | None:
+    own: SinkShares | None = attention.in_blocks[0].shares
+    if own is None or attention.provenance.trained is False:
+        return None
+    own = replace(own, learned=own.learned if attention.learned_sink else None)
+    return None if own.special is own.first is own.learned is None else own
+
+
+def sink_shares_by_rows(subject: MeasuredMap) -> SinkShares:
+    """The same, by what each row gives to some keys, of a text that is read in blocks of rows.
+
+    What a learned sink takes is what rows leave, if there is one.
+    """
+    item = subject.item
+    text = [
+        np.array([not x.special for x in side]) for side in (item.query_tokens, item.key_tokens)
+    ]
+    places, one_text = np.flatnonzero(text[1]), within_one_text(item)
+    before = np.full(len(text[0]), -1)
+    itself = before.copy()
+    if one_text:
+        before[places[1:]], itself[places] = places[:-1], places
+    targets = (
+        OnKeys(~text[1]),
+        OnKeys(text[1]),
+        OnOne(np.zeros(len(text[0]), dtype=int)),
+        OnOne(before),
+        OnOne(itself),
+    )
+    rows, _ = subject.by_row("on sinks", lambda block: sums_on(block, targets), len(targets))
+    special, rest, first, back, own = rows.sum(axis=(1, 2))  # of each row
+    causal, drops = subject.begins_causal, subject.first_is_sink
+    words = np.array(word_partition(item.query_tokens, subject.texts[0]).groups)
+    of_words = np.array([np.bincount(words, x * text[0]) for x in (special, special + rest)])
+    of_words /= np.bincount(words)
+    cells = text[0].copy()
+    cells[0] = False
+    held, total = first[cells].sum(), (special + rest)[cells].sum()
+    if drops:
+        rest, back, own = rest - first, back - first * (before == 0), own - first * (itself == 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        near = [float(x[text[0]].sum() / rest[text[0]].sum()) for x in (back, own)]
+        holders = float(of_words[0].sum() / of_words[1].sum()), float(held / total)
+    return SinkShares(
+        special=None if text[1].all() else holders[0],
+        first=holders[1] if causal else None,
+        first_is_sink=drops,
+        learned=max(1 - float(subject.sums[:, :, text[0]].mean()), 0.0),
+        before=near[0] if one_text else None,
+        itself=near[1] if one_text else None,
+        first_token=item.key_tokens[0].text if causal else "",
+    )
 
 
 def mean_shares(texts: Sequence[SinkShares]) -> SinkShares | None:

@@ -55,6 +55,7 @@ class BlockMeasures:
     sinks: NDArray[np.bool_]  # whether each key is a sink of each head, (layers, heads, keys)
     key_tokens: tuple[Token, ...]
     resting: Mapping[str, str]  # the tokens of resting roles, as `heads.resting_places` gives them
+    shares: SinkShares | None = None  # what sinks hold, of all layers and heads
 
     def of(self, layers: Sequence[str], heads: Sequence[str]) -> BlockMeasures:
         """Those of some layers and heads."""

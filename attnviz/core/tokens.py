@@ -165,7 +165,12 @@ def sink_place(item: AttentionMap, *, blocks: bool = False) -> int | None:
         return None
     share = weights[:, place].sum() / weights.sum()
     uniform = (visible / visible.sum(axis=-1, keepdims=True))[:, place].mean()
-    return place if share >= max(SINK_SHARE, BEYOND_UNIFORM * uniform) else None
+    return place if stands_out(share, uniform) else None
+
+
+def stands_out(share: float, uniform: float) -> bool:
+    """Whether a key with this share of all attention is a sink."""
+    return share >= max(SINK_SHARE, BEYOND_UNIFORM * uniform)
 
 
 def first_is_sink(item: AttentionMap) -> bool:

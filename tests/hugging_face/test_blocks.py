@@ -1,5 +1,6 @@
 """Heads measured in blocks of rows: as of whole maps, and as transformers' eager weights say."""
 
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 
 from attnviz import heads
 from attnviz.analyses.heads import measures_of
+from attnviz.analyses.tokens import sink_shares
+from attnviz.core import tokens
 from attnviz.core.errors import AttentionError, InputError
 from attnviz.core.query import Query
 from attnviz.models import attend_query
@@ -52,6 +55,7 @@ def test_heads_in_blocks_have_the_measures_of_whole_maps(kind, target, loaded, m
         expected, found = measures_of(whole, item), measures_of(parts, small)
         assert [*found.measures] == [n for n in expected.measures if n != "kv-likeness"]
         assert (found.sinks == expected.sinks).all()
+        assert found.shares is not None
         for name, one in expected.measures.items():
             if (own := found.measures.get(name)) is None:
                 continue
@@ -59,6 +63,37 @@ def test_heads_in_blocks_have_the_measures_of_whole_maps(kind, target, loaded, m
                 pair = getattr(own, side), getattr(one, side)
                 np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-5, err_msg=f"{name} {side}")
             assert own.top == pytest.approx(one.top, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_what_sinks_hold_is_that_of_whole_maps(kind, loaded, monkeypatch):
+    source, query = loaded(kind), Query(TEXT, in_blocks=named)
+    shares = [
+        sink_shares(replace(one, provenance=replace(one.provenance, trained=True)))
+        for one in (attend_query(source, query), in_blocks(source, query, monkeypatch))
+    ]
+    for name, value in vars_of(shares[0]).items():
+        assert vars_of(shares[1])[name] == pytest.approx(value, abs=1e-6), name
+
+
+def vars_of(shares):
+    return {one.name: getattr(shares, one.name) for one in fields(shares)}
+
+
+@pytest.mark.parametrize("text", ["The student. A paper. The old. Us.", "Us. A paper. The old."])
+def test_words_say_what_is_left_without_a_first_token_that_is_a_sink(text, loaded, monkeypatch):
+    monkeypatch.setattr(tokens, "SINK_SHARE", 0.05)
+    monkeypatch.setattr(tokens, "BEYOND_UNIFORM", 0)
+    source = loaded("gpt2")
+    query = Query(text, in_blocks=named)
+    whole, parts = attend_query(source, query), in_blocks(source, query, monkeypatch)
+    assert tokens.first_is_sink(whole.main)
+    assert sink_shares(parts).first_is_sink
+    sides = [measures_of(one, one.main).measures["informative"] for one in (whole, parts)]
+    assert sides[0].values.any()
+    np.testing.assert_allclose(sides[1].values, sides[0].values, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sides[1].uniform, sides[0].uniform, rtol=1e-5, atol=1e-6)
+    assert sides[1].top == pytest.approx(sides[0].top)
 
 
 def test_the_size_of_a_block_changes_nothing(loaded, monkeypatch):
@@ -107,10 +142,15 @@ def test_the_size_of_pictures_is_no_limit_to_measures(folder_of):
 def test_what_compares_whole_maps_says_so(folder_of, monkeypatch):
     monkeypatch.setattr(batching, "fits_whole", lambda *_: False)
     model = ("--model", folder_of("llama"), "--device", "torch", "--no-repeat")
-    for options in (("--similar",), ("--special", "drop")):
+    refused = {
+        ("--similar",): "whole maps",
+        ("--special", "drop"): "whole maps",
+        ("--effect",): "needs a pass for each of",
+    }
+    for options, reason in refused.items():
         done = attnviz("heads", TEXT, *model, *options)
         assert done.status
-        assert "whole maps" in done.err
+        assert reason in done.err
 
 
 def test_python_measures_heads_of_a_text_in_blocks_and_draws_no_likeness(folder_of, monkeypatch):

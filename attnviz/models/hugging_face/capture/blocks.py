@@ -48,9 +48,10 @@ def read_blocks(
     folds = study.start()
     score_study = ScoreStudy(heads, call.query.shape[2], keys) if scores else None
     part = probe.select_heads(call, 0, range(heads))
-    truth = None
-    if probe.largest_disagreement(call.value, AGREEMENT) < 0:  # any weights give these values
+    truth, most = None, probe.largest_disagreement(call.value, AGREEMENT)
+    if most < 0:  # any weights give these values
         truth = probe.key_columns(call, range(0, keys, -(-keys // call.value.shape[-1])))
+        most = probe.DRIFT.get(probe.dtype_of(call.value), AGREEMENT)
     spans = [
         slice(first, min(first + rows, call.query.shape[2]))
         for first in range(0, call.query.shape[2], rows)
@@ -63,7 +64,9 @@ def read_blocks(
         if space is None:  # each thread has its own, so that no memory is asked for again
             space = spaces.own = torch.empty((2, heads * rows * (keys + 1)))
         with torch.no_grad():
-            block, raw = _block(path, part, span, truth, space, keep=score_study is not None)
+            block, raw = _block(
+                path, part, span, (truth, most), space, keep=score_study is not None
+            )
             if score_study is not None:
                 shares = torch.from_numpy(block.weights)
                 add_tile(score_study, slice(0, heads), part, span, (raw, shares))
@@ -95,7 +98,7 @@ def _in_order(
 
 
 def _block(
-    path: str, call: Call, rows: slice, truth: Any, space: Any, *, keep: bool
+    path: str, call: Call, rows: slice, truth: tuple[Any, float], space: Any, *, keep: bool
 ) -> tuple[RowBlock, Any]:
     """Some rows of all heads, and their scores if they are to be raw."""
     import torch
@@ -111,8 +114,10 @@ def _block(
         latest = scores
         empty = scores.amax(-1) == -torch.inf
     latest.clamp_(min=HIDDEN)
-    logs = torch.log_softmax(scores, -1, out=space[1][: scores.numel()].view(scores.shape))
-    weights = torch.exp(logs, out=scores)
+    logs, weights = space[1][: scores.numel()].view(scores.shape), scores
+    for head, own in zip(logs, scores, strict=True):  # those of one stay in the cache
+        torch.log_softmax(own, -1, out=head)
+        torch.exp(head, out=own)
     if empty is not None and empty.any():  # a row of padding
         weights[empty] = 0
     sums = np.ones(weights.shape[:2])
@@ -127,17 +132,17 @@ def _block(
     ), raw
 
 
-def _check(path: str, call: Call, rows: slice, weights: Any, truth: Any) -> None:
+def _check(path: str, call: Call, rows: slice, weights: Any, truth: tuple[Any, float]) -> None:
     """Refuse rows that are not the kernel's, by what it returned or by some of its columns."""
-    share = probe.DRIFT.get(probe.dtype_of(call.value), AGREEMENT)
-    if truth is None:
-        output = call.output[:, rows][:, ::EVERY].float()
-        off = probe.disagreement(weights[:, ::EVERY], call.value[0], output)
-        most = share * float(call.value.abs().max())
+    columns, most = truth
+    if columns is None:
+        some = slice(-max((rows.stop - rows.start) // EVERY, 1), None)  # neighbours are faster
+        output = call.output[:, rows][:, some].float()
+        off = probe.disagreement(weights[:, some], call.value[0], output)
     else:
-        columns = truth[rows].transpose(0, 1)
-        own = weights[..., :: -(-call.key.shape[2] // call.value.shape[-1])]
-        off, most = float((own - columns[..., : own.shape[-1]]).abs().max()), share
+        step = -(-call.key.shape[2] // call.value.shape[-1])
+        own = weights[..., ::step]
+        off = float((own - columns[rows].transpose(0, 1)[..., : own.shape[-1]]).abs().max())
     if not off <= most:
         raise _unread(path)
 
