@@ -109,9 +109,9 @@ class EffectChunk(AttendChunk):
     def _with_effects(self, result: Result, text: Text) -> Result:
         if result.in_blocks:
             length = len(result.in_blocks[0].key_tokens)
-            heads = sum(len(item.layers) * len(item.heads) for item in result.maps)
+            count = sum(len(item.layers) * len(item.heads) for item in result.maps)
             raise InputError(
-                f"--effect needs a pass for each of {heads:,} heads, too long for a text of "
+                f"--effect needs a pass for each of {count:,} heads, too long for a text of "
                 f"{length:,} tokens: give one of at most 1,024, or leave --effect out"
             )
         experiment, outputs, instead = self.experiment(text)
