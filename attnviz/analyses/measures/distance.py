@@ -472,7 +472,7 @@ class WordFold:
         if len(numbers):
             self._keep(self._read(numbers, rows[..., :-1], rows[..., -1]))
 
-    def _read(self, numbers: NDArray[np.integer], weights: Any, first: Any) -> tuple[Any, ...]:
+    def _read(self, numbers: NDArray[Any], weights: Any, first: Any) -> tuple[Any, ...]:
         """What is found of whole rows, (heads, rows, keys), and the first token's column."""
         heads, rows, keys = weights.shape
         text = self.text[:keys]
