@@ -260,12 +260,12 @@ def sink_shares_by_rows(subject: MeasuredMap) -> SinkShares:
     of_words /= np.bincount(words)
     cells = text[0].copy()
     cells[0] = False
-    held, total = first[cells].sum(), (special + rest)[cells].sum()
+    of_first = first[cells].sum(), (special + rest)[cells].sum()
     if drops:
         rest, back, own = rest - first, back - first * (before == 0), own - first * (itself == 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         near = [float(x[text[0]].sum() / rest[text[0]].sum()) for x in (back, own)]
-        holders = float(of_words[0].sum() / of_words[1].sum()), float(held / total)
+        holders = float(of_words[0].sum() / of_words[1].sum()), float(of_first[0] / of_first[1])
     return SinkShares(
         special=None if text[1].all() else holders[0],
         first=holders[1] if causal else None,

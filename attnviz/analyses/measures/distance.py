@@ -493,8 +493,8 @@ class WordFold:
         )
         sums_apart = np.empty((len(by), heads, keys + rows - 1))
         sums_of_keys = np.empty((len(by), heads, keys))
-        found = []
-        linked = self.names[numbers].any() and bool(self.names[:keys].any())
+        links = []
+        may_link = self.names[numbers].any() and bool(self.names[:keys].any())
         for head in range(heads):
             np.multiply(weights[head], by[0, head][:, None], out=shares)
             if not text.all():
@@ -506,7 +506,7 @@ class WordFold:
                 sums_of_keys[1, head, 0] -= off.sum()
                 np.subtract.at(sums_apart[1, head], rows - 1 - np.arange(rows), off)
             most = STRONG / np.maximum(ratio.max(axis=0), 1)
-            if linked and (cells := np.flatnonzero(shares > most[:, None])).size:
+            if may_link and (cells := np.flatnonzero(shares > most[:, None])).size:
                 at, to = np.divmod(cells, keys)
                 row = numbers[at]
                 link = self.names[row] & self.names[to] & (row != to)
@@ -520,10 +520,10 @@ class WordFold:
                     row.astype(np.int32),
                     to.astype(np.int32),
                 )
-                found.append((*places, np.stack(values)))
-        whole = tuple(np.concatenate(one, axis=-1) for one in zip(*found, strict=True))
-        seen = extents(weights, numbers)[0]
-        return numbers, (sums_apart, sums_of_keys), attending, seen, whole
+                links.append((*places, np.stack(values)))
+        whole = tuple(np.concatenate(one, axis=-1) for one in zip(*links, strict=True))
+        sight = extents(weights, numbers)[0]
+        return numbers, (sums_apart, sums_of_keys), attending, sight, whole
 
     def _keep(self, part: tuple[Any, ...]) -> None:
         numbers, (apart, keys), *others = part
@@ -551,9 +551,9 @@ class WordFold:
         places = np.arange(len(self.text))
         table = fit_table((sums[0], sums[1]), attending.astype(np.float64), visible, places)
         values = np.zeros(len(attending))
-        if found := [one[2] for one in self.rows if one[2]]:
+        if links := [one[2] for one in self.rows if one[2]]:
             heads, rows, keys, shares = (
-                np.concatenate(x, axis=-1) for x in zip(*found, strict=True)
+                np.concatenate(x, axis=-1) for x in zip(*links, strict=True)
             )
             for head in range(len(values)):
                 own = (heads == head) & (shares[int(drop)] > STRONG)
