@@ -6,7 +6,7 @@ import base64
 import html
 from typing import TYPE_CHECKING
 
-from attnviz.features.trace.table import cells_of, headings_of, heads_line, reading_of
+from attnviz.features.trace.table import cells_of, headings_of, heads_line, readings_of
 from attnviz.renderers.page.document import plain_page
 from attnviz.renderers.printable import printable, shorten
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from attnviz.features.trace.anchors import TracedSentence, TraceReport
 
 LINKED = (
-    "needs: the earlier sentences without which it changes most; changes: the later ones that "
-    "change most without it"
+    "needs: the earlier sentences without which it changes most. changes: the later ones that "
+    "change most without it."
 )
 LONGEST = 160  # characters of what stands there instead
 
@@ -32,7 +32,7 @@ def trace_page(report: TraceReport, picture: bytes, command: str) -> str:
     data = base64.b64encode(picture).decode("ascii")
     sentences = "".join(_sentence(report, one) for one in report.sentences)
     answer = f"<h2>Answer</h2><p>{_escape(report.answer)}</p>" if report.answer else ""
-    faint = [f"{reading_of(report)}; {LINKED}", *report.notes]
+    faint = [*readings_of(report), LINKED, *report.notes]
     body = (
         f'<img src="data:image/svg+xml;base64,{data}" alt="what each sentence changes later">'
         f"<h2>Sentences</h2><ol>{sentences}</ol>{answer}<p>{_escape(heads_line(report))}</p>"

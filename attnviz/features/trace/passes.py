@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ROWS, LOGITS = 512, 1 << 25  # rows of a pass, and logits at once
-EXACT = 1 << 22  # logits in float64 at once
-STORED = 1 << 28  # logits of the plain pass that are kept, not computed again
+EXACT = {"cpu": 1 << 16}  # logits in float64 at once: what a processor's cache holds
+STORED = 1 << 26  # logits of the plain pass that are kept, not computed again
+WIDTH = 128  # sentences whose weights are folded at once, where heads are smaller
 TOGETHER = 1 << 16  # tokens in a cache of continuations
-TOP_P = 0.95  # the mass of the likeliest tokens that a continuation is generator from
+TOP_P = 0.95  # the mass of the likeliest tokens that a continuation is drawn from
 CLOSE = 1e-3  # how far logits from cached keys may lie off, of the largest; half precision 5e-2
 
 Span = tuple[int, int]
@@ -120,21 +122,21 @@ class SentencePasses:
         """The mean weight from each sentence's tokens to each other's, (heads, later, earlier)."""
         import torch
 
-        sentences, size = len(self.spans), call.value.shape[-1]
+        sentences = len(self.spans)
+        call, size = widen(call, sentences)
         lengths = np.array([stop - first for first, stop in self.spans], dtype=np.float64)
         heads = call.query.shape[1]
         sums = np.zeros((heads, sentences, sentences))
-        inside = owners >= 0
         for first in range(0, sentences, size):
             columns = torch.arange(first, first + size, device=owners.device)
             indicator = (owners[:, None] == columns).to(call.value.dtype)
-            masses = call.mix(indicator.expand(call.value.shape))[0]
+            masses = call.mix(indicator.expand(*call.value.shape[:3], size))[0]
             if masses.shape[:2] != (self.count, heads):
                 raise AttentionError(self._refusal("returns its heads together"))
-            rows = torch.zeros((sentences, heads, size), dtype=torch.float64, device=owners.device)
-            rows.index_add_(0, owners[inside], masses[inside].double())
+            own = [masses[a:b].sum(0, dtype=torch.float64) for a, b in self.spans]
             width = min(size, sentences - first)
-            sums[:, :, first : first + width] = rows[..., :width].transpose(0, 1).cpu().numpy()
+            rows = torch.stack(own, 1)[..., :width]
+            sums[:, :, first : first + width] = rows.cpu().numpy()
         return sums / lengths[:, None] / lengths
 
     @cached_property
@@ -170,10 +172,10 @@ class SentencePasses:
 
         def edit(call: Call) -> Any:
             if id(call.module) not in self.paths:
-                return None
+                return call.mix(call.value)
             return output_without(call, (first, stop))
 
-        with self._run(), watch_kernels(edit):
+        with self._run(), watch_kernels(edit, instead=True):
             for rows, logits in self._later_logits(start):
                 plain = self._plain_logits(rows)
                 losses[rows] = divergences(plain, logits, temperature)
@@ -310,10 +312,27 @@ def spans_of(tokens: Sequence[Token], sentences: Sequence[Token]) -> list[Span]:
     return spans
 
 
-def output_without(call: Call, keys: Span) -> Any:
-    """A call's output (batch, rows, heads, value size), whose rows behind some keys miss these.
+def widen(call: Call, columns: int) -> tuple[Call, int]:
+    """A call of the same weights that mixes wider values, and how wide they may be.
 
-    The kernel runs again with the other keys alone, in blocks of rows: hidden keys weigh nothing.
+    Zeros behind queries and keys change no score, as long as its scale does not depend on their
+    size, and a kernel of heads as small as 8 is about as slow as one of 128.
+    """
+    from torch.nn.functional import pad
+
+    size = int(call.value.shape[-1])
+    wide = -(-columns // -(-columns // WIDTH))  # as wide as each of the fewest rounds needs
+    wide = -(-wide // 8) * 8
+    if wide <= size or call.query.shape[-1] != size or not call.options.get("scaling"):
+        return call, size
+    query, key = (pad(one, (0, wide - size)) for one in (call.query, call.key))
+    return replace(call, query=query, key=key), wide
+
+
+def output_without(call: Call, keys: Span) -> Any:
+    """The output (batch, rows, heads, value size) of a call whose rows behind some keys miss these.
+
+    For them the kernel runs with the other keys alone, in blocks: hidden keys weigh nothing.
     """
     import torch
 
@@ -330,10 +349,11 @@ def output_without(call: Call, keys: Span) -> Any:
         return torch.cat([one[(slice(None),) * axis + (part,)] for part in others], axis)
 
     key, value = without(call.key, 2), without(call.value, 2)
-    output = call.output.clone()
+    start = max(keys[1] - offset, 0)
+    parts = [call.mix(call.value)[:, :start]] if start else []
     places = torch.arange(length, device=key.device)
     follows = mask is None and is_causal(call)
-    for first in range(max(keys[1] - offset, 0), rows, ROWS):
+    for first in range(start, rows, ROWS):
         some = slice(first, min(first + ROWS, rows))
         own = mask
         if mask is not None:
@@ -345,17 +365,16 @@ def output_without(call: Call, keys: Span) -> Any:
             own = torch.zeros(visible.shape, dtype=key.dtype, device=key.device)
             own = without(own.masked_fill(~visible, -torch.inf)[None, None], 3)
         options = {**call.options, "is_causal": False}
-        output[:, some] = call.kernel(
-            call.module, call.query[:, :, some], key, value, own, **options
-        )[0]
-    return output
+        query = call.query[:, :, some]
+        parts.append(call.kernel(call.module, query, key, value, own, **options)[0])
+    return torch.cat(parts, 1)
 
 
 def divergences(plain: Tensor, others: Tensor, temperature: float) -> Numbers:
     """KL(plain ‖ others) of each row of logits, nats."""
     import torch
 
-    step = max(1, EXACT // plain.shape[-1])
+    step = max(1, EXACT.get(plain.device.type, 1 << 22) // plain.shape[-1])
     parts = list[Any]()
     for first in range(0, len(plain), step):
         one, other = (

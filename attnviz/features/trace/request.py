@@ -200,10 +200,12 @@ def _measure(
     means = np.mean(np.array(kurtoses), axis=0)
     looks = np.array([passes.vertical[place] for place in heads])
     scores = mean_of(looks, axis=0) if heads else np.full(count, np.nan)
-    rows = sum(passes.count - (stop if passes.remembers else 0) for _, stop in passes.spans)
+    starts = [stop if passes.remembers else 0 for _, stop in passes.spans if stop < passes.count]
+    rows = len(starts) * passes.count - sum(starts)
     report.say(
         f"each of {count} sentences is now hidden: about {rows / passes.count:,.1f} passes of "
-        f"{passes.count:,} tokens"
+        f"{passes.count:,} tokens, {(rows + passes.tokens_run) / passes.count:,.1f} with the first "
+        "and a check of it"
     )
     logs, sizes, of_answer = np.full((count, count), np.nan), list[float](), list[float | None]()
     answer_rows = own.rows_of(own.transcript.answer)
@@ -362,6 +364,8 @@ def _resample(
     notes = [
         f"sentences are compared by {name}: another meaning is a cosine under {resampling.ALIKE}"
     ]
+    if not starts[0]:
+        notes.append("sentence 1 is not written again (–): a model needs a token before it")
     if none:
         notes.append(f"{none} of {sum(map(len, answers))} continuations give no answer")
     return resamplings, notes

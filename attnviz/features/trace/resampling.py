@@ -112,7 +112,7 @@ def compare(
         sentence: what stands there in the transcript.
         texts: the continuations from before it.
         answers: of these, and of those from behind it.
-        right: the answer that counts as right; empty: none is embeddings.
+        right: the answer that counts as right; empty: none is known.
         meaning: an embedding.
     """
     starts = [first_sentence(text) for text in texts]

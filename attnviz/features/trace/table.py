@@ -19,23 +19,26 @@ if TYPE_CHECKING:
     from attnviz.renderers import Display
 
 READING = (
-    "receiver: weight of a later token on one of its tokens, %, by the receiver heads, over "
-    "sentences at least 4 later; effect: log KL of later sentences without it, less what hiding "
-    "another does there; ● stands out by both, ◐ by one"
+    "receiver: how much sentences at least 4 later look at it: the mean weight of their tokens on "
+    "each of its own, %, in receiver heads, which look back at few sentences.",
+    "effect: how much later sentences change if it is hidden: log KL of their tokens, less the "
+    "mean over all sentences that can be hidden there.",
 )
-OF_ANSWER = "answer: KL of the answer's tokens without it, nats"
+OF_ANSWER = "answer: how much the answer changes if it is hidden: KL of its tokens, nats."
 RESAMPLED = (
-    "other: share of continuations that say something else there; right: share of right answers "
-    "without and with it; KL: between their answers, nats"
+    "other: how many continuations say something else in its place. right: how many answers are "
+    "right without → with it. KL: how far these answers differ, nats."
 )
+MARKS = "● both receiver and effect are far above the mean, ◐ one is; – too few sentences follow."
 LEAST = 20  # cells of a sentence beside its scores at least
 LISTED = 5  # heads that a line names
 
 
 def trace_table(report: TraceReport, show: Display) -> str:
     """A line for each sentence, in their order."""
-    caption, reading = printable(report.caption), reading_of(report)
-    parts: list[Any] = introduction(caption, reading, show.width)
+    first, *others = readings_of(report)
+    parts: list[Any] = introduction(printable(report.caption), first, show.width)
+    parts[-1:] = [line for own in (*others, "") for line in wrap_text(own, show.width, "dim")]
     lines = [headings_of(report), *(cells_of(report, one) for one in report.sentences)]
     widths = column_widths(lines)
     room = show.width - sum(widths) - 2 * len(widths)
@@ -54,8 +57,8 @@ def trace_table(report: TraceReport, show: Display) -> str:
     parts.append(Text())
     parts += wrap_text(heads_line(report), show.width)
     parts += wrap_text(
-        f"{report.tokens:,} tokens, {report.prompt_tokens:,} of them before the reasoning, read "
-        f"{report.passes:,.1f} times; temperature "
+        f"{report.tokens:,} tokens, {report.prompt_tokens:,} of them before the reasoning; "
+        f"{report.passes:,.1f} passes in all, the first and a check counted; temperature "
         f"{report.temperature:g}",
         show.width,
         "dim",
@@ -65,10 +68,10 @@ def trace_table(report: TraceReport, show: Display) -> str:
     return render_parts(parts, show)
 
 
-def reading_of(report: TraceReport) -> str:
-    """What the columns mean."""
-    terms = [READING, *([OF_ANSWER] if report.answer else [])]
-    return "; ".join([*terms, *([RESAMPLED] if report.resamples else [])])
+def readings_of(report: TraceReport) -> list[str]:
+    """What the columns and the marks mean, a line each."""
+    more = [OF_ANSWER] if report.answer else []
+    return [*READING, *more, *([RESAMPLED] if report.resamples else []), MARKS]
 
 
 def heads_line(report: TraceReport) -> str:
@@ -79,7 +82,7 @@ def heads_line(report: TraceReport) -> str:
         f"{one.layer}.{one.head} {two_digits(one.kurtosis)}" for one in report.heads[:LISTED]
     )
     more = f" and {len(report.heads) - LISTED} more" if len(report.heads) > LISTED else ""
-    return f"receiver heads by kurtosis: {heads}{more}".replace("-", "−")
+    return f"receiver heads (layer.head) by kurtosis: {heads}{more}".replace("-", "−")
 
 
 def headings_of(report: TraceReport) -> tuple[str, ...]:

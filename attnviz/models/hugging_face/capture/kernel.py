@@ -53,18 +53,22 @@ def group_size(call: Call) -> int:
     return int(call.query.shape[1] // call.key.shape[1])
 
 
-# Functions that watch kernel calls, each with its thread; None: all threads.
-_WATCHERS: list[tuple[int | None, Callable[[Call], Any]]] = []
+# Functions that watch kernel calls, each with its thread (None: all threads), and whether it is
+# called instead of the kernel.
+_WATCHERS: list[tuple[int | None, Callable[[Call], Any], bool]] = []
 
 
 @contextmanager
-def watch_kernels(look: Callable[[Call], Any], *, all_threads: bool = False) -> Iterator[None]:
+def watch_kernels(
+    look: Callable[[Call], Any], *, all_threads: bool = False, instead: bool = False
+) -> Iterator[None]:
     """Call `look` after every kernel call of a block of code, in this thread or in all.
 
     What `look` returns, unless None, replaces the kernel's output; a second watcher sees the
-    output of the first. transformers is restored even if blocks fail or end in another order.
+    output of the first. With `instead` the kernel does not run, and `look` returns an output.
+    transformers is restored even if blocks fail or end in another order.
     """
-    watcher = None if all_threads else get_ident(), look
+    watcher = None if all_threads else get_ident(), look, instead
     with _INTERFACE:
         _WATCHERS.append(watcher)
         try:
@@ -82,13 +86,15 @@ def _watched_interface() -> Iterator[None]:
 
     def get_interface(self: Any, *names: Any, **kwargs: Any) -> Callable[..., Any]:
         kernel: Callable[..., Any] = original(self, *names, **kwargs)
-        looks = [look for thread, look in (*_WATCHERS,) if thread in (None, get_ident())]
+        own = [watcher for watcher in (*_WATCHERS,) if watcher[0] in (None, get_ident())]
+        looks = [look for _, look, _ in own]
+        runs = not any(instead for *_, instead in own)
 
         def call_and_look(
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any
         ) -> Any:
             arguments = module, query, key, value, attention_mask
-            output, *rest = kernel(*arguments, **more)
+            output, *rest = kernel(*arguments, **more) if runs else (None, None)
             for look in looks:
                 call = Call(kernel, *arguments, more, output, rest[0])
                 replacement = look(call)
