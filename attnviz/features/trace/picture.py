@@ -21,7 +21,7 @@ READING = (
     "a row is a sentence, a column an earlier one; blue: hiding it changes what the model predicts "
     "in the row more than hiding others does (log KL less the row's mean), orange: less"
 )
-BARS = "how much sentences at least 4 later look at it, by the receiver heads"
+BARS = "bars: how much sentences at least 4 later look at it, by the receiver heads"
 _LARGEST, _SIDE, _TEXT, _BARS = 26, 720, 420, 56
 """Pixels of a cell and of the triangle at most, of the texts beside it, and of the bars."""
 _NAMED = 4  # texts beside the triangle at least
@@ -41,7 +41,7 @@ def triangle(report: TraceReport) -> Figure:
     matrix = report.matrix()
     most = reach(np.abs(matrix[np.isfinite(matrix)]).astype(np.float32)) or 1.0
     scale = f"the darkest colours stand for {two_digits(most)} more or less"
-    canvas, top = page_with_room(printable(report.caption), READING, names, [scale], room)
+    canvas, top = page_with_room(printable(report.caption), READING, names, [BARS, scale], room)
     left = EDGE + 2.2 * line
     cell = min(cell, (full - left) / count)
     _cells(canvas, matrix, most, (left, top, cell * count))
@@ -51,7 +51,6 @@ def triangle(report: TraceReport) -> Figure:
         canvas.text(left - 8, middle, str(number + 1), sheet.NOTE_SIZE, FAINT, align="right")
     _texts(canvas, report, (left, top, cell), EDGE + full)
     below = top + cell * count + 0.5 * line
-    canvas.text(left + cell * count + 16, below + 0.5 * line, BARS, sheet.NOTE_SIZE, FAINT)
     _bars(canvas, np.array([one.receiver for one in report.sentences]), (left, below, cell))
     return canvas.figure
 

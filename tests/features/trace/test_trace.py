@@ -179,6 +179,18 @@ def test_every_measure_is_that_of_plain_transformers(kind, tmp_path, monkeypatch
     np.testing.assert_allclose(own.effects(0, 0.6), slow, atol=1e-6, rtol=1e-4)
 
 
+def test_narrow_heads_fold_many_sentences_at_once(tmp_path, monkeypatch):
+    """With zeros behind their queries and keys they weigh the same, in fewer calls."""
+    source = load_model(str(tiny_models.llama(tmp_path / "llama")), with_head=True)
+    text = "red is a car. " * 20
+    read, sentences = tokenize(source.tokenizer, text), cut_sentences(text)
+    monkeypatch.setattr(passes, "WIDTH", 12)  # two rounds of 16
+    wide = passes.SentencePasses(source, read, sentences)
+    monkeypatch.setattr(passes, "widen", lambda call, _: (call, call.value.shape[-1]))
+    plain = passes.SentencePasses(source, read, sentences)
+    np.testing.assert_allclose(wide.vertical, plain.vertical, atol=1e-6)
+
+
 def test_a_planted_sentence_is_found_in_twenty_of_twenty_texts(copier):
     """Later sentences copy pieces of it, each another, and no other word comes twice."""
     texts = [planted_text(seed) for seed in range(20)]
@@ -285,6 +297,8 @@ def test_a_run_that_is_killed_goes_on_where_it_was(copier, tmp_path, monkeypatch
     asked = ("sources", file, *words, "-o", output, "-f", "none")
     assert run(*asked).status == 0
     whole = output.read_bytes()
+    alone = run("sources", "word001 word002 word003 . word004 word001 word002 .", *words)
+    assert "sentence 1 is not written again (–): a model needs a token before it" in alone.text
     assert b"the model's own last states" in whole
     output.unlink()
     draw, drawn = passes.SentencePasses.continuations, []
