@@ -123,7 +123,7 @@ class SentencePasses:
         import torch
 
         sentences = len(self.spans)
-        call, size = widen(call, sentences)
+        call, size = pad_heads(call, sentences)
         lengths = np.array([stop - first for first, stop in self.spans], dtype=np.float64)
         heads = call.query.shape[1]
         sums = np.zeros((heads, sentences, sentences))
@@ -312,7 +312,7 @@ def spans_of(tokens: Sequence[Token], sentences: Sequence[Token]) -> list[Span]:
     return spans
 
 
-def widen(call: Call, columns: int) -> tuple[Call, int]:
+def pad_heads(call: Call, columns: int) -> tuple[Call, int]:
     """A call of the same weights that mixes wider values, and how wide they may be.
 
     Zeros behind queries and keys change no score, as long as its scale does not depend on their

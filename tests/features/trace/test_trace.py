@@ -186,7 +186,7 @@ def test_narrow_heads_fold_many_sentences_at_once(tmp_path, monkeypatch):
     read, sentences = tokenize(source.tokenizer, text), cut_sentences(text)
     monkeypatch.setattr(passes, "WIDTH", 12)  # two rounds of 16
     wide = passes.SentencePasses(source, read, sentences)
-    monkeypatch.setattr(passes, "widen", lambda call, _: (call, call.value.shape[-1]))
+    monkeypatch.setattr(passes, "pad_heads", lambda call, _: (call, call.value.shape[-1]))
     plain = passes.SentencePasses(source, read, sentences)
     np.testing.assert_allclose(wide.vertical, plain.vertical, atol=1e-6)
 
