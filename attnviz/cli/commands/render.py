@@ -35,8 +35,7 @@ def replay(file: str, record: str | None, options: Options) -> int:
 
 def saved_texts(file: str, record: str | None) -> Iterator[Attention]:
     """Every saved text of a file or of stdin, at least one; or those of an id or a number."""
-    where = "stdin" if file == "-" else f"'{file}'"
-    files: list[Opener] = [_from_stdin()] if file == "-" else openers(Path(file))
+    where, files = "stdin" if file == "-" else f"'{file}'", files_of(file)
     maps = read_all(files) if record is None else iter(pick(files, record, where))
     first = next(maps, None)
     if first is None:
@@ -44,9 +43,12 @@ def saved_texts(file: str, record: str | None) -> Iterator[Attention]:
     return chain([first], maps)
 
 
-def _from_stdin() -> Opener:
+def files_of(file: str) -> list[Opener]:
+    """What opens a file of saved maps, its shards, or what stdin holds."""
+    if file != "-":
+        return openers(Path(file))
     archive = open_saved(io.BytesIO(read_whole(sys.stdin.buffer, "stdin")), "stdin")
-    return lambda: nullcontext(archive)
+    return [lambda: nullcontext(archive)]
 
 
 @with_options(*VIEW, *PLACES, draws=MAP_PICTURES)

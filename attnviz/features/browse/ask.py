@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from attnviz.analyses.select import named_heads
 from attnviz.analyses.why import explain_link
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, Prediction
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Picture, Query
@@ -31,7 +32,8 @@ from attnviz.runs.many_texts import source_for
 from attnviz.runs.pipeline import apply_choice, attend_one, query_of
 from attnviz.runs.readers import InputKind, open_reader, query_for
 from attnviz.storage.pictures import read_picture
-from attnviz.storage.texts import Text, check_text
+from attnviz.storage.saved_maps import Opener
+from attnviz.storage.texts import BadText, Text, check_text
 
 COMMANDS = {
     "self": ("self", "--pair"),
@@ -43,6 +45,22 @@ COMMANDS = {
 """The command that prints what a model answers, and its option for the second text."""
 
 
+class SavedRecord(NamedTuple):
+    """Saved maps by their id, and where they lie."""
+
+    id: str
+    opener: Opener
+    place: int
+
+
+def records_of(files: list[Opener]) -> Iterator[SavedRecord]:
+    """Every text of saved maps, without its weights."""
+    for opener in files:
+        with opener() as texts:
+            ids = [*texts.ids()]
+        yield from (SavedRecord(name, opener, place) for place, name in enumerate(ids))
+
+
 @dataclass
 class Asker:
     """A model with a text; or saved maps, which nothing can be asked.
@@ -52,6 +70,7 @@ class Asker:
         kind: what the model reads.
         text: the text, the pair, or the file of a picture or a recording with what is asked of it.
         saved: the words of the command that prints saved maps.
+        records: all texts, or all saved maps, from the first on; number: which of them is seen.
         tell: takes the stage of the work in words.
     """
 
@@ -59,6 +78,8 @@ class Asker:
     kind: InputKind = "self"
     text: Text | None = None
     saved: tuple[str, ...] = ()
+    records: Callable[[], Iterator[Any]] = field(default=lambda: iter(()))
+    number: int = 0
     tell: Callable[[str], None] = notify
     source: Source | None = None
     query: Query | None = None
@@ -71,10 +92,9 @@ class Asker:
         target = self.text.target
         if self.kind == "picture-text":
             return {"text": target or ""}
-        both = self.kind == "cross" or target is not None
-        return (
-            {"source": self.text.text, "target": target or ""} if both else {"text": self.text.text}
-        )
+        if self.kind == "cross" or target is not None:
+            return {"source": self.text.text, "target": target or ""}
+        return {"text": self.text.text}
 
     def with_texts(self, texts: tuple[str, ...]) -> Text:
         """The text that was edited."""
@@ -84,6 +104,41 @@ class Asker:
             return replace(self.text, target=texts[0])
         target = texts[1] if texts[1:] and texts[1].strip() else None
         return replace(self.text, text=texts[0], target=target, messages=(), labels=None)
+
+    def find(self, record: str | None) -> Any:
+        """The first text, or maps; or those of an id, or else of a number from 0."""
+        found = None
+        for number, one in enumerate(self.records()):
+            is_named = record in (None, getattr(one, "id", ""))
+            if is_named or (found is None and record == str(number)):
+                self.number, found = number, one
+            if is_named:
+                break
+        if found is None:
+            raise InputError(f"there is no text {record or 'to browse'}")
+        return found
+
+    def move(self, step: int) -> Attention:
+        """The attention of the next of several texts, or of the one before."""
+        number = self.number + step
+        one = next(islice(self.records(), number, None), None) if number >= 0 else None
+        if one is None:
+            raise UsageError(f"there is no text {'behind' if step > 0 else 'before'} this one")
+        self.number = number
+        return self.answer_to(one)
+
+    def answer_to(self, one: Text | BadText | SavedRecord) -> Attention:
+        """The attention of a text; saved maps are their own."""
+        if isinstance(one, BadText):
+            raise one.error
+        if isinstance(one, Text):
+            return self.attend(one)
+        self.saved = (
+            *self.saved[:2],
+            *(("--record", one.id) if self.saved and self.number else ()),
+        )
+        with one.opener() as texts:
+            return texts.at(one.place)
 
     def attend(
         self,
@@ -127,7 +182,7 @@ class Asker:
         """The same attention through a lens."""
         if lens == "raw":
             return raw
-        if self.origin is None:
+        if self.origin is None or self.kind == "recording":  # which has lenses of weights alone
             return apply_choice(raw, Choice(lens=lens))
         return self.attend(lens=lens)
 

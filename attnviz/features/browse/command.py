@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import re
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
+from itertools import tee
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnviz.cli.app import interrupt
 from attnviz.cli.options import INPUT, RECORD, with_options
-from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from attnviz.core.attention_map import Attention
     from attnviz.features.browse.ask import Asker
     from attnviz.features.browse.state import State
     from attnviz.renderers.reports import Item
-    from attnviz.storage.texts import BadText, Text
+    from attnviz.storage.texts import Text
 EXTRA = "browse needs the package {}: pip install 'attnviz[browse]'"
 
 
@@ -102,14 +103,15 @@ def first_answer(
     """What is shown first, and what can be asked about it."""
     from rich.console import Console
 
-    from attnviz.cli.commands.render import saved_texts
-    from attnviz.features.browse.ask import Asker
+    from attnviz.cli.commands.render import files_of
+    from attnviz.features.browse.ask import Asker, records_of
     from attnviz.models.open import brings_tokens, check_origin
     from attnviz.runs.inputs import texts_of
     from attnviz.runs.readers import kind_of_file
     from attnviz.storage.texts import Text
 
-    origin, texts = options.origin, list[Any]()
+    every: Any
+    origin = options.origin
     kind: Any = None if text is None else kind_of_file(text)
     is_saved = text is not None and kind is None and os.path.isfile(text)  # noqa: PTH113
     if file is None and (text == "-" or (text is None and not sys.stdin.isatty())):
@@ -117,43 +119,33 @@ def first_answer(
         sys.stdin, text = io.TextIOWrapper(io.BytesIO(content)), "-"
         is_saved = content.startswith((b"PAR1", b"PK", b"{", b"["))
     if is_saved:
-        number = ("--record", record) if record is not None else ()
-        words = () if text == "-" else ("render", str(text), *number)
-        return Asker(saved=words), next(saved_texts(str(text), record))
-    if kind is not None:
+        every = records_of(files_of(str(text)))
+    elif kind is not None:
         kind = "picture-text" if kind == "picture" and target is not None else kind
-        texts = [Text("0", str(text), target)]
+        every = [Text("0", str(text), target)]
     elif brings_tokens(origin) and text is None and file is None:
-        texts = [Text("0", "")]
+        every = [Text("0", "")]
     else:
-        arguments = [one for one in (text, target) if one is not None]
-        pairs = target is not None or file is not None
-        every = texts_of(arguments, file, options.many, pairs=pairs).open()
-        texts = [*every] if record is not None else [next(every)]
-    one = text_of(texts, record)
-    if kind is None:
-        kind = "self" if one.target is None else "cross"
-        check_origin(origin, kind)
-    asker = Asker(origin, kind, one)
+        second = None if text == "-" else target  # every line of stdin has the same target
+        arguments = [one for one in (text, second) if one is not None]
+        pairs = second is not None or file is not None
+        read = texts_of(arguments, file, options.many, pairs=pairs).open()
+        read = iter([*read]) if "-" in (text, file) else read  # stdin will be the terminal
+        every = (replace(x, target=target) if target and isinstance(x, Text) else x for x in read)
+    saved = ("render", str(text)) if is_saved and text != "-" else ()
+    # What was read is kept, and each copy begins with the first.
+    asker = Asker(
+        None if is_saved else origin, kind or "self", None, saved, partial(copy.copy, tee(every)[0])
+    )
+    one = asker.find(record)
+    if kind is None and isinstance(one, Text):
+        asker.kind = "self" if one.target is None else "cross"
+        check_origin(origin, asker.kind)
     try:
         with Console(stderr=True, force_jupyter=False).status("opening the model and reading"):
-            return asker, asker.attend()
+            return asker, asker.answer_to(one)
     finally:
         os.write(2, b"\x1b[?25h")  # a signal may come between hiding the cursor and all else
-
-
-def text_of(texts: Sequence[Text | BadText], record: str | None) -> Text:
-    """The first text; or that of an id, or else of a number from 0."""
-    from attnviz.storage.texts import BadText
-
-    by_id = [one for one in texts if record == getattr(one, "id", "")]
-    by_number = [one for number, one in enumerate(texts) if str(number) == (record or "0")]
-    if not by_id + by_number:
-        raise InputError(f"there is no text {record}")
-    text = (by_id + by_number)[0]
-    if isinstance(text, BadText):
-        raise text.error
-    return text
 
 
 class BrowsedResult:
@@ -163,14 +155,21 @@ class BrowsedResult:
         check_terminal()
         self.options, self.command = options, command
         self.first: Any = None
+        self.texts: list[Text] = []
 
     def add(self, item: Item) -> None:
-        """Keep the first result."""
-        self.first = self.first or item.data
+        """Keep the first result, and the text of each."""
+        from attnviz.storage.texts import Text
+
+        data: Any = item.data
+        self.first, again = self.first or data, getattr(data, "again", None)
+        both = data.source or data.text or "", data.target
+        self.texts.append(again.text if again else Text(data.id, *both))
 
     def finish(self) -> None:
         """Browse it."""
-        from attnviz.features.browse.ask import Asker
+        from attnviz.cli.commands.render import files_of
+        from attnviz.features.browse.ask import Asker, records_of
         from attnviz.runs.readers import kind_of_file
         from attnviz.storage.texts import Text
 
@@ -178,16 +177,17 @@ class BrowsedResult:
         if data is None:
             return
         kind: Any = self.command
-        file, again = names.get("file", ""), getattr(data, "again", None)
-        text = again.text if again else Text("0", data.source or data.text or "", data.target)
+        file, text = names.get("file", ""), self.texts[0]
         if kind_of_file(file) == "picture" and "more" not in names:
             kind = "picture-text" if "text" in names else "picture"
             text = Text("0", file, names.get("text"))
         asker = Asker(self.options.origin if kind else None, kind or "self", text)
         if kind:  # the model answers again: what it was may be a part of its maps
             data = asker.attend()
-        elif file and not kind_of_file(file):
+            asker.records = self.texts.__iter__
+        elif file not in ("", "-") and not kind_of_file(file):
             asker.saved = ("render", file)
+            asker.records = lambda: records_of(files_of(file))
         show(data, asker, self.options)
 
 

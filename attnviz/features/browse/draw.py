@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from rich.cells import cell_len
 
+from attnviz.analyses.kv_groups import groups_of, sizes_of
 from attnviz.core.attention_map import Token
 from attnviz.core.notices import kind_of
 from attnviz.core.registry import axis_name
@@ -106,6 +107,8 @@ def title(state: State) -> Line:
     right = f"{state.lens} · {unit}{'' if state.special else ' · no special'}"
     right += f" · blocks of {item.blocks[0]}" * item.is_pooled
     right += f" · {len(item.layers) * len(item.heads)} heads"
+    size = sizes_of(whole, item).get(item.place(state.layer, state.head)[0], 1)
+    right += f" in groups of {size}" * (size > 1)
     room = state.size[0] - cell_len(right)
     return left if cell_len(plain(left)) + 2 > room else [*fit(left, room), Span(right, dim=True)]
 
@@ -146,9 +149,8 @@ def shade(state: State, text: str, value: float, limits: Limits, **more: Any) ->
         return Span(text, **{**looks, **more})
     if value == value and share < 0.02:
         return Span(text, **{"dim": text.strip()[:1] in (".", "0"), **more})
-    ground = ground_of(
-        round(100 * value / limits[1]) if value == value else None, limits[0] < 0, state.dark
-    )
+    step = round(100 * value / limits[1]) if value == value else None
+    ground = ground_of(step, limits[0] < 0, state.dark)
     return Span(text, ink_on(ground), ground, **more)
 
 
@@ -302,18 +304,21 @@ def heads(state: State, rows: int, width: int) -> list[Line]:
         if across >= count and down >= layers:
             break
     shown_heads = _around(state.head, max(across, 1), count)
+    groups = state.note("groups", lambda: groups_of(item, sizes_of(state.seen, item)))
     corner = "" if across >= count and down >= layers else "…"
     columns = " ".join(cell(printable(item.heads[head]), wide) for head in shown_heads)
     lines = [[Span(corner.ljust(label + 1), dim=True), Span(columns, dim=True)]]
     for layer in _around(state.layer, max(down, 1), layers):
         pictures = [thumbnail(state, layer, head, wide, high) for head in shown_heads]
+        firsts = {group[0] for group in groups[layer].values()} - {shown_heads[0]}
         for row in range(high):
             name = "" if row else names[layer]
             here_too = layer == state.layer
             line = [Span(f"{name:>{label}}", bold=here_too, dim=not here_too)]
             for head, picture in zip(shown_heads, pictures, strict=True):
                 mark = "▐" if (layer, head) == here else "▌" * ((layer, head - 1) == here)
-                line += [_mark(state, mark), *picture[row]]
+                edge = Span("│", dim=True) if head in firsts and not mark else _mark(state, mark)
+                line += [edge, *picture[row]]
             lines.append([*line, _mark(state, "▌" * ((layer, shown_heads[-1]) == here))])
         lines += [[]] * gap
     return lines[:rows]
@@ -377,10 +382,8 @@ def _numbers(state: State, rows: int, width: int) -> list[Line]:
         line = [Span(text, bold=here, act={"query": query})]
         for at in columns:
             value = float(state.weights[query, at])
-            text, act = (
-                two_digits(value).rjust(widths[at]) + " ",
-                {"query": query, "key": at, "matrix": True},
-            )
+            text = two_digits(value).rjust(widths[at]) + " "
+            act = {"query": query, "key": at, "matrix": True}
             marks = {"bold": True, "underline": True} if here and at == state.key else {}
             line.append(shade(state, text, value, limits, act=act, **marks))
         lines.append(line)

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
 
+from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt
 from attnviz.core.errors import AttnvizError
 from attnviz.core.registry import LENSES
@@ -51,6 +52,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
     ("w", "why", "why the token looks there"),
     ("l", "lens", "the next lens"),
     ("m", "map", "the next stream: encoder, decoder, cross, …"),
+    ("]", "text", "the next of several texts; [ the one before"),
     ("s", "special", "leave special tokens out, or show them"),
     ("p", "pieces", "pieces or whole words"),
     ("z", "zoom", "blocks or numbers; of a text in blocks, the tokens of this one"),
@@ -84,10 +86,8 @@ def touch(state: State, act: Act, shift: int) -> tuple[State, Work | str | None]
         if state.over_picture:
             patch = len(keys) - rows * columns + row * columns + column
             of_query = state.item.query_side == "picture"
-            places |= {
-                "query": patch if of_query else state.query,
-                "key": None if of_query else patch,
-            }
+            places["query"] = patch if of_query else state.query
+            places["key"] = None if of_query else patch
     return replace(state, **places), None
 
 
@@ -163,11 +163,18 @@ def write(texts: tuple[str, ...], to: str | None = None) -> Work:
     """Work that reads other texts; to: the language of the target where it is known."""
 
     def work(asker: Asker) -> Change:
-        attention = asker.attend(asker.with_texts(texts), to=to)
-        pictures = asker.pixels(attention)
-        return lambda now: answer(now, attention, window=False, pictures=pictures)
+        return _read(asker, asker.attend(asker.with_texts(texts), to=to))
 
     return work
+
+
+def _read(asker: Asker, attention: Attention, **more: Any) -> Change:
+    pictures = asker.pixels(attention)
+    return lambda now: answer(now, attention, window=False, pictures=pictures, **more)
+
+
+def _record(step: int, asker: Asker) -> Change:
+    return _read(asker, asker.move(step), message=f"text {asker.number}")
 
 
 def save(state: State, names: tuple[str, ...]) -> Work:
@@ -294,6 +301,8 @@ STEPS: dict[str, Callable[[State], Step]] = {
     "enter": lambda state: replace(state, matrix=not state.matrix),
     "n": _next,
     "N": lambda state: _next(state, first=True),
+    "]": lambda _: partial(_record, 1),
+    "[": lambda _: partial(_record, -1),
     "/": lambda state: "edit" if state.live else say(state, f"no text is edited: {NO_MODEL}"),
     "x": _switch,
     "t": lambda state: _switch(state, token=True),

@@ -1,5 +1,6 @@
 """What is drawn of a state, and what keys make of it: no terminal is needed for that."""
 
+import io
 import itertools
 import shlex
 from dataclasses import replace
@@ -15,7 +16,8 @@ from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.features.browse.ask import Asker
-from attnviz.features.browse.command import first_answer, first_state, text_of
+from attnviz.features.browse.command import first_answer, first_state
+from attnviz.features.browse.draw import heads as draw_heads
 from attnviz.features.browse.draw import matrix as draw_matrix
 from attnviz.features.browse.draw import plain, screen
 from attnviz.features.browse.keys import KEYS, STEPS, change_of, press, save, touch, write
@@ -257,29 +259,71 @@ def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypa
     assert "--words" in said
 
 
-def test_a_record_is_found_by_its_id_or_its_number(tmp_path):
+def test_a_record_is_found_by_its_id_or_its_number():
     texts = [Text("7", "a"), BadText("b", InputError("broken")), Text("1", "c")]
-    assert [text_of(texts, record) for record in (None, "7", "0", "1", "2")] == [
+    asker = Asker(records=lambda: iter(texts))
+    assert [asker.find(record) for record in (None, "7", "0", "1", "2")] == [
         *(texts[0], texts[0], texts[0], texts[2], texts[2])
     ]
     for record, error in (("d", "no text d"), ("x", "no text x")):
         with pytest.raises(InputError, match=error):
-            text_of(texts, record)
-    with pytest.raises(InputError, match="broken"):
-        text_of(texts[1:2], None)
-    file = tmp_path / "t.txt"
-    file.write_text("a cat\na dog\nthe car\n", "utf-8")
-    for record, text in ((None, "a cat"), ("1", "a dog")):
-        asker, attention = first_answer(None, None, str(file), record, Options())
-        assert (attention.text, asker.kind) == (text, "self")
+            asker.find(record)
 
 
-def test_the_command_names_the_record_of_saved_maps(tmp_path):
+def test_several_texts_are_gone_through_forth_and_back(live):
+    texts = [Text("a", "Red."), BadText("b", InputError("broken")), Text("c", "The car.")]
+    asker = Asker(live[0].origin, "self", records=lambda: iter(texts))
+    first = asker.answer_to(asker.find(None))
+    state = begin(first, live=True)
+    assert ask(asker, state, "[").message == "there is no text before this one"
+    broken = ask(asker, state, "]")
+    assert (broken.message, broken.seen.text) == ("broken", "Red.")
+    last = ask(asker, broken, "]")
+    assert (last.message, last.seen.text) == ("text 2", "The car.")
+    assert ask(asker, last, "]").message == "there is no text behind this one"
+    np.testing.assert_array_equal(ask(asker, last, "[", "[").raw.weights, first.weights)
+
+
+@pytest.mark.parametrize("way", ["file", "stdin", "stdin as a file", "stdin with a target"])
+def test_texts_are_gone_through_however_they_come(way, tmp_path, monkeypatch):
+    file, lines = tmp_path / "t.txt", "a cat\na dog\nthe car\n"
+    file.write_text(lines, "utf-8")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    target = "une voiture" if "target" in way else None
+    names = {"file": (None, None, str(file)), "stdin as a file": (None, None, "-")}
+    asker, attention = first_answer(*names.get(way, ("-", target, None)), "1", Options())
+    state = begin(attention, live=True)
+    monkeypatch.setattr("sys.stdin", None)  # by then it is the terminal
+    states = [ask(asker, state, *keys.split()) for keys in ("]", "[", "[", "] ]")]
+    seen = [one.seen.source or one.seen.text for one in states]
+    assert (seen, asker.text.target) == (["the car", "a dog", "a cat", "the car"], target)
+    assert asker.kind == ("cross" if target else "self")
+
+
+def test_several_saved_maps_are_gone_through_and_the_command_names_each(tmp_path, monkeypatch):
     file = tmp_path / "m.npz"
     attnviz_of("self", "-i", "-", "-o", file, "-f", "none", stdin=b"a cat\na dog\nthe car\n")
     asker, attention = first_answer(str(file), None, None, "1", Options(choice=Choice()))
+    state = begin(attention)
     assert attention.text == "a dog"
-    assert asker.command(begin(attention)).startswith(f"attnviz render {file} --record 1 ")
+    assert ask(asker, state, "]").seen.text == "the car"
+    assert asker.command(state).startswith(f"attnviz render {file} --record 2 ")
+    assert ask(asker, state, "[", "[").seen.text == "a cat"
+    assert asker.command(state).startswith(f"attnviz render {file} --head ")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    asker, attention = first_answer("-", None, None, None, Options(choice=Choice()))
+    assert ask(asker, begin(attention), "]").seen.text == "a dog"
+    assert asker.command(begin(attention)) == ""
+
+
+def test_heads_that_share_keys_and_values_stand_between_lines():
+    sizes = {"self": {"0": 1, "1": 2}}
+    state = begin(replace(saved(heads=4), group_sizes=sizes))
+    for layer, head, edges in ((0, 3, 1), (1, 3, 1), (1, 1, 0), (1, 2, 0)):
+        shown = replace(state, layer=layer, head=head, size=(110, 24))  # a head's own marks win
+        lines = list(map(plain, draw_heads(shown, 20, 60)))
+        assert ("in groups of 2" in plain(screen(shown)[0])) == (layer == 1)
+        assert [line.count("│") for line in lines if line[:1] in ("0", "1")] == [0, edges]
 
 
 def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):

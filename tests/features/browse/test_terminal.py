@@ -114,6 +114,21 @@ def test_the_text_is_edited_and_answered_while_it_is_typed(live, monkeypatch):
     assert screens == [2, 1]
 
 
+def test_one_slow_answer_does_not_end_live_edit(live):
+    async def act(app, pilot):
+        asked = []
+        app.ask = asked.append  # what takes how long is said here, not measured
+        await pilot.press("/")
+        counts = []
+        for seconds in (9, 9, 9, 0.1, 9):
+            app.lasted.append(seconds)
+            await pilot.press("x")
+            counts.append(len(asked))
+        return counts
+
+    assert drive(*live, act) == [1, 2, 2, 3, 4]
+
+
 def test_a_line_is_written_pasted_and_corrected(live, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("attnviz.features.browse.app.FAST", 0)
