@@ -107,16 +107,16 @@ class Asker:
 
     def find(self, record: str | None) -> Any:
         """The first text, or maps; or those of an id, or else of a number from 0."""
-        found = None
+        first = None
         for number, one in enumerate(self.records()):
             is_named = record in (None, getattr(one, "id", ""))
-            if is_named or (found is None and record == str(number)):
-                self.number, found = number, one
+            if is_named or (first is None and record == str(number)):
+                self.number, first = number, one
             if is_named:
                 break
-        if found is None:
+        if first is None:
             raise InputError(f"there is no text {record or 'to browse'}")
-        return found
+        return first
 
     def move(self, step: int) -> Attention:
         """The attention of the next of several texts, or of the one before."""

@@ -129,13 +129,13 @@ def first_answer(
         second = None if text == "-" else target  # every line of stdin has the same target
         arguments = [one for one in (text, second) if one is not None]
         pairs = second is not None or file is not None
-        read = texts_of(arguments, file, options.many, pairs=pairs).open()
-        read = iter([*read]) if "-" in (text, file) else read  # stdin will be the terminal
-        every = (replace(x, target=target) if target and isinstance(x, Text) else x for x in read)
-    saved = ("render", str(text)) if is_saved and text != "-" else ()
+        source = texts_of(arguments, file, options.many, pairs=pairs).open()
+        source = iter([*source]) if "-" in (text, file) else source  # stdin will be the terminal
+        every = (replace(x, target=target) if target and isinstance(x, Text) else x for x in source)
+    words = ("render", str(text)) if is_saved and text != "-" else ()
     # What was read is kept, and each copy begins with the first.
     asker = Asker(
-        None if is_saved else origin, kind or "self", None, saved, partial(copy.copy, tee(every)[0])
+        None if is_saved else origin, kind or "self", None, words, partial(copy.copy, tee(every)[0])
     )
     one = asker.find(record)
     if kind is None and isinstance(one, Text):
