@@ -436,7 +436,7 @@ def test_a_template_process_makes_what_transformers_makes(folder_of):
     for text in ("The car", "a\nb “c” \x85\u2028", "{{ 1 }}"):
         turn = [{"role": "user", "content": text}]
         expected = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
-        assert chat.render_messages(tokenizer, [("user", text)], "x") == expected
+        assert chat.render_messages(tokenizer, turn, "x") == expected
 
 
 NAME = "mo\x1b[31mdel\u202e\x85\t\n"

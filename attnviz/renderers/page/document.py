@@ -338,13 +338,13 @@ def _map(
         ),
         "keys": _axis(attention, item.key_side, page_map.key_tokens, words[1], page_map.blocks[1]),
         "sink": sink_place(page_map),
-        "groups": _groups(attention, item),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
         "measures": [_measure(measure) for measure in extras.measures.get(number, ())],
         "links": _links(page_map) if page_map.is_pooled else None,
         "effects": _effects(attention, page_map),
         "projections": _projections(page_map, extras.projections.get(number), name, blobs),
         "patches": _patches(page_map, extras.patches.get(number)),
+        **({"groups": groups} if (groups := _groups(attention, item)) else {}),
     }
 
 

@@ -224,6 +224,6 @@ def test_a_long_text_is_refused_and_flow_is_left_out_of_one_that_is_rather_long(
     assert refused.status == 1
     assert "tokens to hide, each in a run of its own, more than 5" in refused.mistake
     monkeypatch.undo()
-    monkeypatch.setattr(faithful, "MOST_FLOWS", 100)
+    monkeypatch.setattr("attnviz.analyses.effects.token_scores.MOST_FLOWS", 100)
     told = " ".join(attnviz("ablate", "--lenses", "The cat sat.").text.split())
     assert re.search(r"flow left out: flow would solve \d+ maximum-flow problems of \d+ ", told)

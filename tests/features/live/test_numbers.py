@@ -113,6 +113,8 @@ def test_the_document_is_that_of_python_number_by_number(engine, pocket, source,
     answer = engine.ask(source, target, lens=lens)
     document, codes = document_of(through(lens, experiment(pocket, source, target)))
     found = answer["document"]
+    # What sinks hold in all is told by Python alone: the page that answers shows its sink.
+    document["notes"] = [one for one in document["notes"] if not one.startswith("attention on ")]
     if lens == "effect":
         assert found["notes"].pop() == "effects are estimates by the gradient"
     assert differing(document, found) == []

@@ -30,7 +30,7 @@
  * @property {Axis} keys
  * @property {boolean} [compared] whether it is a difference of two, whose links are no model's
  * @property {number | null} sink the key that is a sink, if one is
- * @property {number[] | null} [groups] of each layer, how many neighbouring heads share keys and values; null: none
+ * @property {number[]} [groups] of each layer, how many neighbouring heads share keys and values
  * @property {[string, string, string] | null} focus layer, head and why
  * @property {Measure[]} measures
  * @property {Link[][][] | null} links of a pooled map, for each layer and head
