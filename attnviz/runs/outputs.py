@@ -193,7 +193,7 @@ def draw_item(item: Item, picture: str, look: Look) -> Figure:
     # Panels have their correlation in their headings.
     notes = tuple(note for note in notes if not note.startswith(AGREEMENT))
     if line := sinks_in_words(item.views.sinks):
-        notes = (*notes, line)
+        notes = (*notes, f"over all heads: {line}")
     with drawing(look, notes, picture):
         if picture in item.figures or isinstance(data, Data):
             return item.figures[picture]()
