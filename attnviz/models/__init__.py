@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from attnviz.core.errors import InputError, UsageError, choose
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from attnviz.core.query import Kind, Query
     from attnviz.core.writers import HeadWeights, ResidualStream, WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
+
+Answer = TypeVar("Answer")
 
 REFUSALS: dict[Kind, str] = {
     "self": "co-attention needs two texts: attnviz cross A B --mechanism co",
@@ -89,6 +91,20 @@ class SupportsValues(Protocol):
 
 
 @runtime_checkable
+class SupportsManyTexts(Protocol):
+    """A source that reads what lenses need of several texts faster than one by one."""
+
+    def many_gradients(
+        self, queries: Sequence[Query], target: str | None, batch_size: int | None
+    ) -> Iterator[AttentionGradients | InputError]:
+        """The gradients of each query in order, or its error, as `attend` gives maps."""
+
+    def many_values(
+        self, queries: Sequence[Query], batch_size: int | None
+    ) -> Iterator[ValueVectors | InputError]: ...
+
+
+@runtime_checkable
 class SupportsWriters(Protocol):
     """A source that knows what each part of its model writes into the residual stream."""
 
@@ -129,6 +145,14 @@ def attend_query(source: Source, query: Query) -> Attention:
     if isinstance(answer, InputError):
         raise type(answer)(str(answer)) from answer
     return answer
+
+
+def answer(read: Callable[[Query], Answer], query: Query) -> Answer | InputError:
+    """What is read of a query, or what is wrong with it in its place."""
+    try:
+        return read(query)
+    except InputError as error:
+        return error
 
 
 def check_kind(query: Query, *kinds: Kind) -> None:
@@ -172,10 +196,7 @@ class UnbatchedSource(ABC):
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
         for query in queries:
-            try:
-                yield self._attend_one(query)
-            except InputError as error:
-                yield error
+            yield answer(self._attend_one, query)
 
     @abstractmethod
     def _attend_one(self, query: Query) -> Attention: ...

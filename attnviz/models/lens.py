@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,7 +26,14 @@ from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import AskedLogits, LensInputs, WrittenText
-from attnviz.models import Experimenting, Source, SupportsGradients, SupportsValues, SupportsWriters
+from attnviz.models import (
+    Experimenting,
+    Source,
+    SupportsGradients,
+    SupportsManyTexts,
+    SupportsValues,
+    SupportsWriters,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -179,6 +186,24 @@ def ask_source(source: Source, query: Query, needs: Needs, target: str | None = 
         f"--lens {NAMES[needs]} explains what a model predicts, and this source predicts "
         f"nothing: use --lens {in_words(others)}"
     )
+
+
+def ask_together(
+    source: Source,
+    queries: Sequence[Query],
+    lens: str,
+    target: str | None = None,
+    batch_size: int | None = None,
+) -> Iterator[LensInputs | InputError] | None:
+    """What a lens needs of each query, in order; None: `ask_source` is asked about each alone."""
+    needs = LENSES[lens].needs if lens in LENSES else "weights"
+    if len(queries) < 2 or not isinstance(source, SupportsManyTexts):
+        return None
+    if needs == "values":
+        return source.many_values(queries, batch_size)
+    if needs == "gradients" and target != ALL_OUTPUTS:
+        return source.many_gradients(queries, target, batch_size)
+    return None
 
 
 def written_of(source: Source, query: Query) -> WrittenText:

@@ -31,6 +31,7 @@ from attnviz.models.lens import (
     Ask,
     apply_lens,
     ask_source,
+    ask_together,
     keep_steps,
     needs_head,
     no_model,
@@ -383,9 +384,11 @@ def attend_chunk(
         batch_size = 1
     answers = source.attend(queries, batch_size=batch_size)
     contacts = contacts_of(source, choice)
+    inputs = ask_together(source, queries, choice.lens, choice.explain, batch_size)
 
     def view(one: Text) -> Result:
-        return _view_next(source, query_of(source, one, command), answers, choice, one, contacts)
+        query = query_of(source, one, command)
+        return _view_next(source, query, answers, choice, one, contacts, inputs)
 
     for text in chunk:
         yield result_of(text, view)
@@ -451,18 +454,19 @@ def _view_next(
     choice: Choice,
     text: Text,
     contacts: Predictor | None = None,
+    inputs: Iterator[LensInputs | InputError] | None = None,
 ) -> Result:
     """The next of the answers through a lens, which may ask the source for more about it."""
 
     def attend() -> attention_map.Attention:
-        answer = next(answers)
-        if isinstance(answer, InputError):
-            # A new one: the old belongs to the iterator, and would tie this run's files to it.
-            raise type(answer)(str(answer)) from answer
+        answer: attention_map.Attention = _take(answers)
         return keep_steps(source, query, answer) if answer.projections else answer
 
     def ask(needs: Needs) -> LensInputs:
-        return ask_source(source, query, needs, choice.explain)
+        if inputs is None:
+            return ask_source(source, query, needs, choice.explain)
+        taken: LensInputs = _take(inputs)
+        return taken
 
     result = _choose_from(attend, ask, choice, text, contacts)
     if query.kind == "cross" and query.target is None:
@@ -470,6 +474,15 @@ def _view_next(
         provenance = replace(result.provenance, notes=(*result.provenance.notes, own))
         result = replace(result, provenance=provenance)
     return result
+
+
+def _take(answers: Iterator[Any]) -> Any:
+    """The next answer; an error that stands in its place is raised."""
+    answer = next(answers)
+    if isinstance(answer, InputError):
+        # A new one: the old belongs to the iterator, and would tie this run's files to it.
+        raise type(answer)(str(answer)) from answer
+    return answer
 
 
 def apply_choice(attention: attention_map.Attention, choice: Choice) -> Result:

@@ -25,7 +25,7 @@ from attnviz.models.hugging_face.capture.capture import (
     ignored_positions,
 )
 from attnviz.models.hugging_face.capture.exact_links import Cell, IgnoredPositions, links_note
-from attnviz.models.hugging_face.capture.passes import layer_numbers, read_layers
+from attnviz.models.hugging_face.capture.passes import check_rows, layer_numbers, read_batch
 from attnviz.models.hugging_face.capture.region import (
     PooledGrid,
     TokenBlocks,
@@ -100,6 +100,14 @@ def test_cross_attention_equals_what_transformers_hands_over(kind, folder_of, lo
 
 def test_a_single_token_of_a_decoder_is_called_causal(loaded):
     assert attend(loaded("gpt2"), "a").main.stream == "causal"
+
+
+def read_layers(layers, model, side, stream):
+    """Each layer's weights of one text by its number, checked."""
+    arrays = {number: one[0] for number, one in read_batch(layers, model.config, side).items()}
+    for number, array in arrays.items():
+        check_rows(array, number, model, stream)
+    return arrays
 
 
 @pytest.mark.parametrize("nothing", [None, (), (None, None)])

@@ -116,10 +116,10 @@ def test_a_pass_ends_with_the_last_attention_unless_something_follows(change, re
         model = replace(model, model=deepcopy(model.model))
         model.model.hf_device_map = {"": "cpu"}
     items = {n: encode(model, text) for n, text in enumerate(alone(*LINES[:2]))}
-    runner = company.BatchRunner(model, items, None)
+    runner = company.MapRunner(model, items, None)
     (mode,) = {runner._mode_of([*items.values()])}
-    first, _ = runner._run([*items.values()], mode)
-    assert runner._compare(items[0], first, mode) < 1e-4
+    first, _ = runner.run([*items.values()], mode)
+    assert runner.compare(items[0], first, mode) < 1e-4
     assert runner.compatibility.calls[mode] == read
 
 
@@ -319,7 +319,7 @@ def reader(loaded):
             for layer in model.model.encoder.layer:
                 layer.attention.self.query.weight.mul_(sharper)
         items = [encode(model, Query(line)) for line in LINES]
-        return company.BatchRunner(model, dict(enumerate(items)), None), items[0]
+        return company.MapRunner(model, dict(enumerate(items)), None), items[0]
 
     return find
 

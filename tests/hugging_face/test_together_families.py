@@ -7,7 +7,7 @@ import pytest
 
 from attnviz.analyses.masks import without_implied
 from attnviz.core.attention_map import Attention, Provenance, Token
-from attnviz.models.hugging_face.batching import BatchRunner, read_one
+from attnviz.models.hugging_face.batching import MapRunner, read_one
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from tests.hugging_face.test_families import make
@@ -71,7 +71,7 @@ def loaded(name):
 def test_each_text_has_the_numbers_that_it_has_alone(name):
     model = loaded(name)
     texts = list(texts_of(model.model, FAMILIES[name].kind))
-    together = BatchRunner(model, dict(enumerate(texts)), None)
+    together = MapRunner(model, dict(enumerate(texts)), None)
     found = together.read()
     assert together.compatibility.grouping == ("even" if name in EVEN else "padded")
     assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))

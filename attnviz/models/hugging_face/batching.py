@@ -5,16 +5,17 @@ batch is also read alone, by the model's own kernel, and all its weights have to
 not, only texts of equal length are batched; if those differ too, each text is read alone.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError, first_line
+from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError, UsageError, first_line
 from attnviz.core.fingerprints import ModelFingerprint
 from attnviz.core.locks import thread_hook
 from attnviz.core.notices import notify
@@ -68,6 +69,7 @@ _COMPATIBILITIES = WeakKeyDictionary()
 
 
 Read = tuple[list[Captured], Any]  # one text's weights, and its logits (a batch of one) or None
+Reading = TypeVar("Reading")  # of one text
 
 
 def read_one(
@@ -95,8 +97,8 @@ def read_one(
     return encoding.build_attention(captures, source.task, logit, studies=studies)
 
 
-class BatchRunner:
-    """Reads encoded queries in batches."""
+class BatchRunner(ABC, Generic[Reading]):
+    """Reads encoded queries in batches; a subclass says what it reads of each text."""
 
     def __init__(
         self, source: LoadedModel, items: Mapping[int, EncodedQuery], most: int | None
@@ -108,15 +110,29 @@ class BatchRunner:
         if source.model not in _COMPATIBILITIES or _COMPATIBILITIES[source.model][0] != state:
             _COMPATIBILITIES[source.model] = state, {}
         fresh = BatchCompatibility(source.model.device.type)
-        self.compatibility = _COMPATIBILITIES[source.model][1].setdefault(tuple(first.axes), fresh)
+        self.compatibility = _COMPATIBILITIES[source.model][1].setdefault(
+            (type(self).__name__, *first.axes), fresh
+        )
         self.padding = _padding_id(source)
         self.lengths = {
             number: tuple(map(len, item.tokens.values())) for number, item in items.items()
         }
 
-    def read(self) -> dict[int, Attention]:
-        """The attention of each text that could be batched, by its number."""
-        maps = dict[int, Attention]()
+    @abstractmethod
+    def run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[Reading]:
+        """What is read of each text of a batch, the shortest first."""
+
+    @abstractmethod
+    def read_alone(self, item: EncodedQuery) -> Reading:
+        """A text read alone, by the model's own kernel."""
+
+    @abstractmethod
+    def distance(self, one: Reading, other: Reading) -> float:
+        """The largest difference between two readings of a text."""
+
+    def read(self) -> dict[int, Reading]:
+        """What is read of each text that could be batched, by its number."""
+        found = dict[int, Reading]()
         waiting = list(self.items)
         while self.compatibility.grouping != "none" and waiting:
             plan = batches(
@@ -131,21 +147,21 @@ class BatchRunner:
                 read = self._attempt([self.items[number] for number in batch])
                 if read is None:
                     continue
-                maps |= dict(zip(batch, read, strict=False))  # none where each needs its own pass
+                found |= dict(zip(batch, read, strict=False))  # none where each needs its own pass
             waiting = [number for number in waiting if number not in batch]
-        return maps
+        return found
 
-    def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
-        """The attention of each text; []: read each one alone; None: make new batches."""
+    def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Reading] | None:
+        """What is read of each text; []: read each one alone; None: make new batches."""
         mode = self._mode_of(batch)
         is_proven = mode in self.compatibility.calls
         try:
-            readings = self._run(batch, mode)
-            off = 0.0 if is_proven else self._compare(batch[0], readings[0], mode)
+            readings = self.run(batch, mode)
+            off = 0.0 if is_proven else self.compare(batch[0], readings[0], mode)
             alike = off <= self.tolerance_for(batch[0], off)
         except devices.NotEnoughMemoryError:
             return self._halve(batch)
-        except NotFiniteError:
+        except (NotFiniteError, UsageError):
             return []  # read alone, each text shows whether it is to blame
         except AttnvizError as error:
             if is_proven:
@@ -158,57 +174,19 @@ class BatchRunner:
             kind = self.source.model.config.model_type
             self._fall_back(mode, f"'{kind}' gives a text other weights, off by {off:.1g}")
             return None
-        task = self.source.task
-        return [
-            item.build_attention(captures, task, logits)
-            for item, (captures, logits) in zip(batch, readings, strict=True)
-        ]
+        return readings
+
+    def compare(self, item: EncodedQuery, reading: Reading, mode: BatchMode) -> float:
+        """How far a text's numbers differ in a batch."""
+        off = self.distance(self.read_alone(item), reading)
+        self.compatibility.calls[mode] = None
+        return off
 
     def _mode_of(self, batch: Sequence[EncodedQuery]) -> BatchMode:
         sides = {tuple(item.sides.values()) for item in batch}
         longest = max(max(side) for item in batch for side in item.sides.values())
         eager = self.compatibility.eager and longest <= SHORT
         return BatchMode("even" if len(sides) == 1 else "padded", eager)
-
-    def _run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[Read]:
-        model = self.source.model
-        rows = [item.inputs for item in batch]
-        inputs = pad_inputs(rows, input_names(self.part), self.padding, model.device)
-        sides = [item.sides for item in batch]
-        calls = self.compatibility.calls.get(mode)
-        eager = eager_attention(model) if mode.eager else nullcontext()
-        with record_logits(model) as logits, eager:
-            by_text = capture_many(self.part, inputs, sides, calls)
-        lengths = [len(next(iter(item.tokens.values()))) for item in batch]
-        return [
-            (captures, _logits_of(logits[0] if logits else None, number, length))
-            for number, (captures, length) in enumerate(zip(by_text, lengths, strict=True))
-        ]
-
-    def _compare(self, item: EncodedQuery, reading: Read, mode: BatchMode) -> float:
-        """How far a text's numbers differ in a batch; also notes what a pass has to read."""
-        alone = self.read_alone(item)
-        layers = sum(len(one.layers) for one in alone[0])
-        if alone[0][0].route == EAGER_ROUTE:
-            layers = 0
-        to_end = self.source.task is not None or hasattr(self.source.model, "hf_device_map")
-        self.compatibility.calls[mode] = None if to_end else layers
-        return self.distance(alone, reading)
-
-    def read_alone(self, item: EncodedQuery) -> Read:
-        """A text read alone, by the model's own kernel."""
-        return self._run([item], BatchMode("even", eager=False))[0]
-
-    def distance(self, one: Read, other: Read) -> float:
-        """The largest difference between two readings of a text, in weights and relative logits."""
-        off = max(
-            float(np.abs(mine.weights - its.weights).max())
-            for mine, its in zip(one[0], other[0], strict=True)
-        )
-        if self.source.task is None or one[1] is None or other[1] is None:
-            return off
-        scale = 1 + float(one[1].abs().max())
-        return max(off, float((one[1] - other[1]).abs().max()) / scale)
 
     def tolerance_for(self, item: EncodedQuery, off: float) -> float:
         """The allowed difference of a batched reading, if rounding alone changes it by `off`."""
@@ -230,7 +208,7 @@ class BatchRunner:
         elif why:
             notify(f"only texts of equal length are read together, because with padding {why}")
 
-    def _halve(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
+    def _halve(self, batch: Sequence[EncodedQuery]) -> list[Reading] | None:
         import torch
 
         if len(batch) == 2:
@@ -241,6 +219,58 @@ class BatchRunner:
             torch.cuda.empty_cache()
         notify(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
         return None
+
+
+class MapRunner(BatchRunner[Read]):
+    """Reads the maps of texts, and the logits of what a model decides."""
+
+    def attend(self) -> dict[int, Attention]:
+        """The attention of each text that could be batched, by its number."""
+        task = self.source.task
+        return {
+            number: self.items[number].build_attention(captures, task, logits)
+            for number, (captures, logits) in self.read().items()
+        }
+
+    def run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[Read]:
+        model = self.source.model
+        rows = [item.inputs for item in batch]
+        inputs = pad_inputs(rows, input_names(self.part), self.padding, model.device)
+        sides = [item.sides for item in batch]
+        calls = self.compatibility.calls.get(mode)
+        eager = eager_attention(model) if mode.eager else nullcontext()
+        with record_logits(model) as logits, eager:
+            by_text = capture_many(self.part, inputs, sides, calls)
+        lengths = [len(next(iter(item.tokens.values()))) for item in batch]
+        return [
+            (captures, logits_of(logits[0] if logits else None, number, length))
+            for number, (captures, length) in enumerate(zip(by_text, lengths, strict=True))
+        ]
+
+    def compare(self, item: EncodedQuery, reading: Read, mode: BatchMode) -> float:
+        # Also notes what a pass has to read.
+        alone = self.read_alone(item)
+        layers = sum(len(one.layers) for one in alone[0])
+        if alone[0][0].route == EAGER_ROUTE:
+            layers = 0
+        to_end = self.source.task is not None or hasattr(self.source.model, "hf_device_map")
+        self.compatibility.calls[mode] = None if to_end else layers
+        return self.distance(alone, reading)
+
+    def read_alone(self, item: EncodedQuery) -> Read:
+        """A text read alone, by the model's own kernel."""
+        return self.run([item], BatchMode("even", eager=False))[0]
+
+    def distance(self, one: Read, other: Read) -> float:
+        """The largest difference between two readings of a text, in weights and relative logits."""
+        off = max(
+            float(np.abs(mine.weights - its.weights).max())
+            for mine, its in zip(one[0], other[0], strict=True)
+        )
+        if self.source.task is None or one[1] is None or other[1] is None:
+            return off
+        scale = 1 + float(one[1].abs().max())
+        return max(off, float((one[1] - other[1]).abs().max()) / scale)
 
 
 def pad_inputs(
@@ -272,7 +302,7 @@ def _padding_id(source: LoadedModel) -> int:
     return next((number for number in numbers if number is not None and 0 <= number < size), 0)
 
 
-def _logits_of(logits: Any, number: int, length: int) -> Any:
+def logits_of(logits: Any, number: int, length: int) -> Any:
     if logits is None:
         return None
     own = logits[number : number + 1]

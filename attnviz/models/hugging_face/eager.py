@@ -9,7 +9,7 @@ in one pass, so no family's module names have to be known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.locks import thread_hook
 from attnviz.models.hugging_face.capture import kernel
 from attnviz.models.hugging_face.capture.capture import (
     EAGER_ROUTE,
-    Captured,
     as_map,
-    group_layers,
     group_sizes_of,
-    with_group_sizes,
+    longest_sides,
+    split_texts,
     with_routes,
 )
-from attnviz.models.hugging_face.capture.passes import EagerCalls, read_layers
+from attnviz.models.hugging_face.capture.passes import EagerCalls, read_batch
 from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import (
@@ -96,27 +95,43 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
 
     Layers have shape (1, heads, queries, keys) and are checked to be weights of these tokens.
     """
-    encoding, inputs = eager.encoding, {**eager.inputs, "use_cache": False}
-    calls = EagerCalls(eager.part)
+    output, (attention,), attending = _run_together(eager.part, eager.inputs, [eager.encoding])
+    return output, attention, attending
+
+
+def _run_together(
+    part: Any, inputs: Mapping[str, Any], encodings: Sequence[EncodedQuery]
+) -> tuple[Any, list[Attention], list[tuple[str, Tensor]]]:
+    """The same for texts of a batch, padded behind, the shortest first; a layer is of them all."""
+    sides, calls = [one.sides for one in encodings], EagerCalls(part)
+    longest = longest_sides(sides)
     with kernel.watch_kernels(calls.look):
-        output, tensors = kernel.output_attentions(eager.part, inputs, list(encoding.axes))
-    maps, captures = list[AttentionMap](), list[Captured]()
-    attending: list[tuple[str, Tensor]] = []
-    for stream, axes in encoding.axes.items():
+        output, tensors = kernel.output_attentions(
+            part, {**inputs, "use_cache": False}, list(longest)
+        )
+    attending, arrays = list[tuple[str, Any]](), {}
+    for stream, side in longest.items():
         layers = list(tensors[stream] or ())
         plain = [None if layer is None else layer.detach() for layer in layers]
-        arrays = read_layers(plain, eager.part, encoding.sides[stream], stream)
-        own = calls.by_layer(stream, encoding.sides)
-        captures += [with_group_sizes(item, own) for item in group_layers(stream, arrays)]
-        maps += [as_map(item, encoding.tokens, *axes) for item in captures[len(maps) :]]
+        arrays[stream] = read_batch(plain, part.config, side, len(sides))
         attending += [(stream, layer) for layer in layers if layer is not None]
-    learned_sink = calls.learned_sink
-    provenance = encoding.attention.provenance
-    provenance = with_routes(provenance, [EAGER_ROUTE], learned_sink=learned_sink)
-    groups = group_sizes_of(maps, captures)
-    attention = replace(encoding.attention, maps=tuple(maps), provenance=provenance)
-    attention = replace(attention, group_sizes=groups, learned_sink=learned_sink)
-    return output, attention, attending
+    sizes = {stream: calls.by_layer(stream, longest) for stream in longest}
+    attentions = []
+    texts = split_texts(part, arrays, sizes, sides, EAGER_ROUTE)
+    for encoding, captures in zip(encodings, texts, strict=True):
+        maps = [as_map(one, encoding.tokens, *encoding.axes[one.stream]) for one in captures]
+        provenance = with_routes(
+            encoding.attention.provenance, [EAGER_ROUTE], learned_sink=calls.learned_sink
+        )
+        attention = replace(
+            encoding.attention,
+            maps=tuple(maps),
+            provenance=provenance,
+            group_sizes=group_sizes_of(maps, captures),
+            learned_sink=calls.learned_sink,
+        )
+        attentions.append(attention)
+    return output, attentions, attending
 
 
 def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
@@ -156,11 +171,19 @@ class _Values:
 
 
 def value_vectors(eager: EagerInputs) -> ValueVectors:
-    import torch
 
     check_eager(eager, COPIES)
+    return values_of_texts(eager, eager.inputs, [eager.encoding])[0]
+
+
+def values_of_texts(
+    eager: EagerInputs, inputs: Mapping[str, Any], encodings: Sequence[EncodedQuery]
+) -> list[ValueVectors]:
+    """The value vectors of texts of a batch, which `eager` reads one of."""
+    import torch
+
     with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as values:
-        _, attention, layers = run_eager(eager)
+        _, attentions, layers = _run_together(eager.part, inputs, encodings)
     # Calls are in the model's order, layers in the order of streams.
     values.sort(key=lambda item: list(eager.encoding.axes).index(item.stream))
     if [item.stream for item in values] != [stream for stream, _ in layers]:
@@ -173,12 +196,18 @@ def value_vectors(eager: EagerInputs) -> ValueVectors:
     with_projection = all(item.projection is not None for item in values)
     products = []
     for item, (_, layer) in zip(values, layers, strict=True):
-        value = item.value[0].double().cpu().numpy()
+        value = item.value.double().cpu().numpy().swapaxes(0, 1)
         value = value.repeat(layer.shape[1] // len(value), axis=0)  # heads may share values
+        heads, count, keys, size = value.shape
         matrix = item.projection if with_projection else None
         numbers = None if matrix is None else matrix.double().cpu().numpy()
-        products.append(inner_products(value, numbers))
-    return ValueVectors(attention, stack_like(attention, products), with_projection)
+        of_keys = inner_products(value.reshape(heads, count * keys, size), numbers)
+        products.append((item.stream, of_keys.reshape(count, keys, heads, heads)))
+    texts = []
+    for number, (encoding, attention) in enumerate(zip(encodings, attentions, strict=True)):
+        own = [array[number, : encoding.sides[stream][1]] for stream, array in products]
+        texts.append(ValueVectors(attention, stack_like(attention, own), with_projection))
+    return texts
 
 
 @contextmanager

@@ -178,7 +178,7 @@ class KernelExperiment(ExplainedOutputs):
         # A head's output is its weights times its values, so ∂score / ∂wᵢⱼ = ∂score / ∂oᵢ · vⱼ: the
         # graph needs no matrix of weights.
         slopes = self._output_slopes(score)
-        by_layer = {place: slope @ _values_of(call).mT for place, call, slope in slopes}
+        by_layer = {place: slope @ values_of(call).mT for place, call, slope in slopes}
         return tuple(
             np.stack([by_layer[item.stream, layer].cpu().numpy() for layer in item.layers])
             for item in self.attention.maps
@@ -226,7 +226,7 @@ class KernelExperiment(ExplainedOutputs):
         return [self._by_place(partial(_outputs_of, item=n), own_calls) for n in range(count)]
 
     def head_values(self) -> HeadOutputs:
-        return self._by_place(lambda call: _values_of(call).cpu().numpy())
+        return self._by_place(lambda call: values_of(call).cpu().numpy())
 
     def selections(self) -> Mapping[tuple[str, str], tuple[NDArray[np.bool_], NDArray[Any]]]:
         """Where the model itself selects keys: those of each query, and the weights over all keys.
@@ -513,7 +513,7 @@ def _outputs_of(call: Call, item: int = 0) -> NDArray[np.floating]:
     return outputs.swapaxes(0, 1)
 
 
-def _values_of(call: Call) -> Tensor:
-    """The values that each head of a call weighs, (heads, keys, size); grouped heads share them."""
+def values_of(call: Call, item: int = 0) -> Tensor:
+    """The values that each head weighs in an item of the batch, (heads, keys, size)."""
     groups = call.output.shape[2] // call.value.shape[1]
-    return upcast_half(call.value.detach()[0]).repeat_interleave(groups, 0)
+    return upcast_half(call.value.detach()[item]).repeat_interleave(groups, 0)  # shared by heads

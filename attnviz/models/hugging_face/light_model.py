@@ -22,7 +22,7 @@ from attnviz.core.notices import explain
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models import Choose, Predicting
+from attnviz.models import Choose, Predicting, answer
 from attnviz.models.hugging_face import outputs
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured, with_group_sizes
@@ -167,6 +167,24 @@ class LightModel(LoadedModel, Predicting, network.Network):
         record = network.Record()
         attention, _ = self.run(encoding, record)
         return value_vectors(self.weights, self._blocks(attention), attention, record)
+
+    def many_gradients(
+        self, queries: Sequence[Query], target: str | None, batch_size: int | None
+    ) -> Iterator[AttentionGradients | InputError]:
+        if self.head is None:
+            raise outputs.no_head(self.name, self.kind)
+        return self.whole("gradients need torch").many_gradients(queries, target, batch_size)
+
+    def many_values(
+        self, queries: Sequence[Query], batch_size: int | None
+    ) -> Iterator[ValueVectors | InputError]:
+        encodings = [self._encode(query) for query in queries]
+        reason = self._refuse([one for one in encodings if isinstance(one, EncodedQuery)])
+        if reason:
+            yield from self.whole(reason).many_values(queries, batch_size)
+            return
+        for query, encoding in zip(queries, encodings, strict=True):
+            yield encoding if isinstance(encoding, InputError) else answer(self.values, query)
 
     def experiment(self, query: Query, target: str | None = None) -> Experiment:
         outputs.check_head(self, query.kind)

@@ -278,9 +278,13 @@ class ExplainedOutputs:
         self.rows = self.rows_of(logits.detach())
         self.is_choice = self.kind != "regression"
         self.is_single = self.rows.shape[2] == 1
+        self.attention = self.note(self.attention)
+
+    def note(self, attention: Attention) -> Attention:
+        """The attention with what is said of the outputs."""
         if self.is_single and self.is_choice:
-            self.attention = self.attention.with_maps(self.attention.maps, notes=(ONE_SCORE,))
-        self.attention = note_outputs(self.attention, self.outputs)
+            attention = attention.with_maps(attention.maps, notes=(ONE_SCORE,))
+        return note_outputs(attention, self.outputs)
 
     def rows_of(self, logits: Tensor, first: int = 0) -> Tensor:
         """The logits of each output, (batch, outputs, choices); a classifier has one row.

@@ -6,21 +6,22 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.effects import Experiment, HeadOutputs
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
-from attnviz.core.lens_inputs import ValueVectors
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.core.registry import HEAD_STEPS
 from attnviz.core.writers import ResidualStream, WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
-from attnviz.models import Choose, Predicting
+from attnviz.models import Choose, Predicting, answer
+from attnviz.models.hugging_face import lens_batches
 from attnviz.models.hugging_face.batching import (
     FEW,
-    BatchRunner,
+    MapRunner,
     map_bytes,
     memory_budget,
     read_one,
@@ -47,6 +48,9 @@ from attnviz.models.hugging_face.outputs import (
 )
 from attnviz.storage.texts import chunks_by_memory
 
+Answer = TypeVar("Answer")
+ARRAYS = 8  # what a lens needs of a short text, at most, in sizes of its maps
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
@@ -67,37 +71,76 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         Texts of similar length are padded and read in one pass; `hugging_face.batching` checks that
         padding changes nothing.
         """
+
+        def read(items: Mapping[int, EncodedQuery]) -> dict[int, Attention]:
+            return MapRunner(self, items, batch_size).attend()
+
+        return self._read_together(queries, read, self._attend_one)
+
+    def many_gradients(
+        self, queries: Sequence[Query], target: str | None, batch_size: int | None
+    ) -> Iterator[AttentionGradients | InputError]:
+        def request_of(item: EncodedQuery) -> ExperimentRequest:
+            return self._request(item, target)
+
+        def read(items: Mapping[int, EncodedQuery]) -> dict[int, AttentionGradients]:
+            for kind in {query.kind for query in queries}:
+                check_head(self, kind)
+            return lens_batches.GradientRunner(self, items, batch_size, request_of).read()
+
+        one = partial(self.gradients, target=target)
+        return self._read_together(queries, read, partial(answer, one), ARRAYS)
+
+    def many_values(
+        self, queries: Sequence[Query], batch_size: int | None
+    ) -> Iterator[ValueVectors | InputError]:
+        def read(items: Mapping[int, EncodedQuery]) -> dict[int, ValueVectors]:
+            return lens_batches.ValueRunner(self, items, batch_size).read()
+
+        return self._read_together(queries, read, partial(answer, self.values), ARRAYS)
+
+    def _read_together(
+        self,
+        queries: Sequence[Query],
+        read: Callable[[Mapping[int, EncodedQuery]], dict[int, Answer]],
+        read_alone: Callable[[Query], Answer | InputError],
+        arrays: int = 1,
+    ) -> Iterator[Answer | InputError]:
+        """What is read of each query, in order; it takes so many times the bytes of its maps."""
         for query in self._encodings.keys() - set(queries):
             del self._encodings[query]
         budget = memory_budget()
         heads = dict[str, int]()
-        alone = bool(mixers_of(self.model))  # a scan reads padding: each text has its own pass
+        # What lenses refuse is refused of a text alone.
+        alone = bool(mixers_of(self.model)) or (
+            arrays > 1 and not self.region.is_default
+        )  # a scan reads padding: each text has its own pass
         with quiet():
             encodings = [None if alone else self._encode_for_batch(query) for query in queries]
         sizes = [0 if item is None else map_bytes(item, heads) for item in encodings]
         # A text with large maps is read alone.
-        sizes = [0 if 8 * size > budget else size for size in sizes]
+        sizes = [0 if 8 * size > budget else arrays * size for size in sizes]
         for chunk in chunks_by_memory(sizes, budget):
             items = {n: item for n in chunk if sizes[n] and (item := encodings[n]) is not None}
             with quiet():
-                maps = BatchRunner(self, items, batch_size).read() if len(items) >= FEW else {}
+                found = read(items) if len(items) >= FEW else {}
             for number in chunk:
-                yield (maps.pop(number) if number in maps else self._attend_one(queries[number]))
+                yield (found.pop(number) if number in found else read_alone(queries[number]))
 
     def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
         check_head(self, query.kind)
-        encoding = self._encode_whole(query)
+        return experiment_of(self._request(self._encode_whole(query), target))
+
+    def _request(self, encoding: EncodedQuery, target: str | None) -> ExperimentRequest:
         inputs = self.tensors(encoding.inputs, self.model)
-        return experiment_of(
-            ExperimentRequest(
-                self.model,
-                without_cache(self.model, inputs),
-                encoding,
-                lambda logits: choose_outputs(self, encoding, logits, target),
-                partial(spell_choice, self),
-                self.task,
-                partial(continue_text, self, encoding.inputs) if self.can_generate else None,
-            )
+        return ExperimentRequest(
+            self.model,
+            without_cache(self.model, inputs),
+            encoding,
+            lambda logits: choose_outputs(self, encoding, logits, target),
+            partial(spell_choice, self),
+            self.task,
+            partial(continue_text, self, encoding.inputs) if self.can_generate else None,
         )
 
     def head_outputs(self, queries: Sequence[Query], like: Experiment) -> list[HeadOutputs]:

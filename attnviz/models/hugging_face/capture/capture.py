@@ -270,12 +270,28 @@ def capture_many(
     Inputs are padded behind each text, the shortest text first. The pass stops after `calls` layers
     were read; None: it runs to its end; 0: the model calls no kernel and runs eagerly.
     """
-    longest = {
+    longest = longest_sides(sides)
+    check_family(model.config, max(max(side) for side in longest.values()))
+    layers, sizes, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
+    return split_texts(model, layers, sizes, sides, route)
+
+
+def longest_sides(sides: Sequence[Sides]) -> dict[str, tuple[int, int]]:
+    """The most queries and keys of each stream in some texts, to which the others are padded."""
+    return {
         stream: (max(side[stream][0] for side in sides), max(side[stream][1] for side in sides))
         for stream in sides[0]
     }
-    check_family(model.config, max(max(side) for side in longest.values()))
-    layers, sizes, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
+
+
+def split_texts(
+    model: Any,
+    layers: Mapping[str, Mapping[str, NDArray[Any]]],
+    sizes: Mapping[str, Mapping[str, int]],
+    sides: Sequence[Sides],
+    route: str,
+) -> list[list[Captured]]:
+    """Each text of a batch without padding, of each stream's layers by name and their groups."""
     texts = []
     for number, side in enumerate(sides):
         items = list[Captured]()
@@ -296,7 +312,20 @@ def _all_layers(
     model: Any, inputs: Mapping[str, Any], longest: Sides, sides: Sequence[Sides], calls: int | None
 ) -> tuple[dict[str, dict[str, NDArray[Any]]], dict[str, dict[str, int]], str]:
     """Each stream's layers by name, (batch, heads, queries, keys), their groups and route."""
-    specs = {
+    by_kernel = {}
+    if calls != 0:
+        specs = batch_specs(longest, sides)
+        by_kernel = probe_layers(model, inputs, longest, specs, batch=len(sides), calls=calls)
+    if set(by_kernel) == set(longest):
+        return by_name(model, by_kernel)
+    arrays = eager_layers(model, inputs, longest, batch=len(sides))
+    eager = EagerCalls(model)
+    return arrays, {stream: eager.by_layer(stream, longest) for stream in longest}, EAGER_ROUTE
+
+
+def batch_specs(longest: Sides, sides: Sequence[Sides]) -> dict[str, CaptureSpec]:
+    """What to read of each stream of a batch: every weight."""
+    return {
         stream: CaptureSpec(
             PooledGrid(each_token(queries), each_token(keys)),
             first=sides[0][stream][0],
@@ -304,22 +333,21 @@ def _all_layers(
         )
         for stream, (queries, keys) in longest.items()
     }
-    by_kernel = {}
-    if calls != 0:
-        by_kernel = probe_layers(model, inputs, longest, specs, batch=len(sides), calls=calls)
-    if set(by_kernel) == set(longest):
-        how = next(iter(next(iter(by_kernel.values())).values())).how
-        arrays, sizes = (
-            {
-                stream: {name: getattr(layer, what) for name, layer in layers.items()}
-                for stream, layers in by_kernel.items()
-            }
-            for what in ("weights", "group_size")
-        )
-        return arrays, sizes, f"{model.config._attn_implementation}, {how}"
-    arrays = eager_layers(model, inputs, longest, batch=len(sides))
-    eager = EagerCalls(model)
-    return arrays, {stream: eager.by_layer(stream, longest) for stream in longest}, EAGER_ROUTE
+
+
+def by_name(
+    model: Any, streams: Mapping[str, Mapping[str, CallWeights]]
+) -> tuple[dict[str, dict[str, NDArray[Any]]], dict[str, dict[str, int]], str]:
+    """The weights and the groups of each stream's calls, by the layers' names, and their route."""
+    how = next(iter(next(iter(streams.values())).values())).how
+    arrays, sizes = (
+        {
+            stream: {name: getattr(layer, what) for name, layer in layers.items()}
+            for stream, layers in streams.items()
+        }
+        for what in ("weights", "group_size")
+    )
+    return arrays, sizes, f"{model.config._attn_implementation}, {how}"
 
 
 def as_map(

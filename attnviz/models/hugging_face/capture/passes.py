@@ -260,7 +260,7 @@ def eager_layers(
     with running_errors(model), torch.no_grad():
         _, layers = kernel.output_attentions(kernel.eager_copy(model), inputs, list(sides))
     return {
-        stream: _read_batch(layers[stream], model.config, side, batch)
+        stream: read_batch(layers[stream], model.config, side, batch)
         for stream, side in sides.items()
     }
 
@@ -278,18 +278,7 @@ def _check_memory(model: Any, sides: Sides, batch: int) -> None:
     )
 
 
-def read_layers(
-    layers: Sequence[Any] | None, model: Any, side: tuple[int, int], stream: str
-) -> dict[str, NDArray[np.float32]]:
-    """Each layer's weights of one text, shape (heads, queries, keys), by the layer's number."""
-    batch = _read_batch(layers, model.config, side)
-    arrays = {number: array[0] for number, array in batch.items()}
-    for number, array in arrays.items():
-        check_rows(array, number, model, stream)
-    return arrays
-
-
-def _read_batch(
+def read_batch(
     layers: Sequence[Any] | None, config: Any, side: tuple[int, int], batch: int = 1
 ) -> dict[str, NDArray[np.float32]]:
     """The weights that a model returned, (batch, heads, queries, keys), by layer number."""
