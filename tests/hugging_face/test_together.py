@@ -4,6 +4,7 @@ from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -353,3 +354,23 @@ def test_the_padding_token_is_one_that_the_model_knows(named, expected):
         tokenizer=SimpleNamespace(pad_token_id=named[1]),
     )
     assert company._padding_id(loaded) == expected
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_value_vectors_of_texts_together_are_those_of_each_alone(kind, loaded):
+    model = loaded(kind)
+    found = list(model.many_values(alone(*LINES), None))
+    for one, query in zip(found, alone(*LINES), strict=True):
+        other = model.values(query)
+        for own, its in zip(one.products, other.products, strict=True):
+            np.testing.assert_allclose(own, its, atol=1e-5 * np.abs(its).max())
+
+
+def test_gradients_of_texts_together_are_those_of_each_alone(folder_of):
+    model = together.load_model(str(folder_of("gpt2")), device="cpu", with_head=True)
+    found = list(model.many_gradients(alone(*LINES), None, None))
+    for one, query in zip(found, alone(*LINES), strict=True):
+        other = model.gradients(query)
+        assert (one.output, one.positions) == (other.output, other.positions)
+        for own, its in zip(one.gradients, other.gradients, strict=True):
+            np.testing.assert_allclose(own, its, atol=1e-5 * np.abs(its).max())
