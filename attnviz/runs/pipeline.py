@@ -465,8 +465,8 @@ def _view_next(
     def ask(needs: Needs) -> LensInputs:
         if inputs is None:
             return ask_source(source, query, needs, choice.explain)
-        taken: LensInputs = _take(inputs)
-        return taken
+        own_inputs: LensInputs = _take(inputs)
+        return own_inputs
 
     result = _choose_from(attend, ask, choice, text, contacts)
     if query.kind == "cross" and query.target is None:

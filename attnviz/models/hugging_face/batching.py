@@ -132,7 +132,7 @@ class BatchRunner(ABC, Generic[Reading]):
 
     def read(self) -> dict[int, Reading]:
         """What is read of each text that could be batched, by its number."""
-        found = dict[int, Reading]()
+        by_number = dict[int, Reading]()
         waiting = list(self.items)
         while self.compatibility.grouping != "none" and waiting:
             plan = batches(
@@ -147,9 +147,11 @@ class BatchRunner(ABC, Generic[Reading]):
                 read = self._attempt([self.items[number] for number in batch])
                 if read is None:
                     continue
-                found |= dict(zip(batch, read, strict=False))  # none where each needs its own pass
+                by_number |= dict(
+                    zip(batch, read, strict=False)
+                )  # none where each needs its own pass
             waiting = [number for number in waiting if number not in batch]
-        return found
+        return by_number
 
     def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Reading] | None:
         """What is read of each text; []: read each one alone; None: make new batches."""

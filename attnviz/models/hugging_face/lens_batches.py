@@ -46,8 +46,8 @@ class LensRunner(BatchRunner[Inputs]):
 
     def tensors(self, batch: Sequence[EncodedQuery], part: Any) -> dict[str, Any]:
         rows = [item.inputs for item in batch]
-        padded = pad_inputs(rows, input_names(part), self.padding, self.source.model.device)
-        return without_cache(part, padded)
+        tensors = pad_inputs(rows, input_names(part), self.padding, self.source.model.device)
+        return without_cache(part, tensors)
 
     def distance(self, one: Inputs, other: Inputs) -> float:
         """The largest difference, in weights and in a share of the largest other number."""
@@ -185,8 +185,8 @@ class _TextOfBatch(ExplainedOutputs):
         self.slopes = lambda _: slopes
 
 
-def _numbers(found: AttentionGradients | ValueVectors) -> Sequence[NDArray[np.floating]]:
-    return found.gradients if isinstance(found, AttentionGradients) else found.products
+def _numbers(inputs: AttentionGradients | ValueVectors) -> Sequence[NDArray[np.floating]]:
+    return inputs.gradients if isinstance(inputs, AttentionGradients) else inputs.products
 
 
 def _off(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:

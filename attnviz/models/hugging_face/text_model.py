@@ -123,9 +123,9 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         for chunk in chunks_by_memory(sizes, budget):
             items = {n: item for n in chunk if sizes[n] and (item := encodings[n]) is not None}
             with quiet():
-                found = read(items) if len(items) >= FEW else {}
+                readings = read(items) if len(items) >= FEW else {}
             for number in chunk:
-                yield (found.pop(number) if number in found else read_alone(queries[number]))
+                yield (readings.pop(number) if number in readings else read_alone(queries[number]))
 
     def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
         check_head(self, query.kind)
