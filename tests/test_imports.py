@@ -20,8 +20,8 @@ from attnviz.mechanisms import MECHANISMS
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attnviz"
 FEATURES = PACKAGE / "features"
-MOST_FILES = 213  # of the core, which is the package without its features
-MOST_LINES = 49_200
+MOST_FILES = 214  # of the core, which is the package without its features
+MOST_LINES = 49_600
 MOST_LINES_OF_A_FEATURE = 2_000
 LARGER_FEATURES = {"browse": 1_988, "lessons": 2_059}  # no other: what is larger is two
 MOST_FILES_OF_A_FEATURE = 16
