@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}  # bfloat16: upper half of a float32
 
 
+def _check_places(contents: Mapping[str, Any], size: int) -> None:
+    """Refuse a header, by a ValueError, whose arrays have no whole numbers or lie elsewhere."""
+    for entry in contents.values():
+        numbers = (*entry["shape"], *entry["data_offsets"])
+        start, end = entry["data_offsets"]
+        if any(type(one) is not int or one < 0 for one in numbers) or not start <= end <= size:
+            raise ValueError(entry)
+
+
 class StoredWeights(Mapping[str, Array]):
     """Learned arrays by name, from safetensors files that are mapped into memory.
 
@@ -42,9 +51,10 @@ class StoredWeights(Mapping[str, Array]):
                 content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
                 length = int(content[:8].view("<u8")[0])
                 contents = json.loads(bytes(content[8 : 8 + length]))
-            except (OSError, ValueError) as error:
+                contents.pop("__metadata__", None)
+                _check_places(contents, len(content) - 8 - length)
+            except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
                 raise ModelError(f"the weights '{path}' cannot be read") from error
-            contents.pop("__metadata__", None)
             self.contents |= contents
             self.file_bytes |= dict.fromkeys(contents, content[8 + length :])
         self.arrays: dict[str, Array] = {}
