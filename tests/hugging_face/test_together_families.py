@@ -72,7 +72,7 @@ def test_each_text_has_the_numbers_that_it_has_alone(name):
     model = loaded(name)
     texts = list(texts_of(model.model, FAMILIES[name].kind))
     together = MapRunner(model, dict(enumerate(texts)), None)
-    found = together.read()
+    found = together.attend()
     assert together.compatibility.grouping == ("even" if name in EVEN else "padded")
     assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))
     # What layers without attention amount to is read text by text, and never here.
