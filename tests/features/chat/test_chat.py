@@ -234,7 +234,10 @@ def test_what_the_template_says_itself_is_template_and_said(tmp_path):
 
 def test_half_precision_reads_the_same_to_its_digits(folder, file):
     asked = ("self", "--chat", file, "--model", folder, "-f", "json", "-q")
-    whole, half = run(*asked).json(), run(*asked, "--dtype", "bfloat16").json()
+    whole, half = run(*asked).json(), run(*asked, "--dtype", "bfloat16")
+    if "pack_vnni2" in half.err:  # what torch says where it is told of fewer vectors than there are
+        pytest.skip("torch cannot run bfloat16 on this processor")
+    half = half.json()
     for one, other in zip(whole["parts"], half["parts"], strict=True):
         assert other["share"] == pytest.approx(one["share"], abs=0.01)
 
