@@ -303,7 +303,7 @@ class BlockStudy:
 
 
 SELF = ("self", "causal")
-"""Streams of which the weights say whether rows look ahead."""
+"""Streams that may be causal or not: their weights show which."""
 
 
 def looks_ahead(layer: LayerFolds) -> bool:

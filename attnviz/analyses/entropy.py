@@ -19,7 +19,7 @@ ENTROPY = "row-entropy"
 """The median over rows of entropy as a share of what is possible, which verdicts are based on."""
 Array = NDArray[np.floating]
 AT_ONCE, FEW = 2**16, 2**12
-"""Weights that are read at once, and those of which none is left out."""
+"""How many weights one step reads, so that they stay in the cache; with so few none is skipped."""
 
 
 def row_entropy(weights: NDArray[np.floating]) -> Rows:

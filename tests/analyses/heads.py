@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Token
@@ -99,3 +101,16 @@ def says(
     named = [word for word in words if word[0] != "[" and any(map(str.isalnum, word))]
     found = (gain for gain, _ in gains(weights, visible, words, apart).values() if gain > 0.02)
     return sum(found) / (len(named) if apart else len(weights))
+
+
+def fill_buffers(patch: pytest.MonkeyPatch) -> None:
+    """Have numpy's new buffers hold NaN, so that a cell that nobody writes is seen."""
+    empty = np.empty
+
+    def nothing(*size: Any, **how: Any) -> NDArray[Any]:
+        made = empty(*size, **how)
+        if made.dtype.kind == "f":
+            made.fill(np.nan)
+        return made
+
+    patch.setattr(np, "empty", nothing)

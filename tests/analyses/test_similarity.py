@@ -13,7 +13,7 @@ from attnviz.analyses.similarity import SimilarityStudy, head_divergences, plane
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.renderers import Display
 from attnviz.renderers.text.head_tables import similarity_table, similarity_tsv
-from tests.analyses.heads import map_of, random_map
+from tests.analyses.heads import fill_buffers, map_of, random_map
 
 
 def loop_divergence(first: np.ndarray, second: np.ndarray) -> float:
@@ -34,6 +34,7 @@ def loop_divergence(first: np.ndarray, second: np.ndarray) -> float:
 def test_divergences_are_the_loop_over_all_pairs(causal, at_once, monkeypatch):
     monkeypatch.setattr(entropy, "AT_ONCE", at_once)
     monkeypatch.setattr(entropy, "FEW", 0)  # keys that no row sees are left out
+    fill_buffers(monkeypatch)
     item = random_map(5, causal=causal)
     heads = item.weights.reshape(-1, 5, 5).astype(np.float64)
     expected = [[loop_divergence(one, other) for other in heads] for one in heads]

@@ -16,6 +16,7 @@ from attnviz.core.query import Query
 from attnviz.models import attend_query
 from attnviz.models.hugging_face import batching
 from attnviz.models.hugging_face.capture import blocks
+from tests.analyses.heads import fill_buffers
 from tests.hugging_face.tiny_models import but_slow
 from tests.invoke import attnviz
 
@@ -38,6 +39,7 @@ def in_blocks(source, query, monkeypatch, rows=5):
         patch.setattr(batching, "fits_whole", lambda *_: False)
         patch.setattr(blocks, "ROWS", rows)
         patch.setattr(torch, "empty", partial(nothing, torch.empty))
+        fill_buffers(patch)
         return attend_query(source, query)
 
 

@@ -421,7 +421,7 @@ class WordFold:
     text: NDArray[np.bool_]  # whether a word is no special token
     names: NDArray[np.bool_]  # whether it has a letter or a digit
     may_drop: bool = False  # whether the first token may be a sink
-    open_row: Any = None  # the number of a word of which more tokens may come, and its row
+    open_row: Any = None  # number and row of a last word that the next block may continue
     sums: Any = None  # with and without it: by distance and by key, (heads, …)
     rows: list[tuple[Any, ...]] = field(default_factory=list)  # what was found of whole rows
 

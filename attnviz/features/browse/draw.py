@@ -450,7 +450,7 @@ def over_picture(state: State, rows: int, width: int) -> list[Line]:
 
 
 def status(state: State) -> Line:
-    """What is said or done."""
+    """The line of status: a message, the effect of what is off, or the first note."""
     if text := state.message or state.effect:
         return [Span(f" {printable(text)}", bold=True)]
     notes = state.seen.provenance.notes

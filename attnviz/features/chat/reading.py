@@ -36,7 +36,7 @@ from attnviz.storage.texts import Text
 
 Numbers = NDArray[np.float64]
 ASSISTANT, NEXT, REST = "assistant", "(next token)", "rest"
-INVENTED = 5  # words in a row that a template has added, from which on it is said
+INVENTED = 5  # a note tells of words that a template adds: at least so many in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _rows(
 def _units(
     text: str, spans: Sequence[Span], split: Callable[[str], Sequence[Token]]
 ) -> Sequence[Token]:
-    """The sentences or words of a message, none of which goes beyond it."""
+    """The sentences or words of a message, cut within its spans."""
     return [
         replace(one, start=one.start + first, end=one.end + first)
         for first, end in spans

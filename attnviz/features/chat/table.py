@@ -50,7 +50,7 @@ def chat_table(report: ChatReport, show: Display) -> str:
     lines = introduction(printable(caption), printable(READING.format(rows=rows)), show.width)
     lines += [Text(printable(shorten(reading_line(report), show.width)), "bold")]
     lines += _part_lines(report, show)
-    if report.first_token >= SINK:
+    if report.first_token >= FIRST:
         first = f"the first token of the prompt alone gets {two_digits(report.first_token)}"
         lines += wrap_text(first, show.width, "dim")
     lines += [Text(), *_row_lines(report, show)]
@@ -67,11 +67,11 @@ def chat_table(report: ChatReport, show: Display) -> str:
 
 
 def notes_of(report: ChatReport) -> list[str]:
-    """What must be known of the chat; what holds of the model is said on stderr."""
+    """The notes on the chat. The notes on the model go to stderr."""
     return [one for one in report.notes if one not in report.provenance.notes]
 
 
-SINK = 0.1  # the share of the first token from which on it is said
+FIRST = 0.1  # a line tells what the first token gets: at least so much
 
 
 def _part_lines(report: ChatReport, show: Display) -> Iterator[Text]:
