@@ -36,6 +36,15 @@ class Opened:
             "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
         )
 
+    def resize(self, width: int, height: int = 800) -> None:
+        """Another size of the window, and what is drawn for it: an observer of sizes runs in the
+        frame that lays the page out anew, and what it asks for in the frame after that one.
+        """
+        self.tab.set_viewport_size({"width": width, "height": height})
+        self.tab.wait_for_function("width => innerWidth === width", arg=width)
+        for _ in range(3):
+            self.drawn()
+
     def choose(self, switch: str, value: str) -> None:
         self.tab.locator(f'[data-switch="{switch}"]').select_option(value)
 

@@ -68,8 +68,7 @@ def narrowed(opened: Opened, look: str) -> None:
     """The page in its look; where it is narrow, nothing is wider than it."""
     if look.endswith("pixels"):
         width = int(look.split()[0])
-        opened.tab.set_viewport_size({"width": width, "height": 700})
-        opened.drawn()
+        opened.resize(width, 700)
         assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= width
 
 

@@ -140,7 +140,7 @@ def test_an_address_of_an_atlas_is_checked_kept_and_undone(open_page, atlas):
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(open_page, atlas):
     opened = open_page(atlas)
-    opened.tab.set_viewport_size({"width": 390, "height": 800})
+    opened.resize(390)
     heading(opened)
     # What is drawn for a wide screen is drawn anew some frames after the change of size.
     opened.tab.wait_for_function("() => document.documentElement.scrollWidth <= 390")

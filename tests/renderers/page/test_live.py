@@ -539,7 +539,7 @@ def test_axe_finds_nothing_whatever_is_shown(open_page, live_page, look):
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_page, live_page):
     opened = open_page(live_page, "beside=on&off=source:1,cross:0:2&tour=3")
-    opened.tab.set_viewport_size({"width": 360, "height": 740})
+    opened.resize(360, 740)
     answered(opened)
     wide = opened.tab.evaluate("document.scrollingElement.scrollWidth")
     assert wide <= 360

@@ -132,8 +132,7 @@ def test_tiles_add_heads_take_them_away_and_a_double_click_leaves_one(open_page)
 @pytest.mark.parametrize("width", [390, 1300])
 def test_matrix_and_scale_lie_in_the_page_at_any_width(open_page, width):
     opened = open_page(attend(SENTENCE, model="pocket").page(), "")
-    opened.tab.set_viewport_size({"width": width, "height": 800})
-    opened.drawn()
+    opened.resize(width)
     assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= width
     plot = opened.tab.locator("#view .plot").bounding_box()
     assert plot["width"] >= min(0.85 * width, 400)
@@ -272,8 +271,7 @@ def test_a_table_of_strongest_keys_has_heads_and_a_whole_caption(open_page):
 
 def test_a_telephone_leaves_most_of_its_width_to_the_map(open_page):
     opened = open_page(page(random_map(1, 1, 101)), "view=heatmap")
-    opened.tab.set_viewport_size({"width": 390, "height": 800})
-    opened.drawn()
+    opened.resize(390)
     root = opened.tab.locator("#view .plot canvas").first.bounding_box()
     cells = opened.tab.evaluate(
         """() => { const one = document.querySelector("#view .plot canvas");
