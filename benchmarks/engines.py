@@ -19,8 +19,8 @@ from statistics import median
 from time import perf_counter
 
 from attnviz.core.options import Choice, Origin
+from attnviz.features.engines.processes import Processes
 from attnviz.runs.engines import InProcess, open_engine
-from attnviz.runs.engines.processes import Processes
 from attnviz.runs.engines.shards import cores
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import Text

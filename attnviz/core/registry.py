@@ -172,12 +172,23 @@ class FeatureEntry(CommandEntry):
     room = "attnviz.features."
 
 
+@dataclass(frozen=True, slots=True)
+class FeatureFormat(Format):
+    """A format of a feature."""
+
+    room = "attnviz.features."
+
+
 BROWSER = FeatureEntry("Browse the first result by keys.", "browse.command:BrowsedResult")
 """The output that --browse and `Result.browse` open."""
 CONTACTS = FeatureEntry("Predict contacts from heads.", "contacts.fit:fit_contacts")
 """What --contacts fits."""
 GIVEN = FeatureEntry("Attention of queries and keys in a file.", "qk.source:QueriesAndKeys")
 """The source that --qk opens."""
+DUMPS = FeatureEntry("Maps that other programs saved.", "dumps.arrays:read_foreign")
+DUMPED = FeatureEntry("The same as a source, found by texts.", "dumps.source:open_dump")
+"""How files of other programs are read: None for what is none."""
+PARQUET = FeatureEntry("The texts of a Parquet file.", "parquet.file:ParquetReader")
 HEAD_STEPS = FeatureEntry("Every step of one head of a model.", "steps.head:record_head")
 """What `steps` asks of a model of transformers."""
 ALIGNER = FeatureEntry("Write the word links of sentence pairs.", "align.command:align_texts")

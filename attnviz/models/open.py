@@ -11,7 +11,7 @@ from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
-from attnviz.core.registry import GIVEN, MECHANISMS, Command, Entry, SourceKind
+from attnviz.core.registry import DUMPED, GIVEN, MECHANISMS, Command, Entry, SourceKind
 from attnviz.models import Source, WithHead
 
 if TYPE_CHECKING:
@@ -328,8 +328,7 @@ def region_of(origin: Origin) -> Region:
 
 
 def _open_file(origin: Origin, path: Path | InMemoryMaps) -> Source:
-    from attnviz.models.saved import DumpedTexts, MatrixSource, Results, SavedMaps
-    from attnviz.storage.dumps import is_foreign, read_dump
+    from attnviz.models.saved import MatrixSource, Results, SavedMaps
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved_maps import holds_attention, read_attention
 
@@ -337,9 +336,7 @@ def _open_file(origin: Origin, path: Path | InMemoryMaps) -> Source:
         return Results(path.maps)
     data = read_bytes(path)
     if not holds_attention(data):
-        if not is_foreign(data):
-            return MatrixSource(origin, path)
-        return DumpedTexts(list(read_dump(data, f"'{path}'")), path)
+        return DUMPED.load()(data, path) or MatrixSource(origin, path)
     if origin.causal:
         raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
     return SavedMaps(list(read_attention(data, f"'{path}'")), path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from attnviz.core.registry import DataKind, Entry, Form, Format
+from attnviz.core.registry import DataKind, Entry, FeatureFormat, Form, Format
 
 if TYPE_CHECKING:  # they import numpy, and `attnviz models` must start without it
     from attnviz.core.attention_map import Attention
@@ -153,14 +153,18 @@ FORMATS: dict[str, Format] = {
         "reports:TextReport",
         binary=True,
     ),
-    "parquet": Format(
+    "parquet": FeatureFormat(
         "A table with a row for each text, for pandas, DuckDB and their like (needs pyarrow).",
-        "data:ParquetRenderer",
+        "parquet.file:ParquetRenderer",
         ".parquet",
         binary=True,
     ),
-    "heatmap": Format("One matrix as a picture in the terminal.", "text.heatmap:TerminalHeatmap"),
-    "grid": Format("Every head as a thumbnail in the terminal.", "text.heatmap:TerminalGrid"),
+    "heatmap": FeatureFormat(
+        "One matrix as a picture in the terminal.", "terminal.heatmap:TerminalHeatmap"
+    ),
+    "grid": FeatureFormat(
+        "Every head as a thumbnail in the terminal.", "terminal.heatmap:TerminalGrid"
+    ),
     "links": Format(
         "The strongest links, one per line: no special tokens, sinks or diagonal.",
         "text.link_list:LinksRenderer",
@@ -218,7 +222,7 @@ PICTURES: dict[str, Entry] = {
     ),
     "lines": Entry(
         "Two columns of tokens joined by lines, the heavier the larger the weight.",
-        "attnviz.renderers.figures.lines:lines",
+        "attnviz.features.lines.picture:lines",
     ),
 }
 

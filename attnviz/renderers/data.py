@@ -27,7 +27,6 @@ from attnviz.storage.documents import (
     round_weights,
     to_document,
 )
-from attnviz.storage.parquet import ParquetWriter
 
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
 _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -133,24 +132,6 @@ class NpzRenderer:
 
     def add(self, attention: Attention, views: Views) -> bytes:
         return self.writer.add(attention)
-
-    def finish(self) -> bytes:
-        return self.writer.finish()
-
-
-class ParquetRenderer:
-    """One row for each text, written in groups."""
-
-    def __init__(self, display: Display) -> None:
-        self.writer = ParquetWriter()
-        self.record = display.first
-
-    def add(self, attention: Attention, views: Views) -> bytes:
-        self.record += 1
-        return self.writer.add(attention, self.record - 1)
-
-    def skip(self) -> None:
-        self.record += 1
 
     def finish(self) -> bytes:
         return self.writer.finish()

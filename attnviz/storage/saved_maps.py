@@ -19,12 +19,12 @@ from typing import IO, Any, Protocol
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import InputError, is_number
+from attnviz.core.registry import DUMPS, PARQUET
 from attnviz.storage.archive import DAMAGE, INDEX, ZIP, ArchiveReader
 from attnviz.storage.documents import from_document, identity_of, parse_json
-from attnviz.storage.dumps import is_dump, read_dump
 from attnviz.storage.matrices import open_file, read_whole
-from attnviz.storage.parquet import MAGIC, ParquetReader
 
+MAGIC = b"PAR1"  # of Parquet
 LISTED = 200  # characters of ids that a message lists
 
 
@@ -86,7 +86,7 @@ def open_saved(file: IO[bytes], where: str) -> SavedFile:
     beginning = file.read(len(MAGIC))
     file.seek(0)
     if beginning == MAGIC:
-        return ParquetReader(file, where)
+        return PARQUET.load()(file, where)  # type: ignore[no-any-return]
     if beginning == ZIP:
         if _is_archive(file, if_damaged=True):  # so that the error says what is damaged
             return ArchiveReader(file, where)
@@ -154,9 +154,8 @@ def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
 
 def read_any(data: bytes, where: str) -> Iterator[Attention]:
     """Every text's attention in a file of this or another program; an InputError if unknown."""
-    if not holds_attention(data) and (data.startswith(ZIP) or is_dump(data)):
-        return read_dump(data, where)
-    return read_attention(data, where)
+    dump = None if holds_attention(data) else DUMPS.load()(data, where)
+    return read_attention(data, where) if dump is None else dump
 
 
 def read_attention(data: bytes, where: str) -> Iterator[Attention]:
@@ -164,7 +163,7 @@ def read_attention(data: bytes, where: str) -> Iterator[Attention]:
     if not data.strip():
         raise InputError(f"{where} is empty")
     if data.startswith((ZIP, MAGIC)):
-        reader = ArchiveReader if data.startswith(ZIP) else ParquetReader
+        reader = ArchiveReader if data.startswith(ZIP) else PARQUET.load()
         yield from reader(io.BytesIO(data), where)
         return
     for place, document in _documents(data, where):

@@ -38,12 +38,13 @@ from attnviz.features.compare.head_pictures import history_figure
 from attnviz.features.compare.report import HISTORY, History
 from attnviz.features.corpus.rows import SHOWS, corpus_json, corpus_tsv
 from attnviz.features.corpus.table import corpus_table
+from attnviz.features.lines.picture import lines
+from attnviz.features.terminal.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers import Display
 from attnviz.renderers.figures.corpus_overview import corpus_overview, prune_curve
 from attnviz.renderers.figures.grid import grid, panels
 from attnviz.renderers.figures.head_overview import head_overview, head_plane
 from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.renderers.figures.lines import lines
 from attnviz.renderers.figures.overlay import (
     Overlaying,
     PictureCrop,
@@ -53,7 +54,6 @@ from attnviz.renderers.figures.overlay import (
 )
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text import head_tables
-from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer
 from attnviz.runs.outputs import views_of

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.features.lines.picture import PALE
 from attnviz.renderers.colors import (
     BEYOND,
     GLOW,
@@ -35,7 +36,6 @@ from attnviz.renderers.colors import (
     scale_of,
     shades,
 )
-from attnviz.renderers.figures.lines import PALE
 from attnviz.renderers.page.data import schemes
 
 SIDES = {

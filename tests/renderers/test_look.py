@@ -13,10 +13,10 @@ import attnviz
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.core.options import Look
+from attnviz.features.lines.picture import lines
 from attnviz.renderers.figures.figure import figure_bytes, fit_width
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.renderers.figures.lines import lines
 from attnviz.renderers.look import (
     color_table,
     doubt_of,

@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.errors import InputError, first_line
+from attnviz.features.parquet.file import ABOUT, ParquetWriter
 from attnviz.storage import documents, matrices
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.documents import dump_json, parse_json, to_document
-from attnviz.storage.parquet import ABOUT, ParquetWriter
 from attnviz.storage.saved_maps import holds_attention, read_any, read_attention
 from tests.invoke import attnviz
 from tests.samples import attention_of, checked, self_map

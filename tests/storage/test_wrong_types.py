@@ -14,8 +14,8 @@ import pytest
 
 from attnviz.core.attention_map import Attention, Link, Provenance, Token
 from attnviz.core.errors import InputError
+from attnviz.features.parquet.file import ABOUT
 from attnviz.storage.documents import dump_json, to_document
-from attnviz.storage.parquet import ABOUT
 from attnviz.storage.saved_maps import read_any
 from tests.invoke import attnviz
 from tests.samples import attention_of, self_map

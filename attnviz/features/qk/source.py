@@ -13,11 +13,12 @@ from attnviz.core.attention_map import Attention, AttentionMap, Link, Provenance
 from attnviz.core.errors import InputError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.features.qk.engine_dump import LayeredArray, is_engine_dump, read_engine_dump
 from attnviz.mechanisms.arrays import softmax
 from attnviz.mechanisms.relative import turn
 from attnviz.models import UnbatchedSource, check_kind, query_texts
 from attnviz.models.own import word_tokens
-from attnviz.storage.matrices import LayeredArray, is_engine_dump, read_engine_dump, read_matrices
+from attnviz.storage.matrices import read_matrices
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions

@@ -5,9 +5,14 @@ outcomes in the shards' order.
 """
 
 from attnviz.core.errors import UsageError, choose
+from attnviz.core.registry import FeatureEntry
 from attnviz.runs.engines.shards import Engine, fix_sums
 
-ENGINES = ("local", "ray")
+ENGINES = {
+    "local": FeatureEntry("Several processes of this machine.", "engines.processes:Processes"),
+    "ray": FeatureEntry("The workers of a Ray cluster.", "engines.ray_cluster:RayCluster"),
+}
+"""Engines of several workers; what works in one process needs none."""
 
 
 def open_engine(engine: str, workers: int | None) -> Engine:
@@ -25,14 +30,10 @@ def open_engine(engine: str, workers: int | None) -> Engine:
         raise UsageError(f"--workers {workers} would do nothing: give 1 or more")
     fix_sums()
     if name == "ray":
-        from attnviz.runs.engines.ray_cluster import RayCluster
-
-        return RayCluster(workers, address or None)
+        return ENGINES[name].load()(workers, address or None)  # type: ignore[no-any-return]
     if workers in (None, 1):
         return InProcess()
-    from attnviz.runs.engines.processes import Processes
-
-    return Processes(workers)
+    return ENGINES[name].load()(workers)  # type: ignore[no-any-return]
 
 
 class InProcess(Engine):

@@ -12,8 +12,9 @@ import transformers
 
 import attnviz
 from attnviz.core.errors import InputError, UsageError
+from attnviz.features.qk.engine_dump import LayeredArray
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
-from attnviz.storage.matrices import LONGEST_HEADER, LayeredArray
+from attnviz.storage.matrices import LONGEST_HEADER
 from tests.invoke import attnviz as shell
 
 BASE: dict[str, Any] = {

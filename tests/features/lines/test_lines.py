@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attnviz import attend
 from attnviz.core.attention_map import Token
+from attnviz.features.lines.picture import MOST_HEADS, MOST_LINES, choose_lines, lines
 from attnviz.renderers.figures.figure import TEXT_SIZE
-from attnviz.renderers.figures.lines import MOST_HEADS, MOST_LINES, choose_lines, lines
 from tests.renderers.pictures import map_of, shares, tokens
 from tests.samples import notes_of
 

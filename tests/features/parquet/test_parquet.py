@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from attnviz.core.attention_map import Attention, Link
 from attnviz.core.errors import InputError, OutputError
-from attnviz.storage import parquet
-from attnviz.storage.parquet import ParquetReader, ParquetWriter
+from attnviz.features.parquet import file as parquet
+from attnviz.features.parquet.file import ParquetReader, ParquetWriter
 from attnviz.storage.saved_maps import holds_attention, read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 

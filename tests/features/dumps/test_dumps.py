@@ -13,11 +13,11 @@ from attnviz.analyses.select import select
 from attnviz.analyses.tokens import treat_special
 from attnviz.analyses.words import merge_words
 from attnviz.core.errors import InputError
+from attnviz.features.dumps.arrays import COLUMNS, is_dump
 from attnviz.renderers import Display
 from attnviz.renderers.data import CsvRenderer, TsvRenderer
 from attnviz.renderers.reports import render_all
 from attnviz.storage.archive import dump_archive
-from attnviz.storage.dumps import COLUMNS, is_dump
 from attnviz.storage.saved_maps import read_any
 from tests.samples import attention_of, checked, self_map, weights_of
 from tests.test_readme import ROOT

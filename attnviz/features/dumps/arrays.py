@@ -90,6 +90,11 @@ def is_dump(data: bytes) -> bool:
     return _is_pharaoh(lines) or bool(_delimiter(lines))
 
 
+def read_foreign(data: bytes, where: str) -> Iterator[Dump] | None:
+    """Every text's attention in another program's file; None where it is none."""
+    return read_dump(data, where) if data.startswith(ZIP) or is_dump(data) else None
+
+
 def is_foreign(data: bytes) -> bool:
     """Whether it is a dump, and no file of matrices (named weights, w_query and w_key)."""
     try:

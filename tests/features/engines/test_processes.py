@@ -12,9 +12,9 @@ import pytest
 from attnviz.core import errors
 from attnviz.core.errors import AttnvizError, InputError, WorkerError
 from attnviz.core.notices import notices_to
-from attnviz.runs.engines.processes import Processes, WorkerPool, serve, to_bytes
+from attnviz.features.engines.processes import Processes, WorkerPool, serve, to_bytes
 from attnviz.runs.engines.shards import AHEAD
-from tests.engines.works import (
+from tests.features.engines.works import (
     Deadly,
     DyingMessenger,
     Remembering,
@@ -171,7 +171,7 @@ def test_what_the_iterable_raises_comes_after_the_outcomes_before_it():
 
 @pytest.mark.slow
 def test_workers_share_the_cores_and_keep_off_stdout(monkeypatch, capfd):
-    monkeypatch.setattr("attnviz.runs.engines.processes.cores", lambda: 6)
+    monkeypatch.setattr("attnviz.features.engines.processes.cores", lambda: 6)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     with Processes(2) as engine:
         assert list(engine.map(limits, range(2))) == [("2", "3")] * 2
@@ -180,7 +180,7 @@ def test_workers_share_the_cores_and_keep_off_stdout(monkeypatch, capfd):
 
 @pytest.mark.parametrize(("workers", "threads"), [(2, 3), (5, 1), (6, 1), (7, 1), (64, 1)])
 def test_a_worker_has_one_thread_at_least(workers, threads, monkeypatch):
-    monkeypatch.setattr("attnviz.runs.engines.processes.cores", lambda: 6)
+    monkeypatch.setattr("attnviz.features.engines.processes.cores", lambda: 6)
     pool = WorkerPool(square, workers)
     assert pool.threads == threads
     pool.close()
@@ -189,8 +189,8 @@ def test_a_worker_has_one_thread_at_least(workers, threads, monkeypatch):
 ENDLESS = """
 import sys
 from pathlib import Path
-from attnviz.runs.engines.processes import Processes
-from tests.engines.works import Endless
+from attnviz.features.engines.processes import Processes
+from tests.features.engines.works import Endless
 from tests.invoke import forked
 from tests.patience import HUNG, wait_until
 if __name__ == "__main__":
@@ -209,7 +209,7 @@ def test_workers_end_with_the_program_however_it_ends(tmp_path, ending):
     script.write_text(ENDLESS)
     program = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

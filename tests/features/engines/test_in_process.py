@@ -1,9 +1,9 @@
 import pytest
 
 from attnviz.core.errors import UsageError
+from attnviz.features.engines.processes import Processes
 from attnviz.runs.engines import InProcess, open_engine
-from attnviz.runs.engines.processes import Processes
-from tests.engines.works import square
+from tests.features.engines.works import square
 
 
 def test_shards_are_worked_on_when_they_are_asked_for():

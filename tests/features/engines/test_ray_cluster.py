@@ -8,18 +8,18 @@ from attnviz.core.notices import notices_to
 from attnviz.core.options import Choice, Origin
 from attnviz.features.corpus.request import CorpusState, ShardTask, study
 from attnviz.features.corpus.words import vocabulary_of
+from attnviz.features.engines.ray_cluster import RayCluster, share
 from attnviz.runs.engines import InProcess, open_engine
-from attnviz.runs.engines.ray_cluster import RayCluster, share
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import Text
-from tests.engines.works import Deadly, Remembering, Uneven, failing, square
+from tests.features.engines.works import Deadly, Remembering, Uneven, failing, square
 from tests.invoke import attnviz, fresh
 
 pytest.importorskip("ray")
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_cluster_that_does_not_answer_is_one_line():
 
 
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("attnviz.runs.engines.ray_cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("attnviz.features.engines.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(WorkerError) as caught:
         open_engine("ray", 2)
     assert str(caught.value) == "--engine ray needs the package ray: pip install 'attnviz[ray]'"

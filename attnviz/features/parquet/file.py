@@ -13,10 +13,10 @@ from typing import IO, Any
 from attnviz.core.attention_map import LINK_LISTS, Attention
 from attnviz.core.errors import InputError, OutputError
 from attnviz.core.registry import SCHEMA
+from attnviz.renderers import Display, Views
 from attnviz.storage.archive import ByteBuffer
 from attnviz.storage.documents import check_room, dump_json, from_document, parse_json, to_document
 
-MAGIC = b"PAR1"
 MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
 NAMES = {
     "layers": "layer_names",
@@ -72,6 +72,24 @@ class ParquetWriter:
         if self.rows:
             self.writer.write_table(Table.from_pylist(self.rows, schema=self.schema))
         self.rows, self.bytes = [], 0
+
+
+class ParquetRenderer:
+    """One row for each text, written in groups."""
+
+    def __init__(self, display: Display) -> None:
+        self.writer = ParquetWriter()
+        self.record = display.first
+
+    def add(self, attention: Attention, views: Views) -> bytes:
+        self.record += 1
+        return self.writer.add(attention, self.record - 1)
+
+    def skip(self) -> None:
+        self.record += 1
+
+    def finish(self) -> bytes:
+        return self.writer.finish()
 
 
 class ParquetReader:

@@ -7,14 +7,14 @@ from rich.text import Text
 
 from attnviz.analyses.view import views
 from attnviz.core.attention_map import Attention, Provenance
-from attnviz.renderers import Display
-from attnviz.renderers.text.heatmap import (
+from attnviz.features.terminal.heatmap import (
     Layout,
     TerminalGrid,
     TerminalHeatmap,
     layout_of,
     paint,
 )
+from attnviz.renderers import Display
 from tests.renderers.pictures import map_of, shares
 
 COLORS = [None, "standard", "256", "truecolor"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.runs.engines.processes import limit_threads, thread_limits
+from attnviz.features.engines.processes import limit_threads, thread_limits
 from attnviz.runs.engines.shards import cores, fix_sums
 
 SUMS = """
@@ -49,7 +49,7 @@ def test_sums_are_the_same_to_the_last_bit_on_any_number_of_threads():
                 **{name: value for name, value in os.environ.items() if name != "MKL_CBWR"},
                 "OMP_NUM_THREADS": str(threads),
                 "PYTHONHASHSEED": "0",
-                "PYTHONPATH": str(Path(__file__).parents[2]),
+                "PYTHONPATH": str(Path(__file__).parents[3]),
             },
             capture_output=True,
             text=True,

@@ -1,0 +1,1 @@
+"""Attention that other programs saved: its arrays, and their maps as a source."""

@@ -1,0 +1,1 @@
+"""Engines of several workers: processes of this machine, or a Ray cluster."""

@@ -1,0 +1,1 @@
+"""The picture of two columns of tokens with lines between them."""

@@ -1,0 +1,1 @@
+"""Maps as Parquet, a row a text."""

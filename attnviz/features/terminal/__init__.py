@@ -1,0 +1,1 @@
+"""Matrices and heads as pictures in the terminal."""
