@@ -6,7 +6,7 @@ import shutil
 import pytest
 from transformers import CONFIG_MAPPING, AutoModel
 
-from attnviz.features.models.check import shrink_config
+from attnviz.features.models.shrink import SmallCopy
 from tests.invoke import attnviz
 
 ALL = ["rollout", "flow", "gradient", "effect", "logits", "norm"]
@@ -133,13 +133,17 @@ def test_what_is_missing_or_dangerous_is_said(copy_of):
     assert attnviz("models", "pocket", "--check", folder).status == 2
 
 
-def test_a_small_copy_is_narrow_and_keeps_what_is_no_width():
-    given = CONFIG_MAPPING["llama"]().to_dict()
-    made = shrink_config({**given, "layer_types": ["full_attention"] * 32}, 16, 2)
-    same = ("num_attention_heads", "num_key_value_heads", "rope_parameters", "hidden_act")
-    assert all(made[name] == given[name] for name in same)
-    assert (made["hidden_size"], made["num_hidden_layers"], made["vocab_size"]) == (256, 2, 128)
-    assert len(made["layer_types"]) == 2
+def test_a_small_copy_has_a_layer_of_each_kind_and_equal_sizes_stay_equal():
+    given = CONFIG_MAPPING["qwen3_next"]()
+    small = SmallCopy(AutoModel.from_config, given).shrink(2_000_000)
+    made = small.config
+    assert given.layer_types[:4] == ["linear_attention"] * 3 + ["full_attention"]
+    assert made.layer_types == ["linear_attention", "full_attention"]
+    assert (made.num_hidden_layers, made.vocab_size) == (2, 1024)
+    assert given.linear_key_head_dim == given.linear_value_head_dim
+    assert made.linear_key_head_dim == made.linear_value_head_dim
+    assert sum(one.numel() for one in AutoModel.from_config(made).parameters()) == small.parameters
+    assert small.parameters <= 2_000_000
 
 
 def test_a_shipped_model_has_a_card_instead():

@@ -4,11 +4,9 @@ The check loads no weights and runs no code that comes with the model. It captur
 the copy, applies every lens to it, and switches one head off.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_
 from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import WrittenText
+from attnviz.features.models.shrink import SmallCopy
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
@@ -49,28 +48,7 @@ from attnviz.models.hugging_face.vision.pictures import CAPTIONER, load_processo
 from attnviz.models.lens import apply_lens, explained_by, likeliest_choices
 from attnviz.models.light.network import UnknownArchitecture
 
-WORDS, LONGEST = 128, 512  # vocabulary and positions of the copy
-MOST_LAYERS = 64  # of a copy of a model whose layers cannot be fewer (they share keys, say)
-MOST_WEIGHTS = 50_000_000  # larger copies are not tried
-NARROWED = (16, 8, 4, 2, 1)  # divisors of widths, tried in turn: not all give a valid model
-NARROWEST = 16  # no divisor makes the hidden size smaller than this
-WIDTH = re.compile(
-    r"^(dim|d_(model|ff|kv|inner)|n_(embd|inner)|\w*_width|\w*(hidden|intermediate|head|ffn|embedding|"
-    r"embed|emb|bottleneck|lora|rope|nope|proj)_(size|sizes|dim|rank)|intermediate_size_mlp|"
-    r"mamba_d_(ssm|head)|\w*headdim|mrope_section)$"
-)
-DEPTH = re.compile(r"^(n_layers?|(num_)?((en|de)coder_|hidden_)?layers)$")
-AT_MOST = (
-    (re.compile(r"vocab_size"), WORDS),
-    (re.compile(r"(positions?(_embeddings)?|n_ctx|max_seq_len)$"), LONGEST),
-    (re.compile(r"experts$"), 4),
-    (re.compile(r"^max_length$"), 64),
-    (re.compile(r"(experts_per_tok(en)?|top_?k)$"), 2),
-    (re.compile(r"^(n_group|topk_group)$"), 1),
-)
-"""Numbers of a configuration that the copy limits, by name."""
-# The copy is not quantised and has other stages.
-LEFT_OUT = ("quantization_config", "out_features", "out_indices", "stage_names")
+FEW = (2_000_000, 8_000_000, 50_000_000)  # weights of the copies that are tried in turn
 TOKENS = 12  # of the text that the copy reads
 
 
@@ -264,18 +242,14 @@ def _command_for(model: Any) -> str:
 def _try_small_copy(made_by: Any, config: Any) -> tuple[Trial, str]:
     """The trial of the smallest copy that can be built and run, and the copy in words."""
     reason = ""
-    width = getattr(config.get_text_config(), "hidden_size", None) or NARROWED[0] * NARROWEST
-    widths = [by for by in NARROWED if by == 1 or width >= by * NARROWEST]
-    for depth, by in product((_layers_needed(config), MOST_LAYERS), widths):
+    for few in FEW:
         try:
-            small = type(config).from_dict(shrink_config(config.to_dict(), by, depth))
-            with torch.device("meta"):
-                count = sum(one.numel() for one in _build_model(made_by, small).parameters())
-            if count > MOST_WEIGHTS:
-                raise ModelError(f"a copy of it has {count:,} numbers")
+            small = SmallCopy(partial(_build_model, made_by), config).shrink(few)
+            if small.parameters > FEW[-1]:
+                raise ModelError(f"a copy of it has {small.parameters:,} numbers")
             with torch.random.fork_rng():
                 torch.manual_seed(0)
-                model = _build_model(made_by, small)
+                model = _build_model(made_by, small.config)
             request = _example_request(model)
         except Exception as error:  # transformers raises anything for sizes that do not fit
             reason = reason or first_line(error)
@@ -286,43 +260,6 @@ def _try_small_copy(made_by: Any, config: Any) -> tuple[Trial, str]:
     raise ModelError(
         f"no small copy of architecture '{config.model_type}' could be tried: {reason}"
     )
-
-
-def _layers_needed(config: Any) -> int:
-    """How many layers include every kind that the model has, at least two."""
-    text = config.get_text_config()
-    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
-    return max([2, *(list(kinds).index(kind) + 1 for kind in set(kinds))])
-
-
-def shrink_config(config: Mapping[str, Any], by: int, layers: int) -> dict[str, Any]:
-    """A configuration with widths divided by `by`, fewer layers and a small vocabulary."""
-    copy: dict[str, Any] = {}
-    depth = max((one for name, one in config.items() if DEPTH.search(name) and one), default=0)
-    for name, one in config.items():
-        if isinstance(one, Mapping):
-            copy[name] = one if name in {"id2label", "label2id"} else shrink_config(one, by, layers)
-        elif isinstance(one, list):
-            cut = one[:layers] if len(one) == depth > layers else one
-            copy[name] = [_shrink_number(name, item, by, layers) for item in cut]
-        else:
-            copy[name] = _shrink_number(name, one, by, layers)
-    size, patch = copy.get("image_size"), copy.get("patch_size")
-    if isinstance(size, int) and isinstance(patch, int) and "window_size" not in copy:
-        copy["image_size"] = min(size, 4 * patch)
-    return {name: one for name, one in copy.items() if name not in LEFT_OUT}
-
-
-def _shrink_number(name: str, one: Any, by: int, layers: int) -> Any:
-    if isinstance(one, bool) or not isinstance(one, int):
-        return one
-    if WIDTH.search(name):
-        return one // by if one % by == 0 else one
-    if DEPTH.search(name):
-        return min(one, layers)
-    if name.endswith(("token_id", "token_index")):
-        return min(one, WORDS - 1)
-    return min([one, *(most for ends, most in AT_MOST if ends.search(name))])
 
 
 def _example_request(model: Any) -> ExperimentRequest:
