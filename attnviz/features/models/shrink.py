@@ -76,20 +76,20 @@ class SmallCopy:
 
     def _take(self, *edits: tuple[Place, Any]) -> bool:
         """Make these edits (None: leave it out); False where the model is not smaller by them."""
-        changed = deepcopy(self._numbers)
+        numbers = deepcopy(self._numbers)
         for place, value in edits:
-            room = _at(changed, place[:-1])
+            room = _at(numbers, place[:-1])
             if value is None:
                 del room[place[-1]]
             else:
                 room[place[-1]] = value
         try:
-            parameters = self._count(changed)
+            parameters = self._count(numbers)
         except Exception:
             return False
         if parameters > self.parameters:
             return False
-        self._numbers, self.parameters = changed, parameters
+        self._numbers, self.parameters = numbers, parameters
         return True
 
     def _divide(self, places: list[Place], few: int, until: float) -> None:
@@ -119,12 +119,12 @@ class SmallCopy:
                 if isinstance(value, list) and len(value) == depth
             }
             kinds = [str(kind) for kind in zip(*lists.values(), strict=True)] or [""] * depth
-            chosen = sorted(
+            layers = sorted(
                 {kinds.index(kind) for kind in kinds} | ({1} if len({*kinds}) < 2 else set())
             )
-            cut = {where: [value[layer] for layer in chosen] for where, value in lists.items()}
-            if not self._take((place, len(chosen)), *cut.items()):
-                self._take((place, len(chosen)), *dict.fromkeys(lists).items())
+            cut = {where: [value[layer] for layer in layers] for where, value in lists.items()}
+            if not self._take((place, len(layers)), *cut.items()):
+                self._take((place, len(layers)), *dict.fromkeys(lists).items())
 
     def _cut_vocabularies(self) -> None:
         """Fewer words and positions; the numbers of special tokens go with them."""
