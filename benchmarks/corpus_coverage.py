@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
+from attnviz.analyses.effects.probes import WORDS
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.measures.intervals import intervals
-from attnviz.analyses.measures.shares import WORDS
+from attnviz.analyses.intervals import intervals
 from attnviz.core.query import Query
 from attnviz.models.pocket.translator import load_pocket
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from attnviz.core.options import Choice, Origin
-from attnviz.runs.head_measures import EffectChunk
+from attnviz.features.pruning.curve import EffectChunk
 from attnviz.storage.texts import Text
 
 SAMPLE = Path(__file__).parents[1] / "sample_inputs" / "pairs.tsv"

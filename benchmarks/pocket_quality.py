@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.words import merge_attention
 from attnviz.features.align.links import (
     Links,
@@ -29,10 +28,11 @@ from attnviz.features.align.links import (
     words_only,
 )
 from attnviz.features.align.request import Aligner
+from attnviz.features.treebank.conllu import read_sentences as read_treebank
+from attnviz.features.treebank.study import TreebankStudy
 from attnviz.models.pocket.model import FOLDER
 from attnviz.models.pocket.text import load_piece_tokenizer
 from attnviz.models.pocket.translator import load_pocket
-from attnviz.storage.conllu import read_sentences as read_treebank
 from attnviz.storage.texts import Text
 from tests.asked import over_itself
 from training.card import describe_translator

@@ -25,7 +25,7 @@ from attnviz.core.fingerprints import ModelFingerprint, fingerprint_files
 from attnviz.core.locks import model_lock
 from attnviz.core.options import Choice, InMemoryModel, Options, Origin
 from attnviz.features.corpus.accumulators import Aggregates
-from attnviz.features.corpus.request import CorpusJournal, CorpusState
+from attnviz.features.corpus.study import CorpusJournal, CorpusState
 from attnviz.features.corpus.words import vocabulary_of
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.load import imports

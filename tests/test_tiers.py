@@ -15,7 +15,7 @@ CONTRACTS = (
     "tests/layers/test_contract.py",
     "tests/mechanisms/test_contract.py",
     "tests/sources/test_lens.py",
-    "tests/analyses/test_measures.py",
+    "tests/features/measures/test_measures.py",
     "tests/test_registry.py",
 )
 """The files whose tests walk over the rows of a table: none of them is slow."""

@@ -36,9 +36,8 @@ from attnviz.analyses.masks import (
     output_start,
     within_one_text,
 )
-from attnviz.analyses.measures.distance import WordFold
-from attnviz.analyses.measures.shares import sinks_of
-from attnviz.analyses.tokens import sink_shares_by_rows
+from attnviz.analyses.sinks import sink_shares_by_rows, sinks_of
+from attnviz.analyses.word_fold import WordFold
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError
 from attnviz.core.measures import BlockMeasures

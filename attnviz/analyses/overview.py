@@ -11,14 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnviz.analyses.heads import roles_by_place
-from attnviz.analyses.kv_groups import groups_in_words, sizes_of
+from attnviz.analyses.heads import roles_by_place, run_measure
+from attnviz.analyses.kv_groups import LIKENESS, groups_in_words, sizes_of
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.distance import LEAST_WORDS, WordLinks
-from attnviz.analyses.measures.spread import kv_likeness
 from attnviz.analyses.select import reduce_map, strongest_links
-from attnviz.analyses.tokens import held_by_special, sink_shares
+from attnviz.analyses.sinks import held_by_special, sink_shares
 from attnviz.analyses.view import describe_run, orientation
+from attnviz.analyses.word_links import LEAST_WORDS, WordLinks
 from attnviz.core.attention_map import Attention, AttentionMap, Link, Token
 from attnviz.core.errors import in_words
 from attnviz.core.measures import HeadLinks, Overview
@@ -90,7 +89,7 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
 
 
 def _groups(subject: MeasuredMap) -> str:
-    measure = kv_likeness(subject) if subject.group_sizes else None
+    measure = run_measure(LIKENESS, subject) if subject.group_sizes else None
     if measure is None:
         return ""
     item = subject.item

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import row_entropy
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.distance import LEAST_WORDS, WordLinks
 from attnviz.analyses.select import reduce_map, sharpest, strongest_links
+from attnviz.analyses.word_links import LEAST_WORDS, WordLinks
 from attnviz.core.attention_map import (
     AGREEMENT,
     IMPLIED,

@@ -11,7 +11,6 @@ from attnviz.core.registry import CHAT, Command
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin, check_pair
 from attnviz.runs.engines import open_engine
-from attnviz.runs.head_measures import keep_scores
 from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, source_for
 from attnviz.runs.pipeline import (
     AttentionRequest,
@@ -19,6 +18,7 @@ from attnviz.runs.pipeline import (
     attend_one,
     check_choice,
     check_kept,
+    keep_scores,
 )
 from attnviz.storage.texts import Text, check_text, chunks
 

@@ -21,7 +21,7 @@ from attnviz.cli.places import Place, check_apart, hold_interrupts, note
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.options import Look, Options
-from attnviz.core.registry import BROWSER, FORMATS, DataKind
+from attnviz.core.registry import ATLAS, BROWSER, FORMATS, DataKind
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display, reports
 from attnviz.runs.inputs import PICTURES
 from attnviz.runs.reporting import item_of, reject_of
@@ -420,11 +420,9 @@ def _check_page(options: Options) -> None:
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
     if output.atlas is not None:
-        from attnviz.renderers.page.atlas import read_atlas
-
         if output.html is None:
             raise UsageError("--atlas links a page to an atlas: add --html FILE")
-        read_atlas(output.atlas)
+        ATLAS.load()(output.atlas)
 
 
 def _places(

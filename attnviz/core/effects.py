@@ -46,23 +46,6 @@ class HeadAt:
     head: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PruneCurve:
-    """The loss of a model while its heads are switched off one after another."""
-
-    caption: str
-    names: tuple[str, ...]  # each order's measure, lowest first, or "chance"
-    orders: tuple[tuple[HeadAt, ...], ...]  # all heads, in the order of switching off
-    off: tuple[int, ...]  # number of heads that are off at each point, from none to all
-    losses: NDArray[np.float64]  # nats per output, shape (orders, points)
-    texts: str  # the texts of the orders and of the losses, in words
-    about: str  # the output that effects are measured on, in words
-
-    def losses_by(self, name: str) -> NDArray[np.float64]:
-        """The losses of the orders with this name."""
-        return self.losses[[place for place, own_name in enumerate(self.names) if own_name == name]]
-
-
 @dataclass(frozen=True, slots=True)
 class LinkAt:
     """A key that is hidden from a query; None: in all layers, or in all heads."""

@@ -126,7 +126,7 @@ class Format(Entry):
 class Measure(Entry):
     """A number for each head."""
 
-    room = "attnviz.analyses.measures."
+    room = "attnviz.features.measures."
     short: str
     role: RoleKind | None = None  # the kind of role that a head clearly above uniform attention has
     # of the role; most are Okabe and Ito's (2008), for colour-blind readers
@@ -196,6 +196,9 @@ ALIGNER = FeatureEntry("Write the word links of sentence pairs.", "align.command
 CHATS = FeatureEntry("Show which parts of a chat its answer looks at.", "chat.command:show_chats")
 """What `self --chat` does with files of messages; CHAT is what `attend` does with messages."""
 CHAT = FeatureEntry("The parts of a chat that its answer looks at.", "chat.function:attend_chat")
+ATLAS = FeatureEntry("The heads of an atlas.", "atlas.page:read_atlas")
+ATLAS_LINKS = FeatureEntry("How a page links its heads to an atlas.", "atlas.page:link_atlas")
+"""What --atlas checks of a page of a corpus, and what a page of a text shows of it."""
 SYMMETRIZATIONS: dict[str, str] = {
     "forward": "Each target word's strongest source word.",
     "reverse": "Each source word's strongest target word, from the model run the other way.",
@@ -219,7 +222,7 @@ ROOMS = {
     "MECHANISMS": "attnviz.mechanisms",
     "FORMATS": "attnviz.renderers",
     "PICTURES": "attnviz.renderers",
-    "MEASURES": "attnviz.analyses.measures",
+    "MEASURES": "attnviz.features.measures",
     "LENSES": "attnviz.analyses.lenses",
     "POLICIES": "attnviz.features.cache",
 }
@@ -240,10 +243,10 @@ def tables() -> dict[str, dict[str, Any]]:
         # Filled before plug-ins are imported, for these may ask for a table themselves.
         for name, room in ROOMS.items():
             feature = room.startswith(FeatureEntry.room)
+            _TABLES[name] = {}
             with suppress(*[ModuleNotFoundError] * feature):  # which may not be there
                 _TABLES[name] = getattr(import_module(room), name)
-        open_tables = {name: row for name, row in OPEN_TABLES.items() if name in _TABLES}
-        add_rows({f"attnviz.{n.lower()}": (_TABLES[n], row) for n, row in open_tables.items()})
+        add_rows({f"attnviz.{n.lower()}": (_TABLES[n], row) for n, row in OPEN_TABLES.items()})
     return _TABLES
 
 

@@ -93,6 +93,7 @@ def run_of(places: list[int]) -> slice | list[int]:
     return slice(places[0], places[-1] + 1)
 
 
+_PATCH = re.compile(r"(\d+),(\d+)")
 AVERAGE = Token("mean over patches", special=True)  # a picture without a class token
 
 
@@ -127,6 +128,21 @@ def check_patch(text: str, rows: int, columns: int) -> tuple[int, int]:
 def patch_grid(tokens: Sequence[Token]) -> tuple[int, int]:
     row, column = parse_patch(tokens[-1].text)
     return row + 1, column + 1
+
+
+def patch_places(tokens: Sequence[Token]) -> NDArray[np.float64] | None:
+    """Row and column of each patch, shape (patches, 2); None where the tokens are no picture's.
+
+    A picture's tokens are named "row,column", row by row without a gap; special ones may stand
+    among them.
+    """
+    matches = [_PATCH.fullmatch(token.text) for token in tokens if not token.special]
+    places = [(int(match[1]), int(match[2])) for match in matches if match]
+    if len(places) < max(len(matches), 2):
+        return None
+    rows, columns = places[-1][0] + 1, places[-1][1] + 1
+    grid = [(row, column) for row in range(rows) for column in range(columns)]
+    return np.array(places, dtype=np.float64) if places == grid else None
 
 
 SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5

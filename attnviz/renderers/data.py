@@ -1,4 +1,4 @@
-r"""Maps and corpora as data: tidy tables, JSON, .npz, and maps as Parquet.
+r"""Maps as data: tidy tables, JSON and .npz.
 
 A token may hold anything, so tables escape backslash, tab, line breaks, control and direction
 characters as `\\`, `\t`, `\n`, `\r` and `\u202e`: a row is always one line, and no field can style
@@ -8,14 +8,13 @@ a terminal.
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.corpus_report import Pair, StreamReport, TopExample
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import JsonReport, csv_text
 from attnviz.storage.archive import ArchiveWriter
@@ -30,7 +29,6 @@ from attnviz.storage.documents import (
 
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
 _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-Example = TypeVar("Example", Pair, TopExample)
 
 
 def escape(text: str) -> str:
@@ -135,21 +133,6 @@ class NpzRenderer:
 
     def finish(self) -> bytes:
         return self.writer.finish()
-
-
-def head_places(stream: StreamReport) -> Iterator[tuple[str, str, tuple[int, int]]]:
-    """Layer, head and place in the arrays of each head, in the report's order."""
-    for row in stream.rows:
-        place = stream.layers.index(row.layer), stream.heads.index(row.head)
-        yield row.layer, row.head, place
-
-
-def group_by_head(items: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
-    """Pairs or links by layer and head, in their order."""
-    groups: dict[tuple[str, str], list[Example]] = {}
-    for item in items:
-        groups.setdefault((item.layer, item.head), []).append(item)
-    return groups
 
 
 def npz_bytes(**members: Any) -> bytes:

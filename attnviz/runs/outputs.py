@@ -15,14 +15,14 @@ import numpy as np
 from attnviz.analyses.kv_groups import LIKENESS, groups_in_words, groups_of, sizes_of
 from attnviz.analyses.overview import overviews
 from attnviz.analyses.select import named_heads, shows_layers, strongest_links
-from attnviz.analyses.tokens import sink_shares, sinks_in_words
+from attnviz.analyses.sinks import sink_shares, sinks_in_words
 from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose, in_words
 from attnviz.core.notices import notices_to, notify
 from attnviz.core.options import DECLARED, Choice, Look, LookOptions
-from attnviz.core.registry import PICTURES, DataKind, is_reduced
+from attnviz.core.registry import ATLAS_LINKS, PICTURES, DataKind, is_reduced
 from attnviz.core.values import check_value
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-    from attnviz.core.measures import Comparison, HeadMeasure, View
+    from attnviz.core.measures import HeadMeasure, View
     from attnviz.core.writers import LinkReport
     from attnviz.renderers.page import Patches
 
@@ -259,21 +259,6 @@ def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
     return fit_width(panels, [view.map for view in views], **words, headings=headings)
 
 
-def draw_difference(comparison: Comparison, picture: str, subtitle: str) -> Figure:
-    """B − A: every head, or the one that differs most as a heat map."""
-    from attnviz.renderers.figures.figure import fit_width
-
-    item, title = comparison.map, "B − A"
-    if picture == "heatmap":
-        sizes = np.nan_to_num(comparison.divergences, nan=-1.0)
-        layer, head = np.unravel_index(int(sizes.argmax()), sizes.shape)
-        title += f" · layer {item.layers[layer]} head {item.heads[head]}"
-        if sizes.size > 1:
-            subtitle = f"the head that differs most of {sizes.size}\n{subtitle}"
-        item = item.part([item.layers[layer]], [item.heads[head]])
-    return fit_width(PICTURES[picture].load(), item, title=title, subtitle=subtitle)
-
-
 def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:
     """The page of one result with the command line that makes it; None: it has no page.
 
@@ -291,11 +276,10 @@ def page_html(
 ) -> str:
     """Every map of one text as one interactive HTML file; more options as of `page_data`."""
     from attnviz.renderers.page import assemble
-    from attnviz.renderers.page.atlas import link_atlas
 
     document, blobs = page_data(attention, command, **settings)
     if atlas is not None:
-        document["atlas"] = link_atlas(attention, *atlas)
+        document["atlas"] = ATLAS_LINKS.load()(attention, *atlas)
     return assemble(document, blobs)
 
 

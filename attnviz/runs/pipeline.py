@@ -570,3 +570,9 @@ def as_result(attention: attention_map.Attention, choice: Choice) -> Result:
     """The same attention with its pictures and files, and what was chosen of it."""
     values = {item.name: getattr(attention, item.name) for item in fields(attention_map.Attention)}
     return Result(**values, choice=choice)
+
+
+def keep_scores(options: Options) -> Options:
+    """The options with which sources keep what scores are measured of, where these are wanted."""
+    origin = options.origin
+    return replace(options, origin=replace(origin, keep_qk=origin.scores or origin.keep_qk))

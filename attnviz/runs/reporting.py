@@ -66,7 +66,7 @@ def item_of(result: Attention | Data | Item, options: Options) -> Item:
 
 def hold_notes(attention: Attention, report: RunReport, *, in_words: bool = False) -> None:
     """Tell the reader at the end what must be known of a result, printed `in_words` or not."""
-    from attnviz.analyses.tokens import notable_holders
+    from attnviz.analyses.sinks import notable_holders
 
     for text in (*attention.provenance.notes, *notable_holders(attention, in_words=in_words)):
         report.hold(text)

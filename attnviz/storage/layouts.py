@@ -15,10 +15,9 @@ from msgspec import UNSET, UnsetType, defstruct
 from msgspec.json import schema as schema_of
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction
 from attnviz.core.errors import choose
-from attnviz.core.measures import Argument, HeadReport, HeadRow, Meaning, Role, TreebankReport
+from attnviz.core.measures import Argument, HeadRow, Meaning, Role
 from attnviz.core.registry import SCHEMA, DataKind
 from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
 from attnviz.storage.schema import Document
@@ -26,16 +25,12 @@ from attnviz.storage.schema import Document
 REPORTS = {
     one.__name__: one
     for one in (
-        *(CorpusReport, AblationReport),
-        *(
-            HeadAt,
-            HeadReport,
-            HeadRow,
-            TreebankReport,
-            LayersReport,
-            LinkReport,
-            WiringReport,
-        ),
+        AblationReport,
+        HeadAt,
+        HeadRow,
+        LayersReport,
+        LinkReport,
+        WiringReport,
     )
 }
 FEATURE_TYPES = {
@@ -43,9 +38,12 @@ FEATURE_TYPES = {
     "CacheReport": "cache.report",
     "ChatReport": "chat.report",
     "ContrastReport": "explain.report",
+    "CorpusReport": "corpus.results",
     "HeadClaim": "explain.report",
+    "HeadReport": "measures.study",
     "SourcesReport": "sources.report",
     "TimedWord": "audio.timed_words",
+    "TreebankReport": "treebank.study",
 }
 """Types of features, each with its module, which is imported when its layout is asked for."""
 SEEN = {one.__name__: one for one in (Provenance, Effect, HeadAt, LinkAt, Meaning, Role, Mapping)}

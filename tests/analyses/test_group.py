@@ -6,18 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnviz
-from attnviz.analyses.group import (
-    check_group,
-    group_attention,
-    group_numbers,
-    name_tokens,
-    split_sentences,
-)
+from attnviz.analyses.group import check_group, group_attention, group_numbers, name_tokens
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.shares import same_group
 from attnviz.analyses.words import merge, partition_of
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
+from attnviz.core.tokens import split_sentences
+from attnviz.features.measures.shares import same_group
 
 TEXT = "It rained. The old bridge was closed."
 PIECES = ("It", "rained", ".", "The", "old", "bri", "dge", "was", "closed", ".")

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from attnviz.analyses import word_links as distance
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures import distance
-from attnviz.analyses.measures.distance import informative
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.tokens import patch_tokens
+from attnviz.features.measures.distance import informative
 from tests.analyses.heads import Apart, map_of, random_map, says
 
 PICTURE = (Token("[CLS]", special=True), *patch_tokens(3, 3))

@@ -12,9 +12,9 @@ from attnviz.analyses.kv_groups import (
     mean_of_groups,
 )
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.spread import kv_likeness
 from attnviz.core.attention_map import AttentionMap, Focus, Token
 from attnviz.core.errors import UsageError
+from attnviz.features.measures.spread import kv_likeness
 from tests.invoke import attnviz
 from tests.samples import attention_of, weights_of
 

@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from attnviz.analyses.tokens import (
-    check_special,
+from attnviz.analyses.sinks import (
     held_by_special,
-    mean_shares,
     notable_holders,
     sink_shares,
     sinks_in_words,
-    treat_special,
 )
+from attnviz.analyses.tokens import check_special, treat_special
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.tokens import first_is_sink
+from attnviz.features.measures.study import mean_shares
 from tests.invoke import attnviz
 from tests.samples import attention_of, checked, maps
 

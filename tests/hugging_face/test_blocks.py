@@ -9,7 +9,7 @@ import torch
 
 from attnviz import heads
 from attnviz.analyses.heads import measures_of
-from attnviz.analyses.tokens import sink_shares
+from attnviz.analyses.sinks import sink_shares
 from attnviz.core import tokens
 from attnviz.core.errors import AttentionError, InputError
 from attnviz.core.query import Query

@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from attnviz.core.corpus_report import CorpusReport
 from attnviz.features.corpus.accumulators import Aggregates
 from attnviz.features.corpus.report import report_of
+from attnviz.features.corpus.results import CorpusReport
 from attnviz.features.corpus.words import WordCounts
 from tests.features.corpus.samples import attention_of, text_of
 

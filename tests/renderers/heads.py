@@ -5,7 +5,9 @@ import math
 import numpy as np
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.measures import HeadReport, HeadRow, Meaning, Role, SimilarityReport
+from attnviz.core.measures import HeadRow, Meaning, Role
+from attnviz.features.heads.similarity import SimilarityReport
+from attnviz.features.measures.study import HeadReport
 
 PROVENANCE = Provenance("file", "made up", settings={"seed": 1})
 ENTROPY = Meaning("entropy", "entr", "nats", "one key", "all keys", 2.0)

@@ -25,25 +25,27 @@ from attnviz.core.effects import (
     LensReport,
     LensRow,
     Prediction,
-    PruneCurve,
     SavedEffects,
 )
 from attnviz.core.measures import Role
 from attnviz.features.ablate import table as ablation_table
 from attnviz.features.ablate.picture import effect_bars, effect_grid, effect_words
+from attnviz.features.atlas.picture import corpus_overview
 from attnviz.features.compare import history_table
 from attnviz.features.compare import table as comparison
 from attnviz.features.compare.differences import compare_effects, compare_maps
 from attnviz.features.compare.head_pictures import history_figure
 from attnviz.features.compare.report import HISTORY, History
+from attnviz.features.corpus.results import PruneCurve
 from attnviz.features.corpus.rows import SHOWS, corpus_json, corpus_tsv
 from attnviz.features.corpus.table import corpus_table
+from attnviz.features.heads import table as head_tables
+from attnviz.features.heads.picture import head_overview, head_plane
 from attnviz.features.lines.picture import lines
+from attnviz.features.pruning.picture import prune_curve
 from attnviz.features.terminal.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers import Display
-from attnviz.renderers.figures.corpus_overview import corpus_overview, prune_curve
 from attnviz.renderers.figures.grid import grid, panels
-from attnviz.renderers.figures.head_overview import head_overview, head_plane
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.figures.overlay import (
     Overlaying,
@@ -53,10 +55,10 @@ from attnviz.renderers.figures.overlay import (
     overlay_grid,
 )
 from attnviz.renderers.page import Patches, page_parts
-from attnviz.renderers.text import head_tables
 from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer
 from attnviz.runs.outputs import views_of
+from tests.features.treebank.test_table import REPORT
 from tests.renderers.corpus import corpus
 from tests.renderers.heads import report, row, similarity
 from tests.renderers.page.samples import (
@@ -69,7 +71,6 @@ from tests.renderers.page.samples import (
     with_projections,
 )
 from tests.renderers.pictures import fitted, map_of, shares, tokens
-from tests.renderers.test_treebank import REPORT
 from tests.samples import attention_of, effects, effects_map, self_map, weights_of
 
 PROVENANCE = Provenance("file", "sample")

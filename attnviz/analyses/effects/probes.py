@@ -11,11 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.analyses.effects.ablation import every_head, replacements
-from attnviz.analyses.measures.shares import WORDS
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import Experiment, HeadAt, Intervention
 from attnviz.core.errors import UsageError
 
+_WORDS = (
+    "apple arm baby bag ball bank bed bird blue boat book bottle box bread bridge brother cake car "
+    "cat chair cheese child city coat coffee cold cow cup day dog door dream ear egg eye face farm "
+    "fire fish flower foot friend garden girl glass green hand hat head horse house ice key king "
+    "knife lake letter light milk money moon mother mouth music name night nose paper park pen "
+    "queen rain red ring river road room salt school sea ship shoe sky snow song star stone street "
+    "sugar summer sun table tea time town train tree water wind window winter woman wood world"
+)
+WORDS = tuple(_WORDS.split())
+"""Short common words: most tokenizers have one token for each."""
 Scores = dict[HeadAt, float]
 NEEDLES, NEEDLE, HAY = 6, 4, 36  # texts, words of the needle, words around it
 TASKS = (
@@ -127,3 +136,9 @@ def gives_order(number: int) -> bool:
     """Whether a text is in the half of the corpus whose effects order the heads for pruning."""
     # Every second text: an order and a loss from the same texts would flatter the order.
     return number % 2 == 0
+
+
+def repeated_words(count: int = 24, seed: int = 0) -> str:
+    """Different words in random order, twice."""
+    words = " ".join(random.Random(seed).sample(WORDS, count))
+    return f"{words} {words}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnviz.analyses.effects.token_scores import MOST_HIDDEN, Numbers, TokenScores, losses_without
-from attnviz.analyses.measures.intervals import means_over
+from attnviz.analyses.intervals import means_over
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import (
     LENS_MEASURES,

@@ -23,7 +23,7 @@ from attnviz.analyses.effects.ablation import (
     together,
 )
 from attnviz.analyses.group import name_tokens
-from attnviz.analyses.measures.intervals import means_over
+from attnviz.analyses.intervals import means_over
 from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import merge_notices

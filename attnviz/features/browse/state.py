@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.distance import LEAST_WORDS, WordLinks
 from attnviz.analyses.select import cells_between_words, sharpest
 from attnviz.analyses.tokens import treat_special
 from attnviz.analyses.view import describe, first_focus
+from attnviz.analyses.word_links import LEAST_WORDS, WordLinks
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import Intervention

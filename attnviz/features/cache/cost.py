@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.intervals import means_over
 from attnviz.analyses.lenses.effect import effects
-from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.effects import Experiment, Intervention, TokenAt
 from attnviz.core.errors import AttnvizError, InputError, UsageError

@@ -23,7 +23,7 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.effects import Effect, EffectComparison, SavedEffects
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.measures import Comparison, HeadChange
+from attnviz.features.compare.report import Comparison, HeadChange
 
 Pair = tuple[int | None, int | None]  # positions in both texts; None: no partner
 Weights = NDArray[np.float32]

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.features.compare.report import DRIFT, History, Verdict, verdict_lines
+from attnviz.core.registry import PICTURES
+from attnviz.features.compare.report import DRIFT, Comparison, History, Verdict, verdict_lines
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
 from attnviz.renderers.figures import figure
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
@@ -191,3 +192,18 @@ def head_frames(maps: Mapping[int, AttentionMap], model: str, which: str) -> Fig
         frames.append(last)
     last.frames = frames
     return last
+
+
+def draw_difference(comparison: Comparison, picture: str, subtitle: str) -> Figure:
+    """B − A: every head, or the one that differs most as a heat map."""
+    from attnviz.renderers.figures.figure import fit_width
+
+    item, title = comparison.map, "B − A"
+    if picture == "heatmap":
+        sizes = np.nan_to_num(comparison.divergences, nan=-1.0)
+        layer, head = np.unravel_index(int(sizes.argmax()), sizes.shape)
+        title += f" · layer {item.layers[layer]} head {item.heads[head]}"
+        if sizes.size > 1:
+            subtitle = f"the head that differs most of {sizes.size}\n{subtitle}"
+        item = item.part([item.layers[layer]], [item.heads[head]])
+    return fit_width(PICTURES[picture].load(), item, title=title, subtitle=subtitle)

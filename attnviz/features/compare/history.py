@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import ENTROPY
-from attnviz.analyses.heads import measure_heads, rows_of
+from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap, known_scores
-from attnviz.analyses.measures.spread import typical_entropy
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import HealthError, choose
@@ -36,6 +35,8 @@ from attnviz.features.compare.report import (
     History,
     Verdict,
 )
+from attnviz.features.measures.spread import typical_entropy
+from attnviz.features.measures.study import rows_of
 
 BAD = ("collapsed", "saturating", "oscillating", "uniform")
 Series = NDArray[np.float64]

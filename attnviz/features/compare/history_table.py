@@ -22,7 +22,6 @@ from attnviz.renderers.printable import (
     six_digits,
 )
 from attnviz.renderers.text import console
-from attnviz.renderers.text.head_tables import nulls_for_nan
 from attnviz.renderers.text.table import sparkline
 from attnviz.storage.documents import report_json
 
@@ -164,3 +163,8 @@ def _ends(values: NDArray[np.float64], measure: str) -> str:
     )
     first, last = decimals(values[0], digits), decimals(values[-1], digits)
     return first if first == last else f"{first}→{last}"
+
+
+def nulls_for_nan(values: NDArray[np.float64]) -> list[Any]:
+    """Rows of numbers for JSON."""
+    return [[None if np.isnan(one) else one for one in row] for row in values.tolist()]

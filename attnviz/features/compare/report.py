@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attnviz.core.attention_map import AttentionMap, Link
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -102,3 +104,23 @@ def verdict_lines(history: History, layers: Mapping[str, str]) -> list[str]:
             detail = f" ({worst.detail})" if worst else ""
             lines.append(f"{name}: {heads}, since step {when}{detail} – {rule}")
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class HeadChange:
+    """One link with its weight before, in A, and after, in B; its own weight is the difference."""
+
+    link: Link
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """How attention B differs from attention A."""
+
+    map: AttentionMap  # B − A, signed, over the queries that both have and the keys of either
+    heads: tuple[tuple[tuple[str, str], tuple[str, str]], ...]  # layer and head of A and of B
+    divergences: NDArray[np.float64]  # means over rows, (layers, heads); NaN: no row to compare
+    changes: tuple[HeadChange, ...]  # the links that changed most, the largest first
+    notes: tuple[str, ...]  # what was aligned, left out or renormalised

@@ -17,19 +17,18 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.measures import Comparison
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
 from attnviz.features.compare import history_table
 from attnviz.features.compare import table as tables
 from attnviz.features.compare.differences import compare_effects, compare_maps
 from attnviz.features.compare.history import HistoryStudy
-from attnviz.features.compare.report import DRIFT, History
+from attnviz.features.compare.report import DRIFT, Comparison, History
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers import NO_VIEWS
-from attnviz.renderers.page import assemble
+from attnviz.renderers.page.document import assemble
 from attnviz.renderers.reports import Data, Item, data_of, draw_by
-from attnviz.runs.outputs import draw_difference, page_data
+from attnviz.runs.outputs import page_data
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.saved_maps import read_any, read_effects
@@ -236,7 +235,14 @@ def _difference_data(
         document=lambda: tables.comparison_json(comparison, sides),
         arrays=archive,
         figures={
-            name: partial(draw_difference, comparison, name, under) for name in ("heatmap", "grid")
+            name: partial(
+                draw_by,
+                "attnviz.features.compare.head_pictures:draw_difference",
+                comparison,
+                name,
+                under,
+            )
+            for name in ("heatmap", "grid")
         },
         value=comparison,
         notes=(*notes, *comparison.notes),

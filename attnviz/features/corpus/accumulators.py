@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.effects.probes import gives_order
 from attnviz.analyses.heads import measure_heads, measures_of, resting_places
+from attnviz.analyses.intervals import merge_moments, moments_of
 from attnviz.analyses.masks import MeasuredMap, check_measurable
-from attnviz.analyses.measures.intervals import merge_moments, moments_of
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.core.measures import HeadMeasure

@@ -13,9 +13,9 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.distance import patch_places
 from attnviz.core.measures import EFFECT, HeadMeasure
 from attnviz.core.registry import MEASURES
+from attnviz.core.tokens import patch_places
 from attnviz.features.corpus.words import CLASSES, PAIRED, InWords
 
 WORD_BYTES = 32 * 2**20  # largest table of pairs for each stream

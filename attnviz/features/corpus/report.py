@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.heads import BY_LARGEST, SHORT, in_order, largest, rows_of
-from attnviz.analyses.measures.intervals import LEVEL, intervals
-from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
+from attnviz.analyses.intervals import LEVEL, intervals
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import SIGNED, Meaning
 from attnviz.features.corpus.accumulators import Aggregates, StreamAccumulator
 from attnviz.features.corpus.figures import MEASURED, OFFSETS, ORDERING, REACH, ROWS
+from attnviz.features.corpus.results import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.features.corpus.samples import atlas_of
 from attnviz.features.corpus.words import Vocabulary
+from attnviz.features.measures.study import BY_LARGEST, SHORT, in_order, largest, rows_of
 
 SHOWN = 10
 FEWEST = 5  # occurrences of a pair of words below which it is left out

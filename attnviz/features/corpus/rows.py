@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.core.corpus_report import CorpusReport, StreamReport
-from attnviz.core.effects import PruneCurve
 from attnviz.core.measures import mass_note
-from attnviz.renderers.data import fields_of, group_by_head, head_places, npz_bytes, tsv
+from attnviz.features.corpus.results import (
+    CorpusReport,
+    PruneCurve,
+    StreamReport,
+    group_by_head,
+    head_places,
+)
+from attnviz.renderers.data import fields_of, npz_bytes, tsv
 from attnviz.renderers.printable import six_digits
 from attnviz.storage.documents import report_json
 

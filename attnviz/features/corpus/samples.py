@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.corpus_report import Atlas, SourceText, StreamReport
+from attnviz.features.corpus.results import Atlas, SourceText, StreamReport
 from attnviz.features.corpus.words import InWords, split
 
 SEED = 0

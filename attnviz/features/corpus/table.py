@@ -8,13 +8,19 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.text import Text
 
-from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.measures import EFFECT, Meaning, about_effects, mass_note
+from attnviz.features.corpus.results import (
+    CorpusReport,
+    Pair,
+    StreamReport,
+    TopExample,
+    group_by_head,
+    head_places,
+)
+from attnviz.features.measures.study import measures_by_unit
 from attnviz.renderers import Display
-from attnviz.renderers.data import group_by_head, head_places
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
 from attnviz.renderers.text import console
-from attnviz.renderers.text.head_tables import measures_by_unit
 
 
 def _grid(

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.masks import MeasuredMap, within_one_text
-from attnviz.analyses.measures.shares import is_mark
 from attnviz.analyses.words import cut_scripts, word_numbers
 from attnviz.core.attention_map import Token
+from attnviz.features.measures.shares import is_mark
 
 CLASSES = (
     *("special", "punctuation"),

@@ -6,16 +6,19 @@ from typing import Annotated
 
 import typer
 
-from attnviz.analyses.heads import ORDERS, ROLES
 from attnviz.cli.destinations import PAGES
 from attnviz.cli.options import BY_HELP, CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
-from attnviz.features.corpus import request as corpus
-from attnviz.features.heads.wiring_request import PAIRS, report_weights, report_wiring
+from attnviz.features.corpus.study import CorpusJournal
+from attnviz.features.heads import corpus
+from attnviz.features.heads import request as head_measures
+from attnviz.features.measures.study import ORDERS, ROLES
+from attnviz.features.pruning.curve import Instead
+from attnviz.features.treebank.request import report_relations
+from attnviz.features.wiring.request import PAIRS, report_weights, report_wiring
 from attnviz.models.open import brings_tokens
-from attnviz.runs import head_measures
 from attnviz.runs.inputs import TextInput, corpus_input, given_texts, texts_of
 from attnviz.runs.readers import read_file_argument
 from attnviz.runs.resumable import can_resume
@@ -90,7 +93,7 @@ def heads(
         "--effect",
         "Switch off each head by itself and measure the drop in log p of the output, in nats.",
     ),
-    by: head_measures.Instead = rare(CHOICE, "--by HOW", BY_HELP, default="zero"),
+    by: Instead = rare(CHOICE, "--by HOW", BY_HELP, default="zero"),
     writes: bool = rare(
         CHOICE, "--writes", "Show the tokens that each head argues for most, by their logits."
     ),
@@ -175,7 +178,7 @@ def heads(
         head_measures.check_alone("--treebank", {**others, "--cross": cross, "--top": top})
         head_measures.check_heads(options, request.command)
         with Report(options, "heads") as report:
-            head_measures.report_relations(treebank, options, report)
+            report_relations(treebank, options, report)
         raise typer.Exit(report.status)
     if weights_only and not wiring:
         raise UsageError("--weights-only compares weights for --wiring: add it")
@@ -241,7 +244,7 @@ def _report_corpus(
     output_file = next((path for path in places if path), None)
     journal = None
     if output_file is not None and can_resume(output_file) and inputs.file is not None:
-        journal = corpus.CorpusJournal(output_file, corpus.question_of(request, inputs, options))
+        journal = CorpusJournal(output_file, corpus.question_of(request, inputs, options))
     elif options.many.resume:
         raise NOT_RESUMED
     with Report(options, "corpus") as report:

@@ -10,16 +10,18 @@ from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
-from attnviz.features.corpus.request import (
+from attnviz.features.corpus.study import CorpusJournal
+from attnviz.features.heads import request as head_measures
+from attnviz.features.heads.corpus import (
     STATISTICS,
-    CorpusJournal,
     check_corpus,
     command_of,
     question_of,
     report_corpus,
 )
-from attnviz.features.heads.wiring_request import PAIRS, report_weights, report_wiring
-from attnviz.runs import head_measures
+from attnviz.features.pruning.curve import Instead
+from attnviz.features.treebank.request import report_relations
+from attnviz.features.wiring.request import PAIRS, report_weights, report_wiring
 from attnviz.runs.inputs import TextInput, corpus_input, given_texts
 from attnviz.storage.texts import Text
 
@@ -39,7 +41,7 @@ def heads(
     statistics: str = "measures",
     top: arguments.Positive | None = None,
     effect: bool = False,
-    by: head_measures.Instead = "zero",
+    by: Instead = "zero",
     writes: bool = False,
     probe: bool = False,
     similar: bool = False,
@@ -114,7 +116,7 @@ def heads(
         )
         head_measures.check_heads(how, request.command)
         with collect("heads", "heads", how) as report:
-            head_measures.report_relations(treebank, how, report)
+            report_relations(treebank, how, report)
         return report.findings
     if weights_only and not wiring:
         raise UsageError("weights_only= compares weights for wiring=True: add it")

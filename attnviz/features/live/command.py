@@ -145,9 +145,9 @@ TRANSLATIONS = (
 
 def read_sample_atlas() -> dict[str, Any]:
     """What each head of the pocket model does in sentences and its own translations of them."""
+    from attnviz.features.atlas.page import atlas_document
     from attnviz.features.explain.search import REFERENCE
     from attnviz.features.heads.function import heads
-    from attnviz.renderers.page.atlas import atlas_document
 
     pairs = [*zip(REFERENCE, TRANSLATIONS, strict=True)]
     document = atlas_document(heads(pairs, cross=True, atlas=True).value, "", {})

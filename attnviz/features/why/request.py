@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from attnviz.analyses.effects.ablation import find_parts, measure_parts
-from attnviz.analyses.measures.intervals import means_over
+from attnviz.analyses.intervals import means_over
 from attnviz.analyses.select import cells_between_words
 from attnviz.analyses.view import first_focus
 from attnviz.analyses.why import (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.analyses.measures.shares import WORDS
+from attnviz.analyses.effects.probes import WORDS
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.features.contacts.fit import APART, fit_contacts, pair_features

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.heads import HeadStudy, measure_heads
+from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
@@ -18,6 +18,7 @@ from attnviz.core.measures import HeadMeasure
 from attnviz.features.corpus.accumulators import Aggregates
 from attnviz.features.corpus.report import FEWEST, report_of
 from attnviz.features.corpus.words import WordCounts
+from attnviz.features.measures.study import HeadStudy
 from tests.features.corpus.samples import attention_of, text_of
 
 TEXTS = 24

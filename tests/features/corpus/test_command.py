@@ -15,9 +15,9 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
-from attnviz.features.corpus import request as corpus
+from attnviz.features.corpus import study as corpus
 from attnviz.features.corpus.accumulators import Aggregates
-from attnviz.features.corpus.request import (
+from attnviz.features.corpus.study import (
     CorpusJournal,
     CorpusState,
     Shard,

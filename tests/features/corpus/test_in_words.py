@@ -6,8 +6,8 @@ import pytest
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import AttentionMap, Token
-from attnviz.core.corpus_report import SourceText
 from attnviz.features.corpus.figures import WORD_BYTES, PairTable
+from attnviz.features.corpus.results import SourceText
 from attnviz.features.corpus.samples import Strongest
 from attnviz.features.corpus.words import InWords, WordAxis, in_words, read_axis
 

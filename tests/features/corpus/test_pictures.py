@@ -13,8 +13,8 @@ import pytest
 from PIL import Image, ImageDraw
 
 from attnviz.core.errors import InputError
-from attnviz.features.corpus import request as corpus
-from attnviz.features.corpus import request as pictures
+from attnviz.features.atlas import page as pictures
+from attnviz.features.corpus import study as corpus
 from attnviz.runs.inputs import pictures_in
 from tests.features.corpus.test_command import interrupt_after
 from tests.hugging_face.tiny_vision import VISION_BUILDERS

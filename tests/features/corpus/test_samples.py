@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.corpus_report import Atlas, StreamReport
 from attnviz.features.corpus.report import report_of
+from attnviz.features.corpus.results import Atlas, StreamReport
 from attnviz.features.corpus.samples import BUCKETS, KEPT, SEED, nearest_heads
 from tests.features.corpus.samples import attention_of
 from tests.features.corpus.test_aggregates import aggregates

@@ -6,7 +6,7 @@ import pytest
 from attnviz.core.errors import InputError, WorkerError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Choice, Origin
-from attnviz.features.corpus.request import CorpusState, ShardTask, study
+from attnviz.features.corpus.study import CorpusState, ShardTask, study
 from attnviz.features.corpus.words import vocabulary_of
 from attnviz.features.engines.ray_cluster import RayCluster, share
 from attnviz.runs.engines import InProcess, open_engine

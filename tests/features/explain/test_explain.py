@@ -11,8 +11,8 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, PredictedToken
 from attnviz.core.query import Query
 from attnviz.features.explain.report import ENOUGH
-from attnviz.features.explain.search import REFERENCE, explain_answer, smallest_set
-from attnviz.features.explain.smallest import Trials
+from attnviz.features.explain.search import REFERENCE, explain_answer
+from attnviz.features.explain.smallest import Trials, smallest_set
 from attnviz.features.explain.table import answer_table
 from attnviz.models.pocket.text import SPECIALS
 from attnviz.models.pocket_lm.language_model import load_pocket_lm

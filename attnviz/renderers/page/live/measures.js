@@ -1,4 +1,4 @@
-/** Numbers for each head, as `attnviz/analyses/measures`, and the head to see first. */
+/** Numbers for each head, as `attnviz/features/measures`, and the head to see first. */
 
 import { gainsOf, isNamed, findLargest } from "../scripts/gains.js";
 import { pointsOf, textOf } from "./unicode.js";
@@ -174,7 +174,7 @@ export function massNote(measures) {
 
 /**
  * How much of where heads look neither distance nor popular keys explain, and the head to see first
- * with its largest link (`analyses/measures/distance.py`); null of fewer than five words.
+ * with its largest link (`analyses/word_links.py`); null of fewer than five words.
  * @param {StreamMaps} maps shares, over words
  * @param {Piece[]} queries words
  * @param {Piece[]} keys

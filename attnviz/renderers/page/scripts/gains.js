@@ -1,4 +1,4 @@
-/** How much more of a row a link holds than distance and popular keys explain (`analyses/measures/distance.py`). */
+/** How much more of a row a link holds than distance and popular keys explain (`analyses/word_links.py`). */
 
 /**
  * Shares scaled to a table of two effects, distance and key.

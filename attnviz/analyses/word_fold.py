@@ -1,0 +1,230 @@
+"""What heads say of a text whose weights come in blocks of rows, as `WordLinks` finds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.folds import ROWS, RowBlock, extents
+from attnviz.analyses.masks import MeasuredMap, Numbers, may_be_sink, within_one_text
+from attnviz.analyses.word_links import LEAST_GAIN, LEAST_MASS, STRONG, fit_table, gains_of, size_of
+from attnviz.analyses.words import word_partition
+
+
+def word_fold(subject: MeasuredMap) -> WordFold | None:
+    """The fold over the words of a text; None where words are no runs of tokens."""
+    item = subject.item
+    if not within_one_text(item):
+        return None
+    words = word_partition(item.key_tokens, subject.texts[1])
+    groups = np.array(words.groups)
+    if (np.diff(groups, prepend=-1) > 1).any() or (np.diff(groups) < 0).any():
+        return None
+    text = np.array([not token.special for token in words.tokens])
+    names = np.array([any(map(str.isalnum, token.text)) for token in words.tokens])
+    return WordFold(groups, text, text & names, may_be_sink(item))
+
+
+@dataclass
+class WordFold:
+    """What a head says, as `WordLinks` does, of a text whose weights come in blocks of rows.
+
+    A row's tokens are joined into words as they come. Only links that can have a gain of
+    `LEAST_GAIN` are kept, at most 400 of a row, and compared with the table once it is known.
+
+    Whether the first token is a sink is known at the end, so that all is summed with it and, if it
+    may be one, without it. The table without it differs in its first column alone, and in what
+    each row is divided by.
+    """
+
+    groups: NDArray[np.intp]  # the word of each token, in order
+    text: NDArray[np.bool_]  # whether a word is no special token
+    names: NDArray[np.bool_]  # whether it has a letter or a digit
+    may_drop: bool = False  # whether the first token may be a sink
+    open_row: Any = None  # number and row of a last word that the next block may continue
+    sums: Any = None  # with and without it: by distance and by key, (heads, …)
+    rows: list[tuple[Any, ...]] = field(default_factory=list)  # what was found of whole rows
+
+    def __post_init__(self) -> None:
+        self.starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
+        self.lengths = np.bincount(self.groups)
+        self.size = size_of(np.arange(len(self.text)))
+
+    def count(self, *, drop: bool = False) -> int:
+        """The words among the rows."""
+        return int((self._text(drop=drop) & self.names).sum())
+
+    def _text(self, *, drop: bool) -> NDArray[np.bool_]:
+        """The words that are no special tokens; with `drop` not a first one of a single token."""
+        text = self.text.copy()
+        text[0] &= not drop or self.lengths[0] > 1
+        return text
+
+    def part(self, block: RowBlock) -> Any:
+        """What is found of a block's rows; of words of several tokens their rows over words."""
+        weights, words = block.weights, self.groups[block.rows]
+        if len(self.starts) == len(self.groups):
+            return self._read(words, weights, weights[..., 0])
+        share = (words == np.arange(words[0], words[-1] + 1)[:, None]) / self.lengths[words]
+        weights = share.astype(weights.dtype) @ weights
+        starts = self.starts[self.starts < weights.shape[-1]]
+        first = weights[..., :1].copy()
+        rows = np.concatenate([np.add.reduceat(weights, starts, axis=-1), first], axis=-1)
+        return np.arange(words[0], words[-1] + 1), rows
+
+    def add(self, part: Any) -> None:
+        if len(part) > 2:
+            self._keep(part)
+            return
+        numbers, rows = part
+        if self.open_row is not None:
+            before, row = self.open_row
+            if before == numbers[0]:
+                rows[:, 0, : row.shape[-1] - 1] += row[:, :-1]
+                rows[:, 0, -1] += row[:, -1]
+            else:
+                self._close(np.array([before]), row[:, None])
+        self.open_row = int(numbers[-1]), rows[:, -1].copy()
+        self._close(numbers[:-1], rows[:, :-1])
+
+    def _close(self, numbers: NDArray[np.intp], rows: Any) -> None:
+        """Add whole rows over words, with the first token's column as the last."""
+        if len(numbers):
+            self._keep(self._read(numbers, rows[..., :-1], rows[..., -1]))
+
+    def _read(self, numbers: NDArray[Any], weights: Any, first: Any) -> tuple[Any, ...]:
+        """What is found of whole rows, (heads, rows, keys), and the first token's column."""
+        heads, rows, keys = weights.shape
+        text = self.text[:keys]
+        masses = [weights @ text.astype(weights.dtype)]
+        if self.may_drop:
+            rest = self._text(drop=True)[:keys].astype(weights.dtype)
+            column = np.zeros_like(first) if self.lengths[0] == 1 else first
+            masses.append(weights @ rest - column)
+        mass = np.stack(masses) * self.text[numbers]
+        attending = mass >= LEAST_MASS
+        by = np.divide(1, mass, out=np.zeros_like(mass), where=attending)
+        # Between rows lie zeros, so that a view of them has a distance as each of its columns.
+        space = np.zeros((rows + 1) * (keys + rows), weights.dtype)
+        shares = space[rows:][: rows * (keys + rows)].reshape(rows, -1)[:, :keys]
+        step = space.itemsize
+        apart = np.lib.stride_tricks.as_strided(
+            space[1:], (rows, keys + rows - 1), ((keys + rows + 1) * step, step), writeable=False
+        )
+        sums_apart = np.empty((len(by), heads, keys + rows - 1))
+        sums_of_keys = np.empty((len(by), heads, keys))
+        links = []
+        may_link = self.names[numbers].any() and bool(self.names[:keys].any())
+        for head in range(heads):
+            np.multiply(weights[head], by[0, head][:, None], out=shares)
+            if not text.all():
+                shares[:, ~text] = 0
+            ratio = mass[0, head] * by[:, head]  # of rows without the first token to those with it
+            sums_apart[:, head], sums_of_keys[:, head] = ratio @ apart, ratio @ shares
+            if len(by) > 1:
+                off = first[head] * by[1, head] * text[0]
+                sums_of_keys[1, head, 0] -= off.sum()
+                np.subtract.at(sums_apart[1, head], rows - 1 - np.arange(rows), off)
+            most = STRONG / np.maximum(ratio.max(axis=0), 1)
+            if may_link and (cells := np.flatnonzero(shares > most[:, None])).size:
+                at, to = np.divmod(cells, keys)
+                row = numbers[at]
+                link = self.names[row] & self.names[to] & (row != to)
+                at, to, row = at[link], to[link], row[link]
+                values = [shares[at, to]]
+                if len(by) > 1:
+                    own = values[0] * ratio[1, at]
+                    values.append(own - np.where(to == 0, first[head, at] * by[1, head, at], 0))
+                places = (
+                    np.full(len(at), head, np.uint16),
+                    row.astype(np.int32),
+                    to.astype(np.int32),
+                )
+                links.append((*places, np.stack(values)))
+        whole = tuple(np.concatenate(one, axis=-1) for one in zip(*links, strict=True))
+        sight = extents(weights, numbers)[0]
+        return numbers, (sums_apart, sums_of_keys), attending, sight, whole
+
+    def _keep(self, part: tuple[Any, ...]) -> None:
+        numbers, (apart, keys), *others = part
+        if self.sums is None:
+            self.sums = (
+                np.zeros((*apart.shape[:2], self.size)),
+                np.zeros((*keys.shape[:2], len(self.text))),
+            )
+        # Distances 0 and up lie at the beginning, those below 0 at the end.
+        below = int(numbers[-1])
+        ahead = max(apart.shape[-1] - below, 0)
+        self.sums[0][..., self.size - below :][..., : apart.shape[-1]] += apart[..., :below]
+        self.sums[0][..., :ahead] += apart[..., below:]
+        self.sums[1][..., : keys.shape[-1]] += keys
+        self.rows.append(tuple(others))
+
+    def end(self, *, drop: bool = False) -> Numbers:
+        """The measure of each head, (heads,); with `drop` without the first token."""
+        if self.open_row is not None:
+            number, row = self.open_row
+            self._close(np.array([number]), row[:, None])
+            self.open_row = None
+        attending = np.concatenate([one[0][int(drop)] for one in self.rows], axis=-1)
+        sums, visible = [one[int(drop)] for one in self.sums], self._visible(drop=drop)
+        places = np.arange(len(self.text))
+        table = fit_table((sums[0], sums[1]), attending.astype(np.float64), visible, places)
+        values = np.zeros(len(attending))
+        if links := [one[2] for one in self.rows if one[2]]:
+            heads, rows, keys, shares = (
+                np.concatenate(x, axis=-1) for x in zip(*links, strict=True)
+            )
+            for head in range(len(values)):
+                own = (heads == head) & (shares[int(drop)] > STRONG)
+                at, to, share = rows[own], keys[own], shares[int(drop), own]
+                gains = gains_of(share, table.at(head, at, to))
+                values[head] = gains[gains > LEAST_GAIN].sum(dtype=np.float64)
+        return np.asarray(values / max(self.count(drop=drop), 1))
+
+    def _visible(self, *, drop: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The distances that lie between words that rows see, and the words that are visible."""
+        text = self._text(drop=drop)
+        words = np.zeros(self.size)
+        words[: len(text)] = text
+        spectrum = np.fft.rfft(words)
+        pairs = np.fft.irfft(spectrum.conj() * spectrum, self.size) > 0.5
+        before, ahead = self.reach
+        pairs[ahead + 1 : self.size - before] = False
+        return pairs, text & (self.sums[1][0].sum(axis=0) > 0)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How many words back and ahead rows see at most, in a window of that size or the text."""
+        first, last, count = np.concatenate([one[1] for one in self.rows], axis=-1)
+        rows, most = np.arange(len(count)), len(self.text) - 1
+        some = count > 0
+        causal = not (last > rows)[some].any()
+        far = int(np.maximum(rows - first, last - rows)[some].max(initial=0))
+        high = rows if causal else np.minimum(rows + far, most)
+        fills = (count == high - np.maximum(rows - far, 0) + 1).all() and far >= 2
+        far = far if fills else most
+        return far, 0 if causal else far
+
+    def even(self, *, causal: bool, drop: bool) -> tuple[Numbers, int]:
+        """The measure of uniform attention, (1,), and the most words that a row sees."""
+        fold, most = WordFold(self.groups, self.text, self.names, self.may_drop), 0
+        before, _ = self.reach
+        keys = np.arange(len(self.text), dtype=np.int32)
+        for first in range(0, len(keys), ROWS):
+            rows = keys[first : first + ROWS, None]
+            stop = int(rows[-1, 0]) + 1 if causal else len(keys)
+            apart = rows - keys[:stop]
+            visible = apart >= 0 if causal else np.ones(apart.shape, dtype=bool)
+            if before < len(keys) - 1:
+                visible &= np.abs(apart) <= before
+            counts = visible.sum(axis=-1, keepdims=True)
+            most = max(most, int(counts.max()))
+            even = np.divide(visible, counts, dtype=np.float32)[None]
+            # Without the first of several tokens its word is seen as before.
+            column = even[..., 0] if self.lengths[0] == 1 else np.zeros_like(even[..., 0])
+            fold._keep(fold._read(rows[:, 0], even, column))
+        return fold.end(drop=drop), most - int(drop and self.lengths[0] == 1)

@@ -1,0 +1,1 @@
+"""What each head does over a corpus, on one page and in one picture."""

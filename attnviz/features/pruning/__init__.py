@@ -1,0 +1,1 @@
+"""attnviz heads --effect: each head switched off, and one after another."""

@@ -1,0 +1,1 @@
+"""attnviz heads --treebank: which head finds which relation."""

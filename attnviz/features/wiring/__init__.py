@@ -1,0 +1,1 @@
+"""attnviz heads --wiring: which heads read which heads."""
