@@ -24,9 +24,9 @@ from attnviz.analyses.lenses.effect import effect
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, PredictedToken
-from attnviz.models.hugging_face.experiment import KernelExperiment
+from attnviz.features.experiments.kernel import KernelExperiment
+from attnviz.features.experiments.outputs import ExperimentRequest
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.lens import explained_by
 
 WORDS, ROUNDS = 8_000, 3

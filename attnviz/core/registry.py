@@ -199,6 +199,38 @@ CHAT = FeatureEntry("The parts of a chat that its answer looks at.", "chat.funct
 ATLAS = FeatureEntry("The heads of an atlas.", "atlas.page:read_atlas")
 ATLAS_LINKS = FeatureEntry("How a page links its heads to an atlas.", "atlas.page:link_atlas")
 """What --atlas checks of a page of a corpus, and what a page of a text shows of it."""
+EXPERIMENTS = {
+    name: FeatureEntry("A source with a query, to run with parts off.", f"experiments.{target}")
+    for name, target in {
+        "text": "sources:open_text",
+        "outputs": "sources:head_outputs",
+        "picture": "sources:open_picture",
+        "words": "sources:open_words",
+        "light": "light:open_light",
+        "pocket": "pocket:PocketExperiment",
+        "pocket-lm": "pocket:CausalExperiment",
+        "pocket-vit": "pocket:PictureExperiment",
+    }.items()
+}
+"""What opens an experiment, by the kind of source."""
+WRITERS = {
+    name: FeatureEntry("A query with what each part of the model writes.", target)
+    for name, target in {
+        "text": "writers.sources:record_text",
+        "picture": "writers.sources:record_picture",
+        "recording": "writers.sources:record_speech",
+        "light": "writers.sources:stack_text",
+        "pocket": "writers.sources:stack_pocket",
+        "stack": "writers.stacked_text:Stack",
+        "head weights": "writers.stacked_text:head_weights",
+        "stream": "why.stream:read_stream",
+    }.items()
+}
+"""What records writers, or the stream itself, by the kind of source."""
+LENS_BATCHES = {
+    needs: FeatureEntry("What a lens needs of several texts.", f"lenses.batches:many_{needs}")
+    for needs in ("gradients", "values")
+}
 SYMMETRIZATIONS: dict[str, str] = {
     "forward": "Each target word's strongest source word.",
     "reverse": "Each source word's strongest target word, from the model run the other way.",

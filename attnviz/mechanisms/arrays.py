@@ -1,6 +1,6 @@
 """Array functions for numpy and torch alike, and the one softmax that every mechanism shares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,18 @@ def to_numpy(array: Array) -> NDArray[np.float32]:
         return array.astype(np.float32, copy=False)
     numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
     return numbers
+
+
+def as_numpy(array: Array) -> NDArray[np.floating]:
+    """The numbers of either kind of array, in double precision where they are."""
+    if isinstance(array, np.ndarray):
+        return array
+    return np.asarray(array.detach().cpu()) if "float64" in str(array.dtype) else to_numpy(array)
+
+
+def stack_layers(layers: Sequence[Array]) -> NDArray[np.floating]:
+    """Layers of either kind of array as one numpy array."""
+    return np.stack([*map(as_numpy, layers)])
 
 
 def softmax(scores: Array, mask: Mask = None) -> Array:

@@ -9,7 +9,7 @@ from transformers.modeling_utils import AttentionInterface
 import attnviz
 from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.models.hugging_face.experiment import KernelExperiment
+from attnviz.features.experiments.kernel import KernelExperiment
 from tests.hugging_face.test_experiment_families import families, said
 from tests.hugging_face.tiny_heads import asked, make
 

@@ -135,7 +135,7 @@ def translator(kind):
 
 def sides_of(model, query):
     """The pieces of the source and of what the decoder reads."""
-    inputs = model._encode(query).inputs
+    inputs = model.encode(query).inputs
     names = ("input_ids", "decoder_input_ids")
     return [model.tokenizer.convert_ids_to_tokens(list(inputs[name])) for name in names]
 
@@ -157,7 +157,7 @@ def test_languages_are_named_by_their_codes(kind, monkeypatch):
     monkeypatch.setattr(
         model.model, "generate", lambda **named: asked.update(named) or torch.tensor([[2, code, 8]])
     )
-    assert model._encode(Query("a", kind="cross")).ids("target")[1] == code
+    assert model.encode(Query("a", kind="cross")).ids("target")[1] == code
     assert asked["decoder_start_token_id" if starts else "forced_bos_token_id"] == code
     # A tokenizer from Python stays as it is, and languages that nobody named are said.
     assert (given.reader.src_lang, given.reader.tgt_lang) == (usual, None)

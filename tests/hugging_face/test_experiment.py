@@ -13,7 +13,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 from attnviz.core.effects import HeadAt, Intervention, TokenAt, log_probabilities
 from attnviz.core.errors import ModelError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.experiment import KernelExperiment
+from attnviz.features.experiments.kernel import KernelExperiment
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.tiny_families import FAMILIES
 from tests.hugging_face.tiny_heads import head_of

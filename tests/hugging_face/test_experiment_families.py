@@ -18,9 +18,9 @@ from attnviz.analyses.effects.links import effects_of
 from attnviz.analyses.lenses.effect import SINK, effect, effects
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, RowAt, TokenAt
 from attnviz.core.errors import AttentionError, ModelError
-from attnviz.models.hugging_face import interventions, layer_states
+from attnviz.features.experiments import interventions, layer_states
+from attnviz.features.experiments.kernel import EagerExperiment, KernelExperiment, experiment_of
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
-from attnviz.models.hugging_face.experiment import EagerExperiment, KernelExperiment, experiment_of
 from attnviz.models.lens import explained_by
 from tests.hugging_face.tiny_families import UNLIKE
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make

@@ -26,6 +26,7 @@ from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.writers import SIDES
+from attnviz.features.experiments.network import HEADS, OF_TEXTS
 from attnviz.models import attend_query
 from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.inputs import generation
@@ -33,7 +34,6 @@ from attnviz.models.hugging_face.light_model import LightExperiment, LightModel
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.lens import open_experiment
 from attnviz.models.light.architectures import ARCHITECTURES
-from attnviz.models.light.experiment import HEADS, OF_TEXTS
 from attnviz.models.open import open_source
 from tests.hugging_face.test_light import (
     KINDS,

@@ -10,8 +10,8 @@ from transformers import CONFIG_MAPPING
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import PredictedToken
 from attnviz.core.errors import ModelError
+from attnviz.features.experiments.outputs import ExperimentRequest
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.outputs import ExperimentRequest
 from tests.hugging_face.tiny_families import EVERY
 
 HEADS = {

@@ -18,7 +18,7 @@ from attnviz.models.hugging_face.load.family import check_family
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-from attnviz.models.hugging_face.interventions import check_heads_apart, upcast_half
+from attnviz.features.experiments.interventions import check_heads_apart, upcast_half
 
 Head = str | tuple[int, int] | tuple[str, int, int]  # (3, 5), "3.5" or "decoder.3.5", from 0
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nh", "decoder_attention_heads")

@@ -21,6 +21,8 @@ from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_
 from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import WrittenText
+from attnviz.features.experiments.kernel import experiment_of
+from attnviz.features.experiments.outputs import ExperimentRequest
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
@@ -28,7 +30,6 @@ from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_of
 from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
-from attnviz.models.hugging_face.experiment import experiment_of
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.inputs.recordings import load_extractor
 from attnviz.models.hugging_face.light_opening import open_light
@@ -40,7 +41,6 @@ from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import load_configuration, load_tokenizer, model_class
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
 from attnviz.models.hugging_face.loaded_model import input_names
-from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.hugging_face.vision import vision
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
@@ -66,7 +66,7 @@ class Trial:
 
 def try_model(request: ExperimentRequest) -> Trial:
     """Capture a model's attention, apply every lens, and switch off a head."""
-    from attnviz.models.hugging_face.recorded_text import RecordedText
+    from attnviz.features.writers.recorded_text import RecordedText
 
     encoding, part = request.encoding, request.encoding.part
     try:

@@ -17,14 +17,14 @@ import numpy as np
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import AttentionError, InputError
+from attnviz.features.experiments.interventions import upcast_half
+from attnviz.features.experiments.layer_states import skip_module
 from attnviz.features.trace.anchors import TINY, Numbers, vertical_scores
 from attnviz.models.hugging_face.capture.kernel import Call, layer_names, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.capture.probe import is_causal
 from attnviz.models.hugging_face.inputs.generation import ends_of, new_text
 from attnviz.models.hugging_face.inputs.tokenization import TokenizedText
-from attnviz.models.hugging_face.interventions import upcast_half
-from attnviz.models.hugging_face.layer_states import skip_module
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.loaded_model import input_names

@@ -19,13 +19,13 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
+from attnviz.core.registry import WRITERS
 from attnviz.core.tokens import patch_tokens
 from attnviz.core.writers import WrittenText
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture
-from attnviz.models.hugging_face.capture.kernel import eager_copy, stream_of
+from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.region import Region
-from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import (
     LONGEST,
@@ -40,8 +40,12 @@ from attnviz.models.hugging_face.load import loading
 from attnviz.models.hugging_face.load.devices import library_errors, running_errors
 from attnviz.models.hugging_face.load.family import family_of, parts_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
-from attnviz.models.hugging_face.outputs import UnnamedMaps, spell_piece
+from attnviz.models.hugging_face.loaded_model import (
+    LoadedModel,
+    UnnamedMaps,
+    input_names,
+    placed_inputs,
+)
 
 SIDE = "recording"  # the side of keys, and of an encoder's queries
 Heads = list[tuple[int, int]]  # layers and heads by number
@@ -97,31 +101,8 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
 
     def trace_writers(self, query: Query) -> WrittenText:
         """What each part writes for a recording, read with its padding, and its text if any."""
-        from attnviz.models.hugging_face.recorded_text import RecordedText
-
-        recording = query.recording
-        if recording is None:
-            raise UsageError(f"'{self.name}' hears recordings: give the file of one")
-        with quiet():
-            heard, _ = self.encode_recording(recording, self.cut(recording))
-            inputs, tokens = dict(heard.features), {SIDE: heard.tokens}
-            if not self.has_patches:
-                step = self.step(heard.features, heard.count)
-                tokens[SIDE] = frame_tokens(heard.count, recording.start, step)
-            notes = list(recording.notes)
-            axes = {"self": (SIDE, SIDE)}
-            if self.writes:
-                target = self.target(query, heard)
-                inputs["decoder_input_ids"] = torch.tensor([target.ids], device=self.model.device)
-                tokens["text"], notes = target.tokens, [*notes, *target.notes]
-                axes = {"cross": ("text", SIDE), "encoder": (SIDE, SIDE), "decoder": ("text",) * 2}
-            empty = Attention((), self.provenance).with_maps((), notes=notes)
-            # What a transducer decides needs a text, which it reads without attention.
-            has_text = self.model.config.is_encoder_decoder and not self.writes
-            part = eager_copy(self._encoder if has_text else self.model)
-            encoding = EncodedQuery(part, inputs, tokens, axes, empty)
-            spell = partial(spell_piece, self) if self.can_generate else None
-            return RecordedText(EagerInputs(part, inputs, encoding, SIDE), spell)
+        text: WrittenText = WRITERS["recording"].load()(self, query)
+        return text
 
     @property
     def writes(self) -> bool:
@@ -153,7 +134,7 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
         names = rows.keys() & input_names(self.model)
         features = placed_inputs(self.model, {name: rows[name] for name in rows if name in names})
         with running_errors(self.model, SIDE), torch.no_grad():
-            output = self._encoder(**features)
+            output = self.listener(**features)
         # SEW joins frames for its attention, and parts them again.
         count = int(output.last_hidden_state.shape[1]) // self.squeeze_factor
         seconds = len(samples) / self.rate
@@ -167,7 +148,7 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
         return EncodedRecording(features, output, tokens, places, count), settings
 
     @property
-    def _encoder(self) -> Any:
+    def listener(self) -> Any:
         """The part whose frames attend to each other, without a head of letters or classes."""
         if self.writes:
             return self.model.get_encoder()
@@ -179,10 +160,10 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
     @property
     def squeeze_factor(self) -> int:
         """How many frames of the output are one of the attention."""
-        return int(getattr(self._encoder.config, "squeeze_factor", 1))
+        return int(getattr(self.listener.config, "squeeze_factor", 1))
 
     def step(self, features: dict[str, Any], frames: int) -> float:
-        config = self._encoder.config
+        config = self.listener.config
         if strides := getattr(config, "conv_stride", None):
             return float(prod(strides)) * self.squeeze_factor / self.rate
         if config.model_type == "moonshine":  # its strides of 64, 3 and 2 stand in its code
@@ -214,7 +195,7 @@ class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
             region = replace(region, max_size=heard.count)
         elif len(heard.places) < heard.count:
             region = replace(region, window=(0, len(heard.places) - 1))
-        return self._read(self._encoder, heard.features, heard, axes, region)
+        return self._read(self.listener, heard.features, heard, axes, region)
 
     def _by_text(self, query: Query, heard: EncodedRecording) -> Attention:
         target = self.target(query, heard)

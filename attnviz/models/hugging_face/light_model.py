@@ -8,30 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from attnviz.analyses.entropy import peak
 from attnviz.core.attention_map import Attention, Projections, Provenance, check_finite
-from attnviz.core.effects import Experiment, HeadOutputs, Intervention, note_outputs
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
 from attnviz.core.notices import explain
 from attnviz.core.query import Query
+from attnviz.core.registry import EXPERIMENTS, LENS_BATCHES, WRITERS
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models import Choose, Predicting, answer
-from attnviz.models.hugging_face import outputs
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured, with_group_sizes
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import WritingRules, continue_text
+from attnviz.models.hugging_face.inputs.generation import WritingRules
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.light import network
 from attnviz.models.light.architecture import Architecture
-from attnviz.models.light.experiment import Head, NetworkExperiment
+from attnviz.models.light.head import Head
 from attnviz.models.light.weights import CheckpointWeights
 
 if TYPE_CHECKING:
@@ -39,9 +37,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.writers import HeadWeights, ResidualStream, WriterKind, WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
-    from attnviz.models.hugging_face.experiment import ModelExperiment
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
-    from attnviz.models.light.stacked_text import StackedText
 
 Loaded = TypeVar("Loaded")
 TOGETHER = 1024
@@ -95,7 +91,7 @@ class LightModel(LoadedModel, Predicting, network.Network):
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
         encodings = [self._encode(query) for query in queries]
-        reason = self._refuse([one for one in encodings if isinstance(one, EncodedQuery)])
+        reason = self.refuse([one for one in encodings if isinstance(one, EncodedQuery)])
         if reason:
             yield from self.whole(reason).attend(queries, batch_size=batch_size)
             return
@@ -162,7 +158,7 @@ class LightModel(LoadedModel, Predicting, network.Network):
 
     def values(self, query: Query) -> ValueVectors:
         encoding = encode(self, query)
-        if reason := self._refuse([encoding]):
+        if reason := self.refuse([encoding]):
             return self.whole(reason).values(query)
         record = network.Record()
         attention, _ = self.run(encoding, record)
@@ -171,81 +167,48 @@ class LightModel(LoadedModel, Predicting, network.Network):
     def many_gradients(
         self, queries: Sequence[Query], target: str | None, batch_size: int | None
     ) -> Iterator[AttentionGradients | InputError]:
-        if self.head is None:
-            raise outputs.no_head(self.name, self.kind)
-        return self.whole("gradients need torch").many_gradients(queries, target, batch_size)
+        read = LENS_BATCHES["gradients"].load()
+        yield from read(self, queries, target, batch_size)
 
     def many_values(
         self, queries: Sequence[Query], batch_size: int | None
     ) -> Iterator[ValueVectors | InputError]:
         encodings = [self._encode(query) for query in queries]
-        reason = self._refuse([one for one in encodings if isinstance(one, EncodedQuery)])
+        reason = self.refuse([one for one in encodings if isinstance(one, EncodedQuery)])
         if reason:
             yield from self.whole(reason).many_values(queries, batch_size)
             return
         for query, encoding in zip(queries, encodings, strict=True):
             yield encoding if isinstance(encoding, InputError) else answer(self.values, query)
 
-    def experiment(self, query: Query, target: str | None = None) -> Experiment:
-        outputs.check_head(self, query.kind)
-        encoding = encode(self, query)
-        reason = self._refuse([encoding])
-        if self.task and self.task.kind == "number":
-            reason = reason or "its classifier predicts a number"
-        if reason:
-            return self.whole(reason).experiment(query, target)
-        if self.head is None:
-            raise outputs.no_head(self.name, self.kind)
-        return LightExperiment(self, query, encoding, target)
+    def experiment(self, query: Query, target: str | None = None) -> Any:
+        return EXPERIMENTS["light"].load()(self, query, target)
 
     def trace_writers(self, query: Query) -> WrittenText:
-        encoding = encode(self, query)
-        if reason := self._refuse([encoding]):
-            return self.whole(reason).trace_writers(query)
-        if self.head is not None and not self.head.is_linear:
-            return self.whole("the head is not linear").trace_writers(query)
-        return self._stack_text(encoding)
-
-    def _stack_text(self, encoding: EncodedQuery) -> StackedText:
-        """A query that was read, with what each part wrote."""
-        from attnviz.models.light.stacked_text import Stack, StackedText
-
-        attention, _ = self.run(encoding)
-        name = "encoder" if self.below else attention.main.stream
-        stacks = list[Stack]()
-        for number, embeddings in enumerate(self.embed_parts(encoding.inputs)):
-            ends = ("decoder", embeddings, stacks[0], "cross") if number else (name, embeddings)
-            stack = Stack(self.weights, self.shapes[number], *ends)
-            stack.embed_without = partial(self._embed_without, encoding.inputs, number)
-            stacks.append(stack)
-        reads = self.head is not None and len(stacks) == len(self.shapes)
-        scores = partial(self.scores, self.weights) if reads else None
-        return StackedText(attention, stacks, scores, self.spell)
+        text: WrittenText = WRITERS["light"].load()(self, query)
+        return text
 
     def read_stream(
         self, query: Query, choose: Choose, *, attention_only: bool = False
     ) -> ResidualStream | None:
         encoding = encode(self, query)
-        if reason := self._refuse([encoding]):
+        if reason := self.refuse([encoding]):
             return self.whole(reason).read_stream(query, choose, attention_only=attention_only)
         if self.task is not None:
             return None
-        return self._stack_text(encoding).stream(choose, attention_only=attention_only)
+        text: Any = self.trace_writers(query)
+        stream: ResidualStream | None = text.stream(choose, attention_only=attention_only)
+        return stream
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        from attnviz.models.light.stacked_text import head_weights
-
         words, head = self.architecture.words, self.head
         has_words = head is not None and head.is_linear and not self.architecture.projection
         tokens = (words, head.maps) if has_words and head is not None and not head.labels else None
-        weights = head_weights(self.weights, self.shapes, [*self.streams], tokens)
+        weights = WRITERS["head weights"].load()(self.weights, self.shapes, [*self.streams], tokens)
         return weights, self.provenance
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         return self.whole("each step of a head is torch's").head_arithmetic(query, which)
-
-    def spell(self, number: int) -> str:
-        return outputs.spell_choice(self, number)
 
     def _encode(self, query: Query) -> EncodedQuery | InputError:
         try:
@@ -253,7 +216,7 @@ class LightModel(LoadedModel, Predicting, network.Network):
         except InputError as error:
             return error
 
-    def _refuse(self, encodings: Sequence[EncodedQuery]) -> str:
+    def refuse(self, encodings: Sequence[EncodedQuery]) -> str:
         """Why torch should answer, by the texts alone, so that workers agree; "": numpy does."""
         texts = [one.ids(side) for one in encodings for side in one.tokens]
         lengths = list(map(len, texts))
@@ -344,7 +307,7 @@ class LightModel(LoadedModel, Predicting, network.Network):
         if "decoder_input_ids" in inputs:
             yield self._embed(self.architecture, inputs["decoder_input_ids"], off=off)
 
-    def _embed_without(
+    def embed_without(
         self, inputs: Mapping[str, Sequence[int]], number: int, kind: WriterKind
     ) -> NDArray[np.float32]:
         return np.asarray(sum([*self.embed_parts(inputs, kind)][number].values()))
@@ -437,60 +400,3 @@ def value_vectors(
             products.append(inner_products(one.value, matrix))
         by_map.append(np.stack(products))
     return ValueVectors(attention, tuple(by_map), projected=True)
-
-
-class LightExperiment(NetworkExperiment):
-    """A model that numpy runs, and a text; gradients are asked of transformers."""
-
-    model: LightModel
-
-    def __init__(
-        self, model: LightModel, query: Query, encoding: EncodedQuery, target: str | None
-    ) -> None:
-        record = network.Record()
-        attention, states = model.run(encoding, record)
-        super().__init__(model, encoding.inputs, attention)
-        self.unchanged_passes, self.query, self.target = record, query, target
-        first = model.head is not None and model.head.first
-        scores = model.scores(model.weights, states[None, 0] if first else states[None])
-        self.outputs = outputs.choose_outputs(model, encoding, scores, target)
-        self.attention = note_outputs(self.attention, self.outputs)
-
-    def run(
-        self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
-    ) -> Iterator[NDArray[np.floating]]:
-        model, links = self.model, sum(bool(one.links) for one in changes)
-        # On torch a causal text is run again from a link's query on, here from its start.
-        slow = links * len(self.feed["input_ids"]) * model.numbers > MANY_LINKS
-        if slow and model.sizes.causal and not model.below and not model.whole.is_forced:
-            return self._whole(f"{links} links are many").run(changes, instead)
-        return super().run(changes, instead)
-
-    def chances(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Log p of each choice (…, choices) by its logits; of tags, each has its own."""
-        if self.model.task and self.model.task.kind == "tags":
-            chances: NDArray[np.floating] = -np.logaddexp(0, -logits)
-            return chances
-        return super().chances(logits)
-
-    def spell(self, number: int) -> str:
-        return self.model.spell(number)
-
-    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        if not self.model.can_generate:
-            return None
-        return continue_text(replace(self.model, watch=self._edit([change], instead)), self.feed)
-
-    def gradients(self) -> tuple[NDArray[np.floating[Any]], ...]:
-        return self._whole("gradients need torch").gradients()
-
-    def output_gradients(self) -> HeadOutputs:
-        return self._whole("gradients need torch").output_gradients()
-
-    def explain_first(self) -> AttentionGradients:
-        return self._whole("gradients need torch").explain_first()
-
-    def _whole(self, reason: str) -> ModelExperiment:
-        whole = self.model.whole(reason).experiment(self.query, self.target)
-        whole.outputs = self.outputs
-        return whole

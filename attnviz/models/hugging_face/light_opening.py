@@ -22,7 +22,7 @@ from attnviz.models.hugging_face.load.family import UNLIMITED, Family, task_name
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.light.architecture import Architecture
 from attnviz.models.light.architectures import ARCHITECTURES
-from attnviz.models.light.experiment import CLASSES, Head, head_of
+from attnviz.models.light.head import CLASSES, Head, head_of
 from attnviz.models.light.network import Shape, UnknownArchitecture
 from attnviz.models.light.weights import CheckpointWeights
 

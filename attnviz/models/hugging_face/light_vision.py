@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-    from attnviz.models.hugging_face.experiment import ModelExperiment
 
 CLASSIFIER = "ForImageClassification"
 Side = Annotated[int, Meta(ge=1, le=MOST_PIXELS)]
@@ -150,7 +149,7 @@ class LightVisionModel(VisionModel):
         except network.UnknownArchitecture as reason:
             return self.whole(str(reason))._attend_one(query)
 
-    def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
+    def experiment(self, query: Query, target: str | None = None) -> Any:
         """The model with a picture before it, to be run with parts of it switched off."""
         return self.whole("effects and gradients are torch's").experiment(query, target)
 
@@ -187,7 +186,7 @@ class LightVisionModel(VisionModel):
 
     def _run(self, query: Query, record: network.Record | None) -> Attention:
         """The maps and the decision of one pass; each attention is added to those seen."""
-        encoding, shape = self._encode(self._picture(query)), self.shape
+        encoding, shape = self.encode(self.picture(query)), self.shape
         values = encoding.inputs["pixel_values"].transpose(0, 2, 3, 1)
         rows, columns = (side // shape.patch for side in values.shape[1:3])
         positions = self.weights[f"{PATCHES}.position_embeddings"]

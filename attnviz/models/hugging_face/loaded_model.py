@@ -6,8 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
+from attnviz.core.errors import UsageError
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, Region
 from attnviz.models.hugging_face.load.family import UNLIMITED, Family, Task
+
+
+class UnnamedMaps:
+    """A model whose maps of heads are not known by name: only the network inside knows them."""
+
+    __slots__ = ()
+    name: str
+
+    def head_weights(self) -> Any:
+        """Refuse."""
+        raise UsageError(
+            f"--weights-only needs a model inside or a checkpoint that numpy runs, and "
+            f"'{self.name}' is neither: give a text"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

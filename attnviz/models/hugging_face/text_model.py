@@ -1,8 +1,6 @@
 """A pretrained text model as a source of attention."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,11 +12,10 @@ from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelE
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
-from attnviz.core.registry import HEAD_STEPS
+from attnviz.core.registry import EXPERIMENTS, HEAD_STEPS, LENS_BATCHES, WRITERS
 from attnviz.core.writers import ResidualStream, WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
-from attnviz.models import Choose, Predicting, answer
-from attnviz.models.hugging_face import lens_batches
+from attnviz.models import Choose, Predicting
 from attnviz.models.hugging_face.batching import (
     FEW,
     MapRunner,
@@ -26,30 +23,19 @@ from attnviz.models.hugging_face.batching import (
     memory_budget,
     read_one,
 )
-from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, value_vectors
-from attnviz.models.hugging_face.experiment import KernelExperiment, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import continue_text, set_languages, writer_class
-from attnviz.models.hugging_face.layer_states import join_batch
+from attnviz.models.hugging_face.inputs.generation import set_languages, writer_class
 from attnviz.models.hugging_face.load import loading
 from attnviz.models.hugging_face.load.family import HEADLESS, check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.loaded_model import LoadedModel
-from attnviz.models.hugging_face.outputs import (
-    ExperimentRequest,
-    UnnamedMaps,
-    check_head,
-    choose_outputs,
-    spell_choice,
-)
+from attnviz.models.hugging_face.loaded_model import LoadedModel, UnnamedMaps
 from attnviz.storage.texts import chunks_by_memory
 
 Answer = TypeVar("Answer")
-ARRAYS = 8  # what a lens needs of a short text, at most, in sizes of its maps
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -75,31 +61,20 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         def read(items: Mapping[int, EncodedQuery]) -> dict[int, Attention]:
             return MapRunner(self, items, batch_size).attend()
 
-        return self._read_together(queries, read, self._attend_one)
+        return self.read_together(queries, read, self._attend_one)
 
     def many_gradients(
         self, queries: Sequence[Query], target: str | None, batch_size: int | None
     ) -> Iterator[AttentionGradients | InputError]:
-        def request_of(item: EncodedQuery) -> ExperimentRequest:
-            return self._request(item, target)
-
-        def read(items: Mapping[int, EncodedQuery]) -> dict[int, AttentionGradients]:
-            for kind in {query.kind for query in queries}:
-                check_head(self, kind)
-            return lens_batches.GradientRunner(self, items, batch_size, request_of).read()
-
-        one = partial(self.gradients, target=target)
-        return self._read_together(queries, read, partial(answer, one), ARRAYS)
+        read = LENS_BATCHES["gradients"].load()
+        yield from read(self, queries, target, batch_size)
 
     def many_values(
         self, queries: Sequence[Query], batch_size: int | None
     ) -> Iterator[ValueVectors | InputError]:
-        def read(items: Mapping[int, EncodedQuery]) -> dict[int, ValueVectors]:
-            return lens_batches.ValueRunner(self, items, batch_size).read()
+        yield from LENS_BATCHES["values"].load()(self, queries, batch_size)
 
-        return self._read_together(queries, read, partial(answer, self.values), ARRAYS)
-
-    def _read_together(
+    def read_together(
         self,
         queries: Sequence[Query],
         read: Callable[[Mapping[int, EncodedQuery]], dict[int, Answer]],
@@ -127,72 +102,34 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
             for number in chunk:
                 yield (readings.pop(number) if number in readings else read_alone(queries[number]))
 
-    def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
-        check_head(self, query.kind)
-        return experiment_of(self._request(self._encode_whole(query), target))
-
-    def _request(self, encoding: EncodedQuery, target: str | None) -> ExperimentRequest:
-        inputs = self.tensors(encoding.inputs, self.model)
-        return ExperimentRequest(
-            self.model,
-            without_cache(self.model, inputs),
-            encoding,
-            lambda logits: choose_outputs(self, encoding, logits, target),
-            partial(spell_choice, self),
-            self.task,
-            partial(continue_text, self, encoding.inputs) if self.can_generate else None,
-        )
+    def experiment(self, query: Query, target: str | None = None) -> Any:
+        return EXPERIMENTS["text"].load()(self, query, target)
 
     def head_outputs(self, queries: Sequence[Query], like: Experiment) -> list[HeadOutputs]:
-        if not isinstance(like, KernelExperiment):
-            return [self.experiment(query).head_outputs() for query in queries]
-        outputs = dict[int, HeadOutputs]()
-        alike = defaultdict[Any, dict[int, Mapping[str, Any]]](dict)
-        with quiet():
-            for number, query in enumerate(queries):
-                encoding = self._encode_whole(query)
-                inputs = without_cache(self.model, self.tensors(encoding.inputs, self.model))
-                shapes = tuple((name, getattr(one, "shape", one)) for name, one in inputs.items())
-                alike[shapes][number] = inputs
-            for some in alike.values():
-                batch = join_batch([*some.values()])
-                outputs |= dict(zip(some, like.outputs_of(batch, len(some)), strict=True))
-        return [outputs[number] for number in range(len(queries))]
+        outputs: list[HeadOutputs] = EXPERIMENTS["outputs"].load()(self, queries, like)
+        return outputs
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
         return render_messages(self.tokenizer, messages, self.name, tools=tools)
 
     def values(self, query: Query) -> ValueVectors:
         with quiet():
-            return value_vectors(eager_inputs(self, self._encode_whole(query)))
+            return value_vectors(eager_inputs(self, self.encode_whole(query)))
 
     def trace_writers(self, query: Query) -> WrittenText:
-        from attnviz.models.hugging_face.recorded_text import RecordedText
-
-        eager, spell = eager_inputs(self, self._encode_whole(query), is_copied=True), None
-        with suppress(ModelError):
-            check_head(self, query.kind)
-            spell = partial(spell_choice, self)
-        with quiet():
-            return RecordedText(eager, spell)
+        text: WrittenText = WRITERS["text"].load()(self, query)
+        return text
 
     def read_stream(
         self, query: Query, choose: Choose, *, attention_only: bool = False
     ) -> ResidualStream | None:
-        from attnviz.models.hugging_face.residual import read_stream
-
-        try:
-            check_head(self, query.kind)
-        except ModelError:
-            return None
-        if self.task is not None or self.model.get_output_embeddings() is None:
-            return None
-        with quiet():
-            encoding, spell = self._encode(query), partial(spell_choice, self)
-            return read_stream(self, encoding, choose, spell, attention_only=attention_only)
+        stream: ResidualStream | None = WRITERS["stream"].load()(
+            *(self, query, choose), attention_only=attention_only
+        )
+        return stream
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        encoding = self._encode_whole(query)
+        encoding = self.encode_whole(query)
         inputs = self.tensors(encoding.inputs, encoding.part)
         with quiet():
             steps: HeadArithmetic = HEAD_STEPS.load()(
@@ -203,11 +140,11 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:
             with quiet():
-                return read_one(self, self._encode(query), query.in_blocks)
+                return read_one(self, self.encode(query), query.in_blocks)
         except InputError as error:
             return error
 
-    def _encode(self, query: Query) -> EncodedQuery:
+    def encode(self, query: Query) -> EncodedQuery:
         if query not in self._encodings:
             try:
                 self._encodings[query] = encode(self, query)
@@ -230,14 +167,14 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         if self.max_new_tokens is not None or is_written or alone:
             return None
         try:
-            encoding = self._encode(query)
+            encoding = self.encode(query)
         except AttnvizError:
             return None
         longest = max(map(len, encoding.tokens.values()))
         most = None if query.in_blocks else region.max_size
         return None if longest > (most or DEFAULT_SIZE) else encoding
 
-    def _encode_whole(self, query: Query) -> EncodedQuery:
+    def encode_whole(self, query: Query) -> EncodedQuery:
         """A query whose every weight is read."""
         if not self.region.is_default:
             raise UsageError(
@@ -252,7 +189,7 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         if query not in self._encodings:
             self._encodings.clear()
         with quiet():
-            return self._encode(query)
+            return self.encode(query)
 
 
 def load_model(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.models.light.architecture import Architecture
-    from attnviz.models.light.experiment import Head
+    from attnviz.models.light.head import Head
 
 DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}  # bfloat16: upper half of a float32
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.registry import WRITERS
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.light import network
@@ -40,7 +41,6 @@ from attnviz.models.pocket.text import (
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance
     from attnviz.core.writers import HeadWeights, WriterKind
-    from attnviz.models.light.stacked_text import Stack
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
@@ -152,25 +152,22 @@ class PocketModel(StoredModel):
     def scores(self, weights: network.Weights, states: Array) -> Array:
         return predict_pieces(weights, states)
 
-    def stacks(self, feed: PocketInputs) -> list[Stack]:
-        from attnviz.models.light.stacked_text import Stack
-
+    def stacks(self, feed: PocketInputs) -> list[Any]:
         def embed(ids: list[int]) -> dict[WriterKind, Array]:
             waves = self.weights.convert(sinusoidal_positions(len(ids), self.sizes.size))
             return {"embedding": self.embed(ids) - waves, "position": waves}
 
         sizes = self.sizes
-        encoder = Stack(self.weights, sizes.encoder, "encoder", embed(feed.source_ids))
+        stack = WRITERS["stack"].load()
+        encoder = stack(self.weights, sizes.encoder, "encoder", embed(feed.source_ids))
         if not feed.target:
             return [encoder]
         own, read = "decoder" if feed.source else "causal", embed(feed.target_ids)
-        return [encoder, Stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
+        return [encoder, stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        from attnviz.models.light.stacked_text import head_weights
-
         streams, tokens = ("encoder", "decoder", "cross"), ("embedding", "embedding")
-        weights = head_weights(self.weights, self.shapes, streams, tokens)
+        weights = WRITERS["head weights"].load()(self.weights, self.shapes, streams, tokens)
         return weights, self.provenance((), {})
 
     def spell(self, number: int) -> str:

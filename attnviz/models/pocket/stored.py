@@ -14,6 +14,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance
 from attnviz.core.errors import choose
 from attnviz.core.query import Query
+from attnviz.core.registry import WRITERS
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.lens_inputs import ValueVectors
-    from attnviz.core.writers import HeadWeights, ResidualStream
-    from attnviz.models.light.stacked_text import Stack, StackedText
+    from attnviz.core.writers import HeadWeights, ResidualStream, WrittenText
 
 
 class StoredModel(UnbatchedSource, Predicting, Network):
@@ -72,31 +72,25 @@ class StoredModel(UnbatchedSource, Predicting, Network):
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         return stored_head_arithmetic(self, self.read(query)[0], which)
 
-    def trace_writers(self, query: Query) -> StackedText:
-        from attnviz.models.light.stacked_text import StackedText
-
-        feed, attention = self.read(query)
-        model = self if self.device == "cpu" else type(self)(self.folder)
-
-        def scores(states: NDArray[np.floating]) -> NDArray[np.floating]:
-            logits: NDArray[np.floating] = model.scores(model.weights, states)
-            return logits
-
-        return StackedText(attention, model.stacks(feed), scores, model.spell, first=model.decides)
+    def trace_writers(self, query: Query) -> WrittenText:
+        text: WrittenText = WRITERS["pocket"].load()(self, query)
+        return text
 
     def read_stream(
         self, query: Query, choose: Choose, *, attention_only: bool = False
     ) -> ResidualStream | None:
-        return self.trace_writers(query).stream(choose, attention_only=attention_only)
+        text: Any = self.trace_writers(query)
+        stream: ResidualStream | None = text.stream(choose, attention_only=attention_only)
+        return stream
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        from attnviz.models.light.stacked_text import head_weights
-
-        weights = head_weights(self.weights, self.shapes, [*self.streams], self.tokens)
+        weights = WRITERS["head weights"].load()(
+            self.weights, self.shapes, [*self.streams], self.tokens
+        )
         return weights, self.provenance((), {})
 
     @abstractmethod
-    def stacks(self, feed: Any) -> list[Stack]:
+    def stacks(self, feed: Any) -> list[Any]:
         """Its stacks of layers after they have read an input; the last one predicts."""
 
     @abstractmethod

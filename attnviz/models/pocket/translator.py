@@ -11,6 +11,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
+from attnviz.core.registry import EXPERIMENTS
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models import check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel, run_decoder, run_encoder
@@ -21,7 +22,6 @@ from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.models.pocket.experiment import PocketExperiment
 
 DECODER_ANSWERS = (
     "--causal: another network answers, the decoder of the pocket model, which was trained to "
@@ -69,10 +69,8 @@ class Pocket(PocketModel):
             return super().attend(queries)
         return attend_batches(self, queries, batch_size, self._finish)
 
-    def experiment(self, query: Query, target: str | None = None) -> PocketExperiment:
-        from attnviz.models.pocket.experiment import PocketExperiment
-
-        return PocketExperiment(self, *self.read(query), target)
+    def experiment(self, query: Query, target: str | None = None) -> Any:
+        return EXPERIMENTS["pocket"].load()(self, query, target)
 
     def read(self, query: Query) -> tuple[PocketInputs, Attention]:
         """A query's pieces and its maps."""

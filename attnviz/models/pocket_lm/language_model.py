@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, AttentionMap, typed_facts
-from attnviz.core.effects import HeadOutputs, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.core.registry import EXPERIMENTS, WRITERS
+from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.light.architectures import ARCHITECTURES, ROTARY, with_prefix
 from attnviz.models.light.network import Cache, Shape, Watch, Weights, run_layers
-from attnviz.models.pocket.experiment import PieceExperiment, stack_layers
 from attnviz.models.pocket.model import predict_pieces
 from attnviz.models.pocket.stored import StoredModel, add_projections, device_options
 from attnviz.models.pocket.text import (
@@ -30,12 +29,8 @@ from attnviz.models.pocket.text import (
     token,
 )
 
-if TYPE_CHECKING:
-    from attnviz.models.light.stacked_text import Stack
-
 FOLDER = Path(__file__).parent / "files"  # loads as LlamaForCausalLM in transformers
 EMBEDDING = "model.embed_tokens.weight"
-FEW = 20  # pieces after a text that are enough to see what the model would write
 
 
 def load_pocket_lm(
@@ -86,16 +81,15 @@ class CausalPocket(StoredModel):
     def scores(self, weights: Weights, states: Array) -> Array:
         return predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
 
-    def stacks(self, feed: list[int]) -> list[Stack]:
-        from attnviz.models.light.stacked_text import Stack
-
-        return [Stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(feed)[0]})]
+    def stacks(self, feed: list[int]) -> list[Any]:
+        stack = WRITERS["stack"].load()
+        return [stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(feed)[0]})]
 
     def spell(self, number: int) -> str:
         return spell_piece(self.tokenizer, number)
 
-    def experiment(self, query: Query, target: str | None = None) -> CausalExperiment:
-        return CausalExperiment(self, *self.read(query), target)
+    def experiment(self, query: Query, target: str | None = None) -> Any:
+        return EXPERIMENTS["pocket-lm"].load()(self, query, target)
 
     def read(self, query: Query) -> tuple[list[int], Attention]:
         """The ids that the model reads, its continuation of the text included, and their maps."""
@@ -172,19 +166,3 @@ class CausalPocket(StoredModel):
     def piece(self, number: int) -> str:
         """A piece as the vocabulary spells it, with a ▁ for the space before a word."""
         return str(load_piece_tokenizer(self.tokenizer).id_to_token(number))
-
-
-class CausalExperiment(PieceExperiment):
-    """The causal pocket model and a text; by default it explains the next word."""
-
-    model: CausalPocket
-
-    def __init__(
-        self, model: CausalPocket, ids: list[int], attention: Attention, target: str | None
-    ) -> None:
-        super().__init__(model, ids, attention)
-        self.choose_pieces(ids, target, "text")
-
-    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        new = self.model.write(self.feed, FEW, self._edit([change], instead))
-        return "".join(map(self.model.piece, new)).replace("▁", " ")

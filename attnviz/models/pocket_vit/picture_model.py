@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +12,13 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
+from attnviz.core.registry import EXPERIMENTS, WRITERS
 from attnviz.core.tokens import patch_tokens
-from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.hugging_face.load.family import likeliest_class
-from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
 from attnviz.models.light.network import Shape, Weights, embed_patches, linear_map
-from attnviz.models.pocket.experiment import StoredExperiment, stack_layers
 from attnviz.models.pocket.stored import StoredModel, device_options
 from attnviz.models.pocket.text import outside_note
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.writers import WriterKind
-    from attnviz.models.light.stacked_text import Stack
 
 FOLDER = Path(__file__).parent / "files"  # loads as ViTForImageClassification
 
@@ -73,18 +70,17 @@ class PicturePocket(StoredModel):
     def scores(self, weights: Weights, states: Array) -> Array:
         return linear_map(weights, "classifier", states)
 
-    def stacks(self, feed: NDArray[np.float32]) -> list[Stack]:
-        from attnviz.models.light.stacked_text import Stack
-
+    def stacks(self, feed: NDArray[np.float32]) -> list[Any]:
+        stack = WRITERS["stack"].load()
         whole, position = self.inputs(feed)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
         embeddings: dict[WriterKind, Array] = {"embedding": whole - position[0]}
-        return [Stack(self.weights, self.sizes, "self", embeddings | {"position": position[0]})]
+        return [stack(self.weights, self.sizes, "self", embeddings | {"position": position[0]})]
 
     def spell(self, number: int) -> str:
         return str(self.labels[number])
 
-    def experiment(self, query: Query, target: str | None = None) -> PictureExperiment:
-        return PictureExperiment(self, *self.read(query), target)
+    def experiment(self, query: Query, target: str | None = None) -> Any:
+        return EXPERIMENTS["pocket-vit"].load()(self, query, target)
 
     def read(self, query: Query) -> tuple[NDArray[np.float32], Attention]:
         """A picture's pixels as the model takes them, and its maps with the decision."""
@@ -127,21 +123,3 @@ def flat_share(pixels: NDArray[np.float32]) -> float:
     """The share of neighbouring pixels whose colours differ by less than 3 of 255 everywhere."""
     steps = (np.abs(np.diff(pixels, axis=axis)).max(-1) < 3 / 127.5 for axis in (0, 1))
     return float(np.mean([step.mean() for step in steps]))
-
-
-class PictureExperiment(StoredExperiment):
-    """The picture model and a picture; the wanted output is a class, by default the likeliest."""
-
-    model: PicturePocket
-
-    def __init__(
-        self, model: PicturePocket, feed: Any, attention: Attention, target: str | None
-    ) -> None:
-        super().__init__(model, feed, attention)
-        states, _ = model.forward(model.weights, model.inputs(feed))
-        scores = to_numpy(model.scores(model.weights, states[:1]))[0]
-        config = SimpleNamespace(id2label=dict(enumerate(model.labels)))
-        self.outputs = (chosen_class(config, scores, target),)
-
-    def spell(self, number: int) -> str:
-        return str(self.model.spell(number))

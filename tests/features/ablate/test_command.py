@@ -9,7 +9,7 @@ import pytest
 from attnviz.analyses.effects.ablation import each_part, find_parts
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
-from attnviz.models.pocket.experiment import PocketExperiment
+from attnviz.features.experiments.pocket import PocketExperiment
 from attnviz.renderers.printable import nats
 from attnviz.storage.saved_maps import read_effects
 from tests.invoke import Done, attnviz

@@ -15,7 +15,7 @@ from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_prob
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES
-from attnviz.models.pocket.experiment import PocketExperiment
+from attnviz.features.experiments.pocket import PocketExperiment
 from attnviz.models.pocket.translator import Pocket
 from attnviz.runs.outputs import page_html
 from tests.features.live.conftest import NOTHING

@@ -156,7 +156,7 @@ def test_the_lens_is_that_of_the_models_own_modules(tmp_path, name):
     )
     is_pair = name.startswith("T5")
     query = Query(*PAIR, "cross") if is_pair else Query(TEXT)
-    encoding = source._encode(query)
+    encoding = source.encode(query)
     inputs = {key: torch.tensor([list(row)]) for key, row in encoding.inputs.items()}
     each, alone = by_hand(plain, FAMILIES[name], inputs)
     assert abs(each[0] - each[-1]).max() > 0.01

@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.effects import PredictedToken
-from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
+from attnviz.core.registry import EXPERIMENTS
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
-from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.chat import render_messages
-from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text, start_token
 from attnviz.models.hugging_face.inputs.tokenization import (
     check_text,
@@ -39,7 +37,6 @@ from attnviz.models.hugging_face.load.loading import (
     model_class,
 )
 from attnviz.models.hugging_face.loaded_model import placed_inputs
-from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -119,8 +116,8 @@ class PictureTextModel(UnbatchedSource):
                 f"'{self.name}' reads one picture, and {len(picture.images)} are given"
             )
         with quiet():
-            reading = self._read(picture, query.text)
-            places = self._places(reading.ids, video=picture.frames)
+            reading = self.read(picture, query.text)
+            places = self.places_of_pictures(reading.ids, video=picture.frames)
             if not len(places) or places[-1] + 1 == len(reading.ids):
                 raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
             pictures_read = PicturesRead(
@@ -134,7 +131,7 @@ class PictureTextModel(UnbatchedSource):
             )
             sheets = self.layout.place(pictures_read)
             if self.max_new_tokens is not None:
-                reading = self._write(reading)
+                reading = self.write(reading)
             text, tokens = self._words(reading, int(places[-1]) + 1)
             captures = self._capture(reading, sheets, tokens)
         maps = self._maps(captures, reading, sheets, places, tokens)
@@ -144,57 +141,18 @@ class PictureTextModel(UnbatchedSource):
         settings = {**provenance.settings, "patches": "; ".join(patches)}
         notes = (*provenance.notes, *reading.notes)
         provenance = replace(provenance, settings=settings, notes=notes)
-        over = {f"{self._looks}-to-{one.name}": (one.picture, one.box) for one in sheets}
+        over = {f"{self.looks}-to-{one.name}": (one.picture, one.box) for one in sheets}
         return Attention(maps, provenance, text=text, seen=sheets[0].box, sheets=over)
 
-    def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
-        """The model with pictures and a text, whose tokens it predicts, or those that it writes.
-
-        Tokens of the pictures are labelled `SIDE`. All outputs are explained.
-        """
-        picture, decoder = picture_of(query, self.name), self.model.config.is_encoder_decoder
-        if decoder or self._looks == "queries":
-            raise UsageError(f"'{self.name}' does not read patches as tokens before a text")
-        with quiet():
-            reading = self._read(picture, query.text)
-            places = self._places(reading.ids, video=picture.frames)
-            if not len(places):
-                raise ModelError(f"the prompt of '{self.name}' has no picture")
-            if self.max_new_tokens is not None:
-                reading = self._write(reading)
-        ids = [*reading.ids, *reading.new]
-        names = pieces_of(self.tokenizer, ids)
-        tokens = tuple(
-            Token(f"{SIDE} {place - places[0]}", label=SIDE) if place in places else Token(name)
-            for place, name in enumerate(names[: len(ids) - bool(reading.new)])
-        )
-        first = len(reading.ids) if reading.new else int(places[-1]) + 1
-        outputs = tuple(
-            PredictedToken(place - 1, ids[place], names[place], place)
-            for place in range(first, len(ids))
-        )
-        if not outputs:
-            raise InputError("no token of the text is predicted: give more --text, or --generate N")
-        notes = (*self.provenance.notes, *reading.notes)
-        empty = Attention((), replace(self.provenance, notes=notes))
-        inputs = {**reading.inputs, "use_cache": False}
-        sides = {"self": ("text", "text")}
-        encoding = EncodedQuery(self.model, inputs, {"text": tokens}, sides, empty)
-        return experiment_of(
-            ExperimentRequest(
-                self.model,
-                inputs,
-                encoding,
-                lambda _: outputs,
-                lambda number: pieces_of(self.tokenizer, [number])[0],
-            )
-        )
+    def experiment(self, query: Query, target: str | None = None) -> Any:
+        """The model with pictures and a text, whose tokens it predicts, or those that it writes."""
+        return EXPERIMENTS["words"].load()(self, query, target)
 
     @property
-    def _looks(self) -> str:
+    def looks(self) -> str:
         return "queries" if self.layout is LAYOUTS["queries"] else "text"
 
-    def _places(self, ids: Sequence[int], *, video: bool) -> Any:
+    def places_of_pictures(self, ids: Sequence[int], *, video: bool) -> Any:
         """The positions of the tokens of pictures, or of a video."""
         config, both = self.model.config, ("id", "index")
         names = [f"{what}_token_{one}" for what in ("video", "image")[not video :] for one in both]
@@ -228,7 +186,7 @@ class PictureTextModel(UnbatchedSource):
         inputs |= {"encoder_outputs": output, "decoder_input_ids": prompt}
         return Reading(inputs, [-1] * output.last_hidden_state.shape[1] + [start, *ids])
 
-    def _read(self, picture: Picture, text: str) -> Reading:
+    def read(self, picture: Picture, text: str) -> Reading:
         if self.model.config.model_type == CAPTIONER:
             return self._read_caption(picture, text)
         prompt = self.prompt(text, picture)
@@ -246,7 +204,7 @@ class PictureTextModel(UnbatchedSource):
         tensors = placed_inputs(self.model, inputs)
         return Reading(tensors, tensors["input_ids"][0].tolist())
 
-    def _write(self, reading: Reading) -> Reading:
+    def write(self, reading: Reading) -> Reading:
         """The prompt with the model's output after it, or in its decoder."""
         import torch
 
@@ -300,7 +258,7 @@ class PictureTextModel(UnbatchedSource):
         grids = {
             stream: PooledGrid(TokenBlocks(last - len(tokens), last), each_token(sides[stream][1]))
         }
-        if self._looks == "queries":
+        if self.looks == "queries":
             keys = sheets[0].cells.size + len(sheets[0].placeless)
             sides["cross"] = (int(config.num_query_tokens), keys)
             grids["cross"] = PooledGrid(*map(each_token, sides["cross"]))
@@ -316,7 +274,7 @@ class PictureTextModel(UnbatchedSource):
     ) -> tuple[AttentionMap, ...]:
         """A map for each grid of patches and each run of layers of one shape."""
         side = WRITTEN if reading.new else "text"
-        if self._looks == "queries":
+        if self.looks == "queries":
             return self._query_maps(captures, sheets[0], places, tokens, side)
         cells = {int(place) for sheet in sheets for place in sheet.cells.flat}
         names = {place: name for sheet in sheets for place, name in sheet.placeless.items()}

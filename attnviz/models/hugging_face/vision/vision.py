@@ -7,7 +7,6 @@ patches' numbers take the same way.
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -20,27 +19,26 @@ from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
+from attnviz.core.registry import EXPERIMENTS, WRITERS
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.core.writers import WrittenText
 from attnviz.models import Predicting, UnbatchedSource
-from attnviz.models.hugging_face import outputs
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token, heads_of
 from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
-from attnviz.models.hugging_face.experiment import ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.family import Task, record_logits, show_decision
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.loaded_model import input_names
+from attnviz.models.hugging_face.loaded_model import UnnamedMaps, input_names
 from attnviz.models.hugging_face.vision import pictures
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
+class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
     """A pretrained vision model as a source of attention of a picture over itself, by patches."""
 
     name: str  # what it was asked for as
@@ -50,7 +48,7 @@ class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
     task: Task | None = None  # of its head
 
     def _attend_one(self, query: Query) -> Attention:
-        picture = self._picture(query)
+        picture = self.picture(query)
         with quiet(), record_logits(self.model) as logits:
             if window_layers(self.tower):
                 inputs, grid = self._inputs(picture)
@@ -60,7 +58,7 @@ class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
                 provenance = with_routes(attention.provenance, [route])
                 attention = replace(attention, provenance=provenance)
             else:
-                encoding = self._encode(picture)
+                encoding = self.encode(picture)
                 length = len(encoding.tokens[pictures.SIDE])
                 heads = heads_of(self.config, "self")
                 needs = 3 * 4 * heads * length**2  # float32, and two copies by what reads them
@@ -73,41 +71,21 @@ class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
             return attention
         return show_decision(attention, self.task, logits[-1], ())
 
-    def experiment(self, query: Query, target: str | None = None) -> ModelExperiment:
+    def experiment(self, query: Query, target: str | None = None) -> Any:
         """A picture to run with parts off; `target` is a class, None: the likeliest."""
-        picture = self._picture(query)
-        if self.task is None:
-            raise outputs.no_head(self.name, type(self.model).__name__)
-        with quiet():
-            encoding = self._encode(picture)
-        return experiment_of(
-            outputs.ExperimentRequest(
-                self.model,
-                encoding.inputs,
-                encoding,
-                lambda logits: (outputs.chosen_class(self.model.config, logits[0], target),),
-                partial(outputs.class_name, self.model.config),
-                self.task,
-                what=pictures.SIDE,
-            )
-        )
+        return EXPERIMENTS["picture"].load()(self, query, target)
 
     def values(self, query: Query) -> ValueVectors:
         with quiet():
-            encoding = self._encode(self._picture(query))
+            encoding = self.encode(self.picture(query))
             eager = EagerInputs(eager_copy(self.tower), encoding.inputs, encoding, pictures.SIDE)
             return value_vectors(eager)
 
     def trace_writers(self, query: Query) -> WrittenText:
-        from attnviz.models.hugging_face.recorded_text import RecordedText
+        text: WrittenText = WRITERS["picture"].load()(self, query)
+        return text
 
-        with quiet():
-            encoding = self._encode(self._picture(query))
-            part = self.tower if self.task is None else self.model
-            eager = EagerInputs(eager_copy(part), encoding.inputs, encoding, pictures.SIDE)
-            return RecordedText(eager, partial(outputs.class_name, self.model.config))
-
-    def _picture(self, query: Query) -> Picture:
+    def picture(self, query: Query) -> Picture:
         """A query's picture; refused if its lens needs all pairs of tokens."""
         picture = pictures.picture_of(query, self.name)
         if picture.lens != "raw" and window_layers(self.tower):
@@ -117,7 +95,7 @@ class VisionModel(UnbatchedSource, outputs.UnnamedMaps, Predicting):
             )
         return picture
 
-    def _encode(self, picture: Picture) -> EncodedQuery:
+    def encode(self, picture: Picture) -> EncodedQuery:
         """A picture as the tower reads it, with a token for each patch."""
         inputs, grid = self._inputs(picture)
         tokens = {pictures.SIDE: self._tokens(inputs, grid)}

@@ -13,10 +13,10 @@ from attnviz.core import lens_inputs
 from attnviz.core.effects import PredictedToken, label_of, leave_out, note_outputs
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, is_number
 from attnviz.core.query import ALL_OUTPUTS
+from attnviz.features.experiments.interventions import upcast_half
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import ends_of
-from attnviz.models.hugging_face.interventions import upcast_half
 from attnviz.models.hugging_face.load.family import SUFFIXES, Task, check_labels
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnviz.core.attention_map import Attention, Provenance, Token
-    from attnviz.core.writers import HeadWeights
+    from attnviz.core.attention_map import Attention, Token
 
 Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
 ONE_SCORE = "the model gives one score, whose sigmoid is p here, as rerankers are trained"
@@ -47,20 +46,6 @@ def check_head(source: LoadedModel, kind: str) -> None:
         raise ModelError(
             f"'{source.name}' lacks the weights of its head, whose outputs would be random: use "
             "--lens rollout, flow or norm"
-        )
-
-
-class UnnamedMaps:
-    """A model whose maps of heads are not known by name: only the network inside knows them."""
-
-    __slots__ = ()
-    name: str
-
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """Refuse."""
-        raise UsageError(
-            f"--weights-only needs a model inside or a checkpoint that numpy runs, and "
-            f"'{self.name}' is neither: give a text"
         )
 
 

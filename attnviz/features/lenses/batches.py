@@ -5,15 +5,27 @@ Texts of a batch do not meet, so the gradient of the sum of their scores is each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from attnviz.core.errors import AttentionError, AttnvizError, UsageError
+from attnviz.core.errors import AttentionError, AttnvizError, InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.query import Query
+from attnviz.features.experiments.interventions import check_heads_apart, upcast_half
+from attnviz.features.experiments.kernel import experiment_of, values_of
+from attnviz.features.experiments.outputs import (
+    ExperimentRequest,
+    ExplainedOutputs,
+    check_head,
+    no_head,
+)
+from attnviz.features.experiments.sources import request_of
+from attnviz.models import answer
 from attnviz.models.hugging_face.batching import BatchMode, BatchRunner, logits_of, pad_inputs
 from attnviz.models.hugging_face.capture.capture import (
     batch_specs,
@@ -25,11 +37,9 @@ from attnviz.models.hugging_face.capture.capture import (
 from attnviz.models.hugging_face.capture.kernel import Call, eager_attention, watch_kernels
 from attnviz.models.hugging_face.capture.passes import group_by_layer, read_call, stream_at
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, values_of_texts
-from attnviz.models.hugging_face.experiment import experiment_of, values_of
-from attnviz.models.hugging_face.interventions import check_heads_apart, upcast_half
+from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
-from attnviz.models.hugging_face.outputs import ExperimentRequest, ExplainedOutputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +47,9 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
     from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+    from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
+ARRAYS = 8  # what a lens needs of a short text, at most, in sizes of its maps
 Inputs = TypeVar("Inputs", AttentionGradients, ValueVectors)
 
 
@@ -191,3 +203,34 @@ def _numbers(inputs: AttentionGradients | ValueVectors) -> Sequence[NDArray[np.f
 
 def _off(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
     return float(np.abs(one - other).max())
+
+
+def many_gradients(
+    source: HuggingFaceModel | LightModel,
+    queries: Sequence[Query],
+    target: str | None,
+    batch_size: int | None,
+) -> Iterator[AttentionGradients | InputError]:
+    """The gradients of one output of each query, in order, or its error."""
+    if isinstance(source, LightModel):
+        if source.head is None:
+            raise no_head(source.name, source.kind)
+        return source.whole("gradients need torch").many_gradients(queries, target, batch_size)
+
+    def read(items: Mapping[int, EncodedQuery]) -> dict[int, AttentionGradients]:
+        for kind in {query.kind for query in queries}:
+            check_head(source, kind)
+        request = partial(request_of, source, target)
+        return GradientRunner(source, items, batch_size, request).read()
+
+    one = partial(source.gradients, target=target)
+    return source.read_together(queries, read, partial(answer, one), ARRAYS)
+
+
+def many_values(
+    source: HuggingFaceModel, queries: Sequence[Query], batch_size: int | None
+) -> Iterator[ValueVectors | InputError]:
+    def read(items: Mapping[int, EncodedQuery]) -> dict[int, ValueVectors]:
+        return ValueRunner(source, items, batch_size).read()
+
+    return source.read_together(queries, read, partial(answer, source.values), ARRAYS)

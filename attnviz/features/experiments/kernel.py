@@ -20,14 +20,8 @@ import numpy as np
 from attnviz.core.effects import HeadOutputs, Intervention, SinkShares
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.locks import thread_hook
-from attnviz.models.hugging_face import eager
-from attnviz.models.hugging_face.capture import passes
-from attnviz.models.hugging_face.capture.capture import check_calls
-from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
-from attnviz.models.hugging_face.capture.probe import selected_keys, sink_logits, sink_shares
-from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
-from attnviz.models.hugging_face.interventions import change_output, check_heads_apart, upcast_half
-from attnviz.models.hugging_face.layer_states import (
+from attnviz.features.experiments.interventions import change_output, check_heads_apart, upcast_half
+from attnviz.features.experiments.layer_states import (
     Block,
     LayerStates,
     layers_of,
@@ -36,10 +30,16 @@ from attnviz.models.hugging_face.layer_states import (
     skip_module,
     unchanged_layers,
 )
+from attnviz.features.experiments.outputs import ExperimentRequest, ExplainedOutputs, Score
+from attnviz.models.hugging_face import eager
+from attnviz.models.hugging_face.capture import passes
+from attnviz.models.hugging_face.capture.capture import check_calls
+from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
+from attnviz.models.hugging_face.capture.probe import selected_keys, sink_logits, sink_shares
+from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.loaded_model import input_names
-from attnviz.models.hugging_face.outputs import ExperimentRequest, ExplainedOutputs, Score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,6 +18,16 @@ from torch import Tensor
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.writers import SIDES, HeadSides, Side, Writer
+from attnviz.features.experiments.interventions import upcast_half
+from attnviz.features.why.stream import StreamPass
+from attnviz.features.writers.linear_pass import (
+    AttentionScores,
+    Leaf,
+    LinearPass,
+    Replay,
+    flatten_heads,
+    slopes_by,
+)
 from attnviz.models.hugging_face.capture.kernel import (
     copy_modules,
     layer_names,
@@ -26,16 +36,6 @@ from attnviz.models.hugging_face.capture.kernel import (
 )
 from attnviz.models.hugging_face.capture.passes import StopForward, attending_layers
 from attnviz.models.hugging_face.eager import EagerInputs, run_eager
-from attnviz.models.hugging_face.interventions import upcast_half
-from attnviz.models.hugging_face.linear_pass import (
-    AttentionScores,
-    Leaf,
-    LinearPass,
-    Replay,
-    flatten_heads,
-    slopes_by,
-)
-from attnviz.models.hugging_face.residual import StreamPass
 
 HIDDEN = -1e9  # a score below this hides a key
 

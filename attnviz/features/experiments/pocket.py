@@ -1,8 +1,11 @@
 """A shipped model with its input before it: what changes its predictions, and by how much."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +29,22 @@ from attnviz.core.lens_inputs import (
     next_word,
     place_to_explain,
 )
-from attnviz.core.query import ALL_OUTPUTS
-from attnviz.mechanisms.arrays import Array
+from attnviz.core.query import ALL_OUTPUTS, Query
+from attnviz.features.experiments.network import NetworkExperiment
+from attnviz.features.experiments.outputs import chosen_class
+from attnviz.mechanisms.arrays import as_numpy, stack_layers, to_numpy
 from attnviz.mechanisms.dot_product import split_heads
-from attnviz.models.light.experiment import NetworkExperiment, as_numpy
 from attnviz.models.light.network import Record
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.stored import stored_values
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
 
+if TYPE_CHECKING:
+    from attnviz.models.pocket_lm.language_model import CausalPocket
+    from attnviz.models.pocket_vit.picture_model import PicturePocket
+
 NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
+FEW = 20  # pieces after a text that are enough to see what the model would write
 Place = TypeVar("Place")
 
 
@@ -158,11 +167,6 @@ def require_place(
     return place
 
 
-def stack_layers(layers: list[Array]) -> NDArray[np.floating]:
-    """Layers of either kind of array as one numpy array."""
-    return np.stack([as_numpy(layer) for layer in layers])
-
-
 class PocketExperiment(PieceExperiment):
     """The pocket model and a query.
 
@@ -174,14 +178,13 @@ class PocketExperiment(PieceExperiment):
     model: PocketModel
     feed: PocketInputs
 
-    def __init__(
-        self, model: PocketModel, query: PocketInputs, attention: Attention, target: str | None
-    ) -> None:
-        super().__init__(model, query, attention)
-        if query.target is None:
-            self.attention, self.outputs = self._mask_word(attention, target)
+    def __init__(self, model: PocketModel, query: Query, target: str | None) -> None:
+        super().__init__(model, *model.read(query))
+        if self.feed.target is None:
+            self.attention, self.outputs = self._mask_word(self.attention, target)
         else:
-            self.choose_pieces(query.target_ids, target, "target" if query.source else "text")
+            side = "target" if self.feed.source else "text"
+            self.choose_pieces(self.feed.target_ids, target, side)
 
     def values(self) -> ValueVectors:
         return stored_values(self.model, self.feed, self.attention)
@@ -224,3 +227,33 @@ class PocketExperiment(PieceExperiment):
         note = f"'{word.text}' is masked, so that the model predicts it"
         changed_attention = attention.with_maps((item,), notes=[note])
         return changed_attention, (PredictedToken(position, number, word.text, position),)
+
+
+class CausalExperiment(PieceExperiment):
+    """The causal pocket model and a text; by default it explains the next word."""
+
+    model: CausalPocket
+
+    def __init__(self, model: CausalPocket, query: Query, target: str | None) -> None:
+        super().__init__(model, *model.read(query))
+        self.choose_pieces(self.feed, target, "text")
+
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
+        new = self.model.write(self.feed, FEW, self._edit([change], instead))
+        return "".join(map(self.model.piece, new)).replace("▁", " ")
+
+
+class PictureExperiment(StoredExperiment):
+    """The picture model and a picture; the wanted output is a class, by default the likeliest."""
+
+    model: PicturePocket
+
+    def __init__(self, model: PicturePocket, query: Query, target: str | None) -> None:
+        super().__init__(model, *model.read(query))
+        states, _ = model.forward(model.weights, model.inputs(self.feed))
+        scores = to_numpy(model.scores(model.weights, states[:1]))[0]
+        config = SimpleNamespace(id2label=dict(enumerate(model.labels)))
+        self.outputs = (chosen_class(config, scores, target),)
+
+    def spell(self, number: int) -> str:
+        return str(self.model.spell(number))

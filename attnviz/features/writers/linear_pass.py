@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 from attnviz.core.locks import thread_hook
 from attnviz.core.writers import WriterKind
+from attnviz.features.experiments.layer_states import layers_of, map_tensors
 from attnviz.models.hugging_face.capture.passes import StopForward
-from attnviz.models.hugging_face.layer_states import layers_of, map_tensors
 from attnviz.models.hugging_face.load.devices import running_errors
 
 STATISTICS = {

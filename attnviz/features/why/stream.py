@@ -7,26 +7,29 @@ layers skipped, so that a last norm, a scale or a cap of logits is the model's o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnviz.core.errors import AttentionError
+from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.locks import thread_hook
+from attnviz.core.query import Query
 from attnviz.core.writers import NORMALISES_SUMS, ResidualStream
+from attnviz.features.experiments.interventions import upcast_half
+from attnviz.features.experiments.layer_states import layers_of, map_tensors, skip_module
+from attnviz.features.experiments.outputs import check_head, spell_choice
 from attnviz.models import Choose
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.kernel import match_stream, stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.passes import StopForward
-from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.interventions import upcast_half
-from attnviz.models.hugging_face.layer_states import layers_of, map_tensors, skip_module
 from attnviz.models.hugging_face.load.devices import running_errors
-from attnviz.models.hugging_face.loaded_model import LoadedModel
+from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 ADDS = 1e-4  # a layer without its maps that changes its input by more of its size has other sums
 _UNKNOWN = "architecture '{}' attends in a way that cannot be taken apart"
@@ -250,21 +253,23 @@ def silence(modules: Sequence[Any]) -> Iterator[None]:
 
 
 def read_stream(
-    source: LoadedModel,
-    encoding: EncodedQuery,
-    choose: Choose,
-    spell: Callable[[int], str],
-    *,
-    attention_only: bool,
-) -> ResidualStream:
-    """The stream of a query at some of the positions that predict."""
-    axes = encoding.axes
-    tokens = encoding.tokens[axes.get("decoder", next(iter(axes.values())))[0]]
-    rows = tuple(choose(tokens))
-    inputs = source.tensors(encoding.inputs, encoding.part)
-    count = len(tokens)
-    run = StreamPass(
-        *(encoding.part, inputs, axes), rows=rows, tokens=count, attention_only=attention_only
-    )
-    about = encoding.attention.provenance
-    return ResidualStream(tokens, rows, run.states, run.predict, spell, about)
+    source: HuggingFaceModel, query: Query, choose: Choose, *, attention_only: bool = False
+) -> ResidualStream | None:
+    """The stream of a query at some of the positions that predict; None: it predicts no tokens."""
+    try:
+        check_head(source, query.kind)
+    except ModelError:
+        return None
+    if source.task is not None or source.model.get_output_embeddings() is None:
+        return None
+    with quiet():
+        encoding, spell = source.encode(query), partial(spell_choice, source)
+        axes, part = encoding.axes, encoding.part
+        tokens = encoding.tokens[axes.get("decoder", next(iter(axes.values())))[0]]
+        rows = tuple(choose(tokens))
+        inputs = source.tensors(encoding.inputs, part)
+        run = StreamPass(
+            *(part, inputs, axes), rows=rows, tokens=len(tokens), attention_only=attention_only
+        )
+        about = encoding.attention.provenance
+        return ResidualStream(tokens, rows, run.states, run.predict, spell, about)

@@ -1,0 +1,140 @@
+"""The experiments of transformers' models: texts, pictures, and texts behind pictures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attnviz.core.attention_map import Attention, Token
+from attnviz.core.effects import Experiment, HeadOutputs, PredictedToken
+from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.query import Query
+from attnviz.features.experiments.kernel import KernelExperiment, ModelExperiment, experiment_of
+from attnviz.features.experiments.layer_states import join_batch
+from attnviz.features.experiments.outputs import (
+    ExperimentRequest,
+    check_head,
+    choose_outputs,
+    chosen_class,
+    class_name,
+    no_head,
+    spell_choice,
+)
+from attnviz.models.hugging_face.capture.capture import without_cache
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.inputs.generation import continue_text
+from attnviz.models.hugging_face.inputs.tokenization import pieces_of
+from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.vision.pictures import SIDE, picture_of
+
+if TYPE_CHECKING:
+    from attnviz.models.hugging_face.text_model import HuggingFaceModel
+    from attnviz.models.hugging_face.vision.picture_text import PictureTextModel
+    from attnviz.models.hugging_face.vision.vision import VisionModel
+
+
+def open_text(source: HuggingFaceModel, query: Query, target: str | None) -> ModelExperiment:
+    check_head(source, query.kind)
+    return experiment_of(request_of(source, target, source.encode_whole(query)))
+
+
+def request_of(
+    source: HuggingFaceModel, target: str | None, encoding: EncodedQuery
+) -> ExperimentRequest:
+    inputs = source.tensors(encoding.inputs, source.model)
+    return ExperimentRequest(
+        source.model,
+        without_cache(source.model, inputs),
+        encoding,
+        lambda logits: choose_outputs(source, encoding, logits, target),
+        partial(spell_choice, source),
+        source.task,
+        partial(continue_text, source, encoding.inputs) if source.can_generate else None,
+    )
+
+
+def head_outputs(
+    source: HuggingFaceModel, queries: Sequence[Query], like: Experiment
+) -> list[HeadOutputs]:
+    """What each head puts out in each of some texts; texts of one length share a pass."""
+    if not isinstance(like, KernelExperiment):
+        return [source.experiment(query).head_outputs() for query in queries]
+    outputs = dict[int, HeadOutputs]()
+    alike = defaultdict[Any, dict[int, Mapping[str, Any]]](dict)
+    with quiet():
+        for number, query in enumerate(queries):
+            encoding = source.encode_whole(query)
+            inputs = without_cache(source.model, source.tensors(encoding.inputs, source.model))
+            shapes = tuple((name, getattr(one, "shape", one)) for name, one in inputs.items())
+            alike[shapes][number] = inputs
+        for some in alike.values():
+            batch = join_batch([*some.values()])
+            outputs |= dict(zip(some, like.outputs_of(batch, len(some)), strict=True))
+    return [outputs[number] for number in range(len(queries))]
+
+
+def open_picture(source: VisionModel, query: Query, target: str | None) -> ModelExperiment:
+    """A picture whose class is explained; `target` names one, None: the likeliest."""
+    picture, config = source.picture(query), source.model.config
+    if source.task is None:
+        raise no_head(source.name, type(source.model).__name__)
+    with quiet():
+        encoding = source.encode(picture)
+    return experiment_of(
+        ExperimentRequest(
+            source.model,
+            encoding.inputs,
+            encoding,
+            lambda logits: (chosen_class(config, logits[0], target),),
+            partial(class_name, config),
+            source.task,
+            what=SIDE,
+        )
+    )
+
+
+def open_words(source: PictureTextModel, query: Query, target: str | None) -> ModelExperiment:
+    """Pictures and a text, whose tokens are predicted, or those that the model writes.
+
+    Tokens of the pictures are labelled `SIDE`. All outputs are explained.
+    """
+    picture, decoder = picture_of(query, source.name), source.model.config.is_encoder_decoder
+    if decoder or source.looks == "queries":
+        raise UsageError(f"'{source.name}' does not read patches as tokens before a text")
+    with quiet():
+        reading = source.read(picture, query.text)
+        places = source.places_of_pictures(reading.ids, video=picture.frames)
+        if not len(places):
+            raise ModelError(f"the prompt of '{source.name}' has no picture")
+        if source.max_new_tokens is not None:
+            reading = source.write(reading)
+    ids = [*reading.ids, *reading.new]
+    names = pieces_of(source.tokenizer, ids)
+    tokens = tuple(
+        Token(f"{SIDE} {place - places[0]}", label=SIDE) if place in places else Token(name)
+        for place, name in enumerate(names[: len(ids) - bool(reading.new)])
+    )
+    first = len(reading.ids) if reading.new else int(places[-1]) + 1
+    outputs = tuple(
+        PredictedToken(place - 1, ids[place], names[place], place)
+        for place in range(first, len(ids))
+    )
+    if not outputs:
+        raise InputError("no token of the text is predicted: give more --text, or --generate N")
+    notes = (*source.provenance.notes, *reading.notes)
+    empty = Attention((), replace(source.provenance, notes=notes))
+    inputs = {**reading.inputs, "use_cache": False}
+    sides = {"self": ("text", "text")}
+    encoding = EncodedQuery(source.model, inputs, {"text": tokens}, sides, empty)
+    return experiment_of(
+        ExperimentRequest(
+            source.model,
+            inputs,
+            encoding,
+            lambda _: outputs,
+            lambda number: pieces_of(source.tokenizer, [number])[0],
+        )
+    )

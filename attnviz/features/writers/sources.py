@@ -1,0 +1,121 @@
+"""What each kind of source records of a query, for every part of its model."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.query import Query
+from attnviz.core.writers import WrittenText
+from attnviz.features.experiments.outputs import check_head, class_name, spell_choice, spell_piece
+from attnviz.features.writers.stacked_text import Stack, StackedText
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
+
+if TYPE_CHECKING:
+    from attnviz.features.writers.recorded_text import RecordedText
+    from attnviz.models.hugging_face.audio_model import AudioModel
+    from attnviz.models.hugging_face.light_model import LightModel
+    from attnviz.models.hugging_face.text_model import HuggingFaceModel
+    from attnviz.models.hugging_face.vision.vision import VisionModel
+    from attnviz.models.pocket.stored import StoredModel
+
+
+def record_text(source: HuggingFaceModel, query: Query) -> RecordedText:
+    from attnviz.features.writers.recorded_text import RecordedText
+    from attnviz.models.hugging_face.eager import eager_inputs
+    from attnviz.models.hugging_face.load.imports import quiet
+
+    eager, spell = eager_inputs(source, source.encode_whole(query), is_copied=True), None
+    with suppress(ModelError):
+        check_head(source, query.kind)
+        spell = partial(spell_choice, source)
+    with quiet():
+        return RecordedText(eager, spell)
+
+
+def record_picture(source: VisionModel, query: Query) -> RecordedText:
+    from attnviz.features.writers.recorded_text import RecordedText
+    from attnviz.models.hugging_face.capture.kernel import eager_copy
+    from attnviz.models.hugging_face.eager import EagerInputs
+    from attnviz.models.hugging_face.load.imports import quiet
+    from attnviz.models.hugging_face.vision.pictures import SIDE
+
+    with quiet():
+        encoding = source.encode(source.picture(query))
+        part = eager_copy(source.tower if source.task is None else source.model)
+        eager = EagerInputs(part, encoding.inputs, encoding, SIDE)
+        return RecordedText(eager, partial(class_name, source.model.config))
+
+
+def record_speech(source: AudioModel, query: Query) -> RecordedText:
+    """A recording, read with its padding, and its text if any."""
+    import torch
+
+    from attnviz.features.writers.recorded_text import RecordedText
+    from attnviz.models.hugging_face.audio_model import SIDE
+    from attnviz.models.hugging_face.capture.kernel import eager_copy
+    from attnviz.models.hugging_face.eager import EagerInputs
+    from attnviz.models.hugging_face.inputs.recordings import frame_tokens
+    from attnviz.models.hugging_face.load.imports import quiet
+
+    recording = query.recording
+    if recording is None:
+        raise UsageError(f"'{source.name}' hears recordings: give the file of one")
+    with quiet():
+        heard, _ = source.encode_recording(recording, source.cut(recording))
+        inputs, tokens = dict(heard.features), {SIDE: heard.tokens}
+        if not source.has_patches:
+            step = source.step(heard.features, heard.count)
+            tokens[SIDE] = frame_tokens(heard.count, recording.start, step)
+        notes = list(recording.notes)
+        axes = {"self": (SIDE, SIDE)}
+        if source.writes:
+            target = source.target(query, heard)
+            inputs["decoder_input_ids"] = torch.tensor([target.ids], device=source.model.device)
+            tokens["text"], notes = target.tokens, [*notes, *target.notes]
+            axes = {"cross": ("text", SIDE), "encoder": (SIDE, SIDE), "decoder": ("text",) * 2}
+        empty = Attention((), source.provenance).with_maps((), notes=notes)
+        # What a transducer decides needs a text, which it reads without attention.
+        has_text = source.model.config.is_encoder_decoder and not source.writes
+        part = eager_copy(source.listener if has_text else source.model)
+        encoding = EncodedQuery(part, inputs, tokens, axes, empty)
+        spell = partial(spell_piece, source) if source.can_generate else None
+        return RecordedText(EagerInputs(part, inputs, encoding, SIDE), spell)
+
+
+def stack_text(source: LightModel, query: Query) -> WrittenText:
+    encoding = encode(source, query)
+    reason = source.refuse([encoding])
+    if source.head is not None and not source.head.is_linear:
+        reason = reason or "the head is not linear"
+    if reason:
+        text: WrittenText = source.whole(reason).trace_writers(query)
+        return text
+    attention, _ = source.run(encoding)
+    name = "encoder" if source.below else attention.main.stream
+    stacks = list[Stack]()
+    for number, embeddings in enumerate(source.embed_parts(encoding.inputs)):
+        ends = ("decoder", embeddings, stacks[0], "cross") if number else (name, embeddings)
+        stack = Stack(source.weights, source.shapes[number], *ends)
+        stack.embed_without = partial(source.embed_without, encoding.inputs, number)
+        stacks.append(stack)
+    reads = source.head is not None and len(stacks) == len(source.shapes)
+    scores = partial(source.scores, source.weights) if reads else None
+    return StackedText(attention, stacks, scores, partial(spell_choice, source))
+
+
+def stack_pocket(source: StoredModel, query: Query) -> StackedText:
+    feed, attention = source.read(query)
+    model: Any = source if source.device == "cpu" else type(source)(source.folder)
+
+    def scores(states: NDArray[np.floating]) -> NDArray[np.floating]:
+        logits: NDArray[np.floating] = model.scores(model.weights, states)
+        return logits
+
+    return StackedText(attention, model.stacks(feed), scores, model.spell, first=model.decides)
