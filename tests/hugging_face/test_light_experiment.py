@@ -26,14 +26,15 @@ from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.writers import SIDES
-from attnviz.features.experiments.network import HEADS, OF_TEXTS
+from attnviz.features.experiments import light
+from attnviz.features.experiments.light import LightExperiment
 from attnviz.models import attend_query
-from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.inputs import generation
-from attnviz.models.hugging_face.light_model import LightExperiment, LightModel
+from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.lens import open_experiment
 from attnviz.models.light.architectures import ARCHITECTURES
+from attnviz.models.light.head import HEADS, OF_TEXTS
 from attnviz.models.open import open_source
 from tests.hugging_face.test_light import (
     KINDS,
@@ -263,7 +264,7 @@ def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2):
 
 
 def test_many_links_of_a_causal_text_are_measured_by_torch(gpt2, monkeypatch):
-    monkeypatch.setattr(light_model, "MANY_LINKS", 1e6)
+    monkeypatch.setattr(light, "MANY_LINKS", 1e6)
     said = list[str]()
     with details_to(said.append):
         source = open_source(Origin(model=str(gpt2)), "self", with_head="exact")
