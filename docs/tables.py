@@ -42,8 +42,8 @@ TYPES = {"string": "", "integer": "whole", "number": "number", "boolean": "bool"
 
 def columns() -> Iterator[str]:
     """What every table and every document holds."""
+    from attnviz.features.schemas.layouts import LAYOUTS, json_schema
     from attnviz.storage.columns import COLUMNS, TABLES
-    from attnviz.storage.layouts import LAYOUTS, json_schema
 
     yield (
         "# Columns and fields\n\nThe columns of every table that `-f tsv` and `-f csv` write, by "

@@ -11,9 +11,9 @@ import pytest
 
 from attnviz.cli.report import Report
 from attnviz.core.attention_map import Attention
+from attnviz.features.schemas.layouts import LAYOUTS, json_schema
 from attnviz.runs.reporting import item_of
 from attnviz.storage.documents import dump_json, to_document
-from attnviz.storage.layouts import LAYOUTS, json_schema
 
 
 def closed(schema: Any) -> Any:

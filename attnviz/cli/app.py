@@ -22,7 +22,14 @@ from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
 from attnviz.core.options import FORMER
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
-from attnviz.core.registry import FORMATS, SCHEMA, CommandEntry, FeatureEntry
+from attnviz.core.registry import (
+    DOCUMENT_SCHEMA,
+    DOCUMENTS,
+    FORMATS,
+    SCHEMA,
+    CommandEntry,
+    FeatureEntry,
+)
 from attnviz.core.values import check_option_text
 
 COMMANDS: dict[str, CommandEntry] = {
@@ -408,17 +415,14 @@ def _guide(value: bool) -> None:
 
 def _schema(name: str | None) -> None:
     if name is not None:
-        from attnviz.storage.layouts import LAYOUTS, json_schema
-
-        print(json.dumps(json_schema(choose(name, LAYOUTS, "document")), indent=2))
+        schema = DOCUMENT_SCHEMA.load()(choose(name, DOCUMENTS.load(), "document"))
+        print(json.dumps(schema, indent=2))
         raise typer.Exit
 
 
 def _documents(start: str) -> list[str]:
     """The documents that a shell completes."""
-    from attnviz.storage.layouts import LAYOUTS
-
-    return [name for name in LAYOUTS if name.startswith(start)]
+    return [name for name in DOCUMENTS.load() if name.startswith(start)]
 
 
 app = typer.Typer(

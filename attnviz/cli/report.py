@@ -21,7 +21,7 @@ from attnviz.cli.places import Place, check_apart, hold_interrupts, note
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.options import Look, Options
-from attnviz.core.registry import ATLAS, BROWSER, FORMATS, DataKind
+from attnviz.core.registry import ATLAS, BROWSER, FIELDS, FORMATS, DataKind
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display, reports
 from attnviz.runs.inputs import PICTURES
 from attnviz.runs.reporting import item_of, reject_of
@@ -392,9 +392,7 @@ def check_places(
     if output.fields is not None and formats_used.isdisjoint(reports.CUT):
         raise UsageError(f"--fields cuts {', '.join(reports.CUT)}, not {name}: add -f json")
     if output.fields is not None and not formats_used.isdisjoint(("json", "jsonl")):
-        from attnviz.storage.layouts import check_fields
-
-        check_fields(reports.parse_fields(output.fields), kind)
+        FIELDS.load()(reports.parse_fields(output.fields), kind)
     reports.check_digits(output.digits, formats_used, kind)
     return name
 

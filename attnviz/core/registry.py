@@ -189,6 +189,9 @@ DUMPS = FeatureEntry("Maps that other programs saved.", "dumps.arrays:read_forei
 DUMPED = FeatureEntry("The same as a source, found by texts.", "dumps.source:open_dump")
 """How files of other programs are read: None for what is none."""
 PARQUET = FeatureEntry("The texts of a Parquet file.", "parquet.file:ParquetReader")
+DOCUMENTS = FeatureEntry("Every JSON document by name.", "schemas.layouts:LAYOUTS")
+DOCUMENT_SCHEMA = FeatureEntry("What --schema prints.", "schemas.layouts:json_schema")
+FIELDS = FeatureEntry("What refuses a name of --fields.", "schemas.layouts:check_fields")
 HEAD_STEPS = FeatureEntry("Every step of one head of a model.", "steps.head:record_head")
 """What `steps` asks of a model of transformers."""
 ALIGNER = FeatureEntry("Write the word links of sentence pairs.", "align.command:align_texts")

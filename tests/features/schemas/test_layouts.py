@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from attnviz.features.schemas.layouts import LAYOUTS, json_schema
 from attnviz.renderers import DATA_KINDS
 from attnviz.storage.columns import COLUMNS, TABLES, columns_of, value_of
-from attnviz.storage.layouts import LAYOUTS, json_schema
 from tests.cli.test_every_command import samples, speech
 from tests.documents import closed, name_of, validator
 from tests.features.audio.test_command import SAID, VOWELS
@@ -20,7 +20,7 @@ from tests.invoke import attnviz
 
 pytestmark = pytest.mark.usefixtures("few_references")
 
-SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 PAIR = ("The red car.", "La voiture rouge.")
 DOGS = ("Tom likes dogs. Tom likes", "--model", "pocket-lm")
 CONTEXT = ("--context", SAMPLES / "sentences.txt")

@@ -1,0 +1,1 @@
+"""The JSON Schema of every document, and the names of their fields."""
