@@ -227,7 +227,7 @@ def python_reference() -> str:
         if name not in functions:
             home = f"attnviz.{vars(attnviz)['_HOMES'][name]}".removesuffix(f".{name}")
             parts += [f"## attnviz.{name}", f"::: {home}.{name}"]
-    layers = ast.parse((ROOT / "attnviz" / "layers" / "__init__.py").read_text("utf-8"))
+    layers = ast.parse((ROOT / "attnviz" / "layers.py").read_text("utf-8"))
     parts += ["## attnviz.layers", ast.get_docstring(layers) or ""]
     imports = (line.names for line in layers.body if isinstance(line, ast.ImportFrom))
     for name in sorted(one.name for names in imports for one in names):

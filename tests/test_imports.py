@@ -323,5 +323,5 @@ def test_rooms_that_every_run_enters_import_nothing_heavy(room):
 
 
 def test_a_heavy_import_would_be_seen():
-    assert "torch" in at_import(PACKAGE / "layers" / "attention.py")
+    assert "torch" in at_import(FEATURES / "layers" / "attention.py")
     assert "click" not in set().union(*map(at_import, (PACKAGE / "cli").glob("*.py")))

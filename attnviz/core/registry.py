@@ -99,7 +99,7 @@ class Mechanism(Entry):
     learned: Mapping[str, str] = field(default_factory=dict)
     # of co-attention, the part that each of its streams shows
     streams: Mapping[str, str] = field(default_factory=dict)
-    module: str = ""  # the class of `attnviz.layers.co_attention` that `CoAttention` builds for it
+    module: str = ""  # the class of co-attention that `CoAttention` builds for it
 
     @property
     def mutual(self) -> bool:

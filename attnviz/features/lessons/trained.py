@@ -92,7 +92,7 @@ def _train(length: int, steps: int) -> list[tuple[int, list[float], Any]]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from attnviz.layers import TokenClassifier
+    from attnviz.features.layers.task_models import TokenClassifier
 
     model = TokenClassifier(SYMBOLS + 1, SYMBOLS, size=32, heads=HEADS, layers=1, dropout=0.0)
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
@@ -227,9 +227,8 @@ def circuit_lesson(text: str = "Tom likes dogs. Mary likes cats. Tom likes") -> 
     assert report.argument is not None
     second, key = report.head, report.link[1]
     heads = [one for one in report.key if one.writer[0].isdigit()]
-    layer, _, head = heads[0].writer.partition(".")
-    first = HeadAt(item.stream, layer, int(head))
-    weights = item.weights[item.layers.index(layer), first.head]
+    first = HeadAt.parse(heads[0].writer, item.stream)
+    weights = item.weights[item.layers.index(first.layer), first.head]
     behind = int(weights[key].argmax())
     cuts = [
         Intervention(),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.registry import MECHANISMS
-from attnviz.layers.attention import Mask, ProjectedAttention
+from attnviz.features.layers.attention import Mask, ProjectedAttention
 from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import size_of_head
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.errors import InputError, UsageError
-from attnviz.layers.attention import Attended, Mask, MultiHeadAttention
+from attnviz.features.layers.attention import Attended, Mask, MultiHeadAttention
 from attnviz.mechanisms.relative import sinusoidal_positions
 
 

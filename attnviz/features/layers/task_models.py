@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from attnviz.layers.blocks import DecoderBlock, EncoderBlock, SinusoidalPositions
+from attnviz.features.layers.blocks import DecoderBlock, EncoderBlock, SinusoidalPositions
 
 
 class TextEncoder(nn.Module):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, pad
 
+from attnviz.features.layers.task_models import mean_of_real
 from attnviz.layers import SequenceClassifier, Summarizer, TokenClassifier
-from attnviz.layers.task_models import mean_of_real
 
 VOCABULARY = 20
 TEXTS = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 0, 0], [11, 5, 3, 12, 0]])

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attnviz.core.errors import UsageError
-from attnviz.layers.attention import join_head_masks, join_masks
+from attnviz.features.layers.attention import join_head_masks, join_masks
 
 MASK = torch.tensor([[True, False], [True, True]])
 KEYS = torch.tensor([[True, True], [False, True]])

@@ -1,0 +1,1 @@
+"""Torch modules with learned projections over the mechanisms, which `attnviz.layers` offers."""
