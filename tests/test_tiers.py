@@ -12,7 +12,7 @@ CONTRACTS = (
     "tests/cli/test_commands.py",
     "tests/cli/test_formats.py",
     "tests/features/lessons/test_contract.py",
-    "tests/layers/test_contract.py",
+    "tests/features/layers/test_contract.py",
     "tests/mechanisms/test_contract.py",
     "tests/sources/test_lens.py",
     "tests/features/measures/test_measures.py",

@@ -136,10 +136,10 @@ def clear_roles(attention: Attention) -> dict[HeadAt, Role]:
     }
 
 
-def role_names(attention: Attention) -> Mapping[tuple[str, str, int], str]:
+def role_names(attention: Attention) -> Mapping[HeadAt, str]:
     """The clearest role of each head with its share, of those that have one."""
     return {
-        (at.stream, at.layer, at.head): f"{role.label} {role.share:.2f}".replace(" 0.", " .")
+        at: f"{role.label} {role.share:.2f}".replace(" 0.", " .")
         for at, role in clear_roles(attention).items()
     }
 
@@ -149,14 +149,14 @@ def name_writer(writer: Writer, main: str) -> str:
 
 
 def rank_parts(
-    text: WrittenText, parts: Numbers, main: str, roles: Mapping[tuple[str, str, int], str]
+    text: WrittenText, parts: Numbers, main: str, roles: Mapping[HeadAt, str]
 ) -> tuple[WriterPart, ...]:
     """Every writer that has a part, the largest by size first."""
     ranking = []
     for number in (n for n in largest_first(np.abs(parts)) if parts[n]):
         writer = text.writers[number]
-        place = (writer.stream, writer.layer, -1 if writer.head is None else writer.head)
-        role = roles.get(place, "")
+        at = None if writer.head is None else HeadAt(writer.stream, writer.layer, writer.head)
+        role = roles.get(at, "") if at else ""
         ranking.append(WriterPart(name_writer(writer, main), float(parts[number]), role))
     return tuple(ranking)
 
@@ -215,7 +215,7 @@ def explain_link(
     against: int | None = None,
     effect: tuple[float, str] | None = None,
     notes: Sequence[str] = (),
-    roles: Mapping[tuple[str, str, int], str] | None = None,
+    roles: Mapping[HeadAt, str] | None = None,
 ) -> LinkReport:
     """Why a head looks from a query at a key, and what it brings back.
 

@@ -45,6 +45,19 @@ class HeadAt:
     layer: str
     head: int
 
+    @classmethod
+    def parse(cls, text: str, stream: str = "") -> HeadAt:
+        """The head that "2.3" names."""
+        layer, _, head = text.rpartition(".")
+        return cls(stream, layer, int(head))
+
+    def __str__(self) -> str:
+        return f"{self.layer}.{self.head}"
+
+    def name(self, main: str) -> str:
+        """Such as "2.3", or "encoder 2.3" where the stream is not the main one."""
+        return str(self) if self.stream == main else f"{self.stream} {self}"
+
 
 @dataclass(frozen=True, slots=True)
 class LinkAt:
@@ -249,6 +262,9 @@ class Experiment(Protocol):
 
     def output_gradients(self) -> HeadOutputs:
         """The gradient of the sum of the outputs' log-probabilities by each head's output."""
+
+    def explain_first(self) -> Any:
+        """The `AttentionGradients` of one output, the first."""
 
     def spell(self, number: int) -> str: ...
 

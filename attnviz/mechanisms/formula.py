@@ -28,14 +28,6 @@ class Part(NamedTuple):
     axes: str = "qk"
 
 
-class HeadPlace(NamedTuple):
-    """One head of a model, as its maps name it."""
-
-    stream: str
-    layer: str
-    head: str
-
-
 class HeadArithmetic(NamedTuple):
     """What one head of a model computed, in order; a part without a formula is the model's own."""
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.errors import InputError, UsageError, choose, in_words
 
 if TYPE_CHECKING:
     # Listing the cached models must not wait for numpy.
     from attnviz.core.attention_map import Attention, Provenance, Token
-    from attnviz.core.effects import Experiment, HeadOutputs
+    from attnviz.core.effects import Experiment, HeadAt, HeadOutputs
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
     from attnviz.core.writers import HeadWeights, ResidualStream, WrittenText
-    from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
+    from attnviz.mechanisms.formula import HeadArithmetic
 
 Answer = TypeVar("Answer")
 
@@ -35,8 +34,14 @@ Choose: TypeAlias = "Callable[[Sequence[Token]], Sequence[int]]"
 WithHead: TypeAlias = Literal["exact"] | bool  # "exact": exact effects, no gradients
 
 
-class Source(Protocol):
-    """Something that answers a query with attention maps."""
+class Source:
+    """What answers queries with attention maps, and refuses what it cannot do."""
+
+    __slots__ = ()
+
+    def lacks(self, name: str) -> bool:
+        """Whether it has no answer of its own to a question, a method by name."""
+        return getattr(type(self), name) is getattr(Source, name)
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -50,73 +55,47 @@ class Source(Protocol):
             UsageError: a kind of query that the source cannot answer.
             AttnvizError: what would fail for every query.
         """
+        for query in queries:
+            yield answer(self._attend_one, query)
 
-
-@runtime_checkable
-class SupportsGradients(Protocol):
-    """A source whose model predicts something."""
-
-    def gradients(self, query: Query, target: str | None = None) -> AttentionGradients: ...
-
-
-@runtime_checkable
-class Experimenting(Protocol):
-    """A source whose model can run with parts switched off."""
+    def _attend_one(self, query: Query) -> Attention | InputError:
+        """The maps of one query, of a source that reads one at a time."""
+        raise NotImplementedError
 
     def experiment(self, query: Query, target: str | None = None) -> Experiment:
         """The model with a query; it explains the wanted output, or "all"."""
+        raise UsageError("nothing here predicts anything whose change could be measured")
 
-
-@runtime_checkable
-class SupportsHeadOutputs(Protocol):
-    """A source that reads the outputs of heads in several texts faster than one by one."""
+    def gradients(self, query: Query, target: str | None = None) -> AttentionGradients:
+        gradients: AttentionGradients = self.experiment(query, target).explain_first()
+        return gradients
 
     def head_outputs(self, queries: Sequence[Query], like: Experiment) -> list[HeadOutputs]:
         """What each head puts out in each of some texts; `like` is an experiment of their kind."""
+        return [self.experiment(query).head_outputs() for query in queries]
 
-
-@runtime_checkable
-class SupportsChat(Protocol):
-    """A source that knows how its model writes a conversation."""
-
-    def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
-        """A conversation up to where the model answers, and the tools that it may call."""
-
-
-@runtime_checkable
-class SupportsValues(Protocol):
-    """A source that knows its value vectors."""
-
-    def values(self, query: Query) -> ValueVectors: ...
-
-
-@runtime_checkable
-class SupportsManyTexts(Protocol):
-    """A source that reads what lenses need of several texts faster than one by one."""
+    def values(self, query: Query) -> ValueVectors:
+        raise refuse_values(["rollout", "flow"] if query.kind in ("self", "pair") else ["raw"])
 
     def many_gradients(
         self, queries: Sequence[Query], target: str | None, batch_size: int | None
-    ) -> Iterator[AttentionGradients | InputError]:
-        """The gradients of each query in order, or its error, as `attend` gives maps."""
+    ) -> Iterator[AttentionGradients | InputError] | None:
+        """The gradients of each query in order, or its error; None: one by one is as fast."""
+        return None
 
     def many_values(
         self, queries: Sequence[Query], batch_size: int | None
-    ) -> Iterator[ValueVectors | InputError]: ...
-
-
-@runtime_checkable
-class SupportsWriters(Protocol):
-    """A source that knows what each part of its model writes into the residual stream."""
+    ) -> Iterator[ValueVectors | InputError] | None:
+        return None
 
     def trace_writers(self, query: Query) -> WrittenText:
-        """A query with what each part of the model writes."""
+        """A query with what each part of the model writes into the residual stream."""
+        raise UsageError(
+            "what the parts of a model write is known of models only: give a text, and --model"
+        )
 
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]: ...
-
-
-@runtime_checkable
-class SupportsStream(Protocol):
-    """A source that reads its head off any layer."""
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        raise UsageError("--weights-only needs a model: leave out what is none")
 
     def read_stream(
         self, query: Query, choose: Choose, *, attention_only: bool = False
@@ -129,14 +108,23 @@ class SupportsStream(Protocol):
         Raises:
             AttentionError: attention adds to no stream, or cannot be told apart.
         """
+        return None
 
-
-@runtime_checkable
-class SupportsHeadArithmetic(Protocol):
-    """A source that gives the intermediate matrices of each head."""
-
-    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
+    def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         """The matrices of one head, from its layer's input to what it adds to the stream."""
+        raise UsageError("--model has no numbers of single heads here")
+
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
+        """A conversation up to where the model answers, and the tools that it may call."""
+        raise UsageError("--chat needs a model that continues a text by a chat template")
+
+
+def refuse_values(others: list[str]) -> UsageError:
+    """The error for a lens that needs value vectors where they are not known."""
+    return UsageError(
+        "--lens norm needs the vectors that the weights add up, and here are only weights: use "
+        f"--lens {in_words(others)}"
+    )
 
 
 def attend_query(source: Source, query: Query) -> Attention:
@@ -171,35 +159,6 @@ def check_device(device: str) -> str:
     if not (torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()):
         raise UsageError(f"device '{device}' is not available on this machine: use cpu")
     return device
-
-
-class Predicting(ABC):
-    """Gradients for a source that can open experiments."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        """A query to run with parts off; it explains the wanted output, or the usual one."""
-
-    def gradients(self, query: Query, target: str | None = None) -> AttentionGradients:
-        gradients_of_target: AttentionGradients = self.experiment(query, target).explain_first()
-        return gradients_of_target
-
-
-class UnbatchedSource(ABC):
-    """A source that answers queries one by one."""
-
-    __slots__ = ()
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        for query in queries:
-            yield answer(self._attend_one, query)
-
-    @abstractmethod
-    def _attend_one(self, query: Query) -> Attention: ...
 
 
 def query_texts(query: Query) -> tuple[str | None, str | None, str | None]:

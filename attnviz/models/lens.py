@@ -26,14 +26,7 @@ from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import AskedLogits, LensInputs, WrittenText
-from attnviz.models import (
-    Experimenting,
-    Source,
-    SupportsGradients,
-    SupportsManyTexts,
-    SupportsValues,
-    SupportsWriters,
-)
+from attnviz.models import Source, refuse_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -164,28 +157,24 @@ def ask_source(source: Source, query: Query, needs: Needs, target: str | None = 
     Raises:
         UsageError: the source does not know it.
     """
-    others = ["rollout", "flow"] if query.kind in ("self", "pair") else ["raw"]
     if needs == "values":
-        if not isinstance(source, SupportsValues):
-            raise refuse_values(others)
         return source.values(query)
-    if needs == "writers" and isinstance(source, SupportsWriters):
-        return ask_logits(source, query, target)
-    if needs == "effects" and isinstance(source, Experimenting):
-        return explained_by(open_experiment(source, query, target))
     if needs == "gradients" and target == ALL_OUTPUTS:
         raise UsageError(
             "--lens gradient explains one output: name it by --target, or use --lens effect, which "
             "explains them all"
         )
-    if needs == "gradients" and isinstance(source, SupportsGradients):
-        return source.gradients(query, target)
-    if isinstance(source, SupportsValues):
-        others.append("norm")
-    raise UsageError(
-        f"--lens {NAMES[needs]} explains what a model predicts, and this source predicts "
-        f"nothing: use --lens {in_words(others)}"
-    )
+    if source.lacks("trace_writers" if needs == "writers" else "experiment"):
+        others = ["rollout", "flow"] if query.kind in ("self", "pair") else ["raw"]
+        raise UsageError(
+            f"--lens {NAMES[needs]} explains what a model predicts, and this source predicts "
+            f"nothing: use --lens {in_words(others + ['norm'] * (not source.lacks('values')))}"
+        )
+    if needs == "writers":
+        return ask_logits(source, query, target)
+    if needs == "effects":
+        return explained_by(open_experiment(source, query, target))
+    return source.gradients(query, target)
 
 
 def ask_together(
@@ -197,7 +186,7 @@ def ask_together(
 ) -> Iterator[LensInputs | InputError] | None:
     """What a lens needs of each query, in order; None: `ask_source` is asked about each alone."""
     needs = LENSES[lens].needs if lens in LENSES else "weights"
-    if len(queries) < 2 or not isinstance(source, SupportsManyTexts):
+    if len(queries) < 2:
         return None
     if needs == "values":
         return source.many_values(queries, batch_size)
@@ -206,27 +195,14 @@ def ask_together(
     return None
 
 
-def written_of(source: Source, query: Query) -> WrittenText:
-    """A query with what each part of the model writes.
-
-    Raises:
-        UsageError: the source has no model that records what its parts write.
-    """
-    if not isinstance(source, SupportsWriters):
-        raise UsageError(
-            "what the parts of a model write is known of models only: give a text, and --model"
-        )
-    return source.trace_writers(query)
-
-
 def ask_logits(source: Source, query: Query, target: str | None = None) -> AskedLogits:
     """A query with what each part wrote, and the choices to explain: what each row predicts.
 
     Raises:
         UsageError: the model predicts nothing here.
     """
-    logits_of_text = likeliest_choices(written_of(source, query))
-    if target is None or not isinstance(source, Experimenting):
+    logits_of_text = likeliest_choices(source.trace_writers(query))
+    if target is None or source.lacks("experiment"):
         return logits_of_text
     outputs = source.experiment(query, target).outputs
     choices = {one.row: one.number for one in outputs if one.row in logits_of_text.choices}
@@ -252,8 +228,6 @@ def open_experiment(source: Source, query: Query, target: str | None = None) -> 
         UsageError: the source predicts nothing.
         InputError: the text has no token behind another.
     """
-    if not isinstance(source, Experimenting):
-        raise UsageError("nothing here predicts anything whose change could be measured")
     if target is not None or query.kind not in ("self", "cross"):
         return source.experiment(query, target)
     try:
@@ -296,7 +270,7 @@ def keep_steps(source: Source, query: Query, attention: Attention) -> Attention:
                 sides[item.stream][name] = array.astype(np.float32)
 
     try:
-        text = written_of(source, query)
+        text = source.trace_writers(query)
         take("value", ((item, _values_of(text, item)) for item in text.attention.maps))
         choices = likeliest_choices(text)
         take("writes", ((item, item.weights) for item in logits(choices).maps))
@@ -333,11 +307,3 @@ def no_model(needs: Needs) -> LensInputs:
             "--lens rollout or flow here, or 'attnviz self' with --model"
         )
     raise refuse_values(["rollout", "flow"])
-
-
-def refuse_values(others: list[str]) -> UsageError:
-    """The error for a lens that needs value vectors where they are not known."""
-    return UsageError(
-        "--lens norm needs the vectors that the weights add up, and here are only weights: use "
-        f"--lens {in_words(others)}"
-    )

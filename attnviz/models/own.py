@@ -27,7 +27,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.formula import groups_of, logistic, shapes_of
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models import REFUSALS, UnbatchedSource, check_device, check_kind, query_texts
+from attnviz.models import REFUSALS, Source, check_device, check_kind, query_texts
 
 # `check_finite` refuses an overflow by name; numpy need not warn too.
 overflowing = np.errstate(over="ignore", invalid="ignore")
@@ -38,7 +38,7 @@ UNITS["any"] = "weight from 0 to 1; rows sum to anything"
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
 
-class SeededLayer(UnbatchedSource):
+class SeededLayer(Source):
     """An untrained layer over seeded embeddings; the base of both kinds."""
 
     def __init__(self, name: str, origin: Origin) -> None:

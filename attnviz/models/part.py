@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.core.attention_map import Attention, AttentionMap, Projections
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
+from attnviz.models import Source
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of, region_note
-
-if TYPE_CHECKING:
-    from attnviz.models import Source
 
 WHOLE = "gradients, effects and norms need every weight: leave {} out"
 
 
-class PartOfTexts:
+class PartOfTexts(Source):
     """A source whose maps have only the rows that --rows names, or rows and columns of --window.
 
     What its model computes is that of the whole text.
@@ -35,7 +33,7 @@ class PartOfTexts:
     def _refuse(self, *_: Any) -> Any:
         raise UsageError(WHOLE.format("--rows" if self.region.rows else "--window"))
 
-    gradients = experiment = values = _refuse
+    gradients = experiment = values = _refuse  # type: ignore[assignment]
 
 
 def cut(attention: Attention, region: Region) -> Attention:

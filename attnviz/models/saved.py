@@ -12,14 +12,14 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models import UnbatchedSource, check_kind, query_texts
+from attnviz.models import Source, check_kind, query_texts
 from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.storage.matrices import read_matrices
 
 PROJECTIONS = ("w_query", "w_key")
 
 
-class MatrixSource(UnbatchedSource):
+class MatrixSource(Source):
     """A file's weights with two to four axes (layers, heads, queries, keys), or projections."""
 
     def __init__(self, origin: Origin, path: Path) -> None:
@@ -117,7 +117,7 @@ class MatrixSource(UnbatchedSource):
         return Provenance("file", self.path.name, settings=settings, notes=notes)
 
 
-class SavedMaps(UnbatchedSource):
+class SavedMaps(Source):
     """Saved attention, found by its texts; an empty text finds the only one."""
 
     def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
@@ -144,7 +144,7 @@ class SavedMaps(UnbatchedSource):
         return matches[0].with_maps(matches[0].maps, settings={"read from": self.path.name})
 
 
-class Results(UnbatchedSource):
+class Results(Source):
     """Maps in Python as a source: the first query gets the first, and so on."""
 
     def __init__(self, attentions: Iterable[Attention]) -> None:

@@ -1,19 +1,16 @@
 """One head in its own numbers, against what the model's modules themselves put out."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
 from attnviz.features.steps.head import record_head
 from attnviz.features.steps.request import head_steps
-from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.inputs.encoding import encode
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.load.imports import quiet
 from tests.hugging_face.test_families import inputs_of, make
 from tests.hugging_face.tiny_families import UNLIKE, streams_of
@@ -40,7 +37,7 @@ def query_of(kind: str) -> Query:
 def worked(model, kind, layer, head):
     query = query_of(kind)
     attention = attend_query(model, query)
-    which = HeadPlace(attention.main.stream, layer, head)
+    which = HeadAt(attention.main.stream, layer, int(head))
     return attention, head_steps(attention, which, model.head_arithmetic(query, which))
 
 
@@ -144,12 +141,12 @@ def test_any_family_shows_what_its_head_puts_out(name):
     with quiet():
         model, _ = make(name)
     stream = streams_of(name)[0]
-    encoded = SimpleNamespace(axes=dict.fromkeys(streams_of(name), ("text", "text")))
-    asked = EagerInputs(model, inputs_of(name), encoded)
+    axes = dict.fromkeys(streams_of(name), ("text", "text"))
+    asked = EncodedQuery(model, inputs_of(name), {}, axes, None)
     try:
-        found = record_head(asked, HeadPlace(stream, "0", "1"))
+        found = record_head(asked, HeadAt(stream, "0", 1))
     except AttentionError:  # a layer of another kind comes first
-        found = record_head(asked, HeadPlace(stream, "1", "1"))
+        found = record_head(asked, HeadAt(stream, "1", 1))
     parts = {part.name: part.value for part in found.parts}
     np.testing.assert_allclose(parts["head_output"], found.references["head_output"], atol=1e-4)
     for side in ("query", "key", "value"):

@@ -1,6 +1,7 @@
 """What each part writes, against sums, a slow loop over heads, and TransformerLens."""
 
 import math
+from dataclasses import replace
 from importlib import import_module
 from itertools import product
 
@@ -17,7 +18,6 @@ from attnviz.core.query import Query
 from attnviz.core.writers import SIDES, Writer
 from attnviz.features.writers.recorded_text import RecordedText
 from attnviz.models.hugging_face.capture.kernel import eager_copy
-from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.pocket_lm.language_model import FOLDER, load_pocket_lm
@@ -43,7 +43,8 @@ FAST = ("llama", "t5")
 def written(name, dtype=torch.float32):
     with quiet():
         question = asked(name, make(name).to(dtype))
-        model = EagerInputs(eager_copy(question.model), question.inputs, question.encoding)
+        part = eager_copy(question.model)
+        model = replace(question.encoding, part=part, inputs=question.inputs)
         return RecordedText(model)
 
 

@@ -16,7 +16,7 @@ from attnviz.core.attention_map import DECISION
 from attnviz.core.errors import AttentionError, InputError, ModelError, NotFiniteError, UsageError
 from attnviz.core.options import InMemoryModel, Origin
 from attnviz.core.tokens import AVERAGE
-from attnviz.models import SupportsGradients, SupportsValues, attend_query
+from attnviz.models import attend_query
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, seen_box
@@ -279,8 +279,8 @@ def test_pictures_are_asked_about_like_texts_one_or_many(shown):
     np.testing.assert_array_equal(first.weights, look(model, picture()).weights)
     assert (first.seen, second.seen) == ((0, 0, 60, 40), (0, 0, 97, 41))
     assert third.provenance.settings["patches"] == "6 × 4"
-    assert isinstance(model, SupportsGradients)
-    assert isinstance(model, SupportsValues)
+    assert not model.lacks("experiment")
+    assert not model.lacks("values")
     with pytest.raises(UsageError, match=r"reads pictures, not texts"):
         attend(model, "a text")
 

@@ -10,7 +10,6 @@ import pytest
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models.lens import open_experiment
 from attnviz.models.light.network import Cache, run_layers
 from attnviz.models.pocket.text import END
@@ -185,7 +184,7 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(model, theirs)
     with torch.no_grad():
         theirs(torch.tensor([model.read(Query(TEXT))[0]]))
     hook.remove()
-    heads = [model.head_arithmetic(Query(TEXT), HeadPlace("causal", "1", head)) for head in "01234"]
+    heads = [model.head_arithmetic(Query(TEXT), HeadAt("causal", "1", head)) for head in range(5)]
     parts = [{part.name: part.value for part in head.parts} for head in heads]
     np.testing.assert_allclose(sum(one["added"] for one in parts), added[0], atol=1e-4)
     for one, head in zip(parts, heads, strict=True):
@@ -197,7 +196,7 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(model, theirs)
 
 def test_the_mask_of_a_worked_head_is_of_truth_values(model):
     """It is shown as what may be seen, and multiplied with nothing."""
-    parts = model.head_arithmetic(Query(TEXT), HeadPlace("causal", "1", "0")).parts
+    parts = model.head_arithmetic(Query(TEXT), HeadAt("causal", "1", 0)).parts
     (mask,) = (part.value for part in parts if part.name == "mask")
     assert mask.dtype == bool
     np.testing.assert_array_equal(mask, np.tril(np.ones(mask.shape, dtype=bool)))

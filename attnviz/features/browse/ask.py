@@ -25,7 +25,7 @@ from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.features.why.request import effect_of, lens_until
 from attnviz.features.why.table import why_table
 from attnviz.models import Source, attend_query
-from attnviz.models.lens import needs_head, open_experiment, written_of
+from attnviz.models.lens import needs_head, open_experiment
 from attnviz.renderers import PICTURE_SUFFIXES, Display
 from attnviz.renderers.printable import nats, printable, two_digits
 from attnviz.runs.many_texts import source_for
@@ -217,7 +217,7 @@ class Asker:
         """Why a head looks from a query at a key, as lines."""
         self.tell("taking the score apart")
         source, query = self._whole()
-        trace = written_of(source, query)
+        trace = source.trace_writers(query)
         at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
         if not trace.sides(at).visible[cell]:
             raise UsageError("the mask of the model hides this key from the query")

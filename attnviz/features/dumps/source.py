@@ -11,7 +11,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError
 from attnviz.core.query import Query
 from attnviz.features.dumps.arrays import END, Dump, is_foreign, read_dump
-from attnviz.models import UnbatchedSource, check_kind, query_texts
+from attnviz.models import Source, check_kind, query_texts
 from attnviz.models.saved import SavedMaps
 
 
@@ -20,7 +20,7 @@ def open_dump(data: bytes, path: Path) -> "DumpedTexts | None":
     return DumpedTexts(list(read_dump(data, f"'{path}'")), path) if is_foreign(data) else None
 
 
-class DumpedTexts(UnbatchedSource):
+class DumpedTexts(Source):
     """Texts of a dump in order: the first text given is the first of the file, and so on."""
 
     def __init__(self, attentions: Sequence[Dump], path: Path) -> None:

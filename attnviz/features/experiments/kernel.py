@@ -55,9 +55,7 @@ SHARED = 4  # a run waits for one that shares at least this part of the layers l
 
 def experiment_of(request: ExperimentRequest) -> ModelExperiment:
     """An experiment; without separate heads at the kernel, one that gives gradients only."""
-    eager.check_eager(
-        eager.EagerInputs(request.model, request.inputs, request.encoding, request.what), COPIES
-    )
+    eager.check_eager(replace(request.encoding, part=request.model), COPIES)
     try:
         return KernelExperiment(request)
     except AttentionError as error:
@@ -256,7 +254,11 @@ class KernelExperiment(ExplainedOutputs):
         import torch
 
         devices = [self.model.device] if self.model.device.type == "cuda" else []
-        with quiet(), running_errors(self.model, self.request.what), torch.random.fork_rng(devices):
+        with (
+            quiet(),
+            running_errors(self.model, self.encoding.what),
+            torch.random.fork_rng(devices),
+        ):
             yield
 
     def _pass(self) -> tuple[Any, list[Call], list[Block]]:
@@ -483,16 +485,16 @@ class EagerExperiment(ExplainedOutputs):
 
         self.reason = reason
         self.sinks: SinkShares = {}
-        self.eager = eager.EagerInputs(
-            eager_copy(request.model), request.inputs, request.encoding, request.what
+        self.eager = replace(
+            request.encoding, part=eager_copy(request.model), inputs=request.inputs
         )
-        with quiet(), running_errors(request.model, request.what), torch.enable_grad():
+        with quiet(), running_errors(request.model, request.encoding.what), torch.enable_grad():
             output, self.attention, self.layers = eager.run_eager(self.eager)
         self.logits: Any = getattr(output, "logits", None)
         super().__init__(request, self.logits)
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        with quiet(), running_errors(self.request.model, self.request.what):
+        with quiet(), running_errors(self.request.model, self.request.encoding.what):
             layers = [layer for _, layer in self.layers]
             gradients = eager.layer_gradients(score(self.logits), layers, self.eager.kind)
         return eager.stack_like(self.attention, gradients)

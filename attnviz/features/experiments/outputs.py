@@ -247,7 +247,6 @@ class ExperimentRequest:
     spell: Callable[[int], str]  # from a number to the name of a choice
     task: Task | None = None  # of its head
     write: Callable[[], str] | None = None  # generates a text; None: the model writes nothing
-    what: str = "text"  # "text" or "picture"
 
 
 class ExplainedOutputs:

@@ -91,7 +91,6 @@ def open_picture(source: VisionModel, query: Query, target: str | None) -> Model
             lambda logits: (chosen_class(config, logits[0], target),),
             partial(class_name, config),
             source.task,
-            what=SIDE,
         )
     )
 

@@ -13,7 +13,7 @@ from attnviz.features.explain import table as tables
 from attnviz.features.explain.patching import contrast_inputs
 from attnviz.features.explain.report import AnswerReport, ContrastReport
 from attnviz.features.explain.search import REFERENCE, explain_answer, reasons_of, sum_up
-from attnviz.models import Experimenting, Source, SupportsHeadOutputs, SupportsWriters
+from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.renderers.printable import printable_texts
 from attnviz.renderers.reports import Data, data_of, draw_by
@@ -62,7 +62,7 @@ class Explainer:
     def explain_query(self, query: Query) -> tuple[AnswerReport, WrittenText | None]:
         """The same of a query."""
         source = self.source
-        if not isinstance(source, Experimenting):
+        if source.lacks("experiment"):
             raise UsageError("nothing here predicts anything that could be explained")
         experiment, notes = self._open(query), list[str]()
         banks, reference = self._banks_of(query.kind, experiment)
@@ -71,7 +71,7 @@ class Explainer:
             reference = "their mean over the positions of this input"
         trace = None
         try:
-            trace = source.trace_writers(query) if isinstance(source, SupportsWriters) else None
+            trace = None if source.lacks("trace_writers") else source.trace_writers(query)
         except AttnvizError as error:
             notes.append(f"why heads look where they do is left out: {first_line(error)}")
         against = None
@@ -86,7 +86,7 @@ class Explainer:
         """Which heads and positions restore a text's answer in the run of another text."""
         check_text(other)
         second = replace(text, text=other)
-        if not isinstance(self.source, Experimenting) or self.kind in ("picture", "recording"):
+        if self.source.lacks("experiment") or self.kind in ("picture", "recording"):
             raise UsageError("--contrast compares two texts before a model that predicts")
         first, after = (
             self._open(query_for(self.source, one, self.kind)) for one in (text, second)
@@ -94,11 +94,9 @@ class Explainer:
         return contrast_inputs(first, after, (text.text, other))
 
     def _open(self, query: Query) -> Experiment:
-        source = self.source
-        assert isinstance(source, Experimenting)
         if self.request.output == "all":
-            return open_experiment(source, query, "all")
-        return source.experiment(query, self.request.output)
+            return open_experiment(self.source, query, "all")
+        return self.source.experiment(query, self.request.output)
 
     def _banks_of(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         """The head outputs in other texts, and in words which; none for other kinds of input."""
@@ -111,15 +109,10 @@ class Explainer:
         if self.others is not None:
             banks = reference_banks(self.source, self.others)
             return banks, f"their mean over {len(banks)} texts of --reference"
-        banks, source = [], self.source
-        assert isinstance(source, Experimenting)
         try:
             after = (*REFERENCE[1:], REFERENCE[0]) if kind == "pair" else [None] * len(REFERENCE)
             queries = [Query(*one, kind) for one in zip(REFERENCE, after, strict=True)]
-            if isinstance(source, SupportsHeadOutputs):
-                banks = source.head_outputs(queries, like)
-            else:
-                banks = [source.experiment(query).head_outputs() for query in queries]
+            banks = self.source.head_outputs(queries, like)
         except AttnvizError:  # it reads pairs, or masked words alone
             return [], ""
         what = "pairs of English sentences" if kind == "pair" else "English sentences"

@@ -67,10 +67,6 @@ def _name(effect: Effect) -> str:
     return f"{word[:-1]} {position})" if word.endswith(")") else f"{word} ({position})"
 
 
-def _head(at: HeadAt, main: str) -> str:
-    return f"{at.layer}.{at.head}" if at.stream == main else f"{at.stream} {at.layer}.{at.head}"
-
-
 def _link_of(claim: answers.HeadClaim) -> Link:
     return (
         None
@@ -137,17 +133,17 @@ def sentences_of(
 
 
 def _names(claims: Sequence[answers.HeadClaim], main: str) -> str:
-    return " · ".join(_head(claim.at, main) for claim in claims[:LISTED])
+    return " · ".join(claim.at.name(main) for claim in claims[:LISTED])
 
 
 def _idle(claim: answers.HeadClaim, main: str) -> str:
     ends = f"{claim.ends[0]} to {claim.ends[1]}"
-    line = f"head {_head(claim.at, main)} looks from {ends} with weight {two_digits(claim.weight)}"
+    line = f"head {claim.at.name(main)} looks from {ends} with weight {two_digits(claim.weight)}"
     return f"{line} and does nothing ({_nats(claim.effect)} nats)"
 
 
 def _carrier(claim: answers.HeadClaim, report: answers.AnswerReport, main: str) -> str:
-    line = f"head {_head(claim.at, main)} (effect {_nats(claim.effect)} nats)"
+    line = f"head {claim.at.name(main)} (effect {_nats(claim.effect)} nats)"
     if claim.link is None:
         return line
     ends, weight = f"{claim.ends[0]} to {claim.ends[1]}", two_digits(claim.weight)
@@ -183,7 +179,7 @@ def _links(links: answers.LinkSet | None, main: str) -> str:
     if links is None:
         return "no small set keeps the answer"
     names = [
-        f"{' → '.join(ends)} ({_head(HeadAt(at.stream, at.layer or '', at.head or 0), main)})"
+        f"{' → '.join(ends)} ({HeadAt(at.stream, at.layer or '', at.head or 0).name(main)})"
         for at, ends in list(zip(links.links, links.ends, strict=True))[:LISTED]
     ]
     rest = len(links.links) - len(names)
@@ -309,11 +305,11 @@ def answers_table(report: answers.AnswersReport, show: Display) -> str:
     parts += [Text(), Text("head          texts  effect in nats, mean", "dim")]
     main = report.answers[0].heads[0].at.stream if report.answers[0].heads else ""
     for at, texts, effect in report.heads[: show.rows or None]:
-        name = set_cell_size(printable(_head(at, main)), 12)
+        name = set_cell_size(printable(at.name(main)), 12)
         parts.append(Text(f"{name}  {texts:>5}  {_nats(effect):>6}"))
     parts += [Text(), Text("the answer to each text, what it needs, and what carries it", "dim")]
     for number, one in enumerate(report.answers):
-        heads = " ".join(_head(claim.at, main) for claim in one.heads[:LINES])
+        heads = " ".join(claim.at.name(main) for claim in one.heads[:LINES])
         tokens = " ".join(_name(token) for token in one.tokens[:LINES])
         evidence = f"{tokens} · heads {heads}" if one.is_small else "no small set"
         line = f"{one.id or number}  {one.answer} {two_digits(one.chance)} ← {evidence}"

@@ -25,8 +25,8 @@ from attnviz.features.heads import table as tables
 from attnviz.features.heads.similarity import SimilarityStudy
 from attnviz.features.measures.study import HeadStudy, check_order
 from attnviz.features.pruning.curve import EffectChunk, Instead
-from attnviz.models import Experimenting, Source, SupportsWriters
-from attnviz.models.lens import open_experiment, written_of
+from attnviz.models import Source
+from attnviz.models.lens import open_experiment
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
@@ -173,7 +173,7 @@ def report_heads(
         outcomes = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
         for record, result in good_results(outcomes, report, texts.total):
             if writer is not None and isinstance(record, Text):
-                arguments.add(written_of(writer, query_of(writer, record, request.command)))
+                arguments.add(writer.trace_writers(query_of(writer, record, request.command)))
             shares = without_implied(result)
             try:
                 request.check(shares)
@@ -221,7 +221,7 @@ def _add_probes(study: HeadStudy, report: RunReport, options: Options) -> None:
 
     assert study.first is not None
     source = open_source(options.origin, "self", with_head="exact")
-    if study.first.main.stream != "causal" or not isinstance(source, Experimenting):
+    if study.first.main.stream != "causal" or source.lacks("experiment"):
         raise UsageError("--probe needs a model that continues a text")
 
     def open_text(text: str) -> Experiment:
@@ -247,7 +247,7 @@ def _measures_data(
     arguments: ArgumentStudy,
     source: Source | None,
 ) -> Data:
-    if isinstance(source, SupportsWriters):
+    if source is not None and not source.lacks("head_weights"):
         try:
             study.add_values(COPYING, copying_of(source.head_weights()[0]))
         except UsageError:  # torch runs it

@@ -36,7 +36,7 @@ from attnviz.models.hugging_face.capture.capture import (
 )
 from attnviz.models.hugging_face.capture.kernel import Call, eager_attention, watch_kernels
 from attnviz.models.hugging_face.capture.passes import group_by_layer, read_call, stream_at
-from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, values_of_texts
+from attnviz.models.hugging_face.eager import eager_inputs, values_of_texts
 from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
@@ -78,7 +78,7 @@ class ValueRunner(LensRunner[ValueVectors]):
         return values_of_texts(eager, self.tensors(batch, eager.part), batch)
 
     def read_alone(self, item: EncodedQuery) -> ValueVectors:
-        eager: EagerInputs = eager_inputs(self.source, item)
+        eager = eager_inputs(self.source, item)
         return values_of_texts(eager, eager.inputs, [item])[0]
 
 

@@ -36,7 +36,7 @@ from attnviz.features.explain.request import AnswerRequest, Explainer
 from attnviz.features.explain.table import sentences_of
 from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.models import Source
-from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
+from attnviz.models.lens import ALL_LENSES, open_experiment
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.page.reports import shown_report
@@ -209,7 +209,7 @@ class Answers:
                 raise UsageError("name a link: stream, layer, head, query and key")
             read = self._read(structs.replace(question, lens="raw", explain=None))
             self._stage("taking the score apart")
-            trace = written_of(read.source, read.query)
+            trace = read.source.trace_writers(read.query)
             (link,) = _change(trace.attention, Off(links=[question.link])).links
             at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
             if not trace.sides(at).visible[cell]:

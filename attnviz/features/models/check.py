@@ -29,7 +29,7 @@ from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_of
-from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
+from attnviz.models.hugging_face.eager import value_vectors
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.inputs.recordings import load_extractor
 from attnviz.models.hugging_face.light_opening import open_light
@@ -85,11 +85,10 @@ def try_model(request: ExperimentRequest) -> Trial:
     experiment = cache(lambda: experiment_of(request))
     explain = cache(lambda: explained_by(experiment()))
 
-    writers = cache(
-        lambda: RecordedText(EagerInputs(eager_copy(request.model), request.inputs, encoding))
-    )
+    read = replace(encoding, inputs=request.inputs)
+    writers = cache(lambda: RecordedText(replace(read, part=eager_copy(request.model))))
     answers: dict[str, Callable[[], Any]] = {
-        "values": lambda: value_vectors(EagerInputs(eager_copy(part), request.inputs, encoding)),
+        "values": lambda: value_vectors(replace(read, part=eager_copy(part))),
         "writers": lambda: likeliest_choices(writers()),
     }
 

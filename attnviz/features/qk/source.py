@@ -16,7 +16,7 @@ from attnviz.core.query import Query
 from attnviz.features.qk.engine_dump import LayeredArray, is_engine_dump, read_engine_dump
 from attnviz.mechanisms.arrays import softmax
 from attnviz.mechanisms.relative import turn
-from attnviz.models import UnbatchedSource, check_kind, query_texts
+from attnviz.models import Source, check_kind, query_texts
 from attnviz.models.own import word_tokens
 from attnviz.storage.matrices import read_matrices
 
@@ -30,7 +30,7 @@ ARRAYS = ("sinks", "bias")
 TILE = 1 << 24  # scores that exist at once, 128 MB of them
 
 
-class QueriesAndKeys(UnbatchedSource):
+class QueriesAndKeys(Source):
     """Weights computed from the queries and keys in a file, row by row, in blocks for long texts.
 
     The file (.npz, .safetensors or .json) holds `query` and `key` after projection and position,

@@ -20,7 +20,7 @@ from attnviz.core.tokens import split_sentences
 from attnviz.features.sources import subsets
 from attnviz.features.sources.report import SourcePart, SourcesReport
 from attnviz.features.sources.table import SOURCES
-from attnviz.models import Experimenting, Source, SupportsChat
+from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import data_of
@@ -146,9 +146,7 @@ def report_sources(request: SourcesRequest, options: Options, report: RunReport)
         source = open_source(origin, "cross", with_head="exact")
     # The shipped models have no token for line breaks.
     line = pair or request.group == "sentences" or is_shipped(origin)
-    if origin.chat and not isinstance(source, SupportsChat):
-        raise UsageError("--chat needs a model that continues a text by a chat template")
-    render = source.render if origin.chat and isinstance(source, SupportsChat) else None
+    render = source.render if origin.chat else None
     gap = " " if line else "\n\n"
     context = Context(tuple(parts), gap, request.question, pair, tuple(roles), render)
     result = _measure(request, source, context, report)
@@ -178,7 +176,6 @@ def check_support(report: SourcesReport, least: float | None) -> None:
 def _continues(source: Source) -> bool:
     """Whether a model continues a text; otherwise it writes the target of a pair."""
     with suppress(AttnvizError):
-        assert isinstance(source, Experimenting)
         item = open_experiment(source, Query("a b")).attention.main
         return item.stream == "causal"
     return False
@@ -188,8 +185,6 @@ def _measure(
     request: SourcesRequest, source: Source, context: Context, report: RunReport
 ) -> SourcesReport:
     answer, is_own = request.answer, request.answer is None
-    if not isinstance(source, Experimenting):
-        raise UsageError("nothing here predicts an answer")
     if answer is None:
         answer = _write(source, context)
     elif not context.pair and context.render is None and answer[:1].strip():
@@ -265,7 +260,6 @@ def _largest(values: Sequence[float]) -> float:
 
 def _write(source: Source, context: Context) -> str:
     """The answer that the model writes."""
-    assert isinstance(source, Experimenting)
     experiment = source.experiment(context.query(None), None)
     if context.pair:
         return experiment.attention.target or ""

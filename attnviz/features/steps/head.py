@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.locks import thread_hook
 from attnviz.mechanisms.arrays import softmax, to_numpy
-from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
+from attnviz.mechanisms.formula import HeadArithmetic, Part
 from attnviz.models.hugging_face.capture.kernel import (
     Call,
     layer_names,
@@ -33,7 +34,8 @@ from attnviz.models.hugging_face.capture.passes import (
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.capture.scores import extra_terms
-from attnviz.models.hugging_face.eager import EagerInputs, map_of, projection_of
+from attnviz.models.hugging_face.eager import map_of, projection_of
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import running_errors
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class _RecordedCall:
     projection: Tensor | None = None  # W_O, (heads × value size, size)
 
 
-def record_head(eager: EagerInputs, which: HeadPlace) -> HeadArithmetic:
+def record_head(eager: EncodedQuery, which: HeadAt) -> HeadArithmetic:
     """The numbers of one head, from its layer's input to what it adds to the residual stream."""
     import torch
 
@@ -69,11 +71,11 @@ def record_head(eager: EagerInputs, which: HeadPlace) -> HeadArithmetic:
             "its numbers are unknown"
         )
     with torch.no_grad():
-        return _Head(calls[names.index(which.layer)], int(which.head)).arithmetic()
+        return _Head(calls[names.index(which.layer)], which.head).arithmetic()
 
 
 @contextmanager
-def _record_calls(eager: EagerInputs, stream: str) -> Iterator[list[_RecordedCall]]:
+def _record_calls(eager: EncodedQuery, stream: str) -> Iterator[list[_RecordedCall]]:
     """Record each kernel call of a stream, and the linear maps around it."""
     from torch import nn
     from torch.nn.modules.module import register_module_forward_hook
@@ -97,7 +99,7 @@ def _record_calls(eager: EagerInputs, stream: str) -> Iterator[list[_RecordedCal
 
     def record(call: Call) -> None:
         path = paths.get(id(call.module))
-        if path is not None and match_stream(stream_of(path), eager.encoding.axes) == stream:
+        if path is not None and match_stream(stream_of(path), eager.axes) == stream:
             around = {"attention": states.get(path), "layer": states.get(_layer_of(path))}
             own = [item[1:] for item in maps if item[0].startswith(path)]
             calls.append(_RecordedCall(path, call.without_gradients(), around, own))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from attnviz.core.attention_map import Attention
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Options, Origin
@@ -27,7 +28,7 @@ from attnviz.features.steps.arithmetic import (
     compare_results,
     operands_of,
 )
-from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
+from attnviz.mechanisms.formula import HeadArithmetic
 from attnviz.models.own import check_mechanism
 from attnviz.storage.matrices import TEXTS, Matrices, read_matrices, read_whole
 from attnviz.storage.texts import check_text
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from attnviz.renderers.reports import Data
 
 
-def head_steps(attention: Attention, which: HeadPlace, calculation: HeadArithmetic) -> Steps:
+def head_steps(attention: Attention, which: HeadAt, calculation: HeadArithmetic) -> Steps:
     """A head's matrices by name; they are computed here and compared with the model's own pass."""
     item = next(item for item in attention.maps if item.stream == which.stream)
     queries, keys = (
@@ -225,14 +226,12 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     """One head of a model over a sentence, or a pair; of many the one that is seen first."""
     from attnviz.analyses.select import check_selection, select
     from attnviz.core.query import Query
-    from attnviz.models import SupportsHeadArithmetic, attend_query
+    from attnviz.models import attend_query
     from attnviz.models.open import open_source
 
     check_selection(choice.layer, choice.head)
     command: Command = "self" if target is None else "cross"
     source = open_source(origin, command)
-    if not isinstance(source, SupportsHeadArithmetic):
-        raise UsageError("--model has no numbers of single heads here")
     query = Query(sentence, target, command)
     attention = select(attend_query(source, query), choice.stream, choice.layer, choice.head)
     item = attention.main
@@ -243,7 +242,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
         if selection is not None and len(places) > 1:
             raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(places)}")
     layer, head = (places[0] if len(places) == 1 else usual for _, places, usual in names.values())
-    which = HeadPlace(item.stream, layer, head)
+    which = HeadAt(item.stream, layer, int(head))
     return head_steps(attention, which, source.head_arithmetic(query, which))
 
 

@@ -200,7 +200,7 @@ def _link(
             x + 10, y + side * sheet.points(sheet.TEXT_SIZE), label, sheet.TEXT_SIZE, INK, bold=True
         )
     size = sheet.points(sheet.TEXT_SIZE)
-    head = f"{report.head.layer}.{report.head.head}"
+    head = str(report.head)
     weight = f"weight {two_digits(report.weight)}" if report.link else ""
     tip = right - 12
     arrow = [[(tip, middle), (tip - 12, middle + side * 8)] for side in (-1, 1)]

@@ -34,9 +34,8 @@ from attnviz.core.writers import (
 )
 from attnviz.features.why import table as tables
 from attnviz.features.why.layers import add_parts, read_lens, stream_of_row
-from attnviz.models import Experimenting, Source, SupportsStream
+from attnviz.models import Source
 from attnviz.models.hugging_face.capture.region import check_part
-from attnviz.models.lens import written_of
 from attnviz.models.open import parse_part
 from attnviz.renderers import Display
 from attnviz.renderers.reports import Data, data_of, draw_by
@@ -90,9 +89,8 @@ def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]
         layer = focus.layer if focus else item.layers[-1]
         head = item.heads.index(focus.head) if focus else 0
         why = focus.why if focus else "no head says more than the others"
-        return HeadAt(item.stream, layer, head), [
-            f"head {layer}.{head} was chosen ({why}): --head names another"
-        ]
+        at = HeadAt(item.stream, layer, head)
+        return at, [f"head {at} was chosen ({why}): --head names another"]
     parts = find_parts(attention, heads=[name])
     if len(parts) != 1:
         raise UsageError(f"--head '{name}' names {len(parts)} heads: name one, such as 2.3")
@@ -114,7 +112,7 @@ def find_link(
         ((_, change),) = find_parts(attention, links=[name if plain else f"{at.stream}:{name}"])
         cells = [(link.query, link.key) for link in change.links if link.stream == at.stream]
         if not cells:
-            raise UsageError(f"--link '{name}' is of another stream than head {at.layer}.{at.head}")
+            raise UsageError(f"--link '{name}' is of another stream than head {at}")
         best = max(cells, key=lambda cell: weights[cell])
         ends = f"{item.query_tokens[best[0]].text} → {item.key_tokens[best[1]].text}"
         more = f"'{name}' is {len(cells)} links between tokens: the strongest is {ends}"
@@ -148,7 +146,7 @@ def effect_of(
         ahead = item.stream in ("causal", "decoder", "cross")  # a row predicts the token after it
         output = str(after) if ahead and after < len(item.query_tokens) else None
     try:
-        if not isinstance(source, Experimenting):
+        if source.lacks("experiment"):
             raise UsageError("no link of this model can be taken away alone")
         experiment = source.experiment(query, output)
         own = experiment.attention.main.query_tokens
@@ -166,7 +164,7 @@ def effect_of(
 
 def why_of_query(source: Source, query: Query, request: Why) -> tuple[LinkReport, WrittenText]:
     """Why a head looks where it looks in one text."""
-    trace = written_of(source, query)
+    trace = source.trace_writers(query)
     attention = trace.attention
     at, notes = find_head(attention, request.head)
     if request.mean:
@@ -176,8 +174,7 @@ def why_of_query(source: Source, query: Query, request: Why) -> tuple[LinkReport
         item = attention.map_of(at.stream)
         query_token, key_token = item.query_tokens[link[0]].text, item.key_tokens[link[1]].text
         raise UsageError(
-            f"'{query_token}' cannot look at '{key_token}' in head {at.layer}.{at.head}: the "
-            "model's mask hides it"
+            f"'{query_token}' cannot look at '{key_token}' in head {at}: the model's mask hides it"
         )
     against = None
     if request.against is not None:
@@ -194,7 +191,7 @@ def why_of_query(source: Source, query: Query, request: Why) -> tuple[LinkReport
 def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
     """What would be predicted after each layer at some positions, and the parts of one logit."""
     targets, end, notes = dict[int, int](), None, list[str]()
-    if request.output is not None and isinstance(source, Experimenting):
+    if request.output is not None and not source.lacks("experiment"):
         (output, *_) = source.experiment(query, request.output).outputs
         targets, end = {output.row: output.number}, output.row
         notes += [output.note] if output.note else []
@@ -219,7 +216,7 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
             report, notes=(*report.notes, f"{left_out} of a text of more than {SPLIT:,} tokens")
         )
     try:
-        trace = trace or written_of(source, query)
+        trace = trace or source.trace_writers(query)
         choice = targets.get(last.position, int(trace.logits(last.position).argmax()))
         return add_parts(report, trace, last.position, choice)
     except AttnvizError as error:
@@ -228,7 +225,7 @@ def layers_of_query(source: Source, query: Query, request: Why) -> LayersReport:
 
 def lens_until(source: Source, query: Query, link: LinkAt, show: Display) -> str:
     """The lens at the last positions up to the query of a link; "" where nothing is predicted."""
-    if not isinstance(source, SupportsStream) or link.stream == "encoder":
+    if link.stream == "encoder":
         return ""
     stream = source.read_stream(query, partial(_choose, None, link.query))
     if stream is None:
@@ -268,15 +265,14 @@ def _read_stream(
     source: Source, query: Query, request: Why, end: int | None
 ) -> tuple[ResidualStream, WrittenText | None]:
     """The stream at the positions to show; of a model that predicts a class, one and its trace."""
-    if isinstance(source, SupportsStream):
-        choose = partial(_choose, request.rows, end)
-        stream = source.read_stream(query, choose, attention_only=request.attention_only)
-        if stream is not None:
-            return stream, None
+    choose = partial(_choose, request.rows, end)
+    stream = source.read_stream(query, choose, attention_only=request.attention_only)
+    if stream is not None:
+        return stream, None
     if request.attention_only or request.rows is not None:
         flag = "--attention-only" if request.attention_only else "--rows"
         raise UsageError(f"{flag} needs a model that predicts a token at each position")
-    trace = written_of(source, query)
+    trace = source.trace_writers(query)
     return stream_of_row(trace, _row_of(trace, end)), trace
 
 

@@ -97,7 +97,7 @@ def _dots(
         canvas.axes.scatter([x], [y], s=size, color=sheet.ink(color), zorder=3, **rim)  # type: ignore[arg-type]
         if at not in ends:
             continue
-        name = f"{at.layer}.{at.head}"
+        name = str(at)
         label = f"{name} {printable(role.label)}" if role else name
         label = label if canvas.face.width(label, sheet.SMALLEST) < 0.9 * apart else name
         canvas.text(

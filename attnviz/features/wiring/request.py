@@ -7,13 +7,10 @@ import numpy as np
 
 from attnviz.analyses.select import select
 from attnviz.core.effects import HeadAt
-from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
 from attnviz.core.writers import WiringReport
 from attnviz.features.wiring import table as tables
 from attnviz.features.wiring.study import WiringStudy, wire_weights
-from attnviz.models import SupportsWriters
-from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import data_of, draw_by
 from attnviz.runs.inputs import TextInput
@@ -26,8 +23,6 @@ PAIRS = 20  # pairs of heads that are listed by default
 def report_weights(top: int, options: Options, report: RunReport) -> None:
     """Report how far heads could read one another by their weights alone."""
     source = open_source(options.origin, "self", with_head="exact")
-    if not isinstance(source, SupportsWriters):
-        raise UsageError("--weights-only needs a model: leave out what is none")
     wires = wire_weights(*source.head_weights())
     _report(wires, top, report)
     report.finish("weights")
@@ -40,7 +35,7 @@ def report_wiring(
     source, study, choice = open_reader(options.origin, command), WiringStudy(), options.choice
     heads = set[HeadAt]()
     results = each_text(
-        texts.open(), lambda text: written_of(source, query_for(source, text, command))
+        texts.open(), lambda text: source.trace_writers(query_for(source, text, command))
     )
     for _, trace in good_results(results, report, texts.total):
         study.add(trace)

@@ -32,8 +32,7 @@ WIRE_STYLES = {"query": "blue", "key": "red", "value": "green"}
 
 def name_head(at: HeadAt, report: WiringReport) -> str:
     """A head's name, with its stream where there are several."""
-    alone = len({one.stream for one in report.heads}) == 1
-    return f"{at.layer}.{at.head}" if alone else f"{at.stream} {at.layer}.{at.head}"
+    return at.name(at.stream if len({one.stream for one in report.heads}) == 1 else "")
 
 
 def wiring_table(report: WiringReport, top: int, show: Display) -> str:

@@ -35,7 +35,8 @@ from attnviz.models.hugging_face.capture.kernel import (
     stream_of,
 )
 from attnviz.models.hugging_face.capture.passes import StopForward, attending_layers
-from attnviz.models.hugging_face.eager import EagerInputs, run_eager
+from attnviz.models.hugging_face.eager import run_eager
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 
 HIDDEN = -1e9  # a score below this hides a key
 
@@ -43,7 +44,7 @@ HIDDEN = -1e9  # a score below this hides a key
 class RecordedText:
     """A text as a transformers model has read it; `spell` names the choices of its logits."""
 
-    def __init__(self, eager: EagerInputs, spell: Callable[[int], str] | None = str) -> None:
+    def __init__(self, eager: EncodedQuery, spell: Callable[[int], str] | None = str) -> None:
         self.eager = replace(eager, part=copy_modules(eager.part))
         self.part, self.spell = self.eager.part, spell or str
         self.biases = []
@@ -68,7 +69,7 @@ class RecordedText:
 
     def _name_calls(self) -> dict[tuple[str, str], int]:
         """The number of the attention of each stream and layer."""
-        encoding = self.eager.encoding
+        encoding = self.eager
         numbers: dict[tuple[str, str], int] = {}
         complete = [n for n, one in enumerate(self.recording.calls) if one.value is not None]
         for stream in encoding.axes:
@@ -103,7 +104,7 @@ class RecordedText:
                 first.append(len(writers))
                 writers += [Writer("head", stream, layer, head) for head in range(leaf.count)]
                 continue
-            sides = [one for one in self.eager.encoding.axes if one != "cross"]
+            sides = [one for one in self.eager.axes if one != "cross"]
             side = match_stream(stream_of(leaf.layer), sides) if len(sides) > 1 else main
             digits = (part for part in reversed(leaf.layer.split(".")) if part.isdigit())
             number = layer if one_for_all and leaf.layer else next(digits, "")
@@ -313,7 +314,7 @@ class RecordedText:
         if self._output is None:
             return False
         # If there is a decoder, it makes the prediction.
-        return len(self.eager.encoding.axes) == 1 or stream != "encoder"
+        return len(self.eager.axes) == 1 or stream != "encoder"
 
     def _logits(self, row: int) -> Any:
         row = row if len(self._output) > 1 else 0
@@ -361,7 +362,7 @@ class RecordedText:
         return as_array(self._logits(row)).astype(np.float64)
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
-        run = StreamPass(self.part, self.eager.inputs, self.eager.encoding.axes, self.eager.what)
+        run = StreamPass(self.part, self.eager.inputs, self.eager.axes, self.eager.what)
         logits = map(run.predict, run.states)
         return [one[row if len(one) > 1 else 0] for one in logits]
 

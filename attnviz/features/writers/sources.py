@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,12 @@ def record_text(source: HuggingFaceModel, query: Query) -> RecordedText:
 def record_picture(source: VisionModel, query: Query) -> RecordedText:
     from attnviz.features.writers.recorded_text import RecordedText
     from attnviz.models.hugging_face.capture.kernel import eager_copy
-    from attnviz.models.hugging_face.eager import EagerInputs
     from attnviz.models.hugging_face.load.imports import quiet
-    from attnviz.models.hugging_face.vision.pictures import SIDE
 
     with quiet():
         encoding = source.encode(source.picture(query))
         part = eager_copy(source.tower if source.task is None else source.model)
-        eager = EagerInputs(part, encoding.inputs, encoding, SIDE)
-        return RecordedText(eager, partial(class_name, source.model.config))
+        return RecordedText(replace(encoding, part=part), partial(class_name, source.model.config))
 
 
 def record_speech(source: AudioModel, query: Query) -> RecordedText:
@@ -60,7 +58,6 @@ def record_speech(source: AudioModel, query: Query) -> RecordedText:
     from attnviz.features.writers.recorded_text import RecordedText
     from attnviz.models.hugging_face.audio_model import SIDE
     from attnviz.models.hugging_face.capture.kernel import eager_copy
-    from attnviz.models.hugging_face.eager import EagerInputs
     from attnviz.models.hugging_face.inputs.recordings import frame_tokens
     from attnviz.models.hugging_face.load.imports import quiet
 
@@ -84,9 +81,9 @@ def record_speech(source: AudioModel, query: Query) -> RecordedText:
         # What a transducer decides needs a text, which it reads without attention.
         has_text = source.model.config.is_encoder_decoder and not source.writes
         part = eager_copy(source.listener if has_text else source.model)
-        encoding = EncodedQuery(part, inputs, tokens, axes, empty)
+        encoding = EncodedQuery(part, inputs, tokens, axes, empty, what=SIDE)
         spell = partial(spell_piece, source) if source.can_generate else None
-        return RecordedText(EagerInputs(part, inputs, encoding, SIDE), spell)
+        return RecordedText(encoding, spell)
 
 
 def stack_text(source: LightModel, query: Query) -> WrittenText:

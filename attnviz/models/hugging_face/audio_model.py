@@ -22,7 +22,6 @@ from attnviz.core.query import Query, Recording
 from attnviz.core.registry import WRITERS
 from attnviz.core.tokens import patch_tokens
 from attnviz.core.writers import WrittenText
-from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.region import Region
@@ -42,7 +41,6 @@ from attnviz.models.hugging_face.load.family import family_of, parts_of, reading
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.loaded_model import (
     LoadedModel,
-    UnnamedMaps,
     input_names,
     placed_inputs,
 )
@@ -63,7 +61,7 @@ class EncodedRecording:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class AudioModel(LoadedModel, UnnamedMaps, UnbatchedSource):
+class AudioModel(LoadedModel):
     """A pretrained speech model as a source of attention over recordings.
 
     A text attends to its recording, or the recording to itself. Padding after a recording is left

@@ -47,34 +47,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EagerInputs:
-    """A model and its inputs for an eager pass."""
-
-    part: Any  # the model, or its encoder alone, attending eagerly
-    inputs: Mapping[str, Any]  # tensors, a batch of one
-    encoding: EncodedQuery
-    what: str = "text"  # or "picture"
-
-    @property
-    def kind(self) -> str:
-        return str(self.part.config.model_type)
-
-
 def eager_inputs(
     source: LoadedModel, encoding: EncodedQuery, *, is_copied: bool = False
-) -> EagerInputs:
-    """A query for the model or an encoder; `is_copied`: the caller makes an eager copy."""
+) -> EncodedQuery:
+    """A query for an eager pass of a model or an encoder; `is_copied`: the caller copies it."""
     alone = list(encoding.axes) == ["encoder"]
     part = source.encoder if alone else source.model
     inputs = source.tensors(encoding.inputs, part)
     own = is_copied and kernel.can_be_eager(part)
-    return EagerInputs(part if own else kernel.eager_copy(part), inputs, encoding)
+    return replace(encoding, part=part if own else kernel.eager_copy(part), inputs=inputs)
 
 
-def check_eager(eager: EagerInputs, copies: int) -> None:
+def check_eager(eager: EncodedQuery, copies: int) -> None:
     """Refuse inputs whose matrices would not fit, or that no attention weights relate."""
-    sides = eager.encoding.sides.values()
+    sides = eager.sides.values()
     longest = max(map(max, sides))
     check_family(eager.part.config, longest)
     config = eager.part.config.get_text_config()
@@ -90,12 +76,12 @@ def check_eager(eager: EagerInputs, copies: int) -> None:
     )
 
 
-def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tensor]]]:
+def run_eager(eager: EncodedQuery) -> tuple[Any, Attention, list[tuple[str, Tensor]]]:
     """The model's output, its maps, and each layer's tensor with its stream.
 
     Layers have shape (1, heads, queries, keys) and are checked to be weights of these tokens.
     """
-    output, (attention,), attending = _run_together(eager.part, eager.inputs, [eager.encoding])
+    output, (attention,), attending = _run_together(eager.part, eager.inputs, [eager])
     return output, attention, attending
 
 
@@ -170,14 +156,14 @@ class _Values:
     projection: Tensor | None = None  # W_O, (heads × value size, size), once it was called
 
 
-def value_vectors(eager: EagerInputs) -> ValueVectors:
+def value_vectors(eager: EncodedQuery) -> ValueVectors:
 
     check_eager(eager, COPIES)
-    return values_of_texts(eager, eager.inputs, [eager.encoding])[0]
+    return values_of_texts(eager, eager.inputs, [eager])[0]
 
 
 def values_of_texts(
-    eager: EagerInputs, inputs: Mapping[str, Any], encodings: Sequence[EncodedQuery]
+    eager: EncodedQuery, inputs: Mapping[str, Any], encodings: Sequence[EncodedQuery]
 ) -> list[ValueVectors]:
     """The value vectors of texts of a batch, which `eager` reads one of."""
     import torch
@@ -185,7 +171,7 @@ def values_of_texts(
     with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as values:
         _, attentions, layers = _run_together(eager.part, inputs, encodings)
     # Calls are in the model's order, layers in the order of streams.
-    values.sort(key=lambda item: list(eager.encoding.axes).index(item.stream))
+    values.sort(key=lambda item: list(eager.axes).index(item.stream))
     if [item.stream for item in values] != [stream for stream, _ in layers]:
         raise AttentionError(
             f"architecture '{eager.kind}' keeps its values to itself, and norms need them: use "
@@ -211,7 +197,7 @@ def values_of_texts(
 
 
 @contextmanager
-def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
+def _record_values(eager: EncodedQuery) -> Iterator[list[_Values]]:
     """Record the values of each attention of one pass, and its output projection."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -220,11 +206,7 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
 
     def look(call: kernel.Call) -> None:
         path = paths.get(id(call.module))
-        stream = (
-            None
-            if path is None
-            else kernel.match_stream(kernel.stream_of(path), eager.encoding.axes)
-        )
+        stream = None if path is None else kernel.match_stream(kernel.stream_of(path), eager.axes)
         if stream is not None:
             scale = _layer_scale(eager.part, path or "")
             values.append(_Values(stream, call.value, call.output.flatten(2), scale))

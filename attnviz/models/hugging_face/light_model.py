@@ -21,7 +21,7 @@ from attnviz.core.query import Query
 from attnviz.core.registry import EXPERIMENTS, LENS_BATCHES, WRITERS
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models import Choose, Predicting, answer
+from attnviz.models import Choose, answer
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured, with_group_sizes
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
@@ -35,8 +35,9 @@ from attnviz.models.light.weights import CheckpointWeights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attnviz.core.effects import HeadAt
     from attnviz.core.writers import HeadWeights, ResidualStream, WriterKind, WrittenText
-    from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
+    from attnviz.mechanisms.formula import HeadArithmetic
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 Loaded = TypeVar("Loaded")
@@ -72,7 +73,7 @@ class WholeModel(Generic[Loaded]):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LightModel(LoadedModel, Predicting, network.Network):
+class LightModel(LoadedModel, network.Network):
     """A pretrained text model that numpy runs, for queries of the kinds "self", "pair", "cross"."""
 
     whole: WholeModel[HuggingFaceModel]
@@ -207,7 +208,7 @@ class LightModel(LoadedModel, Predicting, network.Network):
         weights = WRITERS["head weights"].load()(self.weights, self.shapes, [*self.streams], tokens)
         return weights, self.provenance
 
-    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
+    def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         return self.whole("each step of a head is torch's").head_arithmetic(query, which)
 
     def _encode(self, query: Query) -> EncodedQuery | InputError:

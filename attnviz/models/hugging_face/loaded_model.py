@@ -7,26 +7,14 @@ from typing import Any
 
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import UsageError
+from attnviz.core.writers import HeadWeights
+from attnviz.models import Source
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, Region
 from attnviz.models.hugging_face.load.family import UNLIMITED, Family, Task
 
 
-class UnnamedMaps:
-    """A model whose maps of heads are not known by name: only the network inside knows them."""
-
-    __slots__ = ()
-    name: str
-
-    def head_weights(self) -> Any:
-        """Refuse."""
-        raise UsageError(
-            f"--weights-only needs a model inside or a checkpoint that numpy runs, and "
-            f"'{self.name}' is neither: give a text"
-        )
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LoadedModel:
+class LoadedModel(Source):
     """A pretrained model and its tokenizer."""
 
     name: str  # as the user asked for it
@@ -63,6 +51,13 @@ class LoadedModel:
         """The encoder of an encoder–decoder; the whole where the encoder cannot run alone."""
         part = self.model.get_encoder()
         return part if hasattr(part, "config") else self.model
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """Refuse: only the network inside knows maps of heads by name."""
+        raise UsageError(
+            f"--weights-only needs a model inside or a checkpoint that numpy runs, and "
+            f"'{self.name}' is neither: give a text"
+        )
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
         """The inputs that `part` takes, as a batch of one on the model's device."""

@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 from attnviz.core.attention_map import IMPLIED, Attention
-from attnviz.core.effects import Experiment, HeadOutputs
+from attnviz.core.effects import Experiment, HeadAt, HeadOutputs
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.core.registry import EXPERIMENTS, HEAD_STEPS, LENS_BATCHES, WRITERS
 from attnviz.core.writers import ResidualStream, WrittenText
-from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
-from attnviz.models import Choose, Predicting
+from attnviz.mechanisms.formula import HeadArithmetic
+from attnviz.models import Choose
 from attnviz.models.hugging_face.batching import (
     FEW,
     MapRunner,
@@ -25,21 +25,21 @@ from attnviz.models.hugging_face.batching import (
 )
 from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
-from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs, value_vectors
+from attnviz.models.hugging_face.eager import eager_inputs, value_vectors
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import set_languages, writer_class
 from attnviz.models.hugging_face.load import loading
 from attnviz.models.hugging_face.load.family import HEADLESS, check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.loaded_model import LoadedModel, UnnamedMaps
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.storage.texts import chunks_by_memory
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
+class HuggingFaceModel(LoadedModel):
     """A pretrained model that answers queries of the kinds "self", "pair" and "cross".
 
     Each text is tokenized once: the last chunk of encoded queries is kept for gradients and values.
@@ -128,13 +128,11 @@ class HuggingFaceModel(LoadedModel, UnnamedMaps, Predicting):
         )
         return stream
 
-    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
+    def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         encoding = self.encode_whole(query)
         inputs = self.tensors(encoding.inputs, encoding.part)
         with quiet():
-            steps: HeadArithmetic = HEAD_STEPS.load()(
-                EagerInputs(encoding.part, inputs, encoding), which
-            )
+            steps: HeadArithmetic = HEAD_STEPS.load()(replace(encoding, inputs=inputs), which)
             return steps
 
     def _attend_one(self, query: Query) -> Attention | InputError:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import choose
 from attnviz.core.query import Query
 from attnviz.core.registry import WRITERS
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
-from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
-from attnviz.models import Choose, Predicting, UnbatchedSource, check_device
+from attnviz.mechanisms.formula import HeadArithmetic, Part
+from attnviz.models import Choose, Source, check_device
 from attnviz.models.light.network import Attended, Network, Record
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from attnviz.core.writers import HeadWeights, ResidualStream, WrittenText
 
 
-class StoredModel(UnbatchedSource, Predicting, Network):
+class StoredModel(Source, Network):
     """A shipped model as a source: numpy runs its weights, or torch where a device asks for it.
 
     Its folder holds weights, a configuration, and their origin.
@@ -69,7 +70,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
     def values(self, query: Query) -> ValueVectors:
         return stored_values(self, *self.read(query))
 
-    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
+    def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         return stored_head_arithmetic(self, self.read(query)[0], which)
 
     def trace_writers(self, query: Query) -> WrittenText:
@@ -171,11 +172,11 @@ def stored_values(model: StoredModel, feed: Any, attention: Attention) -> ValueV
     return ValueVectors(attention, arrays, projected=True)
 
 
-def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadPlace) -> HeadArithmetic:
+def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadAt) -> HeadArithmetic:
     """One head's numbers, from the layer's input to what it adds to the residual stream."""
     name = model.streams[which.stream].format(which.layer)
     attention, size = watch_pass(model, query)[name], model.sizes.size // model.sizes.heads
-    own = slice(int(which.head) * size, (int(which.head) + 1) * size)
+    own = slice(which.head * size, (which.head + 1) * size)
     is_cross = attention.memory is not attention.inputs
     parts = [
         Part("layer_input", attention.residual, "", "qf"),
@@ -196,7 +197,7 @@ def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadPlace) -> 
         if model.turns_pairs and side != "value":
             parts.append(Part(f"plain_{side}", attention.inputs @ weight, formula, axes))
             formula = f"pairs of plain_{side} turned by position"
-        side_values = getattr(attention, side)[int(which.head)]
+        side_values = getattr(attention, side)[which.head]
         parts.append(Part(side, side_values, formula, axes))
         sides.append(side_values)
     mask = None
@@ -215,4 +216,4 @@ def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadPlace) -> 
     notes = (note,) if has_bias else ()
     plain = [part._replace(value=to_numpy(part.value)) for part in parts]
     plain = [p._replace(value=p.value > 0) if p.name == "mask" else p for p in plain]
-    return HeadArithmetic(plain, {"weights": to_numpy(attention.shares[int(which.head)])}, notes)
+    return HeadArithmetic(plain, {"weights": to_numpy(attention.shares[which.head])}, notes)

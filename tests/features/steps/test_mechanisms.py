@@ -623,17 +623,17 @@ def test_one_head_of_pocket_in_its_own_numbers(texts, stream, rows):
 
 
 def test_the_heads_of_a_layer_together_are_what_pocket_adds():
+    from attnviz.core.effects import HeadAt
     from attnviz.core.query import Query
-    from attnviz.mechanisms.formula import HeadPlace
     from attnviz.models.pocket.translator import load_pocket
 
     pocket, query = load_pocket(), Query("The red car")
     heads = [
         {
             part.name: part.value
-            for part in pocket.head_arithmetic(query, HeadPlace("encoder", "0", h)).parts
+            for part in pocket.head_arithmetic(query, HeadAt("encoder", "0", h)).parts
         }
-        for h in "012345"
+        for h in range(6)
     ]
     bias = pocket.weights["encoder.0.self_attention.output.bias"]
     inputs = heads[0]["layer_input"] + sum(head["added"] for head in heads) + bias
@@ -643,6 +643,6 @@ def test_the_heads_of_a_layer_together_are_what_pocket_adds():
     inputs = inputs + run.feed_forward(0, inputs)
     after = {
         part.name: part.value
-        for part in pocket.head_arithmetic(query, HeadPlace("encoder", "1", "0")).parts
+        for part in pocket.head_arithmetic(query, HeadAt("encoder", "1", 0)).parts
     }
     np.testing.assert_allclose(after["layer_input"], inputs, rtol=0, atol=1e-4)

@@ -31,11 +31,18 @@ class EncodedQuery:
     """A query as a model reads it, and the attention that its maps will be added to."""
 
     part: Any  # the model, or the part that reads
-    inputs: Mapping[str, Any]  # ids and masks by input name
+    # Ids and masks by input name; for an eager pass tensors, a batch of one
+    inputs: Mapping[str, Any]
     tokens: Mapping[str, tuple[Token, ...]]  # "text", or "source" and "target"
     axes: Mapping[str, tuple[str, str]]  # texts of each stream's queries and keys
     attention: Attention  # without maps
     exclusions: Mapping[str, IgnoredPositions] = field(default_factory=dict)  # by stream
+    what: str = "text"  # or "picture", "recording"
+
+    @property
+    def kind(self) -> str:
+        """The architecture of the part that reads."""
+        return str(self.part.config.model_type)
 
     @property
     def sides(self) -> dict[str, tuple[int, int]]:

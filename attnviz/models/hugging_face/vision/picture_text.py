@@ -16,7 +16,7 @@ from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import EXPERIMENTS
 from attnviz.core.tokens import patch_tokens
-from attnviz.models import UnbatchedSource
+from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 from attnviz.models.hugging_face.inputs.chat import render_messages
@@ -79,7 +79,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PictureTextModel(UnbatchedSource):
+class PictureTextModel(Source):
     """A pretrained model of pictures and text, as a source of attention.
 
     Each grid of patches (`Sheet`) has a map, in which tokens of the text attend to the patches of

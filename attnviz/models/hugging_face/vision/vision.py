@@ -22,23 +22,23 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.registry import EXPERIMENTS, WRITERS
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.core.writers import WrittenText
-from attnviz.models import Predicting, UnbatchedSource
+from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token, heads_of
-from attnviz.models.hugging_face.eager import EagerInputs, value_vectors
+from attnviz.models.hugging_face.eager import value_vectors
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.family import Task, record_logits, show_decision
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.loaded_model import UnnamedMaps, input_names
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 from attnviz.models.hugging_face.vision import pictures
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
+class VisionModel(Source):
     """A pretrained vision model as a source of attention of a picture over itself, by patches."""
 
     name: str  # what it was asked for as
@@ -78,12 +78,13 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
     def values(self, query: Query) -> ValueVectors:
         with quiet():
             encoding = self.encode(self.picture(query))
-            eager = EagerInputs(eager_copy(self.tower), encoding.inputs, encoding, pictures.SIDE)
-            return value_vectors(eager)
+            return value_vectors(replace(encoding, part=eager_copy(self.tower)))
 
     def trace_writers(self, query: Query) -> WrittenText:
         text: WrittenText = WRITERS["picture"].load()(self, query)
         return text
+
+    head_weights = LoadedModel.head_weights
 
     def picture(self, query: Query) -> Picture:
         """A query's picture; refused if its lens needs all pairs of tokens."""
@@ -101,7 +102,7 @@ class VisionModel(UnbatchedSource, UnnamedMaps, Predicting):
         tokens = {pictures.SIDE: self._tokens(inputs, grid)}
         attention = self._without_maps(picture, inputs, grid)
         sides = {"self": (pictures.SIDE, pictures.SIDE)}
-        return EncodedQuery(self.tower, inputs, tokens, sides, attention)
+        return EncodedQuery(self.tower, inputs, tokens, sides, attention, what=pictures.SIDE)
 
     @property
     def tower(self) -> Any:
