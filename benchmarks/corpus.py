@@ -21,9 +21,10 @@ import numpy as np
 
 from attnviz.analyses.heads import measure_heads
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.features.corpus.accumulators import Aggregates, StreamSums
-from attnviz.features.corpus.figures import COUNT
+from attnviz.features.corpus.accumulators import Aggregates
+from attnviz.features.corpus.figures import COUNT, MEASURED
 from attnviz.features.corpus.words import WordCounts
+from attnviz.features.measures.sums import HeadSums
 
 RECORDS, SHARD, SHAPE = 1_000_000, 1_000, (1, 2)
 WORDS = (
@@ -45,9 +46,9 @@ def draw_maps(start: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
                 yield number, figures[place]
 
 
-def sum_shard(start: int, end: int) -> StreamSums:
+def sum_shard(start: int, end: int) -> HeadSums:
     """The sums of some records."""
-    sums = StreamSums(SHAPE)
+    sums = HeadSums((COUNT, *SHAPE), len(MEASURED))
     for _, figures in draw_maps(start, end):
         sums.add(figures)
     sums.settle()
@@ -57,7 +58,7 @@ def sum_shard(start: int, end: int) -> StreamSums:
 def chunks() -> None:
     """A million records in chunks, each added up alone and merged in order."""
     started = perf_counter()
-    whole = StreamSums(SHAPE)
+    whole = HeadSums((COUNT, *SHAPE), len(MEASURED))
     for start in range(0, RECORDS, SHARD):
         whole.merge(sum_shard(start, start + SHARD).sums)
     took = perf_counter() - started
@@ -69,7 +70,7 @@ def memory() -> None:
     """What is held at most while records are added up."""
     for records in (1_000, 10_000, 100_000):
         tracemalloc.start()
-        sums = StreamSums(SHAPE)
+        sums = HeadSums((COUNT, *SHAPE), len(MEASURED))
         figures = np.random.default_rng(0).random((COUNT, *SHAPE))
         for _ in range(records):
             sums.add(figures)

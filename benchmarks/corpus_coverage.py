@@ -15,8 +15,8 @@ from scipy import stats
 
 from attnviz.analyses.effects.probes import WORDS
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.intervals import intervals
 from attnviz.core.query import Query
+from attnviz.features.measures.intervals import intervals
 from attnviz.models.pocket.translator import load_pocket
 
 TRIALS, RESAMPLED, SENTENCES = 20_000, 600, 400

@@ -15,7 +15,7 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # it imports numpy, and `attnviz models` must start without it
-    from attnviz.core.measures import Meaning
+    pass
 
 UNKNOWN = "–"
 
@@ -187,18 +187,6 @@ def short_paths(names: Sequence[str]) -> tuple[dict[str, str], str]:
     path = next(iter(paths.values()))
     common = ".".join([*path[:first], "*", *path[len(path) - last :]])
     return {name: ".".join(own[first : len(own) - last]) for name, own in paths.items()}, common
-
-
-def format_measure(value: float, meaning: Meaning) -> str:
-    """A share in two digits, an effect as `nats` has it, others in about three; – for NaN."""
-    if math.isnan(value):
-        return UNKNOWN
-    if meaning.name == "effect":
-        return nats(value)
-    if meaning.unit == "share":
-        return two_digits(value)
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value + 0.0:.{digits}f}"  # -0.0 + 0.0 is 0.0
 
 
 def decimals(value: float, digits: int = 2) -> str:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnviz.analyses.effects.token_scores import MOST_HIDDEN, Numbers, TokenScores, losses_without
-from attnviz.analyses.intervals import means_over
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import (
     LENS_MEASURES,
@@ -30,6 +29,7 @@ from attnviz.core.effects import (
 from attnviz.core.errors import InputError, in_words
 from attnviz.core.notices import merge_notices
 from attnviz.core.registry import LENSES
+from attnviz.features.measures.intervals import means_over
 
 DRAWS = 10  # random rankings of a text whose measures are averaged as the baseline
 TRUSTED = 0.5  # the rank correlation above which a lens can be trusted

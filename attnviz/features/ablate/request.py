@@ -23,7 +23,6 @@ from attnviz.analyses.effects.ablation import (
     together,
 )
 from attnviz.analyses.group import name_tokens
-from attnviz.analyses.intervals import means_over
 from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import merge_notices
@@ -31,6 +30,7 @@ from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.features.ablate.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.features.ablate.table import ABLATION, LENSES, ablation_json, ablation_npz
+from attnviz.features.measures.intervals import means_over
 from attnviz.models import Source
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.open import open_source

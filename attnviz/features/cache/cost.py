@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.intervals import means_over
 from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.effects import Experiment, Intervention, TokenAt
@@ -18,6 +17,7 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.registry import POLICIES
 from attnviz.features.cache.eviction import Budget, CacheRun, Worth, size_of
 from attnviz.features.cache.report import HeadCost, RuleCost
+from attnviz.features.measures.intervals import means_over
 
 Numbers = NDArray[np.float64]
 SCORES = 1 << 25

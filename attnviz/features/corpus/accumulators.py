@@ -1,8 +1,4 @@
-"""Running sums for each head over the texts of a corpus, and the best examples of each head.
-
-Sums are float64 and are merged chunk by chunk in the order of the input. So any number of processes
-gives the same bits. Each text counts once in a mean, whatever its length.
-"""
+"""Running sums for each head over the texts of a corpus, and the best examples of each head."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.effects.probes import gives_order
 from attnviz.analyses.heads import measure_heads, measures_of, resting_places
-from attnviz.analyses.intervals import merge_moments, moments_of
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
@@ -23,10 +18,9 @@ from attnviz.core.measures import HeadMeasure
 from attnviz.features.corpus.figures import (
     COUNT,
     MEASURED,
-    ROWS,
     PairTable,
+    figures_of,
     head_statistics,
-    measured_figures,
 )
 from attnviz.features.corpus.samples import (
     Samples,
@@ -36,6 +30,7 @@ from attnviz.features.corpus.samples import (
     source_text,
 )
 from attnviz.features.corpus.words import Vocabulary, classes_of, in_words, read_axis
+from attnviz.features.measures.sums import HeadSums
 from attnviz.storage.documents import dump_json, parse_json
 
 SCHEMA = 9  # of a saved state: a run does not continue one of another schema
@@ -44,10 +39,6 @@ StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]  # of a stream, its la
 Arrays = Mapping[str, NDArray[Any]]
 OF_LINES = ("previous-token", "next-token", "same-token", "first-token", "punctuation")
 """Measures of tokens in a line, which patches do not stand in."""
-_BLOCK = 256
-_BLOCK_NUMBERS = 2**20
-"""A block of texts is summed when it holds this many texts, or this many numbers. Summing each text
-alone would cost a pass of numpy over all sums for every text."""
 
 
 class Aggregates:
@@ -138,7 +129,8 @@ class StreamAccumulator:
         self.meanings: dict[str, tuple[str, str, str]] = {}
         self.rests_on: dict[str, str] | None = None
         heads = len(self.layers) * len(self.heads)
-        self.sums = StreamSums((len(self.layers), len(self.heads)))
+        shape = COUNT, len(self.layers), len(self.heads)
+        self.sums = HeadSums(shape, len(MEASURED))
         self.pairs = PairTable(vocabulary.pair_words, heads)
         self.strongest = Strongest(heads)
         self.samples = Samples(self.pairs.words, heads) if samples else None
@@ -147,8 +139,7 @@ class StreamAccumulator:
         orders = gives_order(number)
         if attention.in_blocks:  # without whole maps there are no positions, pairs and links
             own = measures_of(attention, item, repeated=False)
-            shape = len(self.layers), len(self.heads)
-            self.sums.add(measured_figures(own.measures, shape, orders=orders))
+            self.sums.add(figures_of(own.measures, self.sums.shape[1:], orders=orders))
             self._mean(own.measures, own.resting)
             return
         subject = MeasuredMap.of(attention, item)
@@ -220,37 +211,3 @@ class StreamAccumulator:
         self.strongest.texts = from_document(document["texts"])
         if self.samples is not None:
             self.samples.merge(arrays, from_document(document["drawn texts"]))
-
-
-class StreamSums:
-    """Sums over the texts of one stream.
-
-    Attributes:
-        sums: "count" of texts with a value and their "total", shape (figures, layers, heads);
-            sums of squared ("spread") and cubed ("skew") differences from the mean of measured
-            values, shape (measures, layers, heads).
-    """
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        of_values = (len(MEASURED), *shape)
-        self.sums: dict[str, NDArray[Any]] = {
-            "count": np.zeros((COUNT, *shape), dtype=np.int64),
-            "total": np.zeros((COUNT, *shape)),
-            "spread": np.zeros(of_values),
-            "skew": np.zeros(of_values),
-        }
-        self._waiting: list[NDArray[np.float64]] = []
-
-    def add(self, figures: NDArray[np.float64]) -> None:
-        self._waiting.append(figures)
-        if len(self._waiting) >= min(_BLOCK, max(_BLOCK_NUMBERS // figures.size, 1)):
-            self.settle()
-
-    def settle(self) -> None:
-        if not self._waiting:
-            return
-        figures, self._waiting = np.stack(self._waiting), []
-        self.merge(moments_of(figures, ROWS["value"]))
-
-    def merge(self, others: Arrays) -> None:
-        merge_moments(self.sums, others, ROWS["value"])

@@ -17,6 +17,7 @@ from attnviz.core.measures import EFFECT, HeadMeasure
 from attnviz.core.registry import MEASURES
 from attnviz.core.tokens import patch_places
 from attnviz.features.corpus.words import CLASSES, PAIRED, InWords
+from attnviz.features.measures.sums import measured_figures
 
 WORD_BYTES = 32 * 2**20  # largest table of pairs for each stream
 
@@ -68,7 +69,7 @@ def head_statistics(
     `classes` has the class of each key; `orders` is True for a text that orders the heads.
     """
     weights = subject.item.weights
-    figures = measured_figures(measures, weights.shape[:2], orders=orders)
+    figures = figures_of(measures, weights.shape[:2], orders=orders)
     figures[ROWS["rows"]] = subject.rows.sum(axis=-1)[:, None]
     queries, keys = (
         np.array([not token.special for token in tokens])
@@ -93,18 +94,11 @@ def head_statistics(
     return figures
 
 
-def measured_figures(
+def figures_of(
     measures: Mapping[str, HeadMeasure], shape: tuple[int, ...], *, orders: bool
 ) -> NDArray[np.float64]:
     """The measures alone, of (layers, heads); what needs whole maps is unknown."""
-    figures = np.full((COUNT, *shape), np.nan)
-    for place, name in enumerate(MEASURED):
-        if name in measures:
-            measure = measures[name]
-            assert measure.uniform is not None
-            figures[place] = measure.values
-            figures[ROWS["uniform"].start + place] = measure.uniform
-            figures[ROWS["top"].start + place] = measure.top
+    figures = measured_figures(measures, MEASURED, (COUNT, *shape))
     for place, name in enumerate(ORDERING, ROWS["ordering"].start):
         if orders and name in measures:
             figures[place] = measures[name].values

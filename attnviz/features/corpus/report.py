@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.intervals import LEVEL, intervals
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import SIGNED, Meaning
 from attnviz.features.corpus.accumulators import Aggregates, StreamAccumulator
@@ -15,6 +14,7 @@ from attnviz.features.corpus.figures import MEASURED, OFFSETS, ORDERING, REACH, 
 from attnviz.features.corpus.results import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.features.corpus.samples import atlas_of
 from attnviz.features.corpus.words import Vocabulary
+from attnviz.features.measures.intervals import LEVEL, intervals
 from attnviz.features.measures.study import BY_LARGEST, SHORT, in_order, largest, rows_of
 
 SHOWN = 10
@@ -50,9 +50,7 @@ def orders_of(aggregates: Aggregates, *, half: bool) -> tuple[dict[str, tuple[He
     texts = 0
     values: dict[str, list[tuple[float, HeadAt]]] = {name: [] for name in ORDERING}
     for tally in aggregates.streams.values():
-        tally.sums.settle()
-        count, total = tally.sums.sums["count"], tally.sums.sums["total"]
-        means = np.where(count > 0, total / np.maximum(count, 1), np.inf)
+        means, count = np.nan_to_num(tally.sums.means(), nan=np.inf), tally.sums.sums["count"]
         for place, (name, own) in enumerate(values.items(), ROWS["ordering"].start):
             row = place if half else MEASURED.index(name)
             texts = max(texts, int(count[row].max()))
@@ -67,11 +65,9 @@ def orders_of(aggregates: Aggregates, *, half: bool) -> tuple[dict[str, tuple[He
 
 
 def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
-    tally.sums.settle()
     tally.strongest.settle()
-    sums = tally.sums.sums
+    means, sums = tally.sums.means(), tally.sums.sums
     count, total = sums["count"], sums["total"]
-    means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     numbers = [place for place, name in enumerate(MEASURED) if count[place].any()]
     values, uniform, tops = (means[ROWS[name]][numbers] for name in ("value", "uniform", "top"))
     texts = count[ROWS["value"]][numbers]

@@ -17,14 +17,20 @@ from attnviz.features.corpus.results import (
     group_by_head,
     head_places,
 )
-from attnviz.features.measures.study import measures_by_unit
+from attnviz.features.measures.columns import (
+    Column,
+    head_grid,
+    label_line,
+    measures_by_unit,
+    no_room_note,
+)
 from attnviz.renderers import Display
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
 from attnviz.renderers.text import console
 
 
 def _grid(
-    stream: StreamReport, columns: dict[str, console.Column], display: Display, *, role: bool = True
+    stream: StreamReport, columns: dict[str, Column], display: Display, *, role: bool = True
 ) -> list[Text]:
     names = _names(stream)
     headings: tuple[str, ...] = ("layer", "head")
@@ -34,8 +40,8 @@ def _grid(
             for name, row in zip(names, stream.rows, strict=True)
         ]
         headings = ("layer", "head", "role")
-    lines, left_out = console.head_grid(headings, names, columns, display)
-    return [*lines, *console.no_room_note(left_out, display)]
+    lines, left_out = head_grid(headings, names, columns, display)
+    return [*lines, *no_room_note(left_out, display)]
 
 
 def _names(stream: StreamReport) -> list[tuple[str, ...]]:
@@ -112,7 +118,7 @@ def _measures(stream: StreamReport, display: Display) -> list[Text]:
     return _grid(stream, columns, display)
 
 
-def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> console.Column:
+def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Column:
     cells, shades, uniform = [], [], []
     for _, _, place in head_places(stream):
         at = (number, *place)
@@ -123,7 +129,7 @@ def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> cons
         uniform.append(_digits(float(stream.uniform[at])))
     width = max(map(len, cells))
     heading = meaning.name if len(meaning.name) <= width else meaning.short
-    return console.Column(heading, uniform, cells, shades)
+    return Column(heading, uniform, cells, shades)
 
 
 def _digits(value: float) -> str:
@@ -175,11 +181,11 @@ def _share_column(
     shares: NDArray[np.float64],
     stream: StreamReport,
     uniform: NDArray[np.float64] | None = None,
-) -> console.Column:
+) -> Column:
     at = [place for *_, place in head_places(stream)]
     values = [float(shares[place]) for place in at]
     even = [] if uniform is None else [two_digits(float(uniform[place])) for place in at]
-    return console.Column(heading, even, [two_digits(value) for value in values], values)
+    return Column(heading, even, [two_digits(value) for value in values], values)
 
 
 def _pairs(stream: StreamReport, display: Display) -> list[Text]:
@@ -220,12 +226,10 @@ def _head_lines(
 ) -> Iterator[Text]:
     names = [("layer", "head"), *_names(stream)]
     widths = console.column_widths(names)
-    yield Text(console.label_line(names[0], widths).plain, style="dim", no_wrap=True)
+    yield Text(label_line(names[0], widths).plain, style="dim", no_wrap=True)
     room = display.width - sum(widths) - 3
     for row, own in zip(stream.rows, names[1:], strict=True):
-        yield console.label_line(own, widths).append(
-            "  " + format_head((row.layer, row.head), room)
-        )
+        yield label_line(own, widths).append("  " + format_head((row.layer, row.head), room))
 
 
 _LINES: dict[str, Callable[[StreamReport, Display], list[Text]]] = {

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.measures import SIGNED, HeadRow, Meaning, about_effects, mass_note
 from attnviz.features.heads.similarity import SimilarityReport
+from attnviz.features.measures.columns import format_measure
 from attnviz.features.measures.study import HeadReport
 from attnviz.renderers.colors import (
     FAINT,
@@ -29,7 +30,7 @@ from attnviz.renderers.colors import (
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, full_canvas
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.printable import format_measure, printable, two_digits
+from attnviz.renderers.printable import printable, two_digits
 
 _GAP = 44
 _WIDTH = 1560

@@ -16,11 +16,17 @@ from attnviz.core.measures import (
     mass_note,
 )
 from attnviz.features.heads.similarity import SimilarityReport
-from attnviz.features.measures.study import HeadReport, measures_by_unit
+from attnviz.features.measures.columns import (
+    Column,
+    format_measure,
+    head_grid,
+    measures_by_unit,
+    no_room_note,
+)
+from attnviz.features.measures.study import HeadReport
 from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, tsv
 from attnviz.renderers.printable import (
-    format_measure,
     printable,
     shorten,
     six_digits,
@@ -61,7 +67,7 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     names = [[*map(printable, name)] for name in names]
     columns = {meaning.name: _column(report, meaning) for meaning in report.measures}
     first = (keep, *_FIRST) if keep else _FIRST
-    lines, left_out = console.head_grid(headings, names, columns, display, first)
+    lines, left_out = head_grid(headings, names, columns, display, first)
     others = measures_by_unit(one for one in report.measures if one.name not in left_out)
     units = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
     notes = (mass_note(report.measures), about_effects(report.provenance))
@@ -75,7 +81,7 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
         parts += [Text(), *console.wrap_text(printable(report.groups), display.width)]
     if report.sinks:
         parts += [Text(), *console.wrap_text(printable(report.sinks), display.width)]
-    return console.render_parts([*parts, *console.no_room_note(left_out, display)], display)
+    return console.render_parts([*parts, *no_room_note(left_out, display)], display)
 
 
 def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
@@ -91,7 +97,7 @@ def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
     return lines
 
 
-def _column(report: HeadReport, meaning: Meaning) -> console.Column:
+def _column(report: HeadReport, meaning: Meaning) -> Column:
     values = [row.values.get(meaning.name, math.nan) for row in report.rows]
     even = [row.uniform.get(meaning.name, math.nan) for row in report.rows]
     cells = []
@@ -99,7 +105,7 @@ def _column(report: HeadReport, meaning: Meaning) -> console.Column:
         low, high = row.intervals.get(meaning.name, (math.nan, math.nan))
         half = "" if math.isnan(high - low) else f"±{(high - low) / 2:.2f}"
         cells.append(format_measure(value, meaning) + half)
-    return console.Column(
+    return Column(
         meaning.short.rjust(5 if meaning.unit == "tokens" else 4),
         [format_measure(value, meaning) for value in even],
         cells,

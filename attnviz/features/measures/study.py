@@ -1,22 +1,21 @@
 """Heads measured over texts: their rows, averaged, named by role, sorted and picked."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.heads import NOWHERE, measures_of, rank_of, roles_of
-from attnviz.analyses.intervals import means_over
 from attnviz.analyses.kv_groups import LIKENESS, groups_in_words
 from attnviz.analyses.masks import Numbers, check_measurable, without_implied
 from attnviz.analyses.sinks import sink_shares, sinks_in_words
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.effects import HeadAt
-from attnviz.core.errors import UsageError, choose, in_words
+from attnviz.core.errors import UsageError, choose
 from attnviz.core.measures import (
     COPYING,
     EFFECT,
@@ -32,6 +31,8 @@ from attnviz.core.measures import (
 )
 from attnviz.core.notices import merge_notices
 from attnviz.core.registry import MEASURES
+from attnviz.features.measures.intervals import means_of
+from attnviz.features.measures.sums import HeadSums, measured_figures
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
 ORDERS = ("role", "layer", *MEASURES, EFFECT, COPYING, *PROBES)
@@ -44,6 +45,7 @@ SHORT = {
     **{name: entry.short for name, entry in MEASURES.items()},
 }
 """The headings of measures in narrow tables."""
+NAMES = tuple(SHORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +117,11 @@ class HeadStudy:
 
     def _add(self, place: int, item: AttentionMap, own: BlockMeasures) -> None:
         if place == len(self._streams):
-            self._streams.append(_Stream(item.stream, item.layers, item.heads, own.resting))
+            self._streams.append(_Stream(item, own.resting))
         self._keep(place, own.measures)
 
     def _keep(self, place: int, measures: Mapping[str, HeadMeasure]) -> None:
-        self._streams[place].add(measures.values())
+        self._streams[place].add(measures)
         for name, measure in measures.items():
             self._meanings[name] = measure
             self._tops[name].append(measure.top)
@@ -207,39 +209,35 @@ BY_LARGEST = (EFFECT, TASK, "informative")
 """Measures whose scale ends at the largest value found, since no head comes near what could be."""
 
 
-@dataclass(eq=False)
 class _Stream:
-    stream: str
-    layers: tuple[str, ...]
-    heads: tuple[str, ...]
-    rests_on: Mapping[str, str]
-    totals: dict[str, Numbers] = field(default_factory=dict)
-    """For each measure of the heads (0) and of uniform attention (1), over the texts that say
-    something of a head; `counts` says how many do."""
-    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    effects: list[Numbers] = field(default_factory=list)
+    """The measures of one stream, summed over texts."""
 
-    def add(self, measures: Iterable[HeadMeasure]) -> None:
-        for measure in measures:
-            assert measure.uniform is not None
-            values = np.stack([measure.values, measure.uniform])
-            finite, name = np.isfinite(values), measure.name
-            if name == EFFECT:
-                self.effects.append(measure.values)
-            if name in LARGEST:
-                before = self.totals.get(name, values)
-                self.totals[name], self.counts[name] = np.fmax(before, values), finite * 1
-                continue
-            self.totals[name] = self.totals.get(name, 0.0) + np.where(finite, values, 0.0)
-            self.counts[name] = self.counts.get(name, 0) + finite.astype(np.int64)
+    def __init__(self, item: AttentionMap, rests_on: Mapping[str, str]) -> None:
+        self.stream, self.layers, self.heads = item.stream, item.layers, item.heads
+        self.rests_on = rests_on
+        self.texts = Counter[str]()  # that each measure was known of
+        self.sums = HeadSums((3 * len(NAMES), len(item.layers), len(item.heads)), len(NAMES))
+        self.peaks = np.full(self.sums.shape, np.nan)  # the largest of each figure
+
+    def add(self, measures: Mapping[str, HeadMeasure]) -> None:
+        self.texts.update(measures.keys())
+        figures = measured_figures(measures, NAMES, self.sums.shape)
+        self.sums.add(figures)
+        self.peaks = np.fmax(self.peaks, figures)
 
     def rows(self) -> Iterator[HeadRow]:
-        means = {
-            name: np.where(count > 0, self.totals[name] / np.maximum(count, 1), np.nan)
-            for name, count in self.counts.items()
-        }
-        ends = means_over(np.stack(self.effects))[2:] if len(self.effects) > 1 else ()
-        own, even = ({name: sides[side] for name, sides in means.items()} for side in (0, 1))
+        means = self.sums.means()
+        own, even = (
+            {
+                name: (self.peaks if name in LARGEST else means)[first + NAMES.index(name)]
+                for name in self.texts
+            }
+            for first in (0, len(NAMES))
+        )
+        ends: Sequence[NDArray[np.float64]] = ()
+        if self.texts[EFFECT] > 1:
+            place = NAMES.index(EFFECT)
+            ends = means_of({name: sums[place] for name, sums in self.sums.sums.items()})[2:]
         return rows_of((self.stream, self.layers, self.heads), own, even, ends, self.rests_on)
 
 
@@ -317,12 +315,3 @@ def mean_shares(texts: Sequence[SinkShares]) -> SinkShares | None:
         first_is_sink=2 * sum(one.first_is_sink for one in texts) > len(texts),
         first_token=texts[0].first_token if len(names) == 1 else "",
     )
-
-
-def measures_by_unit(measures: Iterable[Meaning]) -> list[str]:
-    """The measures that are not shares by unit, such as "entropy in nats"."""
-    names: dict[str, list[str]] = {}
-    for meaning in measures:
-        if meaning.unit != "share":
-            names.setdefault(meaning.unit, []).append(meaning.name)
-    return [f"{in_words(same_unit, 'and')} in {unit}" for unit, same_unit in names.items()]

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 
 from attnviz.analyses.effects.ablation import find_parts, measure_parts
-from attnviz.analyses.intervals import means_over
 from attnviz.analyses.select import cells_between_words
 from attnviz.analyses.view import first_focus
 from attnviz.analyses.why import (
@@ -32,6 +31,7 @@ from attnviz.core.writers import (
     WriterPart,
     WrittenText,
 )
+from attnviz.features.measures.intervals import means_over
 from attnviz.features.why import table as tables
 from attnviz.features.why.layers import add_parts, read_lens, stream_of_row
 from attnviz.models import Source

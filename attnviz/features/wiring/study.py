@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import every_head
-from attnviz.analyses.intervals import Moments, means_of, merge_moments, moments_of
 from attnviz.analyses.view import describe_run
 from attnviz.analyses.why import circuit_of, clear_roles, score_of, weigh
 from attnviz.core.attention_map import Attention, Provenance
@@ -31,6 +30,7 @@ from attnviz.core.writers import (
     WiringReport,
     WrittenText,
 )
+from attnviz.features.measures.intervals import Moments, means_of, merge_moments, moments_of
 
 Numbers = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.features.corpus.accumulators import StreamSums
-from attnviz.features.corpus.figures import COUNT, ROWS
+from attnviz.features.corpus.figures import COUNT, MEASURED, ROWS
+from attnviz.features.measures.sums import HeadSums
 
 # Squares of smaller numbers than these are no numbers any more.
 FLOATS = st.floats(-1e12, 1e12, allow_nan=False).map(lambda x: x if abs(x) > 1e-100 else 0.0)
@@ -19,9 +19,9 @@ NUMBERS = st.lists(FLOATS, min_size=1, max_size=40)
 PLACE = ROWS["value"].start
 
 
-def sums_of(numbers: list[float]) -> StreamSums:
+def sums_of(numbers: list[float]) -> HeadSums:
     """The sums of one value of one head; every other figure says nothing."""
-    found = StreamSums((1, 1))
+    found = HeadSums((COUNT, 1, 1), len(MEASURED))
     for value in numbers:
         figures = np.full((COUNT, 1, 1), np.nan)
         figures[PLACE] = value
@@ -30,7 +30,7 @@ def sums_of(numbers: list[float]) -> StreamSums:
     return found
 
 
-def merged(numbers: list[float], cuts: list[int]) -> StreamSums:
+def merged(numbers: list[float], cuts: list[int]) -> HeadSums:
     whole = sums_of([])
     for start, end in pairwise([0, *sorted(min(cut, len(numbers)) for cut in cuts), len(numbers)]):
         whole.merge(sums_of(numbers[start:end]).sums)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.analyses.intervals import intervals, means_over
 from attnviz.core.effects import Effect, HeadAt, Intervention, log_probabilities
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
 from attnviz.features.ablate.request import mean_effect
 from attnviz.features.corpus.results import PruneCurve
+from attnviz.features.measures.intervals import intervals, means_over
 from attnviz.features.pruning import curve as effects
 from attnviz.features.pruning.picture import prune_curve
 from attnviz.models.lens import open_experiment

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnviz.analyses.intervals import intervals, student
+from attnviz.features.measures.intervals import intervals, student
 
 stats = pytest.importorskip("scipy.stats", reason="pip install -e '.[dev]'")
 pytestmark = pytest.mark.slow
