@@ -42,9 +42,9 @@ def home() -> Path:
 def model(kind: str) -> Path:
     """The folder of a tiny model with random weights."""
     if kind == "vit":
-        from tests.hugging_face.tiny_vision import VISION_BUILDERS as BUILDERS
+        from tests.features.vision.tiny_vision import VISION_BUILDERS as BUILDERS
     elif kind == "whisper":
-        from tests.hugging_face.tiny_speech import SPEECH_BUILDERS as BUILDERS
+        from tests.features.audio.tiny_speech import SPEECH_BUILDERS as BUILDERS
     else:
         from tests.hugging_face.tiny_models import BUILDERS
 

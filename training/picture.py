@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from attnviz.features.vision.pocket_vit import EMBEDDINGS, vision_shape
 from attnviz.models.light.network import Shape, embed_patches, linear_map, run_layers
-from attnviz.models.pocket_vit.picture_model import EMBEDDINGS, vision_shape
 from training.batches import IGNORED
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.finish import origin_of

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.light.network import Shape, embed_patches
-from attnviz.models.pocket_vit.picture_model import (
+from attnviz.features.vision.picture_files import read_picture
+from attnviz.features.vision.pocket_vit import (
     EMBEDDINGS,
     PicturePocket,
     flat_share,
     load_pocket_vit,
     square_pixels,
 )
-from attnviz.storage.pictures import read_picture
+from attnviz.models.light.network import Shape, embed_patches
 from training.corpus import checksum
 from training.drawings import SHAPES, Scene
 from training.finish import float16, write_json

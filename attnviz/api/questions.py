@@ -9,11 +9,11 @@ from attnviz.api import arguments
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
-from attnviz.core.registry import Command
+from attnviz.core.registry import Command, SourceKind
 from attnviz.models.open import check_origin
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
-from attnviz.runs.readers import InputKind, read_file_argument
+from attnviz.runs.readers import read_file_argument
 
 
 def read_question(
@@ -54,7 +54,7 @@ def read_reference(function: str, reference: Any, how: Options) -> TextInput | N
 
 def read_written(
     function: str, text: Any, target: str | None, file: str | None, options: Mapping[str, Any]
-) -> tuple[Options, TextInput, InputKind]:
+) -> tuple[Options, TextInput, SourceKind]:
     """The options, texts or a file, and what reads them."""
     if (inputs := read_file_argument(text, target)) and file is None:
         return arguments.read_options(options), *inputs

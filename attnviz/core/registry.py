@@ -17,7 +17,7 @@ from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, error_lin
 
 SCHEMA = 2  # of every JSON document that is written
 Command = Literal["self", "cross", "picture"]
-SourceKind = Literal[Command, "picture-text"]  # what a source is opened for
+SourceKind = Literal[Command, "picture-text", "recording"]  # what a source is opened for
 Sums = Literal["one", "less", "any"]
 Needs = Literal["weights", "gradients", "values", "effects", "writers"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "textgrid", "vtt", "nothing"]
@@ -194,6 +194,19 @@ DOCUMENT_SCHEMA = FeatureEntry("What --schema prints.", "schemas.layouts:json_sc
 FIELDS = FeatureEntry("What refuses a name of --fields.", "schemas.layouts:check_fields")
 HEAD_STEPS = FeatureEntry("Every step of one head of a model.", "steps.head:record_head")
 """What `steps` asks of a model of transformers."""
+SOURCES = {
+    "picture": FeatureEntry("Models of pictures.", "vision.opening:open_vision"),
+    "picture-text": FeatureEntry(
+        "Models of pictures and a text.", "vision.opening:open_picture_text"
+    ),
+    "recording": FeatureEntry("Models of speech.", "audio.opening:open_speech_model"),
+}
+"""What opens the source of an origin, by what it reads where that is no text."""
+FILE_QUERIES = {
+    "picture": FeatureEntry("The query of a picture.", "vision.opening:query_of_picture"),
+    "recording": FeatureEntry("The query of a recording.", "audio.opening:query_of_recording"),
+}
+"""What makes a query of a file that is no text."""
 ALIGNER = FeatureEntry("Write the word links of sentence pairs.", "align.command:align_texts")
 """What `cross` does where it is asked for alignments."""
 CHATS = FeatureEntry("Show which parts of a chat its answer looks at.", "chat.command:show_chats")

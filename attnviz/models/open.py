@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,10 @@ from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
-from attnviz.core.registry import DUMPED, GIVEN, MECHANISMS, Command, Entry, SourceKind
+from attnviz.core.registry import DUMPED, GIVEN, MECHANISMS, SOURCES, Command, Entry, SourceKind
 from attnviz.models import Source, WithHead
 
 if TYPE_CHECKING:
-    from attnviz.models.hugging_face.audio_model import AudioModel
     from attnviz.models.hugging_face.capture.region import Region
 
 POCKET = "pocket"
@@ -25,14 +25,13 @@ SHIPPED = {
         "attnviz.models.pocket_lm.language_model:load_pocket_lm",
         ("keep_qk", "generate"),
     ),
-    "pocket-vit": ("attnviz.models.pocket_vit.picture_model:load_pocket_vit", ()),
+    "pocket-vit": ("attnviz.features.vision.pocket_vit:load_pocket_vit", ()),
 }
 """The loader of each shipped model, and the fields of an origin that it takes besides device and
 dtype. The first is the default for texts."""
 LOADING = ("dtype", "allow_pickle", "allow_code", "device_map", "adapter", "tokenizer")
 """The fields of an origin that say how to load a model."""
 NO_LIGHT = "--device light cannot do this"
-VISION = "pocket-vit"  # the default model of pictures
 
 
 def is_shipped(origin: Origin) -> bool:
@@ -40,21 +39,6 @@ def is_shipped(origin: Origin) -> bool:
     if origin.model is None:
         return origin.adapter is None and origin.qk is None
     return origin.model in SHIPPED
-
-
-def check_vision(origin: Origin) -> None:
-    """Refuse sources of texts for pictures."""
-    if is_shipped(origin) and origin.model not in (None, VISION):
-        raise UsageError(
-            f"'{origin.model}' reads texts, and pictures need a vision model: leave --model out "
-            f"for '{VISION}', or name one by --model ID_OR_FOLDER"
-        )
-    usual = Origin()
-    texts = ("mechanism", "weights", "qk", "causal", "from_", "to")
-    for name in (*texts, "max_size", "rows", "window"):
-        if getattr(origin, name) != getattr(usual, name):
-            option = name.strip("_").replace("_", "-")
-            raise UsageError(f"--{option} is for texts, and these are pictures: leave it out")
 
 
 def load_shipped(origin: Origin, name: str | None = None) -> Any:
@@ -224,7 +208,9 @@ def open_source(  # noqa: PLR0911 - a return for each kind of origin
         InputError: a file that cannot be used.
         ModelError: a model that cannot be loaded.
     """
-    command: Command = "picture" if kind == "picture-text" else kind
+    if row := SOURCES.get(kind):
+        return cast("Source", row.load()(origin, with_head=with_head))
+    command = cast("Command", kind)
     check_origin(origin, command)
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
@@ -235,20 +221,21 @@ def open_source(  # noqa: PLR0911 - a return for each kind of origin
 
         return OwnCoLayer(origin) if is_mutual(origin) else OwnLayer(origin, command)
     if is_shipped(origin):
-        source: Any = load_shipped(origin, VISION if command == "picture" else None)
+        source: Any = load_shipped(origin)
         if origin.rows is None and origin.window is None:
             return cast("Source", source)
         from attnviz.models.part import PartOfTexts
 
         return PartOfTexts(source, region_of(origin))
     name = name_of(origin)
-    if kind == "picture-text":
-        from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
+    load_whole: Any = partial(_load_by_transformers, origin, with_head=bool(with_head))
 
-        check_torch(origin, "pictures with a text")
-        return load_picture_text_model(name, generate=origin.generate, **loading_of(origin))
-    load_whole = partial(_load_by_transformers, origin, kind, with_head=bool(with_head))
-    source = _open_in_numpy(origin, name, kind, load_whole, with_head=with_head) or load_whole()
+    def open_model() -> Any:
+        from attnviz.models.hugging_face.light_opening import open_light
+
+        return open_light(origin, str(name), region_of(origin), load_whole, with_head=with_head)
+
+    source = open_in_numpy(origin, name, open_model) or load_whole()
     if origin.causal and source.family != "decoder-only":
         raise UsageError(
             f"--causal changes nothing in '{source.name}' ({source.family}), which reads with its "
@@ -257,9 +244,7 @@ def open_source(  # noqa: PLR0911 - a return for each kind of origin
     return cast("Source", source)
 
 
-def _open_in_numpy(
-    origin: Origin, name: str | InMemoryModel, kind: SourceKind, whole: Any, *, with_head: WithHead
-) -> Any:
+def open_in_numpy(origin: Origin, name: str | InMemoryModel, open_model: Callable[[], Any]) -> Any:
     """A model that numpy can run; None: torch is needed."""
     if isinstance(name, InMemoryModel):
         check_torch(origin, "models in memory")
@@ -267,17 +252,10 @@ def _open_in_numpy(
     if origin.arithmetic == "torch":
         explain("torch calculates, since --device asks for it")
         return None
-    from attnviz.models.hugging_face.light_opening import open_light
     from attnviz.models.light.network import UnknownArchitecture
 
-    model: Any
     try:
-        if kind == "picture":
-            from attnviz.models.hugging_face.light_vision import open_light_vision
-
-            model = open_light_vision(origin, name, whole, with_head=bool(with_head))
-        else:
-            model = open_light(origin, name, region_of(origin), whole, with_head=with_head)
+        model = open_model()
     except UnknownArchitecture as reason:
         if origin.arithmetic == "light":
             raise UsageError(f"{NO_LIGHT}, since {reason}") from reason
@@ -292,12 +270,8 @@ def loading_of(origin: Origin) -> dict[str, Any]:
     return {"device": origin.processor, **{term: getattr(origin, term) for term in LOADING}}
 
 
-def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool = False) -> Source:
-    """A model of texts or pictures, loaded by transformers."""
-    if kind == "picture":
-        from attnviz.models.hugging_face.vision.vision import load_vision_model
-
-        return load_vision_model(name_of(origin), **loading_of(origin))
+def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> Source:
+    """A model of texts, loaded by transformers."""
     from attnviz.models.hugging_face.text_model import load_model
 
     more: dict[str, Any] = {"chat": origin.chat, "with_head": with_head, **loading_of(origin)}
@@ -340,21 +314,3 @@ def _open_file(origin: Origin, path: Path | InMemoryMaps) -> Source:
     if origin.causal:
         raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
     return SavedMaps(list(read_attention(data, f"'{path}'")), path)
-
-
-def check_speech(origin: Origin) -> None:
-    """Refuse the models inside: none of them reads speech."""
-    if is_shipped(origin):
-        raise UsageError(
-            "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
-        )
-
-
-def open_speech_model(origin: Origin) -> AudioModel:
-    """The speech model of a request."""
-    check_speech(origin)
-    check_torch(origin, "recordings")
-    from attnviz.models.hugging_face.audio_model import load_audio_model
-
-    source = load_audio_model(name_of(origin), **loading_of(origin))
-    return replace(source, region=region_of(origin))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, get_args
 
 import numpy as np
 
@@ -21,8 +21,17 @@ from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core import attention_map
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, LookOptions, Options, Origin
-from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
-from attnviz.core.registry import BROWSER, CONTACTS, LENSES, PICTURES, Command, DataKind, Needs
+from attnviz.core.query import ALL_OUTPUTS, Kind, Query
+from attnviz.core.registry import (
+    BROWSER,
+    CONTACTS,
+    FILE_QUERIES,
+    LENSES,
+    PICTURES,
+    Command,
+    DataKind,
+    Needs,
+)
 from attnviz.core.tokens import tokens_of_pieces
 from attnviz.core.values import as_array
 from attnviz.models import Source, attend_query
@@ -39,7 +48,6 @@ from attnviz.models.lens import (
 from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
 from attnviz.runs.outputs import Presentable, draw, page_html, save_figure, views_of
-from attnviz.storage.pictures import read_picture
 from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
@@ -435,7 +443,7 @@ def query_of(source: Source, text: Text, command: Command | None = None) -> Quer
         UsageError: the text is a conversation, and the source has no chat template for it.
     """
     if command == "picture":
-        return Query("", kind="picture", picture=Picture(read_picture(Path(text.text))))
+        return cast("Query", FILE_QUERIES[command].load()(Path(text.text)))
     alone = command in (None, "self") and getattr(source, "chat_template", False)
     if text.messages and not alone:
         raise UsageError(

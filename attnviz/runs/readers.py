@@ -4,25 +4,21 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from attnviz.core.effects import HeadOutputs
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.options import Options, Origin
-from attnviz.core.query import Picture, Query
-from attnviz.core.registry import SourceKind
-from attnviz.models import Source, WithHead
+from attnviz.core.query import Query
+from attnviz.core.registry import FILE_QUERIES, SourceKind
+from attnviz.models import Source
 from attnviz.models.lens import open_experiment
-from attnviz.models.open import is_shipped, open_source, open_speech_model
+from attnviz.models.open import is_shipped
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.many_texts import Record, Value
 from attnviz.runs.pipeline import query_of
 from attnviz.runs.reporting import RunReport
 from attnviz.storage.texts import BadText, Text
-
-SECONDS = 30  # seconds of a recording that are read
-
-InputKind = SourceKind | Literal["recording"]  # what a model is opened for
 
 
 def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
@@ -36,7 +32,7 @@ def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
     return None
 
 
-def read_file_argument(text: object, target: str | None) -> tuple[TextInput, InputKind] | None:
+def read_file_argument(text: object, target: str | None) -> tuple[TextInput, SourceKind] | None:
     """The picture or recording that an argument names, and what reads it; else None."""
     kind = kind_of_file(text) if isinstance(text, str) else None
     if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
@@ -46,34 +42,21 @@ def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Inp
 
 def read_texts_or_file(
     text: str | None, target: str | None, input_file: str | None, options: Options
-) -> tuple[TextInput, InputKind, Options]:
+) -> tuple[TextInput, SourceKind, Options]:
     """The texts, or one file, what reads them, and the options without the file's name."""
     if input_file is None and (inputs := read_file_argument(text, target)):
         return *inputs, replace(options, given=())
     return *texts_or_pairs(text, target, input_file, options), options
 
 
-def open_reader(origin: Origin, kind: InputKind, *, with_head: WithHead = False) -> Source:
-    """The model for texts, a picture or a recording."""
-    if kind == "recording":
-        return open_speech_model(origin)
-    return open_source(origin, kind, with_head=with_head)
-
-
-def query_for(source: Source, text: Text, kind: InputKind) -> Query:
+def query_for(source: Source, text: Text, kind: SourceKind) -> Query:
     """The query for a text, a pair, or the file that an argument names; a text is no path."""
     if kind == "recording":
-        from attnviz.models.hugging_face.inputs.recordings import read_recording
-
-        heard = read_recording(Path(text.text), 0.0, SECONDS)
-        return Query(text.target or "", kind="recording", recording=heard)
-    if kind != "picture":
-        return query_of(source, text)
-    from attnviz.storage.pictures import read_picture
-
-    # Its lens is not "raw", since every patch has to attend to every other one.
-    picture = Picture(read_picture(Path(text.text)), lens="logits")
-    return Query("", kind="picture", picture=picture)
+        return cast("Query", FILE_QUERIES[kind].load()(Path(text.text), text.target or ""))
+    if kind == "picture":
+        # Its lens is not "raw", since every patch has to attend to every other one.
+        return cast("Query", FILE_QUERIES[kind].load()(Path(text.text), lens="logits"))
+    return query_of(source, text)
 
 
 INSIDE = "pocket-lm answers, the model inside that continues a text; --model names another"

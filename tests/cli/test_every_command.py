@@ -29,14 +29,14 @@ def samples(folder: Path) -> list[object]:
 
 def vision(folder: Path) -> Path:
     """A tiny model of pictures."""
-    from tests.hugging_face.tiny_vision import VISION_BUILDERS
+    from tests.features.vision.tiny_vision import VISION_BUILDERS
 
     return VISION_BUILDERS["vit"](folder)
 
 
 def speech(folder: Path) -> Path:
     """A tiny model of recordings."""
-    from tests.hugging_face.tiny_speech import SPEECH_BUILDERS
+    from tests.features.audio.tiny_speech import SPEECH_BUILDERS
 
     return SPEECH_BUILDERS["wav2vec2"](folder)
 

@@ -15,7 +15,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Link, Provenance
 from attnviz.core.tokens import patch_tokens
 from attnviz.runs.outputs import page_html
 from attnviz.storage.writing import PartialFile
-from tests.hugging_face.tiny_vision import VISION_BUILDERS
+from tests.features.vision.tiny_vision import VISION_BUILDERS
 from tests.invoke import OWN
 from tests.invoke import attnviz as invoke
 

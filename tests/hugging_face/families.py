@@ -14,19 +14,19 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.registry import LENSES
+from attnviz.features.audio.audio_model import AudioModel, load_audio_model
 from attnviz.features.models.check import Trial, try_model
+from attnviz.features.vision.layouts import BY_FAMILY, LAYOUTS
+from attnviz.features.vision.picture_text import load_picture_text_model
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.audio_model import AudioModel, load_audio_model
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, LAYOUTS
-from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
+from tests.features.audio.tiny_speech import RATE, SPEECH_BUILDERS, chirps
+from tests.features.vision.tiny_pictures import PICTURE_FAMILIES
+from tests.features.vision.tiny_vision import picture
 from tests.hugging_face.ask import look
 from tests.hugging_face.tiny_families import EVERY
 from tests.hugging_face.tiny_heads import PATCHES, asked, make
-from tests.hugging_face.tiny_pictures import PICTURE_FAMILIES
-from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
-from tests.hugging_face.tiny_vision import picture
 
 DOC = Path(__file__).parents[2] / "docs" / "tables" / "families.md"
 WRITE = "run: python -m tests.hugging_face.families"

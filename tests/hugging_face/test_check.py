@@ -54,8 +54,8 @@ def check(folder):
     ],
 )
 def test_what_works_with_a_model_is_said(kind, said, folder_of, tmp_path):
-    from tests.hugging_face.tiny_speech import SPEECH_BUILDERS
-    from tests.hugging_face.tiny_vision import VISION_BUILDERS
+    from tests.features.audio.tiny_speech import SPEECH_BUILDERS
+    from tests.features.vision.tiny_vision import VISION_BUILDERS
 
     others = {**VISION_BUILDERS, **SPEECH_BUILDERS}
     folder = others[kind](tmp_path) if kind in others else folder_of(kind)

@@ -15,10 +15,10 @@ from attnviz.core.errors import ModelError
 from attnviz.core.query import Query
 from attnviz.features.experiments.kernel import KernelExperiment
 from attnviz.models.hugging_face.text_model import load_model
+from tests.features.vision.tiny_vision import picture
 from tests.hugging_face.tiny_families import FAMILIES
 from tests.hugging_face.tiny_heads import head_of
 from tests.hugging_face.tiny_models import WIDE, byte_pieces, save, word_pieces
-from tests.hugging_face.tiny_vision import picture
 from tests.invoke import attnviz
 
 TEXT = "The professor published the red paper"

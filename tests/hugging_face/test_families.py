@@ -12,12 +12,12 @@ from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.passes import read_calls
 from attnviz.models.hugging_face.load.family import BLOCK_SPARSE, NOT_WEIGHTS
+from tests.features.audio.tiny_speech import SPEECH_BUILDERS
+from tests.features.vision.tiny_pictures import PICTURE_FAMILIES
 from tests.hugging_face import tiny_heads
 from tests.hugging_face.ask import every_weight
 from tests.hugging_face.families import PICTURE_COMMAND, TRIED, WRITE, documented, found_of, line_of
 from tests.hugging_face.tiny_families import EVERY
-from tests.hugging_face.tiny_pictures import PICTURE_FAMILIES
-from tests.hugging_face.tiny_speech import SPEECH_BUILDERS
 from tests.precision import check_as_near, exact, in_float64
 
 pytestmark = pytest.mark.usefixtures("silence")

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from attnviz.models.hugging_face.inputs import chat
 from attnviz.models.hugging_face.load import checkpoint, devices, imports
 from attnviz.models.open import SHIPPED
-from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
+from tests.features.vision.tiny_vision import VISION_BUILDERS, picture
 from tests.invoke import attnviz
 
 CONFIG, TOKENIZER, WORDS = "config.json", "tokenizer_config.json", "tokenizer.json"

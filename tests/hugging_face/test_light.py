@@ -27,8 +27,11 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.features.vision import light_vision
+from attnviz.features.vision.light_vision import LightVisionModel, load_light_processor
+from attnviz.features.vision.pictures import pixels, seen_box
 from attnviz.models import attend_query
-from attnviz.models.hugging_face import light_model, light_vision
+from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.inputs import light_tokenizer
 from attnviz.models.hugging_face.inputs.encoding import tokenize_pair
 from attnviz.models.hugging_face.inputs.light_tokenizer import (
@@ -38,16 +41,14 @@ from attnviz.models.hugging_face.inputs.light_tokenizer import (
 )
 from attnviz.models.hugging_face.inputs.tokenization import tokenize
 from attnviz.models.hugging_face.light_model import LightModel
-from attnviz.models.hugging_face.light_vision import LightVisionModel, load_light_processor
 from attnviz.models.hugging_face.load.family import reading_limit
-from attnviz.models.hugging_face.vision.pictures import pixels, seen_box
 from attnviz.models.light.architecture import COMMON, FREE, LISTS
 from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.network import UnknownArchitecture
 from attnviz.models.open import open_source
+from tests.features.vision.tiny_vision import MIDDLE, build, picture
 from tests.hugging_face.ask import about
 from tests.hugging_face.tiny_models import but_slow, byte_pieces
-from tests.hugging_face.tiny_vision import MIDDLE, build, picture
 from tests.invoke import attnviz, imported
 
 pytestmark = pytest.mark.models

@@ -12,7 +12,7 @@ from transformers import AutoImageProcessor, Dinov2Config, Dinov2ForImageClassif
 import attnviz
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.effects import HeadAt, Intervention, LinkAt
-from attnviz.models.hugging_face.vision.vision import load_vision_model
+from attnviz.features.vision.vision_model import load_vision_model
 from tests.hugging_face.ask import about
 
 CLASSES = {0: "disc", 1: "square", 2: "triangle"}

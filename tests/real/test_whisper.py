@@ -13,10 +13,10 @@ import transformers
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.query import Query, Recording
+from attnviz.features.audio.audio_model import AudioModel, load_audio_model
 from attnviz.features.audio.word_times import WordClock, first_frames
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.audio_model import AudioModel, load_audio_model
-from tests.hugging_face import whisper_timing
+from tests.features.audio import whisper_timing
 from tests.invoke import attnviz
 from tests.real.speech import RATE, Spoken
 

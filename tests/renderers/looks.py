@@ -41,19 +41,19 @@ from attnviz.features.corpus.rows import SHOWS, corpus_json, corpus_tsv
 from attnviz.features.corpus.table import corpus_table
 from attnviz.features.heads import table as head_tables
 from attnviz.features.heads.picture import head_overview, head_plane
-from attnviz.features.lines.picture import lines
-from attnviz.features.pruning.picture import prune_curve
-from attnviz.features.terminal.heatmap import TerminalGrid, TerminalHeatmap
-from attnviz.renderers import Display
-from attnviz.renderers.figures.grid import grid, panels
-from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.renderers.figures.overlay import (
+from attnviz.features.image.overlay import (
     Overlaying,
     PictureCrop,
     contact_sheet,
     overlay,
     overlay_grid,
 )
+from attnviz.features.lines.picture import lines
+from attnviz.features.pruning.picture import prune_curve
+from attnviz.features.terminal.heatmap import TerminalGrid, TerminalHeatmap
+from attnviz.renderers import Display
+from attnviz.renderers.figures.grid import grid, panels
+from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer

@@ -27,11 +27,11 @@ from attnviz.features.corpus.results import (
     StreamReport,
     group_by_head,
 )
+from attnviz.features.vision.picture_files import as_jpeg, read_picture
 from attnviz.renderers.colors import ROLE_COLORS, hex_of
 from attnviz.renderers.page.document import assemble, facts
 from attnviz.renderers.printable import printable
 from attnviz.storage.matrices import read_bytes
-from attnviz.storage.pictures import as_jpeg, read_picture
 
 WORDS, PAIRS = 8, 5
 """How many of the most frequent ends of its links, and of its strongest pairs, a head names."""

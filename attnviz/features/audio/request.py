@@ -16,20 +16,17 @@ from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, map_options
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
+from attnviz.features.audio.opening import check_speech, open_speech_model
 from attnviz.features.audio.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
 from attnviz.features.audio.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
+from attnviz.features.vision.picture_files import as_jpeg
 from attnviz.models import attend_query
-from attnviz.models.open import (
-    check_speech,
-    open_speech_model,
-)
 from attnviz.renderers.reports import Data, Item, listing
 from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.runs.reporting import RunReport, hold_notes
 from attnviz.storage.documents import report_json
 from attnviz.storage.matrices import open_file
-from attnviz.storage.pictures import as_jpeg
 from attnviz.storage.texts import check_text
 
 if TYPE_CHECKING:
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.query import Recording
-    from attnviz.models.hugging_face.audio_model import AudioModel
+    from attnviz.features.audio.audio_model import AudioModel
 
 TIME_FORMATS = ("textgrid", "vtt")  # formats of words with times
 
@@ -91,7 +88,7 @@ def report_recording(request: RecordingRequest, options: Options, report: RunRep
     if request.times is not None:
         open_file(request.times).close()  # a pipe would wait
     true = [] if request.times is None else read_timed_words(request.times)
-    from attnviz.models.hugging_face.inputs.recordings import read_recording
+    from attnviz.features.audio.recordings import read_recording
 
     heard = replace(
         read_recording(request.sound or request.file, request.start, request.seconds),
@@ -117,8 +114,8 @@ def _maps_item(
     attention: Attention, source: AudioModel, heard: Recording, options: Options
 ) -> Item:
     """The maps, above a spectrogram where the keys are times."""
-    from attnviz.models.hugging_face.audio_model import SIDE
-    from attnviz.models.hugging_face.inputs.recordings import log_mel
+    from attnviz.features.audio.audio_model import SIDE
+    from attnviz.features.audio.recordings import log_mel
 
     result = apply_choice(attention, options.choice)
     views = views_of(result, options.choice, options.origin.top)

@@ -20,8 +20,10 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Picture, Query
+from attnviz.core.registry import SourceKind
 from attnviz.features.browse.state import State, looks_of
 from attnviz.features.image.request import look_through, sheet_parts
+from attnviz.features.vision.picture_files import read_picture
 from attnviz.features.why.request import effect_of, lens_until
 from attnviz.features.why.table import why_table
 from attnviz.models import Source, attend_query
@@ -30,8 +32,7 @@ from attnviz.renderers import PICTURE_SUFFIXES, Display
 from attnviz.renderers.printable import nats, printable, two_digits
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.pipeline import apply_choice, attend_one, query_of
-from attnviz.runs.readers import InputKind, open_reader, query_for
-from attnviz.storage.pictures import read_picture
+from attnviz.runs.readers import query_for
 from attnviz.storage.saved_maps import Opener
 from attnviz.storage.texts import BadText, Text, check_text
 
@@ -75,7 +76,7 @@ class Asker:
     """
 
     origin: Origin | None = None
-    kind: InputKind = "self"
+    kind: SourceKind = "self"
     text: Text | None = None
     saved: tuple[str, ...] = ()
     records: Callable[[], Iterator[Any]] = field(default=lambda: iter(()))
@@ -160,20 +161,18 @@ class Asker:
             origin = replace(origin, window="{}-{}".format(*window))
         self.tell("reading" if self.source else "opening the model")
         head: Any = True if needs_head(lens) else "exact"
+        source = source_for(origin, kind, with_head=head)
         if kind == "recording":
-            source = open_reader(origin, kind, with_head=head)
             query = query_for(source, text, kind)
             answer: Attention = apply_choice(attend_query(source, query), choice)
+        elif kind == "picture" or kind == "picture-text":
+            # Its own lens is not "raw", since every patch has to attend to every other one.
+            pixels, own = read_picture(Path(text.text)), "logits" if lens == "raw" else lens
+            query = Query(text.target or "", kind="picture", picture=Picture(pixels, lens=own))
+            answer = look_through(source, query, choice, None)
         else:
-            source = source_for(origin, kind, with_head=head)
-            if kind == "picture" or kind == "picture-text":
-                # Its own lens is not "raw", since every patch has to attend to every other one.
-                pixels, own = read_picture(Path(text.text)), "logits" if lens == "raw" else lens
-                query = Query(text.target or "", kind="picture", picture=Picture(pixels, lens=own))
-                answer = look_through(source, query, choice, None)
-            else:
-                query = query_of(source, text, kind)
-                answer = attend_one(source, text, choice, kind)
+            query = query_of(source, text, kind)
+            answer = attend_one(source, text, choice, kind)
         if window is None:
             self.source, self.query, self.text = source, query, text
         return answer
@@ -271,8 +270,8 @@ class Asker:
 
 def _save_overlay(state: State, file: Path) -> None:
     import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib
+    from attnviz.features.image.overlay import overlay, picture_crop
     from attnviz.renderers.figures.figure import figure_bytes
-    from attnviz.renderers.figures.overlay import overlay, picture_crop
     from attnviz.storage.writing import write_file
 
     item, title = state.item, f"{state.seen.provenance.title} · head {state.name}"

@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
+from attnviz.core.registry import SourceKind
 from attnviz.features.cache.cost import CachedText, mean_cost, measure_rules
 from attnviz.features.cache.eviction import Budget, is_size, parse_rules
 from attnviz.features.cache.report import CacheReport
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
 
-Read = readers.InputKind | Literal["picture-text"]
-"""What reads the texts; the last a picture with a text behind it."""
 PICTURE: Final = "picture"
 BOUND = (
     "best tries several choices of keys on each text (by measured effect, by estimated effect in "
@@ -81,7 +80,7 @@ class CacheStudy:
     """What rules cost in texts of several kinds."""
 
     request: CacheRequest
-    reads: Read
+    reads: SourceKind
     texts: int = 0
     notes: tuple[str, ...] = ()
     first: Attention | None = None
@@ -155,7 +154,7 @@ class CacheStudy:
 
 def read_kinds(
     text: str | None, target: str | None, files: Sequence[str], options: Options
-) -> tuple[list[tuple[str, TextInput]], Read, Options]:
+) -> tuple[list[tuple[str, TextInput]], SourceKind, Options]:
     """The texts by the name of their file, what reads them, and the options.
 
     Raises:
@@ -186,7 +185,7 @@ def read_kinds(
 def report_cache(
     request: CacheRequest,
     texts: Sequence[tuple[str, TextInput]],
-    kind: Read,
+    kind: SourceKind,
     options: Options,
     report: RunReport,
 ) -> None:
@@ -198,12 +197,8 @@ def report_cache(
     def source_for(*, pair: bool) -> Source:
         if inside and not pair:
             report.say(INSIDE)
-            return readers.open_reader(
-                replace(origin, model="pocket-lm"), "self", with_head="exact"
-            )
-        if kind == "picture-text":
-            return open_source(origin, kind)
-        return readers.open_reader(origin, kind, with_head="exact")
+            return open_source(replace(origin, model="pocket-lm"), "self", with_head="exact")
+        return open_source(origin, kind, with_head="exact")
 
     def measure(text: Text) -> tuple[CachedText, Attention]:
         return study.measure(source_for(pair=text.target is not None), text)

@@ -40,8 +40,8 @@ from attnviz.models.pocket.stored import stored_values
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
 
 if TYPE_CHECKING:
+    from attnviz.features.vision.pocket_vit import PicturePocket
     from attnviz.models.pocket_lm.language_model import CausalPocket
-    from attnviz.models.pocket_vit.picture_model import PicturePocket
 
 NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
 FEW = 20  # pieces after a text that are enough to see what the model would write

@@ -23,17 +23,17 @@ from attnviz.features.experiments.outputs import (
     no_head,
     spell_choice,
 )
+from attnviz.features.vision.pictures import SIDE, picture_of
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import continue_text
 from attnviz.models.hugging_face.inputs.tokenization import pieces_of
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.vision.pictures import SIDE, picture_of
 
 if TYPE_CHECKING:
+    from attnviz.features.vision.picture_text import PictureTextModel
+    from attnviz.features.vision.vision_model import VisionModel
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
-    from attnviz.models.hugging_face.vision.picture_text import PictureTextModel
-    from attnviz.models.hugging_face.vision.vision import VisionModel
 
 
 def open_text(source: HuggingFaceModel, query: Query, target: str | None) -> ModelExperiment:

@@ -8,6 +8,7 @@ from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.options import Options
 from attnviz.core.query import Kind, Query
+from attnviz.core.registry import SourceKind
 from attnviz.core.writers import WrittenText
 from attnviz.features.explain import table as tables
 from attnviz.features.explain.patching import contrast_inputs
@@ -15,15 +16,14 @@ from attnviz.features.explain.report import AnswerReport, ContrastReport
 from attnviz.features.explain.search import REFERENCE, explain_answer, reasons_of, sum_up
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
+from attnviz.models.open import open_source
 from attnviz.renderers.printable import printable_texts
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page
 from attnviz.runs.readers import (
-    InputKind,
     by_decoder,
     each_text,
-    open_reader,
     query_for,
     reference_banks,
 )
@@ -51,7 +51,7 @@ class Explainer:
     source: Source
     request: AnswerRequest
     others: TextInput | None
-    kind: InputKind = "self"  # what the texts are: a file's name only where an argument is one
+    kind: SourceKind = "self"  # what the texts are: a file's name only where an argument is one
     _banks: dict[Kind, tuple[list[HeadOutputs], str]] = field(default_factory=dict)
 
     def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
@@ -131,14 +131,14 @@ def find_choice(experiment: Experiment, name: str) -> int:
 def report_answers(
     request: AnswerRequest,
     texts: TextInput,
-    kind: InputKind,
+    kind: SourceKind,
     options: Options,
     report: RunReport,
     others: TextInput | None = None,
 ) -> None:
     """Report what decided the answer to one text, or which heads carry those to many."""
     origin = by_decoder(options.origin, report) if kind == "self" else options.origin
-    explainer = Explainer(open_reader(origin, kind, with_head="exact"), request, others, kind)
+    explainer = Explainer(open_source(origin, kind, with_head="exact"), request, others, kind)
     if request.contrast is not None:
         other = request.contrast
         results = each_text(texts.open(), lambda text: explainer.contrast(text, other))

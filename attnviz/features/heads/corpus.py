@@ -27,7 +27,8 @@ from attnviz.features.corpus.words import PATCHES, Vocabulary
 from attnviz.features.heads.request import HeadsRequest, chunks_of
 from attnviz.features.measures.study import SHORT, not_measured
 from attnviz.features.pruning.curve import EffectChunk, curve_of, keep_for_curve
-from attnviz.models.open import check_origin, check_vision
+from attnviz.features.vision.opening import check_vision
+from attnviz.models.open import check_origin
 from attnviz.renderers.reports import Data, draw_by
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.journal import checksum_of, run_options

@@ -24,21 +24,22 @@ from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.core.writers import LensInputs
 from attnviz.features.image import patches
+from attnviz.features.vision.opening import VISION, check_vision
+from attnviz.features.vision.picture_files import as_jpeg, read_frames, read_picture
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import apply_lens, ask_source
-from attnviz.models.open import VISION, check_vision, open_source
+from attnviz.models.open import open_source
 from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
 from attnviz.runs.outputs import page_html
 from attnviz.runs.pipeline import apply_choice, check_choice
-from attnviz.storage.pictures import as_jpeg, read_frames, read_picture
 from attnviz.storage.texts import check_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.core.effects import Experiment
-    from attnviz.renderers.figures.overlay import PictureCrop
+    from attnviz.features.image.overlay import PictureCrop
 
 ALL = "all"  # the name of every patch
 
@@ -157,7 +158,7 @@ class PictureRequest:
 
 def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Options) -> Item:
     """Where a model looks in the pictures, as data, in pictures of its own and on a page."""
-    from attnviz.models.hugging_face.vision.pictures import parse_size
+    from attnviz.features.vision.pictures import parse_size
 
     patch, choice = request.patch, replace(options.choice, lens=request.lens)
     size = None if request.image_size is None else parse_size(request.image_size)
@@ -209,7 +210,7 @@ def _crop(
     attention: Attention, images: Sequence[Any], stream: str, patch: str | None = None
 ) -> PictureCrop:
     """The whole picture and the part that patches cover, with an outline of the query patch."""
-    from attnviz.renderers.figures.overlay import PictureCrop
+    from attnviz.features.image.overlay import PictureCrop
 
     query_patch = None
     if patch is not None:
@@ -232,16 +233,16 @@ def _layer_pictures(
     looks = patches.said_looks(item)
 
     def one() -> Figure:
+        from attnviz.features.image.overlay import Overlaying, overlay
         from attnviz.renderers.figures.figure import fit_width
-        from attnviz.renderers.figures.overlay import Overlaying, overlay
 
         one_map, which = patches.one_picture(item)
         words.update(picture_words(attention, item, looks, which), how=Overlaying(smooth=smooth))
         return fit_width(overlay, picture(), weights=patches.over_picture(one_map)[0, 0], **words)
 
     def every() -> Figure:
+        from attnviz.features.image.overlay import Overlaying, overlay_grid
         from attnviz.renderers.figures.figure import fit_width
-        from attnviz.renderers.figures.overlay import Overlaying, overlay_grid
 
         heads, more, one_map = patches.spread_heads(attention.maps), "", item
         if len(attention.maps) > 1:  # one map for several runs of layers, for a title
@@ -268,8 +269,8 @@ def _contact_sheets(
     last = {item.stream: item for item in maps}  # of several runs of layers the last
 
     def draw(columns: Sequence[tuple[str, AttentionMap]], which: str) -> Figure:
+        from attnviz.features.image.overlay import Overlaying, contact_sheet
         from attnviz.renderers.figures.figure import fit_width
-        from attnviz.renderers.figures.overlay import Overlaying, contact_sheet
 
         text = "" if attention.main.query_side == "queries" else attention.text or ""
         word_maps = [(name, merge_words(item, text, "")) for name, item in columns]

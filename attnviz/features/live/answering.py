@@ -35,6 +35,7 @@ from attnviz.core.registry import LENSES
 from attnviz.features.explain.request import AnswerRequest, Explainer
 from attnviz.features.explain.table import sentences_of
 from attnviz.features.image.request import look_through, sheet_parts
+from attnviz.features.vision.picture_files import as_jpeg, upright_picture
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, open_experiment
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
@@ -44,7 +45,6 @@ from attnviz.renderers.printable import printable, printable_texts
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
-from attnviz.storage.pictures import as_jpeg, upright_picture
 from attnviz.storage.texts import Text, check_text
 
 MOST_CHARACTERS = 8_000  # most characters of a text: about 2,000 tokens
@@ -144,12 +144,12 @@ class Answers:
 
     def pictures(self) -> dict[str, bytes]:
         """A sample picture for each offered model that reads only pictures."""
+        from attnviz.features.vision.pocket_vit import FOLDER
         from attnviz.models.hugging_face.load.locate import (
             list_cached_models,
             locate,
             reads_pictures_alone,
         )
-        from attnviz.models.pocket_vit.picture_model import FOLDER
 
         folders = {PICTURES_BY: FOLDER} | {one.name: one.folder for one in list_cached_models()}
         if not is_shipped(self.origin):

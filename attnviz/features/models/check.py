@@ -21,9 +21,14 @@ from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_
 from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import WrittenText
+from attnviz.features.audio.recordings import load_extractor
 from attnviz.features.experiments.kernel import experiment_of
 from attnviz.features.experiments.outputs import ExperimentRequest
 from attnviz.features.models.shrink import SmallCopy
+from attnviz.features.vision import vision_model
+from attnviz.features.vision.layouts import BY_FAMILY, family_of_pictures
+from attnviz.features.vision.light_vision import open_light_vision
+from attnviz.features.vision.pictures import CAPTIONER, load_processor, pair
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
@@ -31,9 +36,7 @@ from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_of
 from attnviz.models.hugging_face.eager import value_vectors
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
-from attnviz.models.hugging_face.inputs.recordings import load_extractor
 from attnviz.models.hugging_face.light_opening import open_light
-from attnviz.models.hugging_face.light_vision import open_light_vision
 from attnviz.models.hugging_face.load.checkpoint import check_folder
 from attnviz.models.hugging_face.load.devices import BYTES, library_errors
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
@@ -42,9 +45,6 @@ from attnviz.models.hugging_face.load.loading import load_configuration, load_to
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.models.hugging_face.vision import vision
-from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
-from attnviz.models.hugging_face.vision.pictures import CAPTIONER, load_processor, pair
 from attnviz.models.lens import apply_lens, explained_by, likeliest_choices
 from attnviz.models.light.network import UnknownArchitecture
 
@@ -70,8 +70,8 @@ def try_model(request: ExperimentRequest) -> Trial:
 
     encoding, part = request.encoding, request.encoding.part
     try:
-        if vision.window_layers(request.model):
-            vision.window_maps(
+        if vision_model.window_layers(request.model):
+            vision_model.window_maps(
                 request.model, request.model.config.model_type, dict(request.inputs), None
             )
             return Trial("probe", ("self",))
@@ -203,7 +203,7 @@ def _arithmetic_of(name: str, command: str) -> str:
     origin = Origin(model=name, allow="pickle")
     try:
         if command == "image":
-            open_light_vision(origin, name, partial(vision.load_vision_model, name))
+            open_light_vision(origin, name, partial(vision_model.load_vision_model, name))
         else:
             open_light(origin, name, ALL_TOKENS, partial(load_model, name))
     except UnknownArchitecture as reason:
@@ -217,12 +217,14 @@ def _build_model(kind: Any, config: Any) -> Any:
 
 def _reads_pictures(model: Any) -> bool:
     """Whether 'attnviz image' reads the model without a text."""
-    alone = vision.vision_tower(model) is not model and not hasattr(model.config, "image_token_id")
+    alone = vision_model.vision_tower(model) is not model and not hasattr(
+        model.config, "image_token_id"
+    )
     return model.main_input_name == "pixel_values" or alone
 
 
 def _attending_part(model: Any) -> Any:
-    return vision.vision_tower(model) if _reads_pictures(model) else model
+    return vision_model.vision_tower(model) if _reads_pictures(model) else model
 
 
 def _command_for(model: Any) -> str:

@@ -103,14 +103,14 @@ class Watched:
             UsageError: no such word, or no map of a picture against the text.
         """
         from attnviz.core.attention_map import known_mean
-        from attnviz.features.watch.maps import word_maps
-        from attnviz.renderers.figures.figure import fit_width
-        from attnviz.renderers.figures.overlay import (
+        from attnviz.features.image.overlay import (
             Overlaying,
             overlay,
             overlay_grid,
             picture_crop,
         )
+        from attnviz.features.watch.maps import word_maps
+        from attnviz.renderers.figures.figure import fit_width
 
         model, request, names = self._facts
         crop = picture_crop(picture)

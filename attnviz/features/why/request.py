@@ -22,6 +22,7 @@ from attnviz.core.lens_inputs import find_token
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
 from attnviz.core.query import Query
+from attnviz.core.registry import SourceKind
 from attnviz.core.tokens import text_places
 from attnviz.core.writers import (
     LayersReport,
@@ -36,12 +37,12 @@ from attnviz.features.why import table as tables
 from attnviz.features.why.layers import add_parts, read_lens, stream_of_row
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.region import check_part
-from attnviz.models.open import parse_part
+from attnviz.models.open import open_source, parse_part
 from attnviz.renderers import Display
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page
-from attnviz.runs.readers import InputKind, each_text, open_reader, query_for
+from attnviz.runs.readers import each_text, query_for
 from attnviz.runs.reporting import RunReport, good_results
 
 POSITIONS = 12  # of the layers that are shown by default
@@ -299,10 +300,10 @@ def _row_of(trace: WrittenText, end: int | None) -> int:
 
 
 def report_why(
-    request: Why, texts: TextInput, command: InputKind, options: Options, report: RunReport
+    request: Why, texts: TextInput, command: SourceKind, options: Options, report: RunReport
 ) -> None:
     """Report on each text, or the mean over several."""
-    source = open_reader(options.origin, command, with_head="exact")
+    source = open_source(options.origin, command, with_head="exact")
     if request.layers:
         all_layers = each_text(
             texts.open(),

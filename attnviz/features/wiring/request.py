@@ -8,13 +8,14 @@ import numpy as np
 from attnviz.analyses.select import select
 from attnviz.core.effects import HeadAt
 from attnviz.core.options import Options
+from attnviz.core.registry import SourceKind
 from attnviz.core.writers import WiringReport
 from attnviz.features.wiring import table as tables
 from attnviz.features.wiring.study import WiringStudy, wire_weights
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import data_of, draw_by
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.readers import InputKind, each_text, open_reader, query_for
+from attnviz.runs.readers import each_text, query_for
 from attnviz.runs.reporting import RunReport, good_results
 
 PAIRS = 20  # pairs of heads that are listed by default
@@ -29,10 +30,10 @@ def report_weights(top: int, options: Options, report: RunReport) -> None:
 
 
 def report_wiring(
-    texts: TextInput, command: InputKind, top: int, options: Options, report: RunReport
+    texts: TextInput, command: SourceKind, top: int, options: Options, report: RunReport
 ) -> None:
     """Report which heads read which heads, as the mean over texts."""
-    source, study, choice = open_reader(options.origin, command), WiringStudy(), options.choice
+    source, study, choice = open_source(options.origin, command), WiringStudy(), options.choice
     heads = set[HeadAt]()
     results = each_text(
         texts.open(), lambda text: source.trace_writers(query_for(source, text, command))

@@ -19,11 +19,11 @@ from attnviz.features.writers.stacked_text import Stack, StackedText
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 
 if TYPE_CHECKING:
+    from attnviz.features.audio.audio_model import AudioModel
+    from attnviz.features.vision.vision_model import VisionModel
     from attnviz.features.writers.recorded_text import RecordedText
-    from attnviz.models.hugging_face.audio_model import AudioModel
     from attnviz.models.hugging_face.light_model import LightModel
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
-    from attnviz.models.hugging_face.vision.vision import VisionModel
     from attnviz.models.pocket.stored import StoredModel
 
 
@@ -55,10 +55,10 @@ def record_speech(source: AudioModel, query: Query) -> RecordedText:
     """A recording, read with its padding, and its text if any."""
     import torch
 
+    from attnviz.features.audio.audio_model import SIDE
+    from attnviz.features.audio.recordings import frame_tokens
     from attnviz.features.writers.recorded_text import RecordedText
-    from attnviz.models.hugging_face.audio_model import SIDE
     from attnviz.models.hugging_face.capture.kernel import eager_copy
-    from attnviz.models.hugging_face.inputs.recordings import frame_tokens
     from attnviz.models.hugging_face.load.imports import quiet
 
     recording = query.recording

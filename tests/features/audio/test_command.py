@@ -10,9 +10,9 @@ import soundfile
 import torch
 
 from attnviz import AttnvizError, audio
+from attnviz.features.audio.recordings import read_recording
 from attnviz.features.audio.request import spectrogram
-from attnviz.models.hugging_face.inputs.recordings import read_recording
-from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
+from tests.features.audio.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.invoke import attnviz
 
 pytestmark = [pytest.mark.models, pytest.mark.usefixtures("coarse")]

@@ -22,12 +22,13 @@ from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
 from attnviz.features.cache.cost import measure_rules
 from attnviz.features.cache.eviction import CacheRun, parse_rules
-from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
+from attnviz.features.vision.picture_files import read_picture
+from attnviz.features.vision.picture_text import load_picture_text_model
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.models.pocket_lm.language_model import FOLDER
-from attnviz.storage.pictures import read_picture
-from tests.hugging_face import tiny_models, tiny_pictures
+from tests.features.vision import tiny_pictures
+from tests.hugging_face import tiny_models
 from tests.hugging_face.tiny_families import EVERY
 from tests.hugging_face.tiny_models import byte_pieces
 from tests.invoke import attnviz as run

@@ -17,7 +17,7 @@ from attnviz.features.atlas import page as pictures
 from attnviz.features.corpus import study as corpus
 from attnviz.runs.inputs import pictures_in
 from tests.features.corpus.test_command import interrupt_after
-from tests.hugging_face.tiny_vision import VISION_BUILDERS
+from tests.features.vision.tiny_vision import VISION_BUILDERS
 from tests.invoke import attnviz
 from tests.renderers.page.test_page import document
 

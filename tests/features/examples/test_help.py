@@ -24,19 +24,19 @@ SCREENS = {"browse": (b"\x1b[?1049h", b"q"), "live": (b"http://", b"\x03")}
 
 
 def whisper(folder: Path) -> None:
-    from tests.hugging_face.tiny_speech import SPEECH_BUILDERS
+    from tests.features.audio.tiny_speech import SPEECH_BUILDERS
 
     SPEECH_BUILDERS["whisper"](folder)
 
 
 def wav2vec2(folder: Path) -> None:
-    from tests.hugging_face.tiny_speech import SPEECH_BUILDERS
+    from tests.features.audio.tiny_speech import SPEECH_BUILDERS
 
     SPEECH_BUILDERS["wav2vec2"](folder)
 
 
 def captioner(folder: Path) -> None:
-    from tests.hugging_face.tiny_pictures import PICTURE_FAMILIES
+    from tests.features.vision.tiny_pictures import PICTURE_FAMILIES
 
     PICTURE_FAMILIES["vision-encoder-decoder"].build(folder)
 

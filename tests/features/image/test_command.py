@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
+from tests.features.vision.tiny_vision import VISION_BUILDERS, picture
 from tests.invoke import attnviz
 
 pytestmark = [pytest.mark.models, pytest.mark.usefixtures("coarse")]

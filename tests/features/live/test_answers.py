@@ -302,8 +302,8 @@ def test_a_mistake_is_one_line(question, said):
 @pytest.fixture(scope="module")
 def answers_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Answers]:
     """A tiny model that answers, by the name of its kind."""
+    from tests.features.vision.tiny_vision import VISION_BUILDERS
     from tests.hugging_face.tiny_models import BUILDERS
-    from tests.hugging_face.tiny_vision import VISION_BUILDERS
 
     def find(kind: str) -> Answers:
         build = {**BUILDERS, **VISION_BUILDERS}[kind]
@@ -352,7 +352,7 @@ def test_a_model_that_predicts_nothing_answers_with_its_maps_and_one_line(answer
 
 def as_file(kind: str) -> str:
     """A picture in base64."""
-    from tests.hugging_face.tiny_vision import picture
+    from tests.features.vision.tiny_vision import picture
 
     file = io.BytesIO()
     picture().save(file, kind)

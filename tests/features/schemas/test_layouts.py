@@ -14,8 +14,8 @@ from attnviz.storage.columns import COLUMNS, TABLES, columns_of, value_of
 from tests.cli.test_every_command import samples, speech
 from tests.documents import closed, name_of, validator
 from tests.features.audio.test_command import SAID, VOWELS
+from tests.features.audio.tiny_speech import whisper
 from tests.features.chat.models import a_chat
-from tests.hugging_face.tiny_speech import whisper
 from tests.invoke import attnviz
 
 pytestmark = pytest.mark.usefixtures("few_references")

@@ -19,12 +19,12 @@ from attnviz.analyses.why import (
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.effects import HeadAt
 from attnviz.core.query import Picture, Query
+from attnviz.features.vision.pocket_vit import load_pocket_vit
 from attnviz.features.writers.stacked_text import Stack, StackedText
 from attnviz.models.lens import ask_logits
 from attnviz.models.light.network import LayerPart, Shape
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
-from attnviz.models.pocket_vit.picture_model import load_pocket_vit
 from tests.invoke import attnviz as run
 
 TEXT = "Tom likes dogs. Mary likes cats. Tom likes"

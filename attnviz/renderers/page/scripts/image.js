@@ -8,7 +8,7 @@ import { clamp, spell } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 import { plain, joinWords, shadeWord, word } from "./text.js";
 
-/** How much so many times an even look cover, by their logarithm; an even look leaves the picture as it is (`renderers/figures/overlay.py`). */
+/** How much so many times an even look cover, by their logarithm; an even look leaves the picture as it is (`features/image/overlay.py`). */
 const [OPAQUE, TIMES] = [0.9, 10];
 /** @param {number} share of the scale */
 const covers = (share) => OPAQUE * clamp(share, 0, 1);

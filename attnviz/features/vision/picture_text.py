@@ -16,6 +16,22 @@ from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import EXPERIMENTS
 from attnviz.core.tokens import patch_tokens
+from attnviz.features.vision.layouts import (
+    BY_FAMILY,
+    LAYOUTS,
+    PatchLayout,
+    PicturesRead,
+    Sheet,
+    family_of_pictures,
+)
+from attnviz.features.vision.pictures import (
+    CAPTIONER,
+    SIDE,
+    check_picture_sides,
+    load_processor,
+    picture_of,
+    pixels,
+)
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
@@ -37,22 +53,6 @@ from attnviz.models.hugging_face.load.loading import (
     model_class,
 )
 from attnviz.models.hugging_face.loaded_model import placed_inputs
-from attnviz.models.hugging_face.vision.layouts import (
-    BY_FAMILY,
-    LAYOUTS,
-    PatchLayout,
-    PicturesRead,
-    Sheet,
-    family_of_pictures,
-)
-from attnviz.models.hugging_face.vision.pictures import (
-    CAPTIONER,
-    SIDE,
-    check_picture_sides,
-    load_processor,
-    picture_of,
-    pixels,
-)
 
 ONE_PICTURE = (
     "blip-2",

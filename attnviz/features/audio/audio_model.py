@@ -22,6 +22,7 @@ from attnviz.core.query import Query, Recording
 from attnviz.core.registry import WRITERS
 from attnviz.core.tokens import patch_tokens
 from attnviz.core.writers import WrittenText
+from attnviz.features.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.region import Region
@@ -33,7 +34,6 @@ from attnviz.models.hugging_face.inputs.generation import (
     generate_ids,
     start_token,
 )
-from attnviz.models.hugging_face.inputs.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
 from attnviz.models.hugging_face.load import loading
 from attnviz.models.hugging_face.load.devices import library_errors, running_errors

@@ -9,10 +9,12 @@ from attnviz.analyses.lenses.gradient import gradient
 from attnviz.analyses.lenses.norm import norms, norms_by_head
 from attnviz.core.effects import HeadAt, Intervention, TokenAt
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.models.hugging_face.vision.vision import load_vision_model
+from attnviz.features.vision.vision_model import load_vision_model
+from tests.features.vision.test_vision_model import processed
+from tests.features.vision.tiny_vision import VISION_BUILDERS, picture
 from tests.hugging_face.ask import about, look
-from tests.hugging_face.test_vision import processed
-from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
+
+pytestmark = pytest.mark.models
 
 HEADS = {
     "vit": "ViTForImageClassification",

@@ -11,16 +11,16 @@ from PIL import Image
 from attnviz.core.effects import HeadAt, Intervention, log_probabilities
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Picture, Query
-from attnviz.models.pocket_vit.picture_model import (
+from attnviz.features.vision.picture_files import read_picture
+from attnviz.features.vision.pocket_vit import (
     FOLDER,
     PicturePocket,
     load_pocket_vit,
     square_pixels,
 )
-from attnviz.storage.pictures import read_picture
 from tests.invoke import attnviz
 
-SHAPES = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
+SHAPES = Path(__file__).parents[3] / "sample_inputs" / "shapes.png"
 STAR = [(row, column) for row in range(4, 7) for column in range(1, 4)]
 """The patches that the sample's star lies in."""
 

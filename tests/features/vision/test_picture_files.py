@@ -12,8 +12,8 @@ import torch
 from PIL import EpsImagePlugin, Image
 
 from attnviz.core.errors import InputError
-from attnviz.renderers.figures.overlay import picture_crop
-from attnviz.storage.pictures import FORMATS, MOST_PIXELS, read_frames, read_picture
+from attnviz.features.image.overlay import picture_crop
+from attnviz.features.vision.picture_files import FORMATS, MOST_PIXELS, read_frames, read_picture
 from tests.invoke import attnviz
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n{} loop\n"

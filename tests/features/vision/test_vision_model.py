@@ -16,20 +16,22 @@ from attnviz.core.attention_map import DECISION
 from attnviz.core.errors import AttentionError, InputError, ModelError, NotFiniteError, UsageError
 from attnviz.core.options import InMemoryModel, Origin
 from attnviz.core.tokens import AVERAGE
-from attnviz.models import attend_query
-from attnviz.models.hugging_face.capture.kernel import eager_copy
-from attnviz.models.hugging_face.load import devices
-from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, seen_box
-from attnviz.models.hugging_face.vision.vision import (
+from attnviz.features.vision.picture_files import read_picture
+from attnviz.features.vision.pictures import parse_size, pixels, seen_box
+from attnviz.features.vision.vision_model import (
     PADDED,
     load_vision_model,
     window_places,
 )
+from attnviz.models import attend_query
+from attnviz.models.hugging_face.capture.kernel import eager_copy
+from attnviz.models.hugging_face.load import devices
 from attnviz.models.own import OwnLayer
 from attnviz.models.pocket.translator import load_pocket
-from attnviz.storage.pictures import read_picture
+from tests.features.vision.tiny_vision import TEXT, VISION, VISION_BUILDERS, WHOLE, build, picture
 from tests.hugging_face.ask import about, attend, look
-from tests.hugging_face.tiny_vision import TEXT, VISION, VISION_BUILDERS, WHOLE, build, picture
+
+pytestmark = pytest.mark.models
 
 SPECIAL = {
     "vit": ["[CLS]"],

@@ -11,15 +11,17 @@ import transformers
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
+from attnviz.features.audio.audio_model import load_audio_model
 from attnviz.features.audio.word_times import WordClock, first_frames
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.audio_model import load_audio_model
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs.generation import generate_ids
-from tests.hugging_face import tiny_speech, whisper_timing
+from tests.features.audio import tiny_speech, whisper_timing
+from tests.features.audio.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.hugging_face.families import WRITE, documented, heard_maps, read_line
-from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.precision import both, check_as_near
+
+pytestmark = pytest.mark.models
 
 TEXT = "The red car is fast"
 WRITERS = ("whisper", "speech_to_text", "moonshine", "speech-encoder-decoder")

@@ -22,6 +22,7 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.registry import EXPERIMENTS, WRITERS
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.core.writers import WrittenText
+from attnviz.features.vision import pictures
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
@@ -34,7 +35,6 @@ from attnviz.models.hugging_face.load.family import Task, record_logits, show_de
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
-from attnviz.models.hugging_face.vision import pictures
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attnviz.renderers.colors import GLOW, colors_of
-from attnviz.renderers.figures.overlay import (
+from attnviz.features.image.overlay import (
     Overlaying,
     PictureCrop,
     blend,
@@ -13,6 +12,7 @@ from attnviz.renderers.figures.overlay import (
     resize,
     times_even,
 )
+from attnviz.renderers.colors import GLOW, colors_of
 
 WORDS = {"title": "a model", "subtitle": "where [CLS] looks", "unit": "share"}
 GREY = np.full((40, 60, 3), 128, np.uint8)

@@ -1,7 +1,7 @@
 """Small models of pictures and text with random weights and real processors, saved as folders.
 
 Each family is a row: how its image tokens lie in a picture, and how a tiny one is made. The table
-in docs/tables/picture-text.md is written by `python -m tests.hugging_face.tiny_pictures`.
+in docs/tables/picture-text.md is written by `python -m tests.features.vision.tiny_pictures`.
 """
 
 from collections.abc import Callable
@@ -32,9 +32,9 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 from transformers.video_utils import VideoMetadata
 
 from attnviz.core.options import InMemoryModel
-from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, LAYOUTS
+from attnviz.features.vision.layouts import BY_FAMILY, LAYOUTS
+from tests.features.vision.tiny_vision import build
 from tests.hugging_face.tiny_models import byte_pieces
-from tests.hugging_face.tiny_vision import build
 
 TEXT = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -126,7 +126,7 @@ def llava_next(folder: Path) -> Path:
 
 def without_video(kind: Any, *parts: Any, **more: Any) -> Any:
     """A processor as attnviz loads it where torchvision is not there."""
-    from attnviz.models.hugging_face.vision.picture_text import without_videos
+    from attnviz.features.vision.picture_text import without_videos
 
     return without_videos(kind)(*parts, **more)
 
@@ -529,7 +529,7 @@ def table() -> list[str]:
     return rows
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "tables" / "picture-text.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tables" / "picture-text.md"
 
 
 def main() -> None:

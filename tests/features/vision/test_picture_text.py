@@ -15,21 +15,19 @@ from transformers.models.donut.image_processing_pil_donut import DonutImageProce
 
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
-from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
-from attnviz.models.hugging_face.load.family import record_logits
-from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.vision.layouts import (
+from attnviz.features.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
     PicturesRead,
     fit_grid,
     place_grid,
 )
-from attnviz.models.hugging_face.vision.picture_text import ONE_PICTURE, load_picture_text_model
-from attnviz.models.hugging_face.vision.vision import load_vision_model
-from tests.hugging_face.ask import about, look
-from tests.hugging_face.families import PICTURE_COMMAND, WRITE, documented, read_line
-from tests.hugging_face.tiny_pictures import (
+from attnviz.features.vision.picture_text import ONE_PICTURE, load_picture_text_model
+from attnviz.features.vision.vision_model import load_vision_model
+from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
+from attnviz.models.hugging_face.load.family import record_logits
+from attnviz.models.hugging_face.load.imports import quiet
+from tests.features.vision.tiny_pictures import (
     PAGE,
     PICTURE_FAMILIES,
     TOWER,
@@ -38,8 +36,12 @@ from tests.hugging_face.tiny_pictures import (
     captioner,
     table,
 )
-from tests.hugging_face.tiny_vision import picture
+from tests.features.vision.tiny_vision import picture
+from tests.hugging_face.ask import about, look
+from tests.hugging_face.families import PICTURE_COMMAND, WRITE, documented, read_line
 from tests.precision import both, check_as_near
+
+pytestmark = pytest.mark.models
 
 TEXT = "The red car is fast"
 TEMPLATE = (

@@ -19,6 +19,8 @@ from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.writers import WrittenText
+from attnviz.features.vision.pictures import MOST_PIXELS
+from attnviz.features.vision.vision_model import VisionModel
 from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.light_opening import (
     LightCheckpoint,
@@ -27,8 +29,6 @@ from attnviz.models.hugging_face.light_opening import (
 )
 from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.family import likeliest_class
-from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS
-from attnviz.models.hugging_face.vision.vision import VisionModel
 from attnviz.models.light import network
 from attnviz.models.light.architecture import PATCHES
 from attnviz.models.light.weights import StoredWeights

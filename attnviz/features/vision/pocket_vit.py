@@ -14,11 +14,12 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.registry import EXPERIMENTS, WRITERS
 from attnviz.core.tokens import patch_tokens
+from attnviz.features.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.hugging_face.load.family import likeliest_class
-from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
 from attnviz.models.light.network import Shape, Weights, embed_patches, linear_map
+from attnviz.models.pocket.card import CARDS
 from attnviz.models.pocket.stored import StoredModel, device_options
 from attnviz.models.pocket.text import outside_note
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.writers import WriterKind
 
-FOLDER = Path(__file__).parent / "files"  # loads as ViTForImageClassification
+FOLDER = CARDS["pocket-vit"]  # loads as ViTForImageClassification
 
 
 def load_pocket_vit(

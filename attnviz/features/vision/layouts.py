@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.vision.pictures import (
+from attnviz.features.vision.pictures import (
     CAPTIONER,
     Box,
     pair,

@@ -1,0 +1,1 @@
+"""Vision models: a picture, alone or with a text, as what a source reads."""

@@ -1,1 +1,0 @@
-"""The small trained vision transformer that ships with the package."""
