@@ -20,7 +20,7 @@ from attnviz.renderers.colors import (
     round_up,
 )
 from attnviz.renderers.figures import figure as sheet
-from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, page_with_room
+from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, chart_page, page_with_room
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import nats, shorten
 
@@ -33,6 +33,7 @@ _NAMED = 5
 _WIDTH, _NARROWEST = 1500, 760
 _CELL = (96, 52)
 _LONGEST_NAME = 44
+_COLORS = [sheet.ink(color_of(share, (-1.0, 1.0))) for share in (-0.5, 0.6)]  # below 0, above
 
 
 @sheet.own_settings()
@@ -49,8 +50,6 @@ def effect_bars(report: AblationReport) -> Figure:
         notes.append("lines: 95 % intervals of the means")
     if without := len(report.every) + len(report.effect_sum) - len(effects):
         notes.append(f"without a value, as nothing else was left to see: {without}")
-    row = sheet.points(1.7 * sheet.TEXT_SIZE)
-    room = width, row * len(bars) + EDGE
     reading = [report.instead]
     if len(bars) > _NAMED:  # more than a reader takes in at once
         largest = (
@@ -58,29 +57,29 @@ def effect_bars(report: AblationReport) -> Figure:
         )
         reading.append(f"largest: {', '.join(largest)}")
     below = "\n".join(filter(None, reading))
-    canvas, top = page_with_room(report.caption, below, names, notes, room)
-    left = EDGE + max((canvas.face.width(name, sheet.TEXT_SIZE) for name in names), default=0) + 24
-    ends = [end for one in bars for end in (one.effect, *(one.interval or ()))]
-    low, high = min([0.0, *ends]), max([0.0, *ends])
-    beside = 90 if low < 0 else 20
-    scale = (width + EDGE - left - beside - 90) / ((high - low) or 1.0)
-    zero = left + beside - low * scale
-    colors = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
-    for place, (one, name) in enumerate(zip(bars, names, strict=True)):
-        middle = top + (place + 0.5) * row
-        bold = one.kind == "together"
-        canvas.text(left - 14, middle, name, sheet.TEXT_SIZE, INK, align="right", bold=bold)
-        start, end = sorted((zero, zero + one.effect * scale))
-        box = (start, middle - row * 0.3, end - start, row * 0.6)
-        canvas.boxes([box], colors[one.effect > 0], one.label)
-        if one.interval is not None:
-            line = np.array([[(zero + at * scale, middle) for at in one.interval]])
-            canvas.strokes(line, INK, 1.2)
-        side, align, far = (10, "left", max) if one.effect >= 0 else (-10, "right", min)
-        at = zero + far(one.effect, *(one.interval or (one.effect,))) * scale + side
-        canvas.text(at, middle, nats(one.effect), sheet.NOTE_SIZE, FAINT, align=align)
-    canvas.strokes(np.array([[(zero, top), (zero, top + row * len(bars))]]), FAINT, 0.6)
-    return canvas.figure
+    room = width, sheet.points(1.7 * sheet.TEXT_SIZE) * len(bars) + EDGE
+    face, [[chart]] = chart_page(report.caption, below, names, notes, room)
+    effects_of = np.array([one.effect for one in bars])
+    ends = np.array([one.interval or (one.effect,) * 2 for one in bars]).reshape(-1, 2).T
+    drawn = chart.barh(
+        range(len(bars)),
+        effects_of,
+        0.6,
+        xerr=np.abs(ends - effects_of),
+        color=[_COLORS[int(effect > 0)] for effect in effects_of],
+        error_kw={"elinewidth": 1.2, "ecolor": sheet.ink(INK)},
+        label="effects",
+    )
+    texts = [nats(effect) for effect in effects_of]
+    chart.bar_label(drawn, texts, padding=4, **sheet.words(face, sheet.NOTE_SIZE, FAINT))
+    chart.margins(x=0.08)
+    chart.set(ylim=(len(bars) - 0.5, -0.5), xticks=[])
+    drawable = [face.drawable(name) for name in names]
+    chart.set_yticks(range(len(bars)), drawable, **sheet.words(face, sheet.TEXT_SIZE))
+    for tick, one in zip(chart.get_yticklabels(), bars, strict=True):
+        tick.set_fontweight("bold" if one.kind == "together" else "normal")
+    chart.axvline(0, color=sheet.ink(FAINT), linewidth=0.6)
+    return chart.figure  # type: ignore[no-any-return]
 
 
 @sheet.own_settings()

@@ -7,23 +7,22 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
 from attnviz.features.cache.report import CacheReport
-from attnviz.renderers.colors import FAINT, HEAD_COLORS, INK, Color
+from attnviz.renderers.colors import FAINT, HEAD_COLORS, Color
 from attnviz.renderers.figures import figure as sheet
-from attnviz.renderers.figures.canvas import EDGE, page_with_room
-from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.figures.canvas import EDGE, RULE, chart_page
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.printable import printable, shorten
 
 READING = (
     "nats a token that a rule adds to the loss, over the keys that a query sees; below 0 it helps"
 )
-_WIDE, _TALL, _LEFT, _ROW = 620, 430, 96, 3
-"""Pixels of a panel and of the room on its left, and panels in a row."""
+_WIDE, _TALL, _ROW = 700, 520, 3
+"""Pixels of a panel at most, and panels in a row."""
 _STRUCK: Color = (200, 32, 64)
 _BEST, _DOTS = "best", (3.0, 2.0)
 
@@ -31,22 +30,7 @@ _BEST, _DOTS = "best", (3.0, 2.0)
 @sheet.own_settings()
 def cost_curves(report: CacheReport) -> Figure:
     """A panel for each kind of text, with a line for each rule and bars for intervals."""
-    kinds = list(report.full)
-    names = list(dict.fromkeys(one.name for one in report.rules))
-    looks: dict[str, dict[str, Any]] = {
-        name: {
-            "color": sheet.ink(HEAD_COLORS[number % len(HEAD_COLORS)]),
-            # A bound is no rule that can be used.
-            "linestyle": (0, _DOTS) if _BEST in name.split("+") else "-",
-        }
-        for number, name in enumerate(names)
-    }
-    ends = [x for one in report.rules for x in (one.cost, *(one.interval or ()))]
-    low, high = min(0.0, *filter(isfinite, ends)), max(0.01, *filter(isfinite, ends))
-    ticks = MaxNLocator(6).tick_values(low, high)
-    line, across = sheet.line_height(sheet.NOTE_SIZE), min(len(kinds), _ROW)
-    full = sheet.page_width(across * (_WIDE + _LEFT), EDGE)
-    wide, rows = full // across - _LEFT, -(-len(kinds) // _ROW)
+    names, kinds = list(dict.fromkeys(one.name for one in report.rules)), list(report.full)
     headings = [
         f"{kind and printable(shorten(kind, 40)) + ' · '}loss with all keys {loss:.2f} nats"
         for kind, loss in report.full.items()
@@ -54,43 +38,49 @@ def cost_curves(report: CacheReport) -> Figure:
     notes = [report.prompt]
     if any(one.interval for one in report.rules):
         notes.append("bars: 95 % intervals of the means over texts")
-    texts = [*names, *headings]
-    room = [84 + typeface(texts).width(name, sheet.NOTE_SIZE) for name in names]
-    places = sheet.flow_lines(room, full)
-    legend, high = (places[-1][1] + 1.6) * line, _TALL + 5.2 * line
-    size = full, legend + rows * high
-    canvas, top = page_with_room(report.caption, READING, texts, notes, size, 1.2 * line)
-    for name, (x, down) in zip(names, places, strict=True):
-        y = top + (down + 0.4) * line
-        canvas.axes.plot((EDGE + x, EDGE + x + 44), (y, y), linewidth=2, **looks[name])
-        canvas.text(EDGE + x + 56, y, name, sheet.NOTE_SIZE, INK)
-    for number, (kind, heading) in enumerate(zip(kinds, headings, strict=True)):
-        left = EDGE + _LEFT + number % _ROW * (wide + _LEFT)
-        upper = top + legend + number // _ROW * high + 1.8 * line
-        canvas.text(left, upper - 1.1 * line, heading, sheet.TEXT_SIZE, INK, bold=True)
-        box = (left, upper, wide - 20, _TALL)
-        chart = canvas.chart(box, "keys that a query sees", (ticks[0], ticks[-1]))
-        chart.set_yticks(ticks)
+    across = min(len(kinds), _ROW)
+    down = -(-len(kinds) // across)
+    room = sheet.page_width(across * _WIDE, EDGE), down * _TALL
+    face, charts = chart_page(
+        *(report.caption, READING, [*names, *headings], notes, room),
+        nrows=down,
+        ncols=across,
+        sharex=True,
+        sharey=True,
+    )
+    look = sheet.words(face, sheet.NOTE_SIZE)
+    for chart, kind, heading in zip(charts.flat, kinds, headings, strict=False):
+        chart.set_title(face.drawable(heading), loc="left", **sheet.words(face, sheet.TEXT_SIZE))
         chart.axhline(0, color=sheet.ink(FAINT), linewidth=0.8)
-        for name, look in looks.items():
+        chart.grid(axis="y", color=sheet.ink(RULE), linewidth=0.6)
+        for name, color in zip(names, HEAD_COLORS * len(names), strict=False):
             own = [one for one in report.rules if (one.kind, one.name) == (kind, name)]
             own = sorted((one for one in own if isfinite(one.cost)), key=lambda one: one.held)
-            shares, costs = [one.held for one in own], [one.cost for one in own]
-            shape: dict[str, Any] = {
-                "marker": "s",
-                "markersize": 3,
-                "clip_on": False,
-                "label": name,
-            }
-            chart.plot(shares, costs, linewidth=2, **shape, **look)
-            bars = [
-                (one.held, *one.interval)
-                for one in own
-                if one.interval and all(map(isfinite, one.interval))
-            ]
-            for bar in bars:
-                chart.vlines(*bar, color=look["color"], linewidth=1, label=f"{name} interval")
-    return canvas.figure
+            costs = np.array([one.cost for one in own])
+            ends = np.array([one.interval or (one.cost,) * 2 for one in own]).reshape(-1, 2).T
+            chart.errorbar(
+                [one.held for one in own],
+                costs,
+                np.where(np.isfinite(ends), np.abs(ends - costs), 0),
+                # A bound is no rule that can be used.
+                linestyle=(0, _DOTS) if _BEST in name.split("+") else "-",
+                color=sheet.ink(color),
+                marker="s",
+                markersize=3,
+                linewidth=2,
+                elinewidth=1,
+                clip_on=False,
+                label=name,
+            )
+        chart.xaxis.set_major_formatter(PercentFormatter(1))
+        chart.set(xlim=(0, 1))
+        chart.set_xlabel("keys that a query sees", **look)
+    for chart in charts[:, 0]:
+        chart.set_ylabel("nats a token", **look)
+    for chart in charts.flat[len(kinds) :]:
+        chart.set_visible(False)
+    charts[0, 0].legend(prop=face.font(sheet.NOTE_SIZE), loc="upper right", frameon=False)
+    return charts[0, 0].figure  # type: ignore[no-any-return]
 
 
 @sheet.own_settings()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from attnviz.features.chat.report import TEMPLATE, ChatReport
 from attnviz.features.chat.table import HEADS, notes_of, reading_line, times
 from attnviz.renderers.colors import FAINT, HEAD_COLORS, INK, Color, ink_on
 from attnviz.renderers.figures import figure as sheet
-from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
+from attnviz.renderers.figures.canvas import EDGE, chart_page
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import printable, shorten, two_digits
 
@@ -24,6 +24,7 @@ ROWS = 60  # of the answer, at most
 LONGEST, SHORTEST = 44, 8  # letters of a label
 _WIDE, _ROOM, _BAR = 1500, 0.4, 1.5
 """Pixels of a page, the share of it that labels take, and a bar's height in lines of text."""
+_EDGES: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6}
 _GREY: Color = (205, 205, 205)
 
 
@@ -47,41 +48,55 @@ def chat_picture(report: ChatReport) -> Figure:
     notes = [*notes_of(report)]
     if len(report.rows) > ROWS:
         notes.append(f"{ROWS} of {len(report.rows):,} {report.unit} are drawn")
-    line = sheet.line_height(sheet.NOTE_SIZE)
-    full = sheet.page_width(_WIDE, EDGE)
+    line, full = sheet.line_height(sheet.NOTE_SIZE), sheet.page_width(_WIDE, EDGE)
     labels = [label for _, some in blocks for label, _ in some]
     face = typeface([*labels, *legend])
     letters = LONGEST
     while (left := _width(face, labels, letters)) > full * _ROOM and letters > SHORTEST:
         letters -= 1
-    room = [face.width(face.drawable(one), sheet.NOTE_SIZE) + 60 for one in legend]
-    places = sheet.flow_lines(room, full)
-    down = (places[-1][1] + 1.8) * line
-    height = down + sum((1.7 * bool(name) + len(some) * (_BAR + 0.35) + 0.6) * line
-                        for name, some in blocks)  # fmt: skip
+    columns = max(int(full / _width(face, [f"{one}xxxx" for one in legend], LONGEST)), 1)
+    above = (-(-len(legend) // columns) + 1) * 1.5 * line
+    tall = [len(some) for _, some in blocks]
     title = f"{report.caption} · {report.heads_shown}"
     reading = f"What {reading_line(report).removesuffix(' …')}. {READING}"
-    texts = [*labels, *legend, *(name for name, _ in blocks)]
-    canvas, top = page_with_room(
-        printable(title), printable(reading), texts, notes, (full, height), line
+    face, charts = chart_page(
+        *(printable(title), printable(reading), [*labels, *legend], notes),
+        (full, above + sum(tall) * _BAR * line + len(blocks) * 2 * line),
+        nrows=len(blocks),
+        height_ratios=tall,
     )
-    for (x, row), words, ground in zip(places, legend, grounds, strict=True):
-        y = top + (row + 0.4) * line
-        _band(canvas, (EDGE + x, y - 0.4 * line, 0.8 * line, 0.8 * line), ground)
-        canvas.text(EDGE + x + line, y, words, sheet.NOTE_SIZE, INK)
-    at = top + down
-    for name, some in blocks:
-        if name:
-            canvas.text(EDGE, at + 0.7 * line, name, sheet.NOTE_SIZE, INK, bold=True)
-            at += 1.7 * line
-        for label, shares in some:
-            middle = at + _BAR * line / 2
-            words = shorten(label, letters)
-            canvas.text(EDGE, middle, words, sheet.NOTE_SIZE, INK if name else FAINT)
-            _draw_bar(canvas, (EDGE + left, at, full - left, _BAR * line), shares, grounds)
-            at += (_BAR + 0.35) * line
-        at += 0.6 * line
-    return canvas.figure
+    for chart, (name, some) in zip(charts.flat, blocks, strict=True):
+        shares = np.array([own for _, own in some])
+        starts = np.cumsum(shares, axis=1) - shares
+        for number, (ground, words) in enumerate(zip(grounds, legend, strict=True)):
+            look: dict[str, Any] = {"color": sheet.ink(ground), "label": words}
+            bars = chart.barh(
+                range(len(some)), shares[:, number], 0.8, starts[:, number], **look, **_EDGES
+            )
+            numbers = [two_digits(share) for share in shares[:, number]]
+            fits = [
+                text if share * (full - left) > face.width(text, sheet.NOTE_SIZE) + 6 else ""
+                for share, text in zip(shares[:, number], numbers, strict=True)
+            ]
+            inside = sheet.words(face, sheet.NOTE_SIZE, ink_on(ground))
+            chart.bar_label(bars, fits, label_type="center", **inside)
+        chart.set(xlim=(0, 1), ylim=(len(some) - 0.5, -0.5), xticks=[])
+        short = [face.drawable(shorten(label, letters)) for label, _ in some]
+        color = INK if name else FAINT
+        chart.set_yticks(range(len(some)), short, **sheet.words(face, sheet.NOTE_SIZE, color))
+        chart.set_title(name, loc="left", **sheet.words(face, sheet.NOTE_SIZE, bold=True))
+    key = charts[0, 0].legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=columns,
+        frameon=False,
+        prop=face.font(sheet.NOTE_SIZE),
+        handlelength=0.8,
+        borderaxespad=0.8,
+    )
+    for text in key.get_texts():
+        text.set_parse_math(False)
+    return charts[0, 0].figure  # type: ignore[no-any-return]
 
 
 def colors_of(report: ChatReport) -> list[Color]:
@@ -100,27 +115,3 @@ def _width(face: Typeface, labels: Sequence[str], letters: int) -> float:
     """Pixels that labels of so many letters at most take beside their bars."""
     words = (face.drawable(shorten(one, letters)) for one in labels)
     return max(face.width(one, sheet.NOTE_SIZE) for one in words) + 16
-
-
-def _draw_bar(
-    canvas: Canvas,
-    box: tuple[float, float, float, float],
-    shares: Sequence[float],
-    grounds: Sequence[Color],
-) -> None:
-    """The bands of a bar, each with its share where it fits."""
-    x, y, width, height = box
-    for share, ground in zip(shares, grounds, strict=True):
-        wide = share * width
-        _band(canvas, (x, y, wide, height), ground)
-        words = two_digits(share)
-        if wide > canvas.face.width(words, sheet.NOTE_SIZE) + 6:
-            middle = x + wide / 2, y + height / 2
-            canvas.text(*middle, words, sheet.NOTE_SIZE, ink_on(ground), align="center")
-        x += wide
-
-
-def _band(canvas: Canvas, box: tuple[float, float, float, float], ground: Color) -> None:
-    x, y, width, height = box
-    look: dict[str, Any] = {"facecolor": sheet.ink(ground), "edgecolor": "white", "linewidth": 0.6}
-    canvas.axes.add_patch(Rectangle((x, y), width, height, **look))

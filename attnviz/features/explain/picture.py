@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from attnviz.features.explain.report import ContrastReport
-from attnviz.renderers.colors import INK, color_of, ink_on
 from attnviz.renderers.figures import figure as sheet
-from attnviz.renderers.figures.canvas import EDGE, page_with_room
+from attnviz.renderers.figures.canvas import EDGE, chart_page
+from attnviz.renderers.figures.heatmap import write_cells
 from attnviz.renderers.printable import shorten, two_digits
 
 CONTRAST_READING = (
@@ -19,45 +19,44 @@ _CELL, _LONGEST, _LIMITS = (74, 40), 20, (-1.0, 1.0)
 @sheet.own_settings()
 def contrast_picture(report: ContrastReport) -> Figure:
     """A row for each position and a column for each layer of each stream."""
-    columns = [*dict.fromkeys((one.stream, one.layer) for one in report.layers)]
-    streams = [*dict.fromkeys(stream for stream, _ in columns)]
+    streams = [*dict.fromkeys(one.stream for one in report.layers)]
+    cells = {stream: [one for one in report.layers if one.stream == stream] for stream in streams}
+    layers = {stream: [*dict.fromkeys(one.layer for one in cells[stream])] for stream in streams}
     tokens = {
-        stream: {one.position: one.token for one in report.layers if one.stream == stream}
+        stream: {one.position: shorten(one.token, _LONGEST) for one in cells[stream]}
         for stream in streams
     }
-    names = [shorten(name, _LONGEST) for own in tokens.values() for name in own.values()]
-    line, (wide, high) = sheet.line_height(sheet.TEXT_SIZE), _CELL
-    several = len(streams) > 1
     strongest = (
-        (f"{one.stream} " if several else "") + f"{one.layer}.{one.head} {two_digits(one.share)}"
+        (f"{one.stream} " if len(streams) > 1 else "")
+        + f"{one.layer}.{one.head} {two_digits(one.share)}"
         for one in report.heads[:4]
     )
     heads = f"heads that restore most: {', '.join(strongest)}"
-    layers = {stream: [layer for own, layer in columns if own == stream] for stream in streams}
-    most = max(len(own) for own in layers.values())
-    down = sum(2.4 * line + high * len(own) for own in tokens.values())
-    room = sheet.page_width(int(max(240 + wide * most, 760)), EDGE), down + EDGE
+    names = [name for own in tokens.values() for name in own.values()]
+    down, across = len(names), max(map(len, layers.values()))
+    above = 3 * sheet.line_height(sheet.TEXT_SIZE)
+    wide = sheet.page_width(int(max(240 + _CELL[0] * across, 760)), EDGE)
+    room = wide, _CELL[1] * down + above * len(streams)
     caption = f"from “{report.answers[1]}” to “{report.answers[0]}” · {report.provenance.title}"
-    canvas, top = page_with_room(caption, heads, names, [CONTRAST_READING], room)
-    titles = [f"{stream} layer" for stream in streams]
-    left = EDGE + max(canvas.face.width(name, sheet.TEXT_SIZE) for name in [*names, *titles]) + 34
-    for stream in streams:
-        canvas.text(EDGE, top + 0.6 * line, f"{stream} layer", sheet.TEXT_SIZE, INK)
-        for number, layer in enumerate(layers[stream]):
-            x = left + (number + 0.5) * wide
-            canvas.text(x, top + 0.6 * line, layer, sheet.TEXT_SIZE, INK, align="center")
-        upper = top + 1.3 * line
-        for row, (position, token) in enumerate(tokens[stream].items()):
-            y = upper + row * high
-            name = shorten(token, _LONGEST)
-            canvas.text(left - 12, y + high / 2, name, sheet.TEXT_SIZE, INK, align="right")
-            for one in report.layers:
-                if (one.stream, one.position) == (stream, position):
-                    x = left + layers[stream].index(one.layer) * wide
-                    color = color_of(float(np.clip(one.share, *_LIMITS)), _LIMITS)
-                    canvas.boxes([(x, y, wide - 2, high - 2)], color, f"{token} {one.layer}")
-                    text = two_digits(one.share).replace("-", "−")
-                    middle = x + wide / 2, y + high / 2
-                    canvas.text(*middle, text, sheet.SMALLEST, ink_on(color), align="center")
-        top = upper + high * len(tokens[stream]) + 0.9 * line
-    return canvas.figure
+    tall = [len(tokens[stream]) for stream in streams]
+    face, charts = chart_page(
+        *(caption, heads, names, [CONTRAST_READING], room), nrows=len(streams), height_ratios=tall
+    )
+    look = sheet.words(face, sheet.TEXT_SIZE)
+    for chart, stream in zip(charts.flat, streams, strict=True):
+        positions = [*tokens[stream]]
+        shares = np.full((len(positions), len(layers[stream])), np.nan)
+        for one in cells[stream]:
+            shares[positions.index(one.position), layers[stream].index(one.layer)] = one.share
+        sheet.draw_image(chart, np.clip(shares, *_LIMITS), _LIMITS, aspect=_CELL[1] / _CELL[0])
+        chart.set_anchor("W")
+        for side, count in zip((chart.xaxis, chart.yaxis), shares.T.shape, strict=True):
+            side.set_ticks(np.arange(1, count) - 0.5, minor=True)
+        chart.grid(which="minor", color="white", linewidth=1)
+        chart.xaxis.tick_top()
+        chart.set_xticks(range(len(layers[stream])), layers[stream], **look)
+        chart.set_yticks(range(len(positions)), map(face.drawable, tokens[stream].values()), **look)
+        chart.set_title(f"{stream} layer", loc="left", **look)
+        texts = [[two_digits(x).replace("-", "−") for x in row] for row in shares]
+        write_cells(chart, np.clip(shares, *_LIMITS), texts, _LIMITS, face.font(sheet.SMALLEST))
+    return charts[0, 0].figure  # type: ignore[no-any-return]

@@ -1,18 +1,17 @@
 """The loss over the share of heads that are off, as lines."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from attnviz.features.corpus.results import PruneCurve
-from attnviz.renderers.colors import INK, Color, round_up
+from attnviz.renderers.colors import Color, round_up
 from attnviz.renderers.figures import figure as sheet
-from attnviz.renderers.figures.canvas import EDGE, page_with_room
+from attnviz.renderers.figures.canvas import EDGE, RULE, chart_page
 from attnviz.renderers.figures.figure import ink
 
 ROOM = 0.1  # the note names the share of heads that cost so many nats per output at most
-_CURVE_WIDTH, _CURVE_HEIGHT, _LEFT = 1100, 520, 90
+_CURVE_WIDTH, _CURVE_HEIGHT = 1100, 600
 _LOOKS: dict[str, tuple[str, Color]] = {
     "effect": ("smallest exact effect first", (0, 114, 178)),
     "confidence": ("lowest confidence (mean of each row's largest weight) first", (213, 94, 0)),
@@ -31,26 +30,27 @@ def prune_curve(curve: PruneCurve) -> Figure:
         f"heads that can go before the loss has risen by {ROOM} nats: {_format_shares(curve)}",
     ]
     names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
-    line, full = sheet.line_height(sheet.NOTE_SIZE), sheet.page_width(_CURVE_WIDTH, EDGE)
-    texts, room = [reading, *names.values()], (full, _CURVE_HEIGHT + 3.6 * line)
-    canvas, top = page_with_room(curve.caption, reading, texts, notes, room, 1.6 * line)
-    box = (EDGE + _LEFT, top, full - _LEFT - 30, _CURVE_HEIGHT)
-    roof = round_up(float(np.nanmax(curve.losses)))
-    chart = canvas.chart(box, "heads that are off", (0, roof))
+    full = sheet.page_width(_CURVE_WIDTH, EDGE)
+    texts, room = [reading, *names.values()], (full, _CURVE_HEIGHT)
+    face, [[chart]] = chart_page(curve.caption, reading, texts, notes, room)
+    roof, look = round_up(float(np.nanmax(curve.losses))), sheet.words(face, sheet.TEXT_SIZE)
+    chart.set(xlim=(0, 1), ylim=(0, roof))
+    chart.set_xlabel("heads that are off", **look)
+    chart.set_ylabel("loss", **look)
     chart.set_yticks(np.linspace(0, roof, _steps_to(roof) + 1))
     chart.yaxis.set_major_formatter("{x:.3g}")
-    canvas.text(box[0] - 12, top - 0.9 * line, "loss", sheet.TEXT_SIZE, INK, align="right")
+    chart.xaxis.set_major_formatter(PercentFormatter(1))
+    chart.grid(axis="y", color=ink(RULE), linewidth=0.6)
     across = np.array(curve.off) / count
     for name, (_, color) in _LOOKS.items():
         own = curve.losses_by(name)
         if len(own) > 1:
             ends = own.min(axis=0), own.max(axis=0)
             chart.fill_between(across, *ends, color=ink(color), alpha=0.18, linewidth=0)
-        words = canvas.face.wrap(names[name], sheet.NOTE_SIZE, box[2] - 80)
-        look: dict[str, Any] = {"linewidth": 2.0 if len(own) == 1 else 1.4, "label": words}
-        chart.plot(across, own.mean(axis=0), color=ink(color), **look)
-    chart.legend(loc="upper left", frameon=False, prop=canvas.face.font(sheet.NOTE_SIZE))
-    return canvas.figure
+        words, wide = face.wrap(names[name], sheet.NOTE_SIZE, full - 240), 2 - 0.6 * (len(own) > 1)
+        chart.plot(across, own.mean(axis=0), color=ink(color), linewidth=wide, label=words)
+    chart.legend(loc="upper left", frameon=False, prop=face.font(sheet.NOTE_SIZE))
+    return chart.figure  # type: ignore[no-any-return]
 
 
 def _steps_to(roof: float) -> int:

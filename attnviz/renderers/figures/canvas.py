@@ -10,7 +10,6 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
-from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from attnviz.renderers.colors import FAINT, INK, Color
@@ -19,7 +18,7 @@ from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 
 Box = tuple[float, float, float, float]  # left, top, width and height
 EDGE = 24  # pixels of margin around a page
-_RULE: Color = (226, 229, 234)
+RULE: Color = (226, 229, 234)
 
 
 class Canvas:
@@ -87,21 +86,6 @@ class Canvas:
         sheet.write(self.axes, (x, y), words, self.face, size, color, **looks)
         return self.face.width(words, size, bold=bold)
 
-    def chart(self, box: Box, across: str, limits: tuple[float, float]) -> Axes:
-        """The axes of a chart in these pixels, with shares from 0 to 100 % across."""
-        full, (left, top, width, height) = self.figure.get_size_inches() * DPI, box
-        place = left / full[0], 1 - (top + height) / full[1], width / full[0], height / full[1]
-        chart = self.figure.add_axes(place, facecolor="none", xlim=(0, 1), ylim=limits)
-        chart.xaxis.set_major_formatter(PercentFormatter(1))
-        chart.spines[:].set_visible(False)
-        chart.grid(axis="y", color=sheet.ink(_RULE), linewidth=0.6)
-        chart.set_axisbelow(True)
-        font, faint = self.face.font(sheet.NOTE_SIZE), sheet.ink(FAINT)
-        looks: dict[str, Any] = {"labelcolor": faint, "labelsize": font.get_size_in_points()}
-        chart.tick_params(length=0, pad=4, labelfontfamily=font.get_family(), **looks)
-        chart.set_xlabel(across, fontproperties=font, color=sheet.ink(INK))
-        return chart
-
     def name_heads(
         self,
         names: tuple[Sequence[str], Sequence[str]],
@@ -168,3 +152,29 @@ def page_with_room(
     foot = sheet.note_paragraphs(face, [*notes, *sheet.missing_font_note(face)], width)
     top = EDGE + sheet.height_of(head) + gap
     return full_canvas(face, width, head, foot, int(top + room[1])), top
+
+
+def chart_page(
+    title: str,
+    reading: str,
+    texts: Sequence[str],
+    notes: Sequence[str],
+    room: tuple[float, float],
+    **shape: Any,
+) -> tuple[Typeface, NDArray[Any]]:
+    """Charts under a heading, (rows, columns) as `shape` has them, and the typeface of their words.
+
+    Names of axes, legends and labels take their room from what the charts have.
+    """
+    canvas, top = page_with_room(title, reading, texts, notes, (room[0], room[1] + EDGE))
+    width, height = canvas.figure.get_size_inches() * DPI
+    place = EDGE / width, 1 - (top + room[1]) / height, 1 - 2 * EDGE / width, room[1] / height
+    canvas.figure.set_layout_engine("constrained", rect=place, w_pad=0, h_pad=0.06)
+    charts: NDArray[Any] = canvas.figure.subplots(squeeze=False, **shape)
+    font, faint = canvas.face.font(sheet.NOTE_SIZE), sheet.ink(FAINT)
+    looks: dict[str, Any] = {"labelcolor": faint, "labelsize": font.get_size_in_points()}
+    for chart in charts.flat:
+        chart.spines[:].set_visible(False)
+        chart.set_axisbelow(True)
+        chart.tick_params(which="both", length=0, pad=4, labelfontfamily=font.get_family(), **looks)
+    return canvas.face, charts

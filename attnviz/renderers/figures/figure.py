@@ -227,8 +227,14 @@ def write(
     **looks: Any,
 ) -> None:
     """Write drawable words; `looks` are matplotlib's options of a text."""
+    looks |= words(face, size, color, bold=bold)
+    where.text(*place, text, **looks)
+
+
+def words(face: Typeface, size: float, color: Color = INK, *, bold: bool = False) -> dict[str, Any]:
+    """Matplotlib's options of a text in the house's fonts."""
     font = face.font(size, bold=bold)
-    where.text(*place, text, fontproperties=font, color=ink(color), parse_math=False, **looks)
+    return {"fontproperties": font, "color": ink(color), "parse_math": False}
 
 
 def missing_font_note(face: Typeface) -> tuple[str, ...]:
@@ -348,8 +354,8 @@ def draw_image(axes: Axes, image: NDArray[Any], limits: Limits, **how: Any) -> N
     """Draw an image on a scale, in a thin frame without ticks; `how` are options of imshow."""
     # Images are float32, in which −0.4 lies just below the limit −0.4 and would be white.
     low = min(limits[0], float(np.float32(limits[0])))
-    how = {"cmap": colormap(limits), "vmin": low, "vmax": limits[1], **how}
-    axes.imshow(image, aspect="auto", interpolation="nearest", **how)
+    how = {"cmap": colormap(limits), "vmin": low, "vmax": limits[1], "aspect": "auto", **how}
+    axes.imshow(image, interpolation="nearest", **how)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set(linewidth=0.5, color=ink((190, 190, 190)))
