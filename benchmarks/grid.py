@@ -14,8 +14,8 @@ import matplotlib as mpl
 import numpy as np
 
 from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.features.grid.picture import grid
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.figures.grid import grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

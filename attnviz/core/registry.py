@@ -192,6 +192,7 @@ PARQUET = FeatureEntry("The texts of a Parquet file.", "parquet.file:ParquetRead
 DOCUMENTS = FeatureEntry("Every JSON document by name.", "schemas.layouts:LAYOUTS")
 DOCUMENT_SCHEMA = FeatureEntry("What --schema prints.", "schemas.layouts:json_schema")
 FIELDS = FeatureEntry("What refuses a name of --fields.", "schemas.layouts:check_fields")
+PANELS = FeatureEntry("The picture of several maps side by side.", "grid.picture:panels")
 HEAD_STEPS = FeatureEntry("Every step of one head of a model.", "steps.head:record_head")
 """What `steps` asks of a model of transformers."""
 SOURCES = {

@@ -218,7 +218,7 @@ PICTURES: dict[str, Entry] = {
     ),
     "grid": Entry(
         "Every head of every layer side by side on one scale.",
-        "attnviz.renderers.figures.grid:grid",
+        "attnviz.features.grid.picture:grid",
     ),
     "lines": Entry(
         "Two columns of tokens joined by lines, the heavier the larger the weight.",

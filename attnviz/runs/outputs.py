@@ -22,7 +22,7 @@ from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose, in_words
 from attnviz.core.notices import notices_to, notify
 from attnviz.core.options import DECLARED, Choice, Look, LookOptions
-from attnviz.core.registry import ATLAS_LINKS, PICTURES, DataKind, is_reduced
+from attnviz.core.registry import ATLAS_LINKS, PANELS, PICTURES, DataKind, is_reduced
 from attnviz.core.values import check_value
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import (
@@ -247,7 +247,6 @@ def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
     """A text through every lens, or by heads of several layers, one panel each."""
     from attnviz.analyses.view import orientation
     from attnviz.renderers.figures.figure import fit_width
-    from attnviz.renderers.figures.grid import panels
 
     correlation = "\nrank correlation with hiding tokens"
     whiches = (view.which.replace(f", {AGREEMENT}", correlation) for view in views)
@@ -256,7 +255,7 @@ def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
     title = f"{attention.provenance.title} · {what} side by side"
     words: dict[str, Any] = {"title": title, "subtitle": orientation(attention.main)}
     words["texts"] = attention.texts_of(views[0].map)
-    return fit_width(panels, [view.map for view in views], **words, headings=headings)
+    return fit_width(PANELS.load(), [view.map for view in views], **words, headings=headings)
 
 
 def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:

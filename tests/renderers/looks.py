@@ -39,6 +39,7 @@ from attnviz.features.compare.report import HISTORY, History
 from attnviz.features.corpus.results import PruneCurve
 from attnviz.features.corpus.rows import SHOWS, corpus_json, corpus_tsv
 from attnviz.features.corpus.table import corpus_table
+from attnviz.features.grid.picture import grid, panels
 from attnviz.features.heads import table as head_tables
 from attnviz.features.heads.picture import head_overview, head_plane
 from attnviz.features.image.overlay import (
@@ -51,8 +52,8 @@ from attnviz.features.image.overlay import (
 from attnviz.features.lines.picture import lines
 from attnviz.features.pruning.picture import prune_curve
 from attnviz.features.terminal.heatmap import TerminalGrid, TerminalHeatmap
+from attnviz.features.treebank.table import treebank_table
 from attnviz.renderers import Display
-from attnviz.renderers.figures.grid import grid, panels
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text.link_list import LinksRenderer
@@ -288,7 +289,7 @@ TABLES: dict[str, Callable[[Display], str]] = {
     "lenses": lambda show: ablation_table.lenses_table(lens_report(3), show),
     "lenses-one": lambda show: ablation_table.lenses_table(lens_report(1), show),
     "similarity": lambda show: head_tables.similarity_table(similarity(20), show),
-    "treebank": lambda show: head_tables.treebank_table(REPORT, show),
+    "treebank": lambda show: treebank_table(REPORT, show),
 }
 MAPS: dict[str, tuple[Any, Attention]] = {
     "effects": (TableRenderer, effects()),

@@ -11,10 +11,10 @@ import pytest
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice
+from attnviz.features.grid.picture import grid
 from attnviz.features.lines.picture import choose_lines, lines
 from attnviz.renderers import Display
 from attnviz.renderers.colors import NO_VALUE, color_of, colors_of, limits_of, scale_of
-from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.reports import as_bytes, make_renderer
 from attnviz.runs.outputs import views_of

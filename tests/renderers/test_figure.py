@@ -10,9 +10,9 @@ from PIL import Image
 
 import attnviz
 from attnviz.core.attention_map import Token
+from attnviz.features.grid.picture import grid
 from attnviz.renderers import PICTURE_SUFFIXES
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
 from tests.invoke import OWN, fresh
 from tests.samples import notes_of

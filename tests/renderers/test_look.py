@@ -13,9 +13,9 @@ import attnviz
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.core.options import Look
+from attnviz.features.grid.picture import grid
 from attnviz.features.lines.picture import lines
 from attnviz.renderers.figures.figure import figure_bytes, fit_width
-from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.look import (
     color_table,

@@ -9,10 +9,10 @@ from PIL import Image
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import OutputError, UsageError
+from attnviz.features.grid.picture import grid, panels
 from attnviz.features.lines.picture import lines
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.fonts import can_embed, typeface
-from attnviz.renderers.figures.grid import grid, panels
 from attnviz.renderers.figures.heatmap import heatmap
 from tests.invoke import attnviz as shell
 

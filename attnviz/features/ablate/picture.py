@@ -61,7 +61,7 @@ def effect_bars(report: AblationReport) -> Figure:
     face, [[chart]] = chart_page(report.caption, below, names, notes, room)
     effects_of = np.array([one.effect for one in bars])
     ends = np.array([one.interval or (one.effect,) * 2 for one in bars]).reshape(-1, 2).T
-    drawn = chart.barh(
+    bars_of = chart.barh(
         range(len(bars)),
         effects_of,
         0.6,
@@ -71,7 +71,7 @@ def effect_bars(report: AblationReport) -> Figure:
         label="effects",
     )
     texts = [nats(effect) for effect in effects_of]
-    chart.bar_label(drawn, texts, padding=4, **sheet.words(face, sheet.NOTE_SIZE, FAINT))
+    chart.bar_label(bars_of, texts, padding=4, **sheet.words(face, sheet.NOTE_SIZE, FAINT))
     chart.margins(x=0.08)
     chart.set(ylim=(len(bars) - 0.5, -0.5), xticks=[])
     drawable = [face.drawable(name) for name in names]

@@ -19,11 +19,11 @@ from PIL import Image
 
 from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
+from attnviz.features.grid.picture import GridSide, name_tiles, tile_room, write_largest
 from attnviz.features.vision.picture_files import read_picture
 from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, is_beyond, up_to
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.figures.grid import GridSide, name_tiles, tile_room, write_largest
 from attnviz.renderers.look import chosen_scale, chosen_table, look_option
 from attnviz.renderers.printable import printable
 

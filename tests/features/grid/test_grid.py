@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
+from attnviz.features.grid.picture import grid
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.figures.grid import grid
+from tests.renderers.pictures import fitted, map_of, picture_and_bar, shares
 from tests.samples import notes_of
-
-from .pictures import fitted, map_of, picture_and_bar, shares
 
 
 def draw(weights, **fields):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.features.grid.picture import panels
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.figures.grid import panels
 from tests.samples import ODD, self_map
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat"]

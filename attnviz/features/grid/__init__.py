@@ -1,0 +1,1 @@
+"""The picture of every head side by side, and of several maps as panels."""
