@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from attnviz.analyses.effects.probes import WORDS
 from attnviz.analyses.heads import measure_heads
 from attnviz.core.query import Query
+from attnviz.features.heads.probes import WORDS
 from attnviz.features.measures.intervals import intervals
 from attnviz.models.pocket.translator import load_pocket
 

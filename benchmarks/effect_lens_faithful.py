@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.links import effects_of, rank_correlation
-from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import LITTLE_EFFECT, MUCH_WEIGHT
-from attnviz.core.effects import Intervention, LinkAt
+from attnviz.core.effects import Intervention, LinkAt, effects_of
 from attnviz.core.query import Query
+from attnviz.features.experiments.texts import explained_by, open_experiment
+from attnviz.features.lenses.effect import effects
+from attnviz.features.measures.intervals import rank_correlation
 from attnviz.models import Source
-from attnviz.models.lens import explained_by, open_experiment
 from attnviz.models.pocket.translator import load_pocket
 
 LEAST_WEIGHT = 0.02

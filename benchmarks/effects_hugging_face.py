@@ -19,15 +19,15 @@ from typing import Any
 import torch
 import transformers
 
-from attnviz.analyses.effects.links import with_measured
-from attnviz.analyses.lenses.effect import effect
-from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.features.experiments.kernel import KernelExperiment
 from attnviz.features.experiments.outputs import ExperimentRequest
+from attnviz.features.experiments.texts import explained_by
+from attnviz.features.lenses.effect import effect
+from attnviz.features.lenses.gradient import gradient
+from attnviz.features.lenses.links import with_measured
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.lens import explained_by
 
 WORDS, ROUNDS = 8_000, 3
 SIZES = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}

@@ -15,8 +15,8 @@ from time import perf_counter, process_time
 import numpy as np
 
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.lenses.rollout import flow, rollout
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.features.lenses.rollout import flow, rollout
 
 LAYERS, HEADS, LENGTH, ROUNDS = 12, 12, 512, 9
 FLOW_LENGTH = 12

@@ -16,7 +16,7 @@ from time import perf_counter
 
 from attnviz.core.effects import Intervention, log_probabilities
 from attnviz.core.options import Choice, Origin
-from attnviz.models.lens import open_experiment
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.pipeline import attend_one, query_of
 from attnviz.storage.texts import Text

@@ -357,3 +357,17 @@ def _window(cells: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.
     # Bands narrower than 3 are what sharp heads look like, not what models are built with.
     fills = bool((cells == (band & visible)).all()) and band[0].sum() >= 3
     return band if fills else np.ones_like(cells)
+
+
+def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows divided by their sums; a row of zeros stays 0."""
+    totals = rows.sum(axis=-1, keepdims=True)
+    return np.asarray(np.divide(rows, totals, out=np.zeros(rows.shape), where=totals != 0))
+
+
+def map_shares(weights: NDArray[np.floating]) -> NDArray[np.float32]:
+    """`row_shares` of a map as float32: head by head, so that little more than it is held."""
+    shares = np.empty(weights.shape, dtype=np.float32)
+    for place in np.ndindex(weights.shape[:-2]):
+        shares[place] = row_shares(weights[place].astype(np.float64))
+    return shares

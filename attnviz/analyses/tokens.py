@@ -10,7 +10,7 @@ A first token that is a word has a place in the text: its row and column stay, a
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnviz.analyses.lenses.layered import map_shares
+from attnviz.analyses.masks import map_shares
 from attnviz.analyses.sinks import held_by_first, held_by_special, learned_part, percent, text_rows
 from attnviz.analyses.words import with_tokens, word_numbers
 from attnviz.core.attention_map import (

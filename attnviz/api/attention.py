@@ -7,8 +7,7 @@ from typing import Any, Unpack, overload
 from attnviz.api import arguments
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.options import Choice, Options, Origin
-from attnviz.core.registry import CHAT, Command
-from attnviz.models.lens import needs_head
+from attnviz.core.registry import CHAT, Command, needs_head
 from attnviz.models.open import brings_tokens, check_origin, check_pair
 from attnviz.runs.engines import open_engine
 from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, source_for

@@ -293,6 +293,27 @@ def log_probabilities(
     return np.array(values, dtype=np.float64).reshape(len(changes), len(numbers))
 
 
+def effects_of(
+    experiment: Experiment, changes: Sequence[Intervention], instead: HeadOutputs | None = None
+) -> NDArray[np.float64]:
+    """The loss of each output's log p by each change, in nats, shape (changes, outputs).
+
+    Above 0: the parts that are off support the output. NaN: a row has no key left.
+    """
+    plain, *others = log_probabilities(experiment, [Intervention(), *changes], instead)
+    return np.reshape(plain - np.array(others), (len(changes), len(plain)))
+
+
+def every_head(attention: Attention) -> list[HeadAt]:
+    """Every head in the order of the maps."""
+    return [
+        HeadAt(item.stream, layer, head)
+        for item in attention.maps
+        for layer in item.layers
+        for head in range(len(item.heads))
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """The effect of one part on log p, in nats, summed over all outputs."""

@@ -138,7 +138,7 @@ class Measure(Entry):
 class Lens(Entry):
     """What can be made of weights, which are in every map, or of what only a model can tell."""
 
-    room = "attnviz.analyses.lenses."
+    room = "attnviz.features.lenses."
     needs: Needs = "weights"
 
 
@@ -244,10 +244,19 @@ WRITERS = {
     }.items()
 }
 """What records writers, or the stream itself, by the kind of source."""
-LENS_BATCHES = {
-    needs: FeatureEntry("What a lens needs of several texts.", f"lenses.batches:many_{needs}")
-    for needs in ("gradients", "values")
+LENS_QUESTIONS = {
+    name: FeatureEntry("A text through a lens that needs more than a map.", f"lenses.{target}")
+    for name, target in {
+        "apply": "ask:apply_lens",
+        "ask": "ask:ask_source",
+        "ask together": "ask:ask_together",
+        "steps": "ask:keep_steps",
+        "links": "links:with_links",
+        "gradients": "batches:many_gradients",
+        "values": "batches:many_values",
+    }.items()
 }
+"""What is asked where a lens is chosen."""
 SYMMETRIZATIONS: dict[str, str] = {
     "forward": "Each target word's strongest source word.",
     "reverse": "Each source word's strongest target word, from the model run the other way.",
@@ -272,7 +281,7 @@ ROOMS = {
     "FORMATS": "attnviz.renderers",
     "PICTURES": "attnviz.renderers",
     "MEASURES": "attnviz.features.measures",
-    "LENSES": "attnviz.analyses.lenses",
+    "LENSES": "attnviz.features.lenses",
     "POLICIES": "attnviz.features.cache",
 }
 """The package whose `__init__.py` holds a table; it imports no other code."""
@@ -291,8 +300,8 @@ def tables() -> dict[str, dict[str, Any]]:
     if not _TABLES:
         # Filled before plug-ins are imported, for these may ask for a table themselves.
         for name, room in ROOMS.items():
-            feature = room.startswith(FeatureEntry.room)
             _TABLES[name] = {}
+            feature = room.startswith(FeatureEntry.room)
             with suppress(*[ModuleNotFoundError] * feature):  # which may not be there
                 _TABLES[name] = getattr(import_module(room), name)
         add_rows({f"attnviz.{n.lower()}": (_TABLES[n], row) for n, row in OPEN_TABLES.items()})
@@ -306,6 +315,9 @@ def __getattr__(name: str) -> dict[str, Any]:
     return tables()[name]
 
 
+ALL_LENSES = "all"  # the name for every lens side by side
+PREDICTED: tuple[Needs, ...] = ("gradients", "effects", "writers")
+"""Needs of lenses that only a predicting model meets."""
 LARGEST_SEED = 2**64 - 1  # torch takes no larger one
 LARGEST = 10**9  # the largest number of an option; memory is checked where an array is made
 CO = "co-parallel"  # what "co" alone names
@@ -368,3 +380,9 @@ def axis_name(what: str, name: str) -> str:
     if name == "several":
         return f"{name} {what}s"
     return f"{name} over {what}s" if is_reduced(name) else f"{what} {name}"
+
+
+def needs_head(lens: str) -> bool:
+    """True where the lens asks for predictions."""
+    lenses = tables()["LENSES"]
+    return lens == ALL_LENSES or (lens in lenses and lenses[lens].needs in PREDICTED)

@@ -234,3 +234,10 @@ def split_sentences(text: str) -> tuple[Token, ...]:
             sentences.append(Token(piece.strip(), first, first + len(piece.strip())))
         start = end
     return tuple(sentences)
+
+
+def token_label(tokens: Sequence[Token], position: int) -> str:
+    """The name of a token: "red", or "red[3]" if the text has several."""
+    text = tokens[position].text
+    alone = sum(token.text == text for token in tokens) == 1
+    return text if alone else f"{text}[{position}]"

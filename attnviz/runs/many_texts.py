@@ -17,9 +17,8 @@ from typing import ClassVar, TypeVar
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.fingerprints import FileFingerprint
 from attnviz.core.options import Choice, InMemoryModel, Many, Origin
-from attnviz.core.registry import Command, SourceKind
+from attnviz.core.registry import Command, SourceKind, needs_head
 from attnviz.models import Source, WithHead
-from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source, states_of
 from attnviz.runs.engines import open_engine
 from attnviz.runs.engines.shards import Engine

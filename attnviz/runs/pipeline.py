@@ -21,30 +21,23 @@ from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core import attention_map
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, LookOptions, Options, Origin
-from attnviz.core.query import ALL_OUTPUTS, Kind, Query
+from attnviz.core.query import Kind, Query
 from attnviz.core.registry import (
+    ALL_LENSES,
     BROWSER,
     CONTACTS,
     FILE_QUERIES,
+    LENS_QUESTIONS,
     LENSES,
     PICTURES,
     Command,
     DataKind,
     Needs,
+    needs_head,
 )
 from attnviz.core.tokens import tokens_of_pieces
 from attnviz.core.values import as_array
 from attnviz.models import Source, attend_query
-from attnviz.models.lens import (
-    ALL_LENSES,
-    Ask,
-    apply_lens,
-    ask_source,
-    ask_together,
-    keep_steps,
-    needs_head,
-    no_model,
-)
 from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
 from attnviz.runs.outputs import Presentable, draw, page_html, save_figure, views_of
@@ -64,6 +57,7 @@ NOTEBOOK_WEIGHTS = 2_500_000  # larger maps (12 × 12 heads at 128 tokens) are p
 
 Numbers: TypeAlias = "int | str | Sequence[int]"
 Value = TypeVar("Value")
+Ask: TypeAlias = "Callable[[Needs], LensInputs]"  # more than weights, or an error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -392,7 +386,11 @@ def attend_chunk(
         batch_size = 1
     answers = source.attend(queries, batch_size=batch_size)
     contacts = contacts_of(source, choice)
-    inputs = ask_together(source, queries, choice.lens, choice.explain, batch_size)
+    inputs = None
+    if choice.lens != "raw":
+        inputs = LENS_QUESTIONS["ask together"].load()(
+            *(source, queries, choice.lens, choice.explain, batch_size)
+        )
 
     def view(one: Text) -> Result:
         query = query_of(source, one, command)
@@ -468,12 +466,17 @@ def _view_next(
 
     def attend() -> attention_map.Attention:
         answer: attention_map.Attention = _take(answers)
-        return keep_steps(source, query, answer) if answer.projections else answer
+        if answer.projections:
+            answer = LENS_QUESTIONS["steps"].load()(source, query, answer)
+        return answer
 
     def ask(needs: Needs) -> LensInputs:
+        own_inputs: LensInputs
         if inputs is None:
-            return ask_source(source, query, needs, choice.explain)
-        own_inputs: LensInputs = _take(inputs)
+            ask_source = LENS_QUESTIONS["ask"].load()
+            own_inputs = ask_source(source, query, needs, choice.explain)
+        else:
+            own_inputs = _take(inputs)
         return own_inputs
 
     result = _choose_from(attend, ask, choice, text, contacts)
@@ -495,12 +498,12 @@ def _take(answers: Iterator[Any]) -> Any:
 
 def apply_choice(attention: attention_map.Attention, choice: Choice) -> Result:
     """Saved attention as chosen, as far as weights alone allow."""
-    return _choose_from(lambda: attention, no_model, choice, Text(attention.id, ""))
+    return _choose_from(lambda: attention, None, choice, Text(attention.id, ""))
 
 
 def _choose_from(
     attend: Callable[[], attention_map.Attention],
-    ask: Ask,
+    ask: Ask | None,
     choice: Choice,
     text: Text,
     contacts: Predictor | None = None,
@@ -516,29 +519,21 @@ def _choose_from(
             return replace(attention, id=text.id)
         return name_as_chosen(attention, choice, text)
 
-    experiments: list[Experiment] = []
-
-    def ask_once(needs: Needs) -> LensInputs:
-        inputs = ask(needs)
-        experiment = getattr(inputs, "experiment", None)
-        if experiment is not None:
-            experiments.append(experiment)
-        return inputs
-
-    needs_first: Needs | None = None if choice.explain is None else "gradients"
-    if choice.explain == ALL_OUTPUTS:
-        needs_first = "effects"
-    attention = apply_lens(choice.lens, attend, ask_once, prepare, insist=needs_first)
+    experiment: Experiment | None = None
+    if choice.lens == "raw":
+        attention = prepare(attend())
+    else:
+        apply_lens = LENS_QUESTIONS["apply"].load()
+        attention, experiment = apply_lens(choice.lens, attend, ask, prepare, choice.explain)
     if contacts is not None:
         attention = contacts(attention)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
     attention = mean_of_groups(attention) if choice.kv else attention
     attention = select(attention, choice.stream, choice.layer, choice.head)
-    if experiments and not choice.kv and choice.lens != ALL_LENSES:
-        from attnviz.analyses.effects.links import with_links
-
-        attention = with_links(attention, experiments[0], choice.check)
+    if experiment is not None and not choice.kv:
+        with_links = LENS_QUESTIONS["links"].load()
+        attention = with_links(attention, experiment, choice.check)
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:

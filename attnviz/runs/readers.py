@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
-from attnviz.core.effects import HeadOutputs
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.options import Options, Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import FILE_QUERIES, SourceKind
 from attnviz.models import Source
-from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.many_texts import Record, Value
@@ -86,13 +84,3 @@ def each_text(
             if not record.where:
                 raise
             yield record, InputError(f"{record.where}: {error}")
-
-
-def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
-    """What each head puts out at the positions of some texts."""
-    banks = []
-    for text in texts.open():
-        if isinstance(text, BadText):
-            raise text.error
-        banks.append(open_experiment(source, query_of(source, text)).head_outputs())
-    return banks

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnviz.analyses.effects.links import with_contrasts
 from attnviz.analyses.group import group_attention
 from attnviz.analyses.select import reduce_attention, reduce_map, select, sharpest, strongest_links
 from attnviz.analyses.tokens import treat_special
 from attnviz.analyses.view import head_lines, views
 from attnviz.core.attention_map import Attention, Token
+from attnviz.features.lenses.links import with_contrasts
 from tests.samples import attention_of, effects, effects_map, self_map
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.lenses import rollout as lens
-from attnviz.analyses.lenses.layered import LayerGraph, with_residual
-from attnviz.analyses.lenses.rollout import FLOW_UNIT, MOST_SOLVES, flow, flows
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import notices_to
+from attnviz.features.lenses import rollout as lens
+from attnviz.features.lenses.layered import LayerGraph, with_residual
+from attnviz.features.lenses.rollout import FLOW_UNIT, MOST_SOLVES, flow, flows
 
 
 def rows(seed: int, *shape: int) -> np.ndarray:

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.lenses.gradient import (
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import UsageError
+from attnviz.core.lens_inputs import AttentionGradients
+from attnviz.features.lenses.gradient import (
     gradient,
     normalise_relevance,
     relevance,
     relevance_across,
     weigh_by_gradients,
 )
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import AttentionGradients
 from tests.samples import checked
 
 

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.lenses.norm import UNIT, VALUE_UNIT, norm, norms, norms_by_head
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.lens_inputs import ValueVectors, inner_products
+from attnviz.features.lenses.norm import UNIT, VALUE_UNIT, norm, norms, norms_by_head
 from tests.samples import checked
 
 

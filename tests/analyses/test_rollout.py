@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.lenses.layered import layer_graph
-from attnviz.analyses.lenses.rollout import rollout
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import UsageError
+from attnviz.features.lenses.layered import layer_graph
+from attnviz.features.lenses.rollout import rollout
 
 
 def tokens(count: int) -> tuple[Token, ...]:

@@ -118,7 +118,7 @@ def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
 
 
 def test_what_needs_single_tokens_is_refused_on_blocks(loaded):
-    from attnviz.analyses.lenses.rollout import rollout
+    from attnviz.features.lenses.rollout import rollout
 
     with pytest.raises(InputError, match=r"needs single tokens, .* 3 and 3: --max-size 15 would"):
         rollout(read(loaded("bert"), max_size=5))

@@ -14,14 +14,13 @@ import torch
 from transformers.modeling_utils import AttentionInterface
 from transformers.pytorch_utils import Conv1D
 
-from attnviz.analyses.effects.links import effects_of
-from attnviz.analyses.lenses.effect import SINK, effect, effects
-from attnviz.core.effects import HeadAt, Intervention, LinkAt, RowAt, TokenAt
+from attnviz.core.effects import HeadAt, Intervention, LinkAt, RowAt, TokenAt, effects_of
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.features.experiments import interventions, layer_states
 from attnviz.features.experiments.kernel import EagerExperiment, KernelExperiment, experiment_of
+from attnviz.features.experiments.texts import explained_by
+from attnviz.features.lenses.effect import SINK, effect, effects
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
-from attnviz.models.lens import explained_by
 from tests.hugging_face.tiny_families import UNLIKE
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make
 from tests.precision import allowed, apart, exact, in_float64

@@ -7,9 +7,9 @@ import pytest
 import torch
 import transformers
 
-from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Query
+from attnviz.features.lenses.gradient import gradient
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.eager import layer_gradients
 from attnviz.models.hugging_face.text_model import load_model

@@ -9,8 +9,9 @@ import transformers
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
 from attnviz.features.ablate.faithfulness import faithfulness
+from attnviz.features.experiments.texts import explained_by, open_experiment
+from attnviz.features.lenses.ask import ask_source, scores_of
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
 from tests.invoke import attnviz
 

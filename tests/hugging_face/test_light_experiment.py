@@ -17,8 +17,6 @@ from tokenizers.processors import TemplateProcessing
 from transformers import CONFIG_MAPPING
 from transformers.utils import logging
 
-from attnviz.analyses.effects.ablation import each_part, replacements, together
-from attnviz.analyses.why import score_of, weigh
 from attnviz.core.attention_map import PROBABILITIES
 from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import UsageError
@@ -26,13 +24,15 @@ from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.writers import SIDES
+from attnviz.features.ablate.parts import each_part, replacements, together
 from attnviz.features.experiments import light
 from attnviz.features.experiments.light import LightExperiment
+from attnviz.features.experiments.texts import open_experiment
+from attnviz.features.writers.links import score_of, weigh
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.inputs import generation
 from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.lens import open_experiment
 from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.head import HEADS, OF_TEXTS
 from attnviz.models.open import open_source

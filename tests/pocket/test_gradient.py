@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
+from attnviz.features.lenses.gradient import gradient
 from attnviz.mechanisms.arrays import Array, softmax
 from attnviz.models.light import network
 from attnviz.models.pocket import model

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attnviz.analyses.lenses.norm import norms
 from attnviz.core.query import Query
+from attnviz.features.lenses.norm import norms
 from attnviz.models.light import network
 from attnviz.models.pocket import model
 from attnviz.models.pocket.translator import encode_query, load_pocket

@@ -10,7 +10,7 @@ import pytest
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.models.lens import open_experiment
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.models.light.network import Cache, run_layers
 from attnviz.models.pocket.text import END
 from attnviz.models.pocket_lm.language_model import FOLDER, CausalPocket, load_pocket_lm

@@ -10,8 +10,8 @@ from PIL import Image, ImageDraw
 from transformers import AutoImageProcessor, Dinov2Config, Dinov2ForImageClassification
 
 import attnviz
-from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.effects import HeadAt, Intervention, LinkAt
+from attnviz.features.lenses.gradient import gradient
 from attnviz.features.vision.vision_model import load_vision_model
 from tests.hugging_face.ask import about
 

@@ -7,25 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects.links import rank_correlation
-from attnviz.analyses.lenses.norm import norm
 from attnviz.core.attention_map import AGREEMENT, Attention, Focus
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
-from attnviz.core.registry import LENSES, Needs
+from attnviz.core.registry import LENSES, Needs, needs_head
 from attnviz.core.writers import LensInputs
+from attnviz.features.experiments.texts import explained_by, open_experiment
+from attnviz.features.lenses.ask import apply_lens, ask_source, measure_agreement, no_model
+from attnviz.features.lenses.norm import norm
+from attnviz.features.measures.intervals import rank_correlation
 from attnviz.mechanisms.dot_product import split_heads
-from attnviz.models.lens import (
-    apply_lens,
-    ask_source,
-    explained_by,
-    measure_agreement,
-    needs_head,
-    no_model,
-    open_experiment,
-)
 from attnviz.models.open import open_source
 from attnviz.models.own import OwnLayer
 from attnviz.models.pocket.translator import load_pocket
@@ -62,18 +55,18 @@ def same(attention: Attention) -> Attention:
 
 
 def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first():
-    found = apply_lens("all", given, ask, same)
+    found = apply_lens("all", given, ask, same)[0]
     assert [item.stream for item in found.maps] == ["raw", *LENSES]
     assert found.provenance.steps == ("lens all",)
     assert found.focus == {"raw": Focus("1", "0", "it is named")}
     assert found.provenance.settings["output"] == "b"
-    alone = {name: apply_lens(name, given, ask, same).main for name in LENSES}
+    alone = {name: apply_lens(name, given, ask, same)[0].main for name in LENSES}
     for item in found.maps[1:]:
         np.testing.assert_array_equal(item.weights, alone[item.stream].weights)
 
 
 def test_a_lens_that_does_not_apply_is_left_out_and_said():
-    found = apply_lens("all", given, no_model, same)
+    found = apply_lens("all", given, no_model, same)[0]
     assert [item.stream for item in found.maps] == ["raw", "rollout", "flow"]
     left = [note for note in found.provenance.notes if "left out" in note]
     assert [note.split()[1] for note in left] == ["gradient", "effect", "logits", "norm"]
@@ -81,7 +74,7 @@ def test_a_lens_that_does_not_apply_is_left_out_and_said():
 
 def test_what_was_asked_for_by_name_is_not_left_out():
     with pytest.raises(UsageError, match="saved maps hold its weights only"):
-        apply_lens("all", given, no_model, same, insist="gradients")
+        apply_lens("all", given, no_model, same, "b")
 
 
 def test_a_bug_is_not_left_out():
@@ -98,7 +91,7 @@ def test_maps_are_prepared_before_any_lens_looks():
         item = replace(attention.main, query_tokens=tokens, key_tokens=tokens)
         return replace(attention, maps=(item,))
 
-    for item in apply_lens("all", given, ask, renamed).maps:
+    for item in apply_lens("all", given, ask, renamed)[0].maps:
         assert all(token.label == "X" for token in item.key_tokens)
 
 
@@ -143,7 +136,7 @@ def test_a_model_that_cannot_is_left_out_like_any_other():
     def cannot(needs: Needs) -> AttentionGradients:
         raise ModelError("it has no head")
 
-    found = apply_lens("all", given, cannot, same)
+    found = apply_lens("all", given, cannot, same)[0]
     assert "lens gradient is left out: it has no head" in found.provenance.notes
 
 

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from attnviz.analyses.effects.ablation import Each
 from attnviz.cli.options import BY_HELP, CHOICE, INPUT, OUTPUT, SEED, with_options
 from attnviz.cli.report import Report
 from attnviz.core.effects import By
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
+from attnviz.features.ablate.parts import Each
 from attnviz.features.ablate.request import (
     Ablation,
     check_reference,

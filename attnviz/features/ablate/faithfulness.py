@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnviz.analyses.effects.token_scores import MOST_HIDDEN, Numbers, TokenScores, losses_without
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import (
     LENS_MEASURES,
@@ -29,6 +28,7 @@ from attnviz.core.effects import (
 from attnviz.core.errors import InputError, in_words
 from attnviz.core.notices import merge_notices
 from attnviz.core.registry import LENSES
+from attnviz.features.lenses.token_scores import MOST_HIDDEN, Numbers, TokenScores, losses_without
 from attnviz.features.measures.intervals import means_over
 
 DRAWS = 10  # random rankings of a text whose measures are averaged as the baseline

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
-from attnviz.analyses.effects.ablation import Each
 from attnviz.api import arguments
 from attnviz.api.collected import Findings, collect
 from attnviz.api.questions import read_question, read_reference
 from attnviz.core.effects import By
+from attnviz.features.ablate.parts import Each
 from attnviz.features.ablate.request import (
     Ablation,
     check_reference,

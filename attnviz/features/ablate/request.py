@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.analyses.effects.ablation import (
+from attnviz.analyses.group import name_tokens
+from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.notices import merge_notices
+from attnviz.core.options import Options
+from attnviz.core.registry import Command
+from attnviz.features.ablate.faithfulness import TextFaithfulness, faithfulness, lens_report
+from attnviz.features.ablate.parts import (
     Each,
     Part,
     each_part,
@@ -22,22 +29,16 @@ from attnviz.analyses.effects.ablation import (
     replacements,
     together,
 )
-from attnviz.analyses.group import name_tokens
-from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
-from attnviz.core.errors import InputError, UsageError
-from attnviz.core.notices import merge_notices
-from attnviz.core.options import Options
-from attnviz.core.registry import Command
-from attnviz.features.ablate.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.features.ablate.table import ABLATION, LENSES, ablation_json, ablation_npz
+from attnviz.features.experiments.texts import explained_by, open_experiment, reference_banks
+from attnviz.features.lenses.ask import ask_source, scores_of
 from attnviz.features.measures.intervals import means_over
 from attnviz.models import Source
-from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import query_of
-from attnviz.runs.readers import each_text, reference_banks
+from attnviz.runs.readers import each_text
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text
 

@@ -11,23 +11,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnviz.analyses.effects.ablation import predictions
 from attnviz.analyses.select import named_heads
-from attnviz.analyses.why import explain_link
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, Prediction
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Picture, Query
-from attnviz.core.registry import SourceKind
+from attnviz.core.registry import SourceKind, needs_head
+from attnviz.features.ablate.parts import predictions
 from attnviz.features.browse.state import State, looks_of
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.features.vision.picture_files import read_picture
 from attnviz.features.why.request import effect_of, lens_until
 from attnviz.features.why.table import why_table
+from attnviz.features.writers.links import explain_link
 from attnviz.models import Source, attend_query
-from attnviz.models.lens import needs_head, open_experiment
 from attnviz.renderers import PICTURE_SUFFIXES, Display
 from attnviz.renderers.printable import nats, printable, two_digits
 from attnviz.runs.many_texts import source_for

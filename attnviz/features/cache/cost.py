@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.effects import Experiment, Intervention, TokenAt
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.registry import POLICIES
 from attnviz.features.cache.eviction import Budget, CacheRun, Worth, size_of
 from attnviz.features.cache.report import HeadCost, RuleCost
+from attnviz.features.lenses.effect import effects
 from attnviz.features.measures.intervals import means_over
 
 Numbers = NDArray[np.float64]

@@ -20,8 +20,8 @@ from attnviz.features.cache.cost import CachedText, mean_cost, measure_rules
 from attnviz.features.cache.eviction import Budget, is_size, parse_rules
 from attnviz.features.cache.report import CacheReport
 from attnviz.features.cache.table import cache_json, cache_table, cache_tsv
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.models import Source
-from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of
 from attnviz.runs import readers

@@ -13,7 +13,6 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.select import strongest_links
 from attnviz.core.attention_map import (
@@ -24,6 +23,7 @@ from attnviz.core.attention_map import (
 from attnviz.core.effects import Effect, EffectComparison, SavedEffects
 from attnviz.core.errors import InputError, UsageError
 from attnviz.features.compare.report import Comparison, HeadChange
+from attnviz.features.measures.intervals import rank_correlation
 
 Pair = tuple[int | None, int | None]  # positions in both texts; None: no partner
 Weights = NDArray[np.float32]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.probes import gives_order
 from attnviz.analyses.heads import measure_heads, measures_of, resting_places
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.view import describe_run
@@ -22,6 +21,7 @@ from attnviz.features.corpus.figures import (
     figures_of,
     head_statistics,
 )
+from attnviz.features.corpus.results import gives_order
 from attnviz.features.corpus.samples import (
     Samples,
     Strongest,

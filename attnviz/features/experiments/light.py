@@ -14,7 +14,7 @@ from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.query import Query
 from attnviz.features.experiments.kernel import ModelExperiment
 from attnviz.features.experiments.network import NetworkExperiment
-from attnviz.features.experiments.outputs import check_head, choose_outputs, no_head, spell_choice
+from attnviz.features.targets.outputs import check_head, choose_outputs, no_head, spell_choice
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import continue_text
 from attnviz.models.hugging_face.light_model import LightModel

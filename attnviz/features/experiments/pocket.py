@@ -20,18 +20,11 @@ from attnviz.core.effects import (
     note_outputs,
 )
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import (
-    NEXT,
-    AttentionGradients,
-    ValueVectors,
-    find_token,
-    last_word,
-    next_word,
-    place_to_explain,
-)
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.features.experiments.network import NetworkExperiment
-from attnviz.features.experiments.outputs import chosen_class
+from attnviz.features.targets.outputs import chosen_class
+from attnviz.features.targets.words import NEXT, find_token, last_word, next_word, place_to_explain
 from attnviz.mechanisms.arrays import as_numpy, stack_layers, to_numpy
 from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.light.network import Record

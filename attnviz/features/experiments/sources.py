@@ -14,8 +14,8 @@ from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.features.experiments.kernel import KernelExperiment, ModelExperiment, experiment_of
 from attnviz.features.experiments.layer_states import join_batch
-from attnviz.features.experiments.outputs import (
-    ExperimentRequest,
+from attnviz.features.experiments.outputs import ExperimentRequest
+from attnviz.features.targets.outputs import (
     check_head,
     choose_outputs,
     chosen_class,

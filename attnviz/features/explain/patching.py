@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.ablation import every_head, token_label
-from attnviz.analyses.effects.links import rank_correlation
-from attnviz.core.effects import Experiment, HeadAt, HeadOutputs, Intervention
+from attnviz.core.effects import Experiment, HeadAt, HeadOutputs, Intervention, every_head
 from attnviz.core.errors import AttnvizError, UsageError, first_line
+from attnviz.core.tokens import token_label
 from attnviz.features.explain.report import ContrastReport, Restored
+from attnviz.features.measures.intervals import rank_correlation
 
 BY_ROW = 3  # heads that are put in row by row
 ALIKE = 0.1  # nats by which the answers have to differ

@@ -3,30 +3,25 @@
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from attnviz.analyses.why import follow_circuit
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.options import Options
 from attnviz.core.query import Kind, Query
 from attnviz.core.registry import SourceKind
 from attnviz.core.writers import WrittenText
+from attnviz.features.experiments.texts import open_experiment, reference_banks
 from attnviz.features.explain import table as tables
 from attnviz.features.explain.patching import contrast_inputs
 from attnviz.features.explain.report import AnswerReport, ContrastReport
 from attnviz.features.explain.search import REFERENCE, explain_answer, reasons_of, sum_up
+from attnviz.features.writers.links import follow_circuit
 from attnviz.models import Source
-from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.renderers.printable import printable_texts
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import PAGE_LINKS, why_page
-from attnviz.runs.readers import (
-    by_decoder,
-    each_text,
-    query_for,
-    reference_banks,
-)
+from attnviz.runs.readers import by_decoder, each_text, query_for
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text
 

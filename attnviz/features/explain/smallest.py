@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from attnviz.analyses.effects.ablation import each_part, every_head, token_label
 from attnviz.core.effects import (
     Experiment,
     HeadAt,
@@ -22,9 +21,12 @@ from attnviz.core.effects import (
     LinkAt,
     RowAt,
     TokenAt,
+    every_head,
 )
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import pause
+from attnviz.core.tokens import token_label
+from attnviz.features.ablate.parts import each_part
 from attnviz.features.explain.report import LinkSet
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.masks import without_implied
-from attnviz.analyses.why import ArgumentStudy, copying_of
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import (
     Experiment,
@@ -21,12 +20,13 @@ from attnviz.core.notices import notify
 from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.registry import MEASURES, Command
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.heads import table as tables
 from attnviz.features.heads.similarity import SimilarityStudy
 from attnviz.features.measures.study import HeadStudy, check_order
 from attnviz.features.pruning.curve import EffectChunk, Instead
+from attnviz.features.writers.links import ArgumentStudy, copying_of
 from attnviz.models import Source
-from attnviz.models.lens import open_experiment
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
@@ -200,7 +200,7 @@ def report_heads(
 
 def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: Options) -> None:
     """Measure random words said twice, if the model can read them."""
-    from attnviz.analyses.effects.probes import repeated_words
+    from attnviz.features.heads.probes import repeated_words
 
     text = repeated_words()
     try:
@@ -217,7 +217,7 @@ def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: 
 
 def _add_probes(study: HeadStudy, report: RunReport, options: Options) -> None:
     """Measure what heads do in texts with a needle and in few-shot prompts."""
-    from attnviz.analyses.effects.probes import retrieval_scores, task_scores
+    from attnviz.features.heads.probes import retrieval_scores, task_scores
 
     assert study.first is not None
     source = open_source(options.origin, "self", with_head="exact")

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import pair_divergences
-from attnviz.analyses.lenses.layered import map_shares
-from attnviz.analyses.masks import check_measurable
+from attnviz.analyses.masks import check_measurable, map_shares
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.notices import merge_notices

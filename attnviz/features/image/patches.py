@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.rollout import UNIT as FLOW
 from attnviz.analyses.overview import MOST_HEADS, MOST_LINKS
 from attnviz.analyses.select import link_at, reduce_map
 from attnviz.analyses.view import describe_run, head_lines
@@ -16,6 +15,7 @@ from attnviz.core.errors import UsageError, is_number
 from attnviz.core.measures import HeadLinks, Link, Overview, View
 from attnviz.core.registry import LENSES
 from attnviz.core.tokens import AVERAGE, check_patch, patch_grid
+from attnviz.features.lenses.rollout import UNIT as FLOW
 
 
 def look_from(attention: Attention, patch: str | None) -> Attention:

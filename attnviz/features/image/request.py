@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.effects.links import with_links
 from attnviz.analyses.select import reduce_attention, shows_layers
 from attnviz.analyses.view import picture_words
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.query import Picture, Query
-from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
-from attnviz.core.writers import LensInputs
 from attnviz.features.image import patches
+from attnviz.features.lenses.ask import apply_lens, ask_source
+from attnviz.features.lenses.links import with_links
 from attnviz.features.vision.opening import VISION, check_vision
 from attnviz.features.vision.picture_files import as_jpeg, read_frames, read_picture
 from attnviz.models import Source, attend_query
-from attnviz.models.lens import apply_lens, ask_source
 from attnviz.models.open import open_source
 from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
@@ -38,7 +35,6 @@ from attnviz.storage.texts import check_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.core.effects import Experiment
     from attnviz.features.image.overlay import PictureCrop
 
 ALL = "all"  # the name of every patch
@@ -49,17 +45,12 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
     attend = partial(attend_query, source, query)
     if choice.lens == "flow":
         return flow_of_query(attend(), patch)
-    experiments: list[Experiment] = []
-
-    def ask(needs: Needs) -> LensInputs:
-        answer = ask_source(source, query, needs, choice.explain)
-        if isinstance(answer, AttentionGradients) and answer.experiment is not None:
-            experiments.append(answer.experiment)
-        return answer
-
-    result = apply_lens(choice.lens, attend, ask, lambda attention: attention)
-    if experiments:
-        return with_links(result, experiments[0], choice.check)
+    if choice.lens == "raw":
+        return attend()
+    ask = partial(ask_source, source, query, target=choice.explain)
+    result, experiment = apply_lens(choice.lens, attend, ask, lambda attention: attention)
+    if experiment is not None:
+        return with_links(result, experiment, choice.check)
     if choice.lens != "norm":
         return result
     # Stream "self" sums the heads; a chosen head needs "self-by-head".
@@ -69,7 +60,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
 
 def flow_of_query(attention: Attention, patch: str | None) -> Attention:
     """The flow to the shown query only: all pairs of a picture take half an hour."""
-    from attnviz.analyses.lenses.rollout import MOST_SOLVES, flow
+    from attnviz.features.lenses.rollout import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens
     place = None if patch == ALL else patches.query_place(tokens, patch)

@@ -18,13 +18,9 @@ from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
 from attnviz.features.experiments.interventions import check_heads_apart, upcast_half
 from attnviz.features.experiments.kernel import experiment_of, values_of
-from attnviz.features.experiments.outputs import (
-    ExperimentRequest,
-    ExplainedOutputs,
-    check_head,
-    no_head,
-)
+from attnviz.features.experiments.outputs import ExperimentRequest, ExplainedOutputs
 from attnviz.features.experiments.sources import request_of
+from attnviz.features.targets.outputs import check_head, no_head
 from attnviz.models import answer
 from attnviz.models.hugging_face.batching import BatchMode, BatchRunner, logits_of, pad_inputs
 from attnviz.models.hugging_face.capture.capture import (

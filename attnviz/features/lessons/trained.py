@@ -207,9 +207,9 @@ def circuit_lesson(text: str = "Tom likes dogs. Mary likes cats. Tom likes") -> 
     A row holds, for each step: what happens, how much of it there is and in which unit, and the
     probability of the predicted token if this step is taken away (1 row more: nothing is).
     """
-    from attnviz.analyses.why import explain_link
     from attnviz.core.effects import HeadAt, Intervention, LinkAt, log_probabilities
     from attnviz.core.query import Query
+    from attnviz.features.writers.links import explain_link
     from attnviz.models.pocket_lm.language_model import load_pocket_lm
 
     query, model = Query(text), load_pocket_lm()

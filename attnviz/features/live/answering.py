@@ -16,8 +16,6 @@ import numpy as np
 from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.ablation import each_part
-from attnviz.analyses.why import explain_link, unfold_link
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import (
     Experiment,
@@ -31,13 +29,15 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import pause, pauses_between_modules
 from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
 from attnviz.core.query import Picture, Query
-from attnviz.core.registry import LENSES
+from attnviz.core.registry import ALL_LENSES, LENSES
+from attnviz.features.ablate.parts import each_part
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.explain.request import AnswerRequest, Explainer
 from attnviz.features.explain.table import sentences_of
 from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.features.vision.picture_files import as_jpeg, upright_picture
+from attnviz.features.writers.links import explain_link, unfold_link
 from attnviz.models import Source
-from attnviz.models.lens import ALL_LENSES, open_experiment
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.page.reports import shown_report

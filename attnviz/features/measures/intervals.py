@@ -115,3 +115,20 @@ def merge_moments(
         array += others[name]
     sums["spread"] += between
     sums["skew"] += leaning
+
+
+def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
+    """Spearman's correlation with shared ranks; NaN for under three pairs or a constant list."""
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.sum() < 3:
+        return float("nan")
+    one, other = _ranks(first[both]), _ranks(second[both])
+    if min(one.std(), other.std()) == 0:
+        return float("nan")
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[places])

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from attnviz.analyses.masks import without_implied
-from attnviz.analyses.why import explain_head
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
@@ -24,11 +23,14 @@ from attnviz.core.writers import WrittenText
 from attnviz.features.audio.recordings import load_extractor
 from attnviz.features.experiments.kernel import experiment_of
 from attnviz.features.experiments.outputs import ExperimentRequest
+from attnviz.features.experiments.texts import explained_by
+from attnviz.features.lenses.ask import apply_lens, likeliest_choices
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.features.vision import vision_model
 from attnviz.features.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.features.vision.light_vision import open_light_vision
 from attnviz.features.vision.pictures import CAPTIONER, load_processor, pair
+from attnviz.features.writers.links import explain_head
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
@@ -45,7 +47,6 @@ from attnviz.models.hugging_face.load.loading import load_configuration, load_to
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.models.lens import apply_lens, explained_by, likeliest_choices
 from attnviz.models.light.network import UnknownArchitecture
 
 FEW = (2_000_000, 8_000_000, 50_000_000)  # weights of the copies that are tried in turn

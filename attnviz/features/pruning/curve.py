@@ -10,22 +10,21 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.ablation import each_part, replacements
-from attnviz.analyses.effects.links import effects_of
-from attnviz.analyses.effects.probes import gives_order
 from attnviz.core.effects import (
     HOW,
     Experiment,
     HeadAt,
     HeadOutputs,
     Intervention,
+    effects_of,
     log_probabilities,
 )
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.measures import about_effects
-from attnviz.features.corpus.results import CorpusReport, PruneCurve
+from attnviz.features.ablate.parts import each_part, replacements
+from attnviz.features.corpus.results import CorpusReport, PruneCurve, gives_order
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.models import Source
-from attnviz.models.lens import open_experiment
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.many_texts import AttendChunk, Chunk, Outcome, Record, chunk_name, with_shards
 from attnviz.runs.pipeline import Result, query_of, result_of

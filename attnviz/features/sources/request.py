@@ -10,18 +10,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.links import rank_correlation
 from attnviz.core.attention_map import Token
 from attnviz.core.effects import Experiment, Intervention
 from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, UsageError, first_line
 from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.tokens import split_sentences
+from attnviz.features.experiments.texts import open_experiment
+from attnviz.features.measures.intervals import rank_correlation
 from attnviz.features.sources import subsets
 from attnviz.features.sources.report import SourcePart, SourcesReport
 from attnviz.features.sources.table import SOURCES
 from attnviz.models import Source
-from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import data_of
 from attnviz.runs.readers import by_decoder

@@ -7,8 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.ablation import token_label
-from attnviz.analyses.why import adds_up, rank_parts, role_names
+from attnviz.core.tokens import token_label
 from attnviz.core.writers import (
     LayerRow,
     LayersReport,
@@ -18,6 +17,7 @@ from attnviz.core.writers import (
     WriterPart,
     WrittenText,
 )
+from attnviz.features.writers.links import adds_up, rank_parts, role_names
 
 CURVED_HEAD = (
     "the model's output layer is not linear, so the parts of a logit are estimates by its slope; "

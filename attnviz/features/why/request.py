@@ -6,19 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from attnviz.analyses.effects.ablation import find_parts, measure_parts
 from attnviz.analyses.select import cells_between_words
 from attnviz.analyses.view import first_focus
-from attnviz.analyses.why import (
-    explain_head,
-    explain_link,
-    follow_circuit,
-    list_arguments,
-)
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
-from attnviz.core.lens_inputs import find_token
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
 from attnviz.core.query import Query
@@ -32,9 +24,17 @@ from attnviz.core.writers import (
     WriterPart,
     WrittenText,
 )
+from attnviz.features.ablate.parts import find_parts, measure_parts
 from attnviz.features.measures.intervals import means_over
+from attnviz.features.targets.words import find_token
 from attnviz.features.why import table as tables
 from attnviz.features.why.layers import add_parts, read_lens, stream_of_row
+from attnviz.features.writers.links import (
+    explain_head,
+    explain_link,
+    follow_circuit,
+    list_arguments,
+)
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.region import check_part
 from attnviz.models.open import open_source, parse_part

@@ -22,7 +22,7 @@ from attnviz.core.query import Query
 from attnviz.core.writers import NORMALISES_SUMS, ResidualStream
 from attnviz.features.experiments.interventions import upcast_half
 from attnviz.features.experiments.layer_states import layers_of, map_tensors, skip_module
-from attnviz.features.experiments.outputs import check_head, spell_choice
+from attnviz.features.targets.outputs import check_head, spell_choice
 from attnviz.models import Choose
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.kernel import match_stream, stream_of, watch_kernels

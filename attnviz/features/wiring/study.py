@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.ablation import every_head
 from attnviz.analyses.view import describe_run
-from attnviz.analyses.why import circuit_of, clear_roles, score_of, weigh
 from attnviz.core.attention_map import Attention, Provenance
-from attnviz.core.effects import HeadAt
+from attnviz.core.effects import HeadAt, every_head
 from attnviz.core.measures import Role
 from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
@@ -31,6 +29,7 @@ from attnviz.core.writers import (
     WrittenText,
 )
 from attnviz.features.measures.intervals import Moments, means_of, merge_moments, moments_of
+from attnviz.features.writers.links import circuit_of, clear_roles, score_of, weigh
 
 Numbers = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.core.writers import WrittenText
-from attnviz.features.experiments.outputs import check_head, class_name, spell_choice, spell_piece
+from attnviz.features.targets.outputs import check_head, class_name, spell_choice, spell_piece
 from attnviz.features.writers.stacked_text import Stack, StackedText
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 

@@ -18,7 +18,7 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
 from attnviz.core.notices import explain
 from attnviz.core.query import Query
-from attnviz.core.registry import EXPERIMENTS, LENS_BATCHES, WRITERS
+from attnviz.core.registry import EXPERIMENTS, LENS_QUESTIONS, WRITERS
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models import Choose, answer
@@ -168,7 +168,7 @@ class LightModel(LoadedModel, network.Network):
     def many_gradients(
         self, queries: Sequence[Query], target: str | None, batch_size: int | None
     ) -> Iterator[AttentionGradients | InputError]:
-        read = LENS_BATCHES["gradients"].load()
+        read = LENS_QUESTIONS["gradients"].load()
         yield from read(self, queries, target, batch_size)
 
     def many_values(

@@ -12,7 +12,7 @@ from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelE
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
-from attnviz.core.registry import EXPERIMENTS, HEAD_STEPS, LENS_BATCHES, WRITERS
+from attnviz.core.registry import EXPERIMENTS, HEAD_STEPS, LENS_QUESTIONS, WRITERS
 from attnviz.core.writers import ResidualStream, WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic
 from attnviz.models import Choose
@@ -66,13 +66,13 @@ class HuggingFaceModel(LoadedModel):
     def many_gradients(
         self, queries: Sequence[Query], target: str | None, batch_size: int | None
     ) -> Iterator[AttentionGradients | InputError]:
-        read = LENS_BATCHES["gradients"].load()
+        read = LENS_QUESTIONS["gradients"].load()
         yield from read(self, queries, target, batch_size)
 
     def many_values(
         self, queries: Sequence[Query], batch_size: int | None
     ) -> Iterator[ValueVectors | InputError]:
-        yield from LENS_BATCHES["values"].load()(self, queries, batch_size)
+        yield from LENS_QUESTIONS["values"].load()(self, queries, batch_size)
 
     def read_together(
         self,

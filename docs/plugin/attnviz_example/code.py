@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import through_lens
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention
 from attnviz.core.measures import HeadMeasure
 from attnviz.features.cache.report import CacheState
+from attnviz.features.lenses.layered import through_lens
 from attnviz.mechanisms.arrays import Array, Mask, transpose
 from attnviz.mechanisms.formula import Calculation, Formula, Part, in_heads, weigh_values
 from attnviz.renderers import Display, Views

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects.ablation import each_part, find_parts
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
+from attnviz.features.ablate.parts import each_part, find_parts
 from attnviz.features.experiments.pocket import PocketExperiment
 from attnviz.renderers.printable import nats
 from attnviz.storage.saved_maps import read_effects

@@ -6,9 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects.links import rank_correlation
-from attnviz.analyses.effects.token_scores import TokenScores, token_scores
-from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, Intervention, LensRow, TokenAt
 from attnviz.core.errors import UsageError
@@ -22,7 +19,11 @@ from attnviz.features.ablate.faithfulness import (
     faithfulness,
     lens_report,
 )
-from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
+from attnviz.features.experiments.texts import explained_by, open_experiment
+from attnviz.features.lenses.ask import ask_source, scores_of
+from attnviz.features.lenses.effect import effects
+from attnviz.features.lenses.token_scores import TokenScores, token_scores
+from attnviz.features.measures.intervals import rank_correlation
 from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz
 
@@ -224,6 +225,6 @@ def test_a_long_text_is_refused_and_flow_is_left_out_of_one_that_is_rather_long(
     assert refused.status == 1
     assert "tokens to hide, each in a run of its own, more than 5" in refused.mistake
     monkeypatch.undo()
-    monkeypatch.setattr("attnviz.analyses.effects.token_scores.MOST_FLOWS", 100)
+    monkeypatch.setattr("attnviz.features.lenses.token_scores.MOST_FLOWS", 100)
     told = " ".join(attnviz("ablate", "--lenses", "The cat sat.").text.split())
     assert re.search(r"flow left out: flow would solve \d+ maximum-flow problems of \d+ ", told)

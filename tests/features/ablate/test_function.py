@@ -7,10 +7,10 @@ import pytest
 
 import attnviz
 from attnviz import Findings
-from attnviz.analyses.effects.ablation import replacements
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
-from attnviz.models.lens import open_experiment
+from attnviz.features.ablate.parts import replacements
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz as run
 

@@ -22,9 +22,9 @@ from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
 from attnviz.features.cache.cost import measure_rules
 from attnviz.features.cache.eviction import CacheRun, parse_rules
+from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.vision.picture_files import read_picture
 from attnviz.features.vision.picture_text import load_picture_text_model
-from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.models.pocket_lm.language_model import FOLDER
 from tests.features.vision import tiny_pictures

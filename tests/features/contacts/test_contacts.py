@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.analyses.effects.probes import WORDS
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.features.contacts.fit import APART, fit_contacts, pair_features
+from attnviz.features.heads.probes import WORDS
 from tests.invoke import attnviz as run
 
 RESIDUES = 24

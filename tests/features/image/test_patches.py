@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from attnviz.analyses.lenses.rollout import UNIT as FLOW
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
@@ -19,6 +18,7 @@ from attnviz.features.image.patches import (
     strongest_patch,
     with_sinks,
 )
+from attnviz.features.lenses.rollout import UNIT as FLOW
 from tests.samples import attention_of, weights_of
 
 CLASS = Token("[CLS]", special=True)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.analyses.why import explain_link
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import ask_at_pauses
@@ -20,6 +19,7 @@ from attnviz.core.query import Query
 from attnviz.features.explain.request import AnswerRequest, Explainer
 from attnviz.features.explain.table import sentences_of
 from attnviz.features.live.answering import MOST_WEIGHTS, Answers, Off, Question
+from attnviz.features.writers.links import explain_link
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 

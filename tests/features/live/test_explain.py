@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.analyses.why import unfold_link
 from attnviz.core.effects import HeadAt
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.features.explain import search
 from attnviz.features.explain.request import AnswerRequest, Explainer
 from attnviz.features.explain.table import sentences_of
+from attnviz.features.writers.links import unfold_link
 from tests.features.live.conftest import Engine
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.analyses.why import explain_link
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES
 from attnviz.features.experiments.pocket import PocketExperiment
+from attnviz.features.writers.links import explain_link
 from attnviz.models.pocket.translator import Pocket
 from attnviz.runs.outputs import page_html
 from tests.features.live.conftest import NOTHING

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.effects.probes import WORDS as WORDS_TO_REPEAT
-from attnviz.analyses.effects.probes import repeated_words
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.sinks import sinks_of
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
+from attnviz.features.heads.probes import WORDS as WORDS_TO_REPEAT
+from attnviz.features.heads.probes import repeated_words
 from attnviz.features.measures.shares import repetition
 from tests.analyses.heads import even_rows, map_of, random_map, says, tokens
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.analyses.effects import probes
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, TextParts, Token
 from attnviz.core.effects import HeadAt, PredictedToken
+from attnviz.features.heads import probes
 from attnviz.features.measures.shares import lookback, receiver
 from tests.invoke import attnviz as run
 

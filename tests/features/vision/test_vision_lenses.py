@@ -5,10 +5,10 @@ import pytest
 import torch
 import transformers
 
-from attnviz.analyses.lenses.gradient import gradient
-from attnviz.analyses.lenses.norm import norms, norms_by_head
 from attnviz.core.effects import HeadAt, Intervention, TokenAt
 from attnviz.core.errors import ModelError, UsageError
+from attnviz.features.lenses.gradient import gradient
+from attnviz.features.lenses.norm import norms, norms_by_head
 from attnviz.features.vision.vision_model import load_vision_model
 from tests.features.vision.test_vision_model import processed
 from tests.features.vision.tiny_vision import VISION_BUILDERS, picture

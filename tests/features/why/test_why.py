@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.analyses.lenses.logits import logits
-from attnviz.analyses.why import (
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.effects import HeadAt
+from attnviz.core.query import Picture, Query
+from attnviz.features.lenses.ask import ask_logits
+from attnviz.features.lenses.logits import logits
+from attnviz.features.vision.pocket_vit import load_pocket_vit
+from attnviz.features.writers.links import (
     explain_head,
     explain_link,
     largest_first,
@@ -16,12 +21,7 @@ from attnviz.analyses.why import (
     weigh,
     without_noise,
 )
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.effects import HeadAt
-from attnviz.core.query import Picture, Query
-from attnviz.features.vision.pocket_vit import load_pocket_vit
 from attnviz.features.writers.stacked_text import Stack, StackedText
-from attnviz.models.lens import ask_logits
 from attnviz.models.light.network import LayerPart, Shape
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm

@@ -1,6 +1,6 @@
 /**
  * How log p of the output changes with each attention weight: the backward pass of activations, and
- * the lenses that are made of a run (`attnviz/analyses/lenses`).
+ * the lenses that are made of a run (`attnviz/features/lenses`).
  */
 
 import { GELU, momentsOf } from "./network.js";

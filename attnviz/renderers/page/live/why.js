@@ -1,5 +1,5 @@
 /**
- * Why a head looks at a key and what it brings back, as `attnviz/analyses/why.py`: what each part of
+ * Why a head looks at a key and what it brings back, as `attnviz/features/writers/links.py`: what each part of
  * the model wrote into the query and the key of a score, with the norms held, and the tokens that
  * the link argues for.
  */

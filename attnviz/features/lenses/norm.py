@@ -7,9 +7,10 @@ on [SEP] and add almost nothing. This lens measures the length of what is added,
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import map_shares, through_lens
+from attnviz.analyses.masks import map_shares
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.lens_inputs import ValueVectors
+from attnviz.features.lenses.layered import through_lens
 
 UNIT = "share of a row's summed norms"
 VALUE_UNIT = "share of a row's summed value-norms"

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import row_shares, through_lens
+from attnviz.analyses.masks import row_shares
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.lens_inputs import AttentionGradients
+from attnviz.features.lenses.layered import through_lens
 
 UNIT = "share of the attribution to the output (gradient)"
 

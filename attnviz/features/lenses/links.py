@@ -1,6 +1,5 @@
 """Measured effects of single links, beside their first-order estimates."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,21 +15,11 @@ from attnviz.core.attention_map import (
     AttentionMap,
     MeasuredLink,
 )
-from attnviz.core.effects import Experiment, HeadOutputs, Intervention, LinkAt, log_probabilities
+from attnviz.core.effects import Experiment, Intervention, LinkAt, effects_of
 from attnviz.core.errors import AttentionError
+from attnviz.features.measures.intervals import rank_correlation
 
 LISTED = 10  # most links in a list of contrasts
-
-
-def effects_of(
-    experiment: Experiment, changes: Sequence[Intervention], instead: HeadOutputs | None = None
-) -> NDArray[np.float64]:
-    """The loss of each output's log p by each change, in nats, shape (changes, outputs).
-
-    Above 0: the parts that are off support the output. NaN: a row has no key left.
-    """
-    plain, *others = log_probabilities(experiment, [Intervention(), *changes], instead)
-    return np.reshape(plain - np.array(others), (len(changes), len(plain)))
 
 
 def with_links(estimates: Attention, experiment: Experiment, count: int) -> Attention:
@@ -133,20 +122,3 @@ def _largest(
         )
         for cell in cells
     ]
-
-
-def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
-    """Spearman's correlation with shared ranks; NaN for under three pairs or a constant list."""
-    both = np.isfinite(first) & np.isfinite(second)
-    if both.sum() < 3:
-        return float("nan")
-    one, other = _ranks(first[both]), _ranks(second[both])
-    if min(one.std(), other.std()) == 0:
-        return float("nan")
-    return float(np.corrcoef(one, other)[0, 1])
-
-
-def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[places])

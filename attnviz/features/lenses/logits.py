@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from attnviz.analyses.lenses.layered import through_lens
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import AskedLogits
+from attnviz.features.lenses.layered import through_lens
 
 NEAR = 1e-3  # a note is given if the parts miss the logit by more, relative to its size
 UNIT = "logit of what is predicted, above the mean of all choices"

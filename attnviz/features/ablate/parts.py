@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.links import effects_of
 from attnviz.analyses.select import check_selection, select
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import (
@@ -21,8 +20,10 @@ from attnviz.core.effects import (
     LinkAt,
     Prediction,
     TokenAt,
+    effects_of,
 )
 from attnviz.core.errors import InputError, UsageError, did_you_mean
+from attnviz.core.tokens import token_label
 
 Each = Literal["heads", "layers", "links", "tokens", "groups"]
 Part = tuple[Effect, Intervention]  # a part, effect still NaN, and what switches it off
@@ -99,16 +100,6 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
     return parts
 
 
-def every_head(attention: Attention) -> list[HeadAt]:
-    """Every head in the order of the maps."""
-    return [
-        HeadAt(item.stream, layer, head)
-        for item in attention.maps
-        for layer in item.layers
-        for head in range(len(item.heads))
-    ]
-
-
 def _named_groups(attention: Attention) -> list[Part]:
     """The tokens of each name, hidden together."""
     sides, parts = _sides(attention), dict[str, list[Part]]()
@@ -148,13 +139,6 @@ def token_part(sides: Mapping[str, Sequence[Token]], side: str, position: int) -
 
 def _part(kind: str, label: str, change: Intervention, **place: str | int) -> Part:
     return Effect(label, kind, place, np.nan), change
-
-
-def token_label(tokens: Sequence[Token], position: int) -> str:
-    """The name of a token: "red", or "red[3]" if the text has several."""
-    text = tokens[position].text
-    alone = sum(token.text == text for token in tokens) == 1
-    return text if alone else f"{text}[{position}]"
 
 
 def measure_parts(

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import through_lens
 from attnviz.core.attention_map import Attention
 from attnviz.core.lens_inputs import AttentionGradients
+from attnviz.features.lenses.layered import through_lens
 
 UNIT = "effect on log p of the output, nats (first order)"
 SINK = 1e-5  # a row whose sum is below 1 by more than this has a sink, if none is known

@@ -11,16 +11,16 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import (
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.errors import UsageError
+from attnviz.core.notices import notify
+from attnviz.features.lenses.layered import (
     LayerGraph,
     Steps,
     extension_notes,
     layer_graph,
     through_lens,
 )
-from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.errors import UsageError
-from attnviz.core.notices import notify
 
 UNIT = "share of an input's identity (rollout)"
 

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.links import effects_of, rank_correlation
-from attnviz.analyses.lenses.effect import effects_of_maps
-from attnviz.analyses.lenses.layered import layer_graph
-from attnviz.analyses.lenses.rollout import flows
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import LENS_SHARES, Intervention, TokenAt
+from attnviz.core.effects import LENS_SHARES, Intervention, TokenAt, effects_of
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, rows_read
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
 from attnviz.core.writers import AskedLogits
+from attnviz.features.lenses.effect import effects_of_maps
+from attnviz.features.lenses.layered import layer_graph
+from attnviz.features.lenses.rollout import flows
+from attnviz.features.measures.intervals import rank_correlation
 
 DIGITS = 5  # scores equal to this many decimals share a rank: the rest is float32 rounding
 MOST_FLOWS = 10**7  # most maximum-flow problems of one text, times the links of each

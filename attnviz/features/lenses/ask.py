@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.analyses.lenses.effect import effects_of_maps
-from attnviz.analyses.lenses.logits import logits
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
-from attnviz.core.effects import HeadAt, label_of
+from attnviz.core.effects import Experiment, HeadAt
 from attnviz.core.errors import (
     AttentionError,
     InputError,
@@ -21,63 +19,60 @@ from attnviz.core.errors import (
     first_line,
     in_words,
 )
-from attnviz.core.lens_inputs import NEXT, AttentionGradients
+from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
-from attnviz.core.registry import LENSES, Needs
+from attnviz.core.registry import ALL_LENSES, LENSES, PREDICTED, Needs
 from attnviz.core.writers import AskedLogits, LensInputs, WrittenText
-from attnviz.models import Source, refuse_values
+from attnviz.features.experiments.texts import explained_by, open_experiment
+from attnviz.features.lenses.effect import effects_of_maps
+from attnviz.features.lenses.logits import logits
+from attnviz.models import (
+    Source,
+    refuse_values,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.analyses.effects.token_scores import TokenScores
-    from attnviz.core.effects import Experiment
+    from attnviz.features.lenses.token_scores import TokenScores
 
 MOST_TOKENS = 64  # the most tokens that `--lens all` hides one by one: one batch of runs
-ALL_LENSES = "all"  # the name for every lens side by side
 
 Ask: TypeAlias = "Callable[[Needs], LensInputs]"  # more than weights, or an error
-
-PREDICTED: tuple[Needs, ...] = ("gradients", "effects", "writers")
-"""Needs of lenses that only a predicting model meets."""
 
 NAMES = {row.needs: name for name, row in LENSES.items() if not row.package}
 """The lens to name where a need is not met."""
 
 
-def needs_head(lens: str) -> bool:
-    """True where the lens asks for predictions."""
-    return lens == ALL_LENSES or (lens in LENSES and LENSES[lens].needs in PREDICTED)
-
-
 def apply_lens(
     lens: str,
     attend: Callable[[], Attention],
-    ask: Ask,
+    ask: Ask | None,
     prepare: Callable[[Attention], Attention],
-    *,
-    insist: Needs | None = None,
-) -> Attention:
-    """The attention of a text through a lens ("raw" or a name in `LENSES`), or through "all".
+    target: str | None = None,
+) -> tuple[Attention, Experiment | None]:
+    """The attention of a text through a lens or "all", and the experiment that one lens measures.
 
-    `prepare` changes raw maps first. "all" may not leave out what is `insist` on.
+    `ask` gives what is needed beyond weights; None: there is no model. `prepare` changes raw maps
+    first. "all" may not leave out what explains a `target`.
 
     Raises:
         UsageError: the lens does not apply here; the message says why and which does.
     """
+    ask = ask or no_model
 
     def ask_prepared(needs: Needs) -> LensInputs:
         inputs = ask(needs)
         return replace(inputs, attention=prepare(inputs.attention))
 
     if lens == ALL_LENSES:
-        return every_lens(prepare(attend()), ask_prepared, insist=insist)
-    if lens != "raw" and LENSES[lens].needs != "weights":
-        result: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
-        return result
-    attention = prepare(attend())
-    return attention if lens == "raw" else LENSES[lens].load()(attention)
+        first: Needs | None = None if target is None else "gradients"
+        first = "effects" if target == ALL_OUTPUTS else first
+        return every_lens(prepare(attend()), ask_prepared, insist=first), None
+    needs = LENSES[lens].needs
+    inputs: Any = prepare(attend()) if needs == "weights" else ask_prepared(needs)
+    return LENSES[lens].load()(inputs), getattr(inputs, "experiment", None)
 
 
 def every_lens(attention: Attention, ask: Ask, *, insist: Needs | None = None) -> Attention:
@@ -124,7 +119,7 @@ def every_lens(attention: Attention, ask: Ask, *, insist: Needs | None = None) -
 
 def scores_of(effects: AttentionGradients, ask: Ask) -> TokenScores:
     """Each lens's score of each token."""
-    from attnviz.analyses.effects.token_scores import token_scores
+    from attnviz.features.lenses.token_scores import token_scores
 
     # The pocket encoder masks the explained word, so its values are those of the masked text.
     own = getattr(effects.experiment, "values", None)
@@ -135,7 +130,7 @@ def scores_of(effects: AttentionGradients, ask: Ask) -> TokenScores:
 
 def measure_agreement(effects: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
     """The rank correlation of each lens with hiding tokens one by one: a note and a setting."""
-    from attnviz.analyses.effects.token_scores import rank_correlations
+    from attnviz.features.lenses.token_scores import rank_correlations
 
     missing, scores = "no lens is compared with hiding tokens one by one", scores_of(effects, ask)
     if len(scores.tokens) > MOST_TOKENS:
@@ -216,42 +211,6 @@ def likeliest_choices(text: WrittenText) -> AskedLogits:
     if not rows:
         raise UsageError("--lens logits needs logits, and the model predicts nothing here")
     return AskedLogits(text.attention, text, {row: int(text.logits(row).argmax()) for row in rows})
-
-
-def open_experiment(source: Source, query: Query, target: str | None = None) -> Experiment:
-    """The model with a query and the outputs to explain.
-
-    By default these are all tokens that the model predicts from those before them, in the target or
-    the text. Other models explain a masked word or a class.
-
-    Raises:
-        UsageError: the source predicts nothing.
-        InputError: the text has no token behind another.
-    """
-    if target is not None or query.kind not in ("self", "cross"):
-        return source.experiment(query, target)
-    try:
-        experiment = source.experiment(query, ALL_OUTPUTS)
-    except UsageError:  # it predicts one word or one class
-        return source.experiment(query)
-    if not experiment.outputs:
-        raise InputError(
-            f"the model predicts nothing of so short a text: --target {NEXT} explains what comes "
-            "after it"
-        )
-    return experiment
-
-
-def explained_by(experiment: Experiment) -> AttentionGradients:
-    """The gradients of an experiment's outputs by every attention weight."""
-    outputs, tokens = experiment.outputs, experiment.attention.main.query_tokens
-    return AttentionGradients(
-        experiment.attention,
-        experiment.gradients(),
-        tuple(dict.fromkeys(output.row for output in outputs)),
-        label_of(outputs[0], tokens) if len(outputs) == 1 else f"all {len(outputs)} tokens",
-        experiment=experiment,
-    )
 
 
 def keep_steps(source: Source, query: Query, attention: Attention) -> Attention:

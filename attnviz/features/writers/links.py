@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects.ablation import token_label
 from attnviz.analyses.heads import roles_by_place
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Experiment, HeadAt, Intervention, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
 from attnviz.core.measures import Argument, Role
+from attnviz.core.tokens import token_label
 from attnviz.core.writers import (
     LISTED,
     HeadCircuit,

@@ -27,20 +27,6 @@ def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(sums / sums.sum(axis=-1, keepdims=True))
 
 
-def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows divided by their sums; a row of zeros stays 0."""
-    totals = rows.sum(axis=-1, keepdims=True)
-    return np.asarray(np.divide(rows, totals, out=np.zeros(rows.shape), where=totals != 0))
-
-
-def map_shares(weights: NDArray[np.floating]) -> NDArray[np.float32]:
-    """`row_shares` of a map as float32: head by head, so that little more than it is held."""
-    shares = np.empty(weights.shape, dtype=np.float32)
-    for place in np.ndindex(weights.shape[:-2]):
-        shares[place] = row_shares(weights[place].astype(np.float64))
-    return shares
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerGraph:
     """The steps of the stream that attends to itself.

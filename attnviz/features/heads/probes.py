@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.analyses.effects.ablation import every_head, replacements
 from attnviz.core.attention_map import Attention
-from attnviz.core.effects import Experiment, HeadAt, Intervention
+from attnviz.core.effects import Experiment, HeadAt, Intervention, every_head
 from attnviz.core.errors import UsageError
+from attnviz.features.ablate.parts import replacements
 
 _WORDS = (
     "apple arm baby bag ball bank bed bird blue boat book bottle box bread bridge brother cake car "
@@ -130,12 +130,6 @@ def as_array(
     """The scores of a stream's heads, shape (layers, heads); NaN for heads without a score."""
     rows = [[scores.get(HeadAt(stream, x, int(y)), np.nan) for y in heads] for x in layers]
     return np.array(rows, dtype=np.float64)
-
-
-def gives_order(number: int) -> bool:
-    """Whether a text is in the half of the corpus whose effects order the heads for pruning."""
-    # Every second text: an order and a loss from the same texts would flatter the order.
-    return number % 2 == 0
 
 
 def repeated_words(count: int = 24, seed: int = 0) -> str:

@@ -1,0 +1,1 @@
+"""Which output of a model --target names."""
