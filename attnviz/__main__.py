@@ -32,7 +32,8 @@ def main() -> None:
     if not is_watch or sys.argv[2:] in (["--help"], ["-h"]):  # help has characters that ASCII lacks
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     folder = os.environ.get("MPLCONFIGDIR")
-    from attnviz.cli.app import interrupt, run
+    from attnviz.cli.app import run
+    from attnviz.cli.stderr import interrupt
 
     status = run(sys.argv[1:], lambda: _answer_signals(interrupt))
     _answer_signals(_leave)

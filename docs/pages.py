@@ -13,7 +13,7 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -202,25 +202,28 @@ def python_reference() -> str:
 
     declared = {name: one for half in DECLARED.values() for name, one in half.items()}
     homes: dict[str, str] = vars(attnviz)["_HOMES"]
-    functions = [name for name, home in homes.items() if home.startswith("api.") and name.islower()]
+    functions = [
+        name
+        for name in homes
+        if name.islower() and hasattr(getattr(attnviz, name), "__signature__")
+    ]
     parts = [
         "# Python, name by name",
         "`import attnviz` gives these names. [The same from Python](python.md) has examples.",
     ]
     for name in functions:
         function = getattr(attnviz, name)
-        signature = inspect.signature(function)
-        own = [_signature(item) for item in signature.parameters.values() if item.name != "options"]
-        parts += [f"## attnviz.{name}", f"`{name}({', '.join(own)}, …)`"]
-        parts.append(_sections(inspect.getdoc(function) or ""))
-        (shared,) = get_args(get_type_hints(function).get("options")) or (None,)
+        text, taken = inspect.getdoc(function) or "", inspect.signature(function).parameters
+        own = {one: item for one, item in taken.items() if f"\n    {one}: " in text}
+        first = ", ".join(map(_signature, own.values()))
+        parts += [f"## attnviz.{name}", f"`{name}({first}, …)`", _sections(text)]
         rows = []
-        for option, kind in get_type_hints(shared).items() if shared else ():
-            shown = _signature(inspect.Parameter(option, KEYWORD, annotation=kind))
-            about = declared.get(option, (None, None))[1]
-            choices = about and (about.choices or names_in(declared[option][0]))
+        for item in (one for one in taken.values() if one.name not in own):
+            shown = _signature(item.replace(default=item.empty))
+            about = declared.get(item.name, (None, None))[1]
+            choices = about and (about.choices or names_in(declared[item.name][0]))
             text = about.help.replace("{choices}", in_words(choices or ("",))) if about else ""
-            rows.append(f"| `{shown}` | {reference._escaped(text or MEMORY[option])} |")
+            rows.append(f"| `{shown}` | {reference._escaped(text or MEMORY[item.name])} |")
         if rows:
             parts.append("| option | what it is |\n|---|---|\n" + "\n".join(rows))
     for name in attnviz.__all__:

@@ -16,7 +16,8 @@ from typing import Any
 import typer
 
 from attnviz import __version__
-from attnviz.cli.app import COMMANDS, app, build_command
+from attnviz.cli.app import app, build_command
+from attnviz.core.registry import COMMANDS
 
 EXIT = {
     "0": "done",

@@ -287,7 +287,7 @@ def report(logs: list[Path], lost: list[str], seconds: float) -> int:
     return 1 if found or lost or few else 0
 
 
-from attnviz.cli.app import COMMANDS  # noqa: E402 - after the environment is set
+from attnviz.core.registry import COMMANDS  # noqa: E402 - after the environment is set
 
 if __name__ == "__main__":
     sys.exit(main())

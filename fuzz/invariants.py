@@ -20,8 +20,7 @@ from pathlib import PurePosixPath
 import numpy as np
 from PIL import Image
 
-from attnviz.cli.app import COMMANDS
-from attnviz.core.registry import FORMATS
+from attnviz.core.registry import COMMANDS, FORMATS
 from fuzz.run import MOST_RESIDENT, Ran, TookTooLong
 from fuzz.strategies import is_place, parameters
 from tests.samples import RAW

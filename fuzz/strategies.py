@@ -14,8 +14,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from attnviz.cli import app
-from attnviz.cli.options import OUTPUT
-from attnviz.core.registry import FORMATS, LENSES, MECHANISMS, parse_mechanism
+from attnviz.commands.command import OUTPUT
+from attnviz.core.registry import COMMANDS, FORMATS, LENSES, MECHANISMS, parse_mechanism
 from attnviz.features.lessons import LESSONS
 from attnviz.renderers import PICTURE_SUFFIXES
 from fuzz import checkpoints, damage, world
@@ -104,7 +104,7 @@ class Draws:
         self.draw, self.models = draw, models
         # A page is served until it is told to end, and a view in the terminal needs one.
         left_out = ("browse", "live", *(() if models else ("image", "audio", "watch")))
-        self.commands = [name for name in app.COMMANDS if name not in left_out]
+        self.commands = [name for name in COMMANDS if name not in left_out]
         self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""
 

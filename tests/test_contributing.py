@@ -61,10 +61,8 @@ made = {}
 for file, code, table, row in DOORS:
     module = made[table] = sys.modules[file.replace("/", ".")] = ModuleType(file.replace("/", "."))
     exec(compile(code, file, "exec"), vars(module))
-    if table != "COMMANDS":
-        getattr(registry, table).update(eval(f"{{{row}}}", vars(registry)))
+    getattr(registry, table).update(eval(f"{{{row}}}", vars(registry)))
 from attnviz.cli import app
-app.COMMANDS.update(eval(f"{{{DOORS[-1][-1]}}}", vars(registry)))
 for line in (
     "self a.b.a --mechanism cosine -q",
     "heads a.b.a -f tsv -q --sort second-back",

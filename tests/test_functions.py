@@ -4,10 +4,9 @@ import inspect
 import json
 import pickle
 import re
-from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +14,12 @@ import torch
 
 import attnviz
 from attnviz import attend, attend_many
-from attnviz.api.arguments import IN_PYTHON, AttendOptions
-from attnviz.api.collected import Findings
-from attnviz.cli.app import COMMANDS
+from attnviz.cli.options import for_typer
+from attnviz.commands.command import IN_PYTHON, KINDS
+from attnviz.commands.findings import Findings
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.options import DECLARED, Choice, Many, Origin
-from attnviz.core.registry import LENSES
+from attnviz.core.options import DECLARED, Choice, Origin
+from attnviz.core.registry import COMMANDS, LENSES
 from tests.hugging_face.tiny_models import gpt2
 from tests.invoke import attnviz as run
 
@@ -45,20 +44,6 @@ WITHOUT_A_FUNCTION = {
 PRINTED = {"format", "quiet", "verbose", "open_page", "browse", "max_rows", "overwrite", "follow"}
 PRINTED |= {"show", "fields", "errors", "digits", "table", "pieces"}
 """Options of the shell that mean nothing where nothing is printed."""
-NAMES = {
-    ("ablate", "head"): "heads",
-    ("ablate", "link"): "links",
-    ("ablate", "token"): "tokens",
-    ("ablate", "labels"): "token_groups",
-    ("heads", "labels"): "token_groups",
-}
-"""What a parameter of a command is called in Python, where that is another name."""
-
-
-def options_of(function: Any) -> dict[str, Any]:
-    """The types of a function's shared options."""
-    kind = get_type_hints(function).get("options")
-    return get_type_hints(get_args(kind)[0]) if kind else {}
 
 
 def test_what_the_shell_can_do_python_can_by_the_same_names():
@@ -67,36 +52,25 @@ def test_what_the_shell_can_do_python_can_by_the_same_names():
             assert not (name := WITHOUT_A_FUNCTION[command]) or callable(getattr(attnviz, name))
             continue
         function = getattr(attnviz, command)
-        own = {*inspect.signature(function).parameters} - {"options"}
-        taken = own | {*options_of(function)}
-        for name, item in inspect.signature(entry.load()).parameters.items():
-            usual = {"input_file": "input", "order": "sort"}.get(name, name)
-            here = NAMES.get((command, name), usual)
-            if here not in taken:
-                written = name in IN_PYTHON or name in ("width", "picture")
-                assert written or name in PRINTED, (command, name)
-            elif here in own and here not in ("atlas", "file"):
-                default = inspect.signature(function).parameters[here].default
-                assert default in (item.default, inspect.Parameter.empty, ()), (command, here)
+        assert function is entry.load()
+        taken = inspect.signature(function).parameters
+        assert not any(item.kind is item.VAR_KEYWORD for item in taken.values())
+        for name in inspect.signature(for_typer(function.command)).parameters:
+            assert name in taken or name in IN_PYTHON or name in PRINTED, (command, name)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "attend_many"])
-def test_shared_options_have_the_names_and_types_of_the_shell(name):
-    name = WITHOUT_A_FUNCTION.get(name, name) or "attend"
-    declared = DECLARED[Origin] | DECLARED[Choice] | DECLARED[Many]
-    python = {"model", "tokenizer", "processor", "command"}
-    for option, kind in options_of(getattr(attnviz, name)).items():
-        if option not in python:
-            wanted = declared[option][0]
-            allowed, given = ({*get_args(one)} or {one} for one in (wanted, kind))
-            if Path in allowed:
-                allowed = allowed | {str}
-            assert allowed <= given, option
-            assert given - allowed <= {int, Sequence[int], Sequence[str]}, option
+def test_every_function_says_what_each_parameter_takes():
+    for name in ("attend", "attend_many", *(COMMANDS.keys() - WITHOUT_A_FUNCTION.keys())):
+        function = getattr(attnviz, name)
+        for item in inspect.signature(function).parameters.values():
+            assert item.annotation is not item.empty, (name, item.name)
+            shared = item.name in {**KINDS, "processor": None}
+            assert shared or f"\n    {item.name}: " in function.__doc__, (name, item.name)
+        assert "attnviz " + name not in function.__doc__
 
 
 def test_attend_takes_every_option_of_a_model_and_of_its_maps():
-    assert {*DECLARED[Origin], *DECLARED[Choice]} <= {*get_type_hints(AttendOptions)}
+    assert {*DECLARED[Origin], *DECLARED[Choice]} <= {*inspect.signature(attend).parameters}
 
 
 def test_what_the_shell_writes_to_files_python_has_of_the_result():

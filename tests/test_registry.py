@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.app import COMMANDS
 from attnviz.core import registry
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import FORMATS, MECHANISMS, PICTURES
+from attnviz.core.registry import COMMANDS, FORMATS, MECHANISMS, PICTURES
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display
 from attnviz.renderers.reports import Data, formats_of, make_renderer
 
@@ -103,7 +102,7 @@ def test_a_format_without_its_form_is_refused_in_one_line():
 
 def test_pictures_of_maps_are_drawn_by_an_option_and_a_method_each():
     from attnviz import Result
-    from attnviz.cli.options import MAP_PICTURES, OPTIONS
+    from attnviz.commands.command import MAP_PICTURES, OPTIONS
 
     for name in PICTURES:
         assert name in OPTIONS or name in MAP_PICTURES

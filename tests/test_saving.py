@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.api.collected import Findings
 from attnviz.callbacks import Recorder, sample_files
+from attnviz.commands.findings import Findings
 from attnviz.core.errors import OutputError
 from attnviz.features.watch.function import Watched
 from attnviz.runs.pipeline import Result

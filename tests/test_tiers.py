@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnviz.cli.app import COMMANDS
+from attnviz.core.registry import COMMANDS
 from tests.conftest import SHORT_RUN, choose_tests, hear_ctrl_c, pytest_terminal_summary
 
 CONTRACTS = (

@@ -9,80 +9,23 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextvars import ContextVar
 from itertools import pairwise
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
+from attnviz.cli.options import for_typer
+from attnviz.cli.stderr import INTERRUPTED, complain, signal_numbers, stderr_form, tell
 from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
 from attnviz.core.options import FORMER
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
-from attnviz.core.registry import (
-    DOCUMENT_SCHEMA,
-    DOCUMENTS,
-    FORMATS,
-    SCHEMA,
-    CommandEntry,
-    FeatureEntry,
-)
+from attnviz.core.registry import COMMANDS, DOCUMENT_SCHEMA, DOCUMENTS, FORMATS
 from attnviz.core.values import check_option_text
 
-COMMANDS: dict[str, CommandEntry] = {
-    "self": CommandEntry("Show how a text attends to itself.", "self:self_command"),
-    "cross": CommandEntry("Show how a target attends to a source.", "cross:cross"),
-    "image": FeatureEntry("Show where in a picture a vision model looks.", "image.command:image"),
-    "audio": FeatureEntry(
-        "Show when a speech model listens, and when each word is spoken.", "audio.command:audio"
-    ),
-    "browse": FeatureEntry("Browse attention by keys, in this terminal.", "browse.command:browse"),
-    "watch": FeatureEntry("Run a program and show the attention in it.", "watch.command:watch"),
-    "ablate": FeatureEntry(
-        "Show what changes when heads, links or tokens are switched off.", "ablate.command:ablate"
-    ),
-    "why": FeatureEntry(
-        "Show why a head looks at a token, and what it argues for.", "why.command:why"
-    ),
-    "explain": FeatureEntry(
-        "Show what decided an answer: the fewest tokens and heads that give it.",
-        "explain.command:explain",
-    ),
-    "sources": FeatureEntry(
-        "Show which parts of a context an answer was made from.",
-        "sources.command:sources",
-    ),
-    "cache": FeatureEntry("Show what it costs if a cache holds fewer keys.", "cache.command:cache"),
-    "compare": FeatureEntry(
-        "Show what changed between two attentions, or over a training run.",
-        "compare.command:compare",
-    ),
-    "heads": FeatureEntry("Show what each head does in a text or a corpus.", "heads.command:heads"),
-    "align": FeatureEntry("Align the words of sentence pairs.", "align.command:align"),
-    "steps": FeatureEntry(
-        "Show the arithmetic of attention, matrix by matrix.", "steps.command:steps"
-    ),
-    "lesson": FeatureEntry("Teach one thing about attention in numbers.", "lessons.command:lesson"),
-    "examples": FeatureEntry(
-        "Write small files to try commands with.", "examples.command:examples"
-    ),
-    "live": FeatureEntry(
-        "Serve a page that answers as you type, with any model.", "live.command:live"
-    ),
-    "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
-    "models": FeatureEntry("List the models found on this machine.", "models.command:models"),
-}
-PANELS = {
-    "Look": "self cross image audio browse watch",
-    "Ask": "explain sources ablate cache why compare",
-    "Measure": "heads align",
-    "Learn": "steps lesson live examples",
-    "Manage": "render models",
-}
-"""The panels of `attnviz --help`, each with its commands."""
 OLD_NAMES = {
     "co": "cross A B --mechanism co",
     "corpus": "heads --input FILE",
@@ -97,24 +40,6 @@ OLD_NAMES = {
 """What commands of earlier versions are now."""
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
-signal_numbers: list[int] = []
-"""The signals that ended the run. A library may have raised another error since."""
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """End the run on SIGTERM as Python does on Ctrl-C."""
-    signal_numbers.append(number)
-    raise KeyboardInterrupt
-
-
-INTERRUPTED = 130
-"""The status that typer gives a KeyboardInterrupt, whichever signal raised it."""
-stderr_form: ContextVar[str] = ContextVar("stderr_form", default="text")
-"""How errors and notes are written: as text, or as JSON."""
-LONGEST_LINE = 2000
-"""Characters of a line on stderr, at most."""
 LONGEST_NAME = 200
 """Characters of a file's name that a message shows, at most."""
 
@@ -130,9 +55,8 @@ class Commands(TyperGroup):
         """A command with name and summary only, enough to list it; None if unknown."""
         if cmd_name not in COMMANDS:
             return None
-        panel = next((one for one, names in PANELS.items() if cmd_name in names.split()), None)
-        summary = COMMANDS[cmd_name].summary
-        return TyperCommand(cmd_name, short_help=summary, rich_help_panel=panel)
+        row = COMMANDS[cmd_name]
+        return TyperCommand(cmd_name, short_help=row.summary, rich_help_panel=row.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names, with all its options."""
@@ -314,29 +238,6 @@ def _system_message(error: OSError | RuntimeError) -> str | None:
     return f"cannot write: {error.strerror}" if error.errno == errno.ENOSPC else None
 
 
-def complain(message: str, error: str = "InputError", status: int = 1) -> None:
-    """Print an error of that class as one line on stderr."""
-    line = " ".join(part.strip() for part in message.splitlines() if part.strip())
-    tell("error", line, error=error, status=status)
-
-
-def tell(kind: str, message: str, **facts: object) -> None:
-    """Print an error or a note as one line on stderr: as text, or as JSON with --errors json.
-
-    A very long line keeps both ends.
-    """
-    from attnviz.renderers.printable import printable
-
-    half = LONGEST_LINE // 2
-    cut = message if len(message) <= LONGEST_LINE else f"{message[:half]} … {message[-half:]}"
-    line = printable(cut)
-    if stderr_form.get() == "json":
-        text = json.dumps({"schema": SCHEMA, "kind": kind, "message": line, **facts})
-    else:
-        text = f"attnviz: error: {line}" if kind == "error" else f"note: {line}"
-    sys.stderr.write(f"{text}\n")
-
-
 def _form_asked(arguments: Sequence[str]) -> str:
     """The value of --errors, which holds for mistakes in the command line itself, too."""
     words = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -386,15 +287,15 @@ def _forget_stdout() -> None:
 def build_command(name: str) -> Any:
     """The typer command made of a function, with the summary of the table."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    function = COMMANDS[name].load()
+    own = COMMANDS[name].load().command
     # `watch` leaves options behind the script to the script.
     settings = {"allow_interspersed_args": name != "watch"}
     # A terminal breaks the lines of a paragraph, in another place than the source does.
-    paragraphs = re.sub(r"(?<=\S)\n +(?=\S)", " ", function.__doc__ or "")
+    paragraphs = re.sub(r"(?<=\S)\n *(?=\S)", " ", own.help)
     texts: dict[str, Any] = {"help": paragraphs, "short_help": COMMANDS[name].summary}
-    single.command(name, cls=Command, context_settings=settings, **texts)(function)
+    single.command(name, cls=Command, context_settings=settings, **texts)(for_typer(own))
     command: Any = typer.main.get_command(single)
-    command.rare, command.draws = getattr(function, "rare", ()), getattr(function, "draws", ())
+    command.rare, command.draws = own.rare, own.picture_kinds
     command.params.append(_help_all())
     return command
 

@@ -1,88 +1,35 @@
-"""The shared options of commands, in groups.
+"""What typer reads of a command: its own parameters and the shared options, by panel."""
 
-A command takes `options: Options` and says with `@with_options` which groups it offers; the
-decorator gives typer the signature that it needs to see. An option is declared where its value is,
-in `attnviz.core.options`.
-"""
-
-import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import Field, replace
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
 from typer.models import OptionInfo
 
-from attnviz.cli.app import stderr_form
+from attnviz.cli.stderr import stderr_form
+from attnviz.commands.command import CHOICE, HALVES, MAPS, OUTPUT, Shell, Taken, Usage, called_by
 from attnviz.core.errors import UsageError, in_words
 from attnviz.core.options import (
+    ARGUMENTS,
     DECLARED,
-    Choice,
-    Look,
-    Many,
     Option,
     Options,
     Origin,
     Output,
     names_in,
-    opt,
     pictures_by_kind,
+    shell_type,
 )
 from attnviz.core.registry import LARGEST, DataKind
 from attnviz.renderers.reports import formats_of
 
-ORIGIN = "Where attention comes from"
-CHOICE = "Which part of it"
-OUTPUT = "Where it goes"
-MANY = "Many texts"
-LOOK = "How pictures look"
-HALVES = {Origin: ORIGIN, Choice: CHOICE, Output: OUTPUT, Look: LOOK, Many: MANY}
-"""The parts of the shared options, each with the panel of the help that it stands in."""
 PANELS: dict[str, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
 """Groups that stand in another panel than the rest of their part."""
-REPORT: tuple[str, ...] = ("stdout", "data", "cut", "said")
-"""Options of every command that writes data."""
-MODELS: tuple[str, ...] = (
-    *("model", "compute", "mechanism", "weights", "generate", "projections", "long"),
-)
-"""Options that say where the attention of a text comes from."""
-VIEW: tuple[str, ...] = (
-    "lens",
-    "stream",
-    "heads",
-    "reduce",
-    "kv",
-    "labels",
-    "special",
-    "group",
-)
-"""Options that choose and change maps."""
-PLACES: tuple[str, ...] = (
-    *("matrix", "pictures", "show", "look", "page", "browse", "top", "digits"),
-)
-"""Options of pictures, pages, lists of links and weights as data."""
-MAPS = ("heatmap", "grid")
-"""The pictures of a map that have options of their own."""
-MAP_PICTURES = {"lines": "tokens joined by lines, up to eight heads in colours"}
-"""What --picture draws of a map."""
-MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
-
-
-INPUT = opt(
-    "Options",
-    "--input -i FILE",
-    "Read texts from a file: .txt (one a line), .jsonl, .csv, .tsv, each also .gz; - is stdin.",
-)
-BY_HELP = "What replaces the output of a head that is off: zero, mean or, in ablate, resample."
-RECORD = opt(
-    ORIGIN, "--record ID_OR_NUMBER", "Which of several texts: its id, or else its number from 0."
-)
-SEED = "Seed of what is drawn by chance."
-OPTIONS = {name: option for of_half in DECLARED.values() for name, (_, option) in of_half.items()}
-"""The declaration of every shared option."""
 
 
 def complete_from(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -136,16 +83,18 @@ def _pictures_in_words(draws: Mapping[str, str]) -> str:
     return f"Draw {usual[1]}: .png, .svg or .pdf.{''.join(more)}"
 
 
-def _own_parameter(parameter: inspect.Parameter) -> inspect.Parameter:
-    """A parameter of the command itself; its option may be declared with `opt`."""
-    if isinstance(parameter.default, Field):
-        option: Option = parameter.default.metadata["option"]
-        annotation = option_of(parameter.annotation, option, option.group)
-        # A keyword, since the panels of the help may put it behind shared options.
-        return parameter.replace(
-            kind=parameter.KEYWORD_ONLY, default=parameter.default.default, annotation=annotation
+def _own_parameter(item: Taken) -> inspect.Parameter:
+    """A parameter of the command itself, as typer reads it."""
+    assert item.option is not None
+    annotation = item.option.shell or shell_type(item.annotation)
+    if item.option.group == ARGUMENTS:
+        about = typer.Argument(
+            help=item.option.help, metavar=item.option.usage or None, readable=False
         )
-    return parameter
+        annotation = Annotated[annotation, about]
+    else:
+        annotation = option_of(annotation, item.option, item.option.group)
+    return item.parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
 def _place_in_help(parameter: inspect.Parameter) -> int:
@@ -163,86 +112,66 @@ def _files_named(values: dict[str, Any], outputs: Collection[str]) -> Iterator[t
                 yield name, str(one)
 
 
-def with_options(
-    *groups: str,
-    also: Iterable[str] = (),
-    writes: DataKind | tuple[DataKind, ...] = "maps",
-    report: tuple[str, ...] = REPORT,
-    rare: Collection[str] = (),
-    draws: Mapping[str, str] | None = None,
-) -> Callable[[Callable[..., None]], Any]:
-    """A decorator that gives a command groups of shared options.
-
-    `draws` are the kinds of its --picture, the usual one first, each in words; --help only names
-    the options in `rare`.
-    """
-    kinds = (writes,) if isinstance(writes, str) else writes
+def for_typer(usage: Usage) -> Any:
+    """The function of the shell, whose signature typer reads; it ends with the exit status."""
     offers = {
         half: {
-            name: option_of(annotation, option, PANELS.get(option.group, panel), kinds, draws)
+            name: option_of(
+                annotation, option, PANELS.get(option.group, panel), usage.writes, usage.draws
+            )
             for name, (annotation, option) in DECLARED[half].items()
-            if option.group in (*report, *groups, *(["picture"] if draws else [])) or name in also
+            if name in usage.offers[half]
         }
         for half, panel in HALVES.items()
     }
-    names = {*OPTIONS, *(option.group for option in OPTIONS.values())}
-    assert names.issuperset((*groups, *also)), f"no such options: {groups}, {also}"
-    defaults: dict[Any, Any] = {half: half() for half in HALVES}
-    of_map = [name for name in MAPS if name in offers[Output]]
-    # --show draws the first: a heat map where there is one, else the command's own
-    picture_kinds = sorted([*(draws or {}), *of_map], key="heatmap".__ne__)
+    own = {item.name: item.option for item in usage.own if item.option is not None}
+    parameters = [_own_parameter(item) for item in usage.own if item.option is not None]
+    parameters += [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=getattr(usual, name),
+            annotation=annotation,
+        )
+        for half, options in offers.items()
+        for usual in (half(),)
+        for name, annotation in options.items()
+    ]
+    parameters.sort(key=_place_in_help)
 
-    def decorate(command: Callable[..., None]) -> Any:
-        signature = inspect.signature(command, eval_str=True)
-        parameters = [
-            _own_parameter(item) for item in signature.parameters.values() if item.name != "options"
-        ]
-        parameters += [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=getattr(defaults[half], name),
-                annotation=annotation,
-            )
-            for half, options in offers.items()
-            for name, annotation in options.items()
-        ]
-        parameters.sort(key=_place_in_help)
+    def run(**values: Any) -> None:
+        for name, value in values.items():
+            if type(value) is int and abs(value) > LARGEST and not name.endswith("seed"):
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} {value}: no more than {LARGEST:,} can be asked for")
+        files = _files_named(values, {*usage.offers[Output], "on_error"})
+        rest = {name: value for name, value in values.items() if name not in own}
+        options = _options_of(usage, rest, files)
+        with called_by(Shell(options, _open_report)):
+            status = usage.function(**{name: values[name] for name in own})
+        raise typer.Exit(status if isinstance(status, int) else 0)
 
-        @functools.wraps(command)
-        def run(**values: Any) -> None:
-            for name, value in values.items():
-                if type(value) is int and abs(value) > LARGEST and not name.endswith("seed"):
-                    option = name.replace("_", "-")
-                    raise UsageError(
-                        f"--{option} {value}: no more than {LARGEST:,} can be asked for"
-                    )
-            files = tuple(_files_named(values, offers[Output].keys() | {"on_error"}))
-            origin, choice, output, look, many = (
-                half(**{name: values.pop(name) for name in options})
-                for half, options in offers.items()
-            )
-            if "top" not in offers[Origin]:  # finding the strongest links costs time
-                origin = replace(origin, top=0)
-            stderr_form.set(output.errors)
-            pictures = dict.fromkeys(picture_kinds) | {
-                name: getattr(output, name) for name in MAPS if name in picture_kinds
-            }
-            pictures |= pictures_by_kind(output.picture or [], draws or {})
-            options = Options(origin, choice, output, many, look, pictures, files)
-            command(**values, options=options)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {item.name: item.annotation for item in parameters}
+    return run
 
-        option_by_name = {name: OPTIONS[name] for options in offers.values() for name in options}
-        option_by_name |= {
-            item.name: item.default.metadata["option"]
-            for item in signature.parameters.values()
-            if isinstance(item.default, Field)
-        }
-        run.draws = picture_kinds  # type: ignore[attr-defined]
-        run.rare = {*rare, *(name for name, option in option_by_name.items() if option.rare)}  # type: ignore[attr-defined]
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {item.name: item.annotation for item in parameters}
-        del run.__wrapped__
-        return run
 
-    return decorate
+def _options_of(usage: Usage, values: dict[str, Any], files: Iterable[tuple[str, str]]) -> Options:
+    """The shared options that were given."""
+    origin, choice, output, look, many = (
+        half(**{name: values[name] for name in usage.offers[half]}) for half in HALVES
+    )
+    if "top" not in usage.offers[Origin]:  # finding the strongest links costs time
+        origin = replace(origin, top=0)
+    stderr_form.set(output.errors)
+    pictures = dict.fromkeys(usage.picture_kinds) | {
+        name: getattr(output, name) for name in MAPS if name in usage.picture_kinds
+    }
+    pictures |= pictures_by_kind(output.picture or [], usage.draws)
+    return Options(origin, choice, output, many, look, pictures, tuple(files))
+
+
+def _open_report(*arguments: Any, **more: Any) -> AbstractContextManager[Any]:
+    from attnviz.cli.report import Report
+
+    return Report(*arguments, **more)

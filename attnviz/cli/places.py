@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from attnviz.cli.app import SIGNALS, interrupt, tell
+from attnviz.cli.stderr import SIGNALS, interrupt, tell
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.core.options import split_format
 from attnviz.storage.writing import place_of, write_whole

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import destinations
-from attnviz.cli.app import complain
 from attnviz.cli.places import Place, check_apart, hold_interrupts, note
+from attnviz.cli.stderr import complain
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.options import Look, Options

@@ -8,8 +8,11 @@ import os
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Union, get_args, get_type_hints
+from types import UnionType
+from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints
 
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.registry import LENSES, MECHANISMS, MechanismChoice, parse_mechanism
@@ -65,6 +68,7 @@ FORMER = {
 }
 """Former options, each with what has taken its place; of a few options only some commands' own."""
 
+ARGUMENTS = "Arguments"  # the group of what the shell gives by its place
 LENS_NAMES = ("raw", *LENSES, "all")  # the values of --lens
 
 
@@ -132,6 +136,9 @@ class Option:
     choices: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()  # values that the shell completes; others are allowed too
     rare: bool = False  # --help only names it, and --help-all explains it
+    python: str = ""  # what it is in Python, if that takes more than the shell
+    shell: Any = None  # its type in the shell, if that is not a part of its annotation
+    hidden: bool = False  # whether Python has no such keyword
 
     @property
     def names(self) -> list[str]:
@@ -156,6 +163,11 @@ def opt(group: str, usage: str, text: str, *, default: object = None, **more: An
     if default is None and option.metavar is None:
         default = False
     return field(default=default, metadata={"option": option})
+
+
+def arg(text: str, metavar: str = "", *, default: object = None, **more: Any) -> Any:
+    """The default of a parameter that the shell gives by its place; `...`: it must be given."""
+    return field(default=default, metadata={"option": Option(ARGUMENTS, metavar, text, **more)})
 
 
 def rare(group: str, usage: str, text: str, **more: Any) -> Any:
@@ -650,7 +662,6 @@ class Options:
     pictures: dict[str, Path | None] = field(default_factory=dict)
     # arguments and options that may name a file to read, each with its parameter's name
     given: tuple[tuple[str, str], ...] = ()
-    collect: Any = None  # takes the results in Python; None prints them
 
 
 def map_options(options: Options, *exceptions: str) -> list[str]:
@@ -698,18 +709,18 @@ def names_in(literal: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
+def shell_type(annotation: Any) -> Any:
+    """The part of a type that a shell can give: texts, numbers, paths and lists of them."""
+    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    plain = (str, int, float, bool, Path, type(None))
+    return reduce(or_, (one for one in parts if one in plain or get_origin(one) in (Literal, list)))
+
+
 def _declarations_of(half: Any) -> dict[str, tuple[Any, Option]]:
     types = get_type_hints(half)
     return {
-        item.name: (_shell_type(types[item.name]), item.metadata["option"]) for item in fields(half)
+        item.name: (shell_type(types[item.name]), item.metadata["option"]) for item in fields(half)
     }
-
-
-def _shell_type(annotation: Any) -> Any:
-    """The part of a type that a shell can give, without objects in memory."""
-    parts = get_args(annotation)
-    rest = [one for one in parts if not (isinstance(one, type) and issubclass(one, InMemory))]
-    return annotation if len(rest) == len(parts) else Union[*rest]
 
 
 DECLARED: dict[Any, dict[str, tuple[Any, Option]]] = {

@@ -160,9 +160,10 @@ class Policy(Entry):
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry(Entry):
-    """A row of the table of commands."""
+    """A command: a function under `@command`, and the panel of the help that lists it."""
 
-    room = "attnviz.cli.commands."
+    room = "attnviz.commands."
+    panel: str = "Look"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,7 @@ SYMMETRIZATIONS: dict[str, str] = {
 """How the two directions of an alignment are joined."""
 
 
+COMMANDS: dict[str, CommandEntry]
 MECHANISMS: dict[str, Mechanism]
 FORMATS: dict[str, Format]
 PICTURES: dict[str, Entry]
@@ -277,6 +279,7 @@ MEASURES: dict[str, Measure]
 LENSES: dict[str, Lens]
 POLICIES: dict[str, Policy]
 ROOMS = {
+    "COMMANDS": "attnviz.commands",
     "MECHANISMS": "attnviz.mechanisms",
     "FORMATS": "attnviz.renderers",
     "PICTURES": "attnviz.renderers",
@@ -286,6 +289,8 @@ ROOMS = {
 }
 """The package whose `__init__.py` holds a table; it imports no other code."""
 OPEN_TABLES = {
+    "COMMANDS": CommandEntry,
+    "PICTURES": Entry,
     "MECHANISMS": Mechanism,
     "LENSES": Lens,
     "MEASURES": Measure,

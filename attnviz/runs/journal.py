@@ -188,7 +188,7 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
         for item in fields(half):
             if half is not options.many or item.name in DECIDING:
                 values[item.metadata["option"].names[0]] = getattr(half, item.name)
-    inputs = [value for name, value in options.given if name in ("input_file", "file")]
+    inputs = [value for name, value in options.given if name in ("input", "file")]
     if formats := [one for name in inputs if (one := split_format(name)[0])]:
         values["the input's format"] = formats[0]
     values["--on-error"] = options.many.rejects  # skip or stop changes no byte

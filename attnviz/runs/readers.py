@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal, cast
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.options import Options, Origin
+from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import FILE_QUERIES, SourceKind
 from attnviz.models import Source
 from attnviz.models.open import is_shipped
-from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
+from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts
 from attnviz.runs.many_texts import Record, Value
 from attnviz.runs.pipeline import query_of
 from attnviz.runs.reporting import RunReport
@@ -36,15 +36,6 @@ def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Sou
     if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
         return None
     return given_texts(Text("0", text, target)), kind
-
-
-def read_texts_or_file(
-    text: str | None, target: str | None, input_file: str | None, options: Options
-) -> tuple[TextInput, SourceKind, Options]:
-    """The texts, or one file, what reads them, and the options without the file's name."""
-    if input_file is None and (inputs := read_file_argument(text, target)):
-        return *inputs, replace(options, given=())
-    return *texts_or_pairs(text, target, input_file, options), options
 
 
 def query_for(source: Source, text: Text, kind: SourceKind) -> Query:

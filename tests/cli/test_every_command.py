@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.app import COMMANDS, build_command
+from attnviz.cli.app import build_command
+from attnviz.core.registry import COMMANDS
 from attnviz.features.lessons import LESSONS
 from tests.invoke import OWN, attnviz
 

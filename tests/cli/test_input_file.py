@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.app import COMMANDS, build_command, run
+from attnviz.cli.app import build_command, run
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Many
+from attnviz.core.registry import COMMANDS
 from attnviz.runs.inputs import count_records, texts_of
 from attnviz.storage.texts import BadText, Text
 from tests.invoke import OWN, attnviz

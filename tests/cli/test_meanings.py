@@ -4,8 +4,9 @@ from collections import defaultdict
 
 import pytest
 
-from attnviz.cli.app import COMMANDS, build_command
-from attnviz.cli.options import OPTIONS
+from attnviz.cli.app import build_command
+from attnviz.commands.command import OPTIONS
+from attnviz.core.registry import COMMANDS
 
 SHARED = {name for option in OPTIONS.values() for name in option.names}
 """Declared once: their help names the formats, suffixes or pictures of each command."""

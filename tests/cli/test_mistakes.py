@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from attnviz.cli.app import COMMANDS, OLD_NAMES, build_command
+from attnviz.cli.app import OLD_NAMES, build_command
 from attnviz.core.options import FORMER
+from attnviz.core.registry import COMMANDS
 from tests.invoke import OWN, attnviz
 
 

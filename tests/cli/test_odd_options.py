@@ -1,6 +1,7 @@
 import pytest
 
-from attnviz.cli.app import COMMANDS, build_command
+from attnviz.cli.app import build_command
+from attnviz.core.registry import COMMANDS
 from tests.invoke import attnviz
 
 OPTIONS = [

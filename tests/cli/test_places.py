@@ -242,7 +242,7 @@ def test_options_say_what_was_given_unless_it_is_written(tmp_path, monkeypatch):
         found.append(options)
         return 0
 
-    monkeypatch.setattr("attnviz.cli.run.run_texts", take)
+    monkeypatch.setattr("attnviz.commands.run.run_texts", take)
     attnviz("self", "a b", "--top", "3", "--weights", "w", "-o", "o", "--on-error", "r.jsonl")
     assert {value for _, value in found[0].given} > {"a b", "w"}
     assert not {value for _, value in found[0].given} & {"o", "r.jsonl", "3"}

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from attnviz import attend
-from attnviz.cli.app import COMMANDS, build_command
+from attnviz.cli.app import build_command
+from attnviz.core.registry import COMMANDS
 from attnviz.renderers import Display
 from attnviz.renderers.reports import CUT, make_renderer
 from tests.cli.test_every_command import WORK

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.cli.app import COMMANDS
+from attnviz.core.registry import COMMANDS
 from tests.invoke import OWN, attnviz
 
 ROOT = Path(__file__).parents[2]

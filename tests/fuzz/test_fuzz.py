@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from attnviz.cli.app import COMMANDS
-from attnviz.cli.options import OPTIONS
+from attnviz.commands.command import OPTIONS
+from attnviz.core.registry import COMMANDS
 from fuzz import world
 from fuzz.campaign import VALID_SHARE, failures
 from fuzz.invariants import broken_invariants

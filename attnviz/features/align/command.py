@@ -1,56 +1,59 @@
 """attnviz align, and what `cross` does where it is asked for alignments."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from attnviz.cli.commands.cross import AGAINST, SCORE, SYMMETRIZE
-from attnviz.cli.options import with_options
-from attnviz.core.options import Options
-from attnviz.runs.inputs import TextInput, texts_of
+from attnviz.commands.arguments import Texts, read_texts
+from attnviz.commands.command import Run, command
+from attnviz.commands.cross import AGAINST, SCORE, SYMMETRIZE
+from attnviz.commands.findings import Findings
+from attnviz.core.options import arg
+from attnviz.runs.inputs import TextInput
 
 
 def align_texts(
-    texts: TextInput, how: str | None, against: str, score: Path | None, options: Options
-) -> int:
-    """Write the links of each pair, or with a gold file the scores; answers the status."""
-    from attnviz.cli.report import Report
+    run: Run, texts: TextInput, how: str | None, against: str, score: Path | None
+) -> Findings:
+    """Find the links of each pair, or with a gold file the scores."""
     from attnviz.features.align import request
 
-    work = request.check_alignment(options, how, against)
+    work = request.check_alignment(run.options, how, against)
     if score is None:
-        with Report(options, "alignment", many=texts.several) as report:
-            request.report_links(work, texts, options, report)
-        return report.status
+        with run.report("alignment", many=texts.several) as report:
+            request.report_links(work, texts, run.options, report)
+        return run.result
     gold = request.read_gold_file(score)
-    with Report(options, "scores") as report:
-        request.report_scores(work, gold, texts, options, report)
-    return report.status
+    with run.report("scores") as report:
+        request.report_scores(work, gold, texts, run.options, report)
+    return run.result
 
 
-@with_options(
+@command(
     *("model", "compute", "to", "long", "heads", "reading", "sharing"),
     writes=("alignment", "scores"),
 )
 def align(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="Pairs: .tsv, .txt (tab or ||| between), .jsonl or .csv, also .gz; - reads stdin."
-        ),
-    ] = "-",
+    file: str | Path | Texts | None = arg(
+        "Pairs: .tsv, .txt (tab or ||| between), .jsonl or .csv, also .gz; - reads stdin.",
+        default="-",
+        shell=str,
+        python="a file of pairs, or a list of pairs.",
+    ),
+    *,
     symmetrize: str | None = SYMMETRIZE,
     against: str = AGAINST,
     score: Path | None = SCORE,
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> Findings:
     """Align the words of sentence pairs: one Pharaoh line (0-0 2-1) per pair, in order.
 
     attnviz align pairs.tsv --score pairs.gold
 
     head -n 3 pairs.tsv | attnviz align - > links.txt
     """
-    texts = texts_of([], file, options.many, pairs=True, keep_blank=True)
-    raise typer.Exit(align_texts(texts, symmetrize, against, score, options))
+    run = Run("align", options)
+    is_name = isinstance(file, str | Path) and (run.in_shell or file != "-")
+    name = str(file) if is_name else None
+    many, pairs = run.options.many, None if name or file == "-" else file
+    texts = read_texts("align", pairs, name, many, pairs=True, keep_blank=True)
+    return align_texts(run, texts, symmetrize, against, score)

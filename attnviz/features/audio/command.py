@@ -1,17 +1,20 @@
 """attnviz audio."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-
-from attnviz.cli.options import CHOICE, MAP_PICTURES, ORIGIN, PLACES, with_options
-from attnviz.cli.report import Report
-from attnviz.core.options import Options, opt, rare
+from attnviz.commands.arguments import InMemoryInput, Positive
+from attnviz.commands.command import CHOICE, MAP_PICTURES, ORIGIN, PLACES, Run, command
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Origin, arg, opt, rare
 from attnviz.features.audio.request import TIME_FORMATS, RecordingRequest, report_recording
 
+if TYPE_CHECKING:
+    from attnviz.commands.findings import Findings
+    from attnviz.runs.pipeline import Result
 
-@with_options(
+
+@command(
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
     *PLACES,
     writes=("maps", "times", "scores"),
@@ -19,9 +22,16 @@ from attnviz.features.audio.request import TIME_FORMATS, RecordingRequest, repor
     draws=MAP_PICTURES,
 )
 def audio(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Recording: .wav, .flac, .ogg, .mp3, ….")
-    ],
+    file: InMemoryInput = arg(
+        "Recording: .wav, .flac, .ogg, .mp3, ….",
+        "FILE",
+        default=...,
+        shell=str,
+        python="the recording: .wav, .flac, .ogg, .mp3, …; or samples in memory, an array of "
+        "floats from -1 to 1 or of integers, (samples,) or with channels on its shorter axis.",
+    ),
+    *,
+    sampling_rate: Positive | None = None,
     text: str | None = opt(
         ORIGIN, "--text TEXT", "What is spoken; without it a model like Whisper writes it."
     ),
@@ -30,11 +40,10 @@ def audio(
         "--language NAME",
         "Spoken language (en, french), if the model knows several; default: it decides.",
     ),
-    task: str | None = rare(
+    task: Literal["transcribe", "translate"] | None = rare(
         ORIGIN,
         "--task NAME",
         "Task for such a model: {choices} (into English).",
-        choices=("transcribe", "translate"),
     ),
     start: float = opt(
         ORIGIN, "--start SECONDS", "Where in the recording to begin.", default=0.0, min=0
@@ -58,16 +67,14 @@ def audio(
     timing_heads: str | None = rare(
         CHOICE, "--timing-heads WHICH", "Heads that time the words: 2.0,3.1."
     ),
-    against: str = rare(
+    against: Literal["input", "output"] = rare(
         CHOICE,
         "--against SIDE",
         "Whether a row times the token that it predicts (output) or has read (input).",
         default="output",
-        choices=("input", "output"),
     ),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> "Result | Findings":
     """Show when a speech model listens: words over time, above a spectrogram, or time over itself.
 
     attnviz audio vowels.wav --model openai/whisper-tiny --heatmap look.png
@@ -77,11 +84,22 @@ def audio(
     attnviz audio vowels.wav --model openai/whisper-tiny --times vowels.tsv
 
     attnviz audio vowels.wav --model facebook/wav2vec2-base --layer 1 --grid heads.png
+
+    Args:
+        sampling_rate: how many samples of an array are a second.
+
+    Returns:
+        The attention; or the times of words, or the errors of heads.
     """
-    output = options.output
+    in_memory = not isinstance(file, str | Path)
+    if in_memory is not (sampling_rate is not None):
+        raise UsageError("sampling_rate= is for an array of samples: give both, or a file")
+    run = Run("audio", options, top=Origin().top)
+    how, output = run.options, run.options.output
     formats = {output.format, (output.output or Path()).suffix.lower()[1:]}
     request = RecordingRequest(
-        file=Path(file),
+        file=Path("recording" if in_memory else file),
+        sound=None if sampling_rate is None else (file, sampling_rate),
         text=text,
         language=language,
         task=task,
@@ -92,6 +110,7 @@ def audio(
         timing_heads=timing_heads,
         against=against,
     )
-    request.check(options)
-    with Report(options, request.kind) as report:
-        report_recording(request, options, report)
+    request.check(how)
+    with run.report(request.kind) as report:
+        report_recording(request, how, report)
+    return run.attention if request.kind == "maps" else run.result

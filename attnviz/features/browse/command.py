@@ -11,14 +11,12 @@ import sys
 from dataclasses import replace
 from functools import partial
 from itertools import tee
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from attnviz.cli.app import interrupt
-from attnviz.cli.options import INPUT, RECORD, with_options
+from attnviz.cli.stderr import interrupt
+from attnviz.commands.command import INPUT, RECORD, Run, command
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.core.options import Options
+from attnviz.core.options import Options, arg
 
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
@@ -29,25 +27,20 @@ if TYPE_CHECKING:
 EXTRA = "browse needs the package {}: pip install 'attnviz[browse]'"
 
 
-@with_options(
+@command(
     *("model", "compute", "mechanism", "weights", "generate", "long", "causal", "to", "chat"),
     *("range", "reading"),
     also=("from_", "lens", "head", "special", "words", "quiet", "verbose", "errors"),
     report=(),
 )
 def browse(
-    text: Annotated[
-        str | None,
-        typer.Argument(help="Text, or a file: saved maps, a picture, a recording; - is stdin."),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Argument(help="Target of a pair, or what a picture is asked.")
-    ] = None,
-    input_file: str | None = INPUT,
-    record: str | None = RECORD,
+    text: str | None = arg("Text, or a file: saved maps, a picture, a recording; - is stdin."),
+    target: str | None = arg("Target of a pair, or what a picture is asked."),
     *,
-    options: Options,
-) -> None:
+    input: str | None = INPUT,  # noqa: A002 - as the option is called
+    record: str | None = RECORD,
+    **options: Any,
+) -> int:
     """Browse attention by keys, in this terminal; ? lists them.
 
     attnviz browse "The professor who supervised the student published the paper"
@@ -58,12 +51,13 @@ def browse(
 
     attnviz browse shapes.png
     """
-    if options.choice.lens == "all":
+    how = Run("browse", options).options
+    if how.choice.lens == "all":
         raise UsageError("--lens all is shown by a page: here l goes through the lenses one by one")
     check_terminal()
     signal.signal(signal.SIGHUP, interrupt)  # else it would leave the cursor hidden
-    asker, attention = first_answer(text, target, input_file, record, options)
-    raise typer.Exit(show(attention, asker, options))
+    asker, attention = first_answer(text, target, input, record, how)
+    return show(attention, asker, how)
 
 
 def check_terminal() -> None:
@@ -103,7 +97,7 @@ def first_answer(
     """What is shown first, and what can be asked about it."""
     from rich.console import Console
 
-    from attnviz.cli.commands.render import files_of
+    from attnviz.commands.render import files_of
     from attnviz.features.browse.ask import Asker, records_of
     from attnviz.models.open import brings_tokens, check_origin
     from attnviz.runs.inputs import texts_of
@@ -168,7 +162,7 @@ class BrowsedResult:
 
     def finish(self) -> None:
         """Browse it."""
-        from attnviz.cli.commands.render import files_of
+        from attnviz.commands.render import files_of
         from attnviz.features.browse.ask import Asker, records_of
         from attnviz.runs.readers import kind_of_file
         from attnviz.storage.texts import Text

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,7 @@ from attnviz.models import Source
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of
 from attnviz.runs import readers
-from attnviz.runs.inputs import TextInput, given_texts
+from attnviz.runs.inputs import TextInput
 from attnviz.runs.readers import INSIDE, each_text
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
@@ -150,36 +149,6 @@ class CacheStudy:
         some += " token is" if counts == [1] else " tokens are"
         place = " on the picture's tokens" if self.reads == "picture-text" else ""
         return f"the first {some} read with all keys, then rules act{place}"
-
-
-def read_kinds(
-    text: str | None, target: str | None, files: Sequence[str], options: Options
-) -> tuple[list[tuple[str, TextInput]], SourceKind, Options]:
-    """The texts by the name of their file, what reads them, and the options.
-
-    Raises:
-        UsageError: files of the same name, whose texts could not be told apart.
-    """
-    if text is not None and target is not None and readers.kind_of_file(text) == PICTURE:
-        return (
-            [("", given_texts(Text("0", text, target)))],
-            "picture-text",
-            replace(options, given=()),
-        )
-    if len(files) < 2:
-        texts, kind, options = readers.read_texts_or_file(
-            text, target, files[0] if files else None, options
-        )
-        return [(Path(files[0]).stem if files else "", texts)], kind, options
-    names = [Path(file).stem for file in files]
-    if len({*names}) < len(names):
-        raise UsageError(f"--input names '{names[0]}' twice: kinds of text are told apart by name")
-    inputs = [readers.read_texts_or_file(text, target, file, options) for file in files]
-    return (
-        [(name, one) for name, (one, *_) in zip(names, inputs, strict=True)],
-        inputs[0][1],
-        options,
-    )
 
 
 def report_cache(

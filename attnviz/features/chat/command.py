@@ -8,8 +8,7 @@ from typing import Any
 
 from attnviz.analyses.group import check_group
 from attnviz.analyses.select import check_selection
-from attnviz.cli.options import MAP_PICTURES
-from attnviz.cli.report import Report
+from attnviz.commands.command import MAP_PICTURES, Run
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.options import Options, map_options
 from attnviz.core.registry import FORMATS
@@ -27,14 +26,11 @@ PLACES = ("format", "output", "picture", "html", "overwrite", "open_page", "max_
           "show", "fields", "errors", "quiet", "verbose")  # fmt: skip
 
 
-def show_chats(chats: Sequence[Text], options: Options) -> int | None:
-    """Report the parts of each conversation; None where the options are about maps of all tokens.
-
-    Returns:
-        The exit status.
-    """
+def show_chats(chats: Sequence[Text], run: Run) -> bool:
+    """Report the parts of each conversation; False where options are about maps of all tokens."""
+    options = run.options
     if wants_maps(options):
-        return None
+        return False
     check_choice(options)
     for option, value in (
         ("--workers", options.many.workers),
@@ -44,10 +40,10 @@ def show_chats(chats: Sequence[Text], options: Options) -> int | None:
         if value:
             raise UsageError(f"{option} is for maps, not for the parts of a chat: leave it out")
     file = options.pictures.get("parts") or options.pictures.get("lines")
-    options = replace(options, pictures={"parts": file})
-    with Report(options, "chat", many=len(chats) > 1) as report:
-        report_chats(chats, options, report)
-    return report.status
+    run.options = replace(options, pictures={"parts": file})
+    with run.report("chat", many=len(chats) > 1) as report:
+        report_chats(chats, run.options, report)
+    return True
 
 
 def wants_maps(options: Options) -> bool:

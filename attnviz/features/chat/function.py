@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from attnviz.api.arguments import in_evaluation
-from attnviz.api.collected import CollectedReport, Findings
+from attnviz.commands.arguments import in_evaluation
+from attnviz.commands.findings import CollectedReport, Findings
 from attnviz.features.chat.command import check_choice, report_chats, wants_maps
 
 if TYPE_CHECKING:

@@ -5,21 +5,26 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
-from attnviz.cli.app import complain
-from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
-from attnviz.cli.report import Report
-from attnviz.core.errors import HealthError, UsageError
-from attnviz.core.options import Options, opt, rare
+from attnviz.cli.stderr import complain
+from attnviz.commands.command import CHOICE, ORIGIN, OUTPUT, Run, command
+from attnviz.commands.findings import Findings
+from attnviz.core.attention_map import Attention
+from attnviz.core.effects import SavedEffects
+from attnviz.core.errors import HealthError, UsageError, in_short
+from attnviz.core.options import InMemoryMaps, arg, opt, rare
 from attnviz.features.compare import request
 from attnviz.features.compare.history import check_health, chosen_verdicts
 from attnviz.features.compare.report import RULES, History
+from attnviz.storage.saved_maps import read_effects
+
+Side = str | Path | Attention | Findings
 
 
-@with_options(
+@command(
     *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
     *(
         "lens",
@@ -43,16 +48,16 @@ from attnviz.features.compare.report import RULES, History
     },
 )
 def compare(
-    a: Annotated[
-        str,
-        typer.Argument(
-            help="A text, a saved map (.npz, .json, .safetensors), saved effects (.npz, .json), or "
-            "a folder of samples of a training run."
-        ),
-    ],
-    b: Annotated[
-        str | None, typer.Argument(help="The other side; default: A with other options.")
-    ] = None,
+    a: Side = arg(
+        "A text, a saved map (.npz, .json, .safetensors), saved effects (.npz, .json), or a folder "
+        "of samples of a training run.",
+        default=...,
+        shell=str,
+        python="a text, a saved map or saved effects by name, a result of `attend`, what `ablate` "
+        "found, or a folder of samples that `attnviz.callbacks` took: step-00000100.npz, ….",
+    ),
+    b: Side | None = arg("The other side; default: A with other options.", shell=str | None),
+    *,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
     adapter_a: str | None = rare(ORIGIN, "--adapter-a ID_OR_FOLDER", "Adapter of A's model."),
@@ -75,11 +80,13 @@ def compare(
         "Exit with 3 if a head of a run is one of these: " + ", ".join(RULES) + ".",
     ),
     follow: bool = rare(
-        OUTPUT, "--follow", "Go on while a run trains: write all again with each new sample."
+        OUTPUT,
+        "--follow",
+        "Go on while a run trains: write all again with each new sample.",
+        hidden=True,
     ),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> Findings:
     """Show what changed between two attentions, or over a training run.
 
     A and B may be two texts, models, heads or saved maps, or two files of `attnviz ablate`. A alone
@@ -95,23 +102,30 @@ def compare(
     python training_run.py samples && attnviz compare samples --picture heads.png
 
     attnviz compare samples --fail-on collapsed,saturating
+
+    Returns:
+        One row for each head or effect; of attention the pictures "heatmap" and "grid". Of a run
+        one for each step and head; the pictures "plot" and "gif"; a page with a slider.
     """
+    run = Run("compare", options)
     origins = (
         {"model": model_a, "adapter": adapter_a},
         {"model": model_b, "adapter": adapter_b},
     )
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
-    of_runs = {"--fail-on": fail_on, "--follow": follow, "--picture": options.output.picture}
-    folders = [a] if b is None else [a, b]
-    is_run = request.check_runs(folders, options, (*origins, *choices), of_runs)
+    of_runs = {"--fail-on": fail_on, "--follow": follow, "--picture": run.options.output.picture}
+    first = _side("a", a)
+    second = first if b is None else _side("b", b)
+    folders = [first] if b is None else [first, second]
+    is_run = request.check_runs(folders, run.options, (*origins, *choices), of_runs)
     names = ("plot", "gif") if is_run else ("heatmap", "grid")
-    options = replace(options, pictures={name: options.pictures[name] for name in names})
+    pictures = run.options.pictures
+    how = run.options = replace(run.options, pictures={name: pictures.get(name) for name in names})
     if is_run:
-        _follow_runs(folders, options, fail_above, fail_on, follow=follow)
-        return
-    sides = request.sides_of((a, a if b is None else b), options, origins, choices)
-    effects = request.saved_effects(sides, options)
-    with Report(options, "comparison" if effects is None else "changes") as report:
+        return _follow_runs(run, list(map(str, folders)), fail_above, fail_on, follow=follow)
+    sides = request.sides_of((first, second), how, origins, choices)
+    effects = request.saved_effects(sides, how)
+    with run.report("comparison" if effects is None else "changes") as report:
         if effects is None:
             data, changes = request.map_changes(sides, top)
         else:
@@ -119,22 +133,36 @@ def compare(
         report.add(data)
         report.finish("compared")
     request.check_changes(changes, "heads" if effects is None else "effects", fail_above)
+    return run.result
+
+
+def _side(name: str, value: Any) -> str | InMemoryMaps | SavedEffects:
+    """What is compared, in the form in which a run takes it."""
+    if isinstance(value, Attention):
+        return InMemoryMaps((value,))
+    if isinstance(value, Findings) and value.kind == "ablation":
+        effects = read_effects(value.render_as("json"), name)
+        assert effects is not None
+        return effects
+    if not isinstance(value, str | Path):
+        raise UsageError(f"{name}={in_short(value)} is no text and no name of a file")
+    return str(value)
 
 
 def _follow_runs(
+    run: Run,
     folders: Sequence[str],
-    options: Options,
     fail_above: float | None,
     fail_on: str | None,
     *,
     follow: bool,
-) -> None:
+) -> Findings:
     """Show what heads did over one training run or two, again with each new sample if asked for."""
     bad = chosen_verdicts(fail_on)
     while True:
         before = _newest(folders)
-        with Report(options, "history") as report:
-            item, histories = request.training_history(folders, options.choice)
+        with run.report("history") as report:
+            item, histories = request.training_history(folders, run.options.choice)
             counts = [len(one.steps) for one in histories]
             if fail_above is not None and not follow and min(counts) < 2:
                 raise UsageError("--fail-above compares two samples, and there is one")
@@ -142,19 +170,21 @@ def _follow_runs(
                 typer.echo("\033[H\033[J", nl=False)
             report.add(item)
             report.finish(" and ".join(f"{n} sample{'s' if n != 1 else ''}" for n in counts))
-        _check(histories, bad, fail_above)
+        _check(run, histories, bad, fail_above)
         if not follow:
-            break
+            return run.result
         while _newest(folders) == before:
             time.sleep(1)
 
 
-def _check(histories: Sequence[History], bad: Sequence[str], most: float | None) -> None:
+def _check(run: Run, histories: Sequence[History], bad: Sequence[str], most: float | None) -> None:
     """End with an error where a head has a bad verdict, or has drifted further than that."""
     try:
         for one in histories:
             check_health(one.verdicts, bad)
     except HealthError as error:
+        if not run.in_shell:
+            raise
         for line in str(error).splitlines():
             complain(line)
         raise typer.Exit(error.status) from error

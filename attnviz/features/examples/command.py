@@ -2,30 +2,21 @@
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from attnviz.cli.listing import write_listing
-from attnviz.cli.options import with_options
 from attnviz.cli.places import note
-from attnviz.core.options import Options
+from attnviz.commands.command import Run, command
+from attnviz.core.options import arg
 from attnviz.features.examples import FILES
 from attnviz.renderers.reports import listing
 from attnviz.storage.writing import output_errors, write_file
 
 
-@with_options(writes="listing")
+@command(writes="listing")
 def examples(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FOLDER", help="Folder to write them into, else only list them.", readable=False
-        ),
-    ] = None,
-    *,
-    options: Options,
-) -> None:
+    folder: Path | None = arg("Folder to write them into, else only list them.", "FOLDER"),
+    **options: Any,
+) -> Any:
     """Write small files to try commands with: texts, pairs, a picture, a recording, programs.
 
     The examples of every command's help run in a folder that has them. A file
@@ -35,11 +26,12 @@ def examples(
 
     attnviz examples .
     """
+    run = Run("examples", options)
     if folder is not None:
         other = [name for name in FILES if not _write(name, folder)]
-        if other and not options.output.quiet:
+        if other and not run.options.output.quiet:
             note(f"{', '.join(other)}: yours, which differ, stay")
-    write_listing(listing("example files", ("file", "about"), list(FILES.items())), options)
+    return run.write(listing("example files", ("file", "about"), list(FILES.items())))
 
 
 def _write(name: str, folder: Path) -> bool:

@@ -1,30 +1,32 @@
 """attnviz explain."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Any
 
-import typer
-
-from attnviz.cli.options import CHOICE, INPUT, with_options
-from attnviz.cli.report import Report
+from attnviz.commands.arguments import Texts
+from attnviz.commands.command import CHOICE, INPUT, Run, command
+from attnviz.commands.findings import Findings
+from attnviz.commands.questions import QUESTION, read_reference, read_written
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt, rare
+from attnviz.core.options import arg, opt, rare
 from attnviz.features.explain.request import AnswerRequest, report_answers
-from attnviz.runs.inputs import texts_of
-from attnviz.runs.readers import read_texts_or_file
+from attnviz.runs.pipeline import Result
 
 
-@with_options(
+@command(
     *("model", "compute", "causal", "to", "chat", "show", "look", "page", "reading"),
     also=["explain"],
     writes="answer",
     draws={"plot": "layers by positions, with --contrast"},
+    python=["token_groups"],
 )
 def explain(
-    text: Annotated[
-        str | None, typer.Argument(help="Text, the source text of a pair, or a picture.")
-    ] = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
-    input_file: str | None = INPUT,
+    text: str | Texts | Result | None = arg(
+        "Text, the source text of a pair, or a picture.", python=f"a picture's file, {QUESTION}"
+    ),
+    target: str | None = arg("Target of a pair, or second text."),
+    *,
+    input: str | None = INPUT,  # noqa: A002 - as the option is called
     against: str | None = opt(
         CHOICE, "--against TOKEN", "Explain by how much the answer is likelier than this one."
     ),
@@ -33,12 +35,16 @@ def explain(
         "--contrast TEXT",
         "Show instead which heads and positions restore the answer in this text of as many tokens.",
     ),
-    reference: str | None = rare(
-        CHOICE, "--reference FILE", "Texts whose mean output replaces that of a head that is off."
+    reference: str | Path | Texts | None = rare(
+        CHOICE,
+        "--reference FILE",
+        "Texts whose mean output replaces that of a head that is off.",
+        shell=str | None,
+        python="texts whose mean output replaces that of a head that is off: a file, or a list; "
+        "None: English sentences.",
     ),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> Findings:
     """Show what decided an answer: the fewest tokens and heads that give it, each measured.
 
     attnviz explain "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm
@@ -50,16 +56,21 @@ def explain(
     attnviz explain "I like dogs. I like" --contrast "I like cats. I like" --picture a.png
 
     attnviz explain --input sentences.txt --model pocket-lm -f jsonl
+
+    Returns:
+        An `AnswerReport`; of several texts an `AnswersReport`; with `contrast` a `ContrastReport`
+        and the picture "plot".
     """
-    request = AnswerRequest(options.choice.explain, against, contrast)
-    files = options.output.picture
-    if (files or options.output.show) and contrast is None:
+    run = Run("explain", options)
+    files, show = run.options.output.picture, run.options.output.show
+    if (files or show) and contrast is None:
         raise UsageError(
             f"{'--picture' if files else '--show'} draws what --contrast measures: add --contrast "
             "TEXT"
         )
-    texts, kind, options = read_texts_or_file(text, target, input_file, options)
-    with Report(options, "answer") as report:
-        others = texts_of([], reference, options.many, pairs=True) if reference else None
-        report_answers(request, texts, kind, options, report, others)
-    raise typer.Exit(report.status)
+    texts, kind = read_written(run, text, target, input)
+    request = AnswerRequest(run.options.choice.explain, against, contrast)
+    with run.report("answer") as report:
+        others = read_reference(run, reference)
+        report_answers(request, texts, kind, run.options, report, others)
+    return run.result

@@ -1,20 +1,23 @@
 """attnviz image."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
-from attnviz.cli.report import Report
-from attnviz.core.options import LENS_NAMES, Options, opt, rare
+from attnviz.commands.arguments import InMemoryInput
+from attnviz.commands.command import CHOICE, ORIGIN, OUTPUT, Run, command
+from attnviz.core.errors import UsageError, choose, in_short
+from attnviz.core.options import LENS_NAMES, arg, opt, rare
 from attnviz.features.image.request import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.reporting import hold_notes
+
+if TYPE_CHECKING:
+    from attnviz.runs.pipeline import Result
 
 LENSES = tuple(name for name in LENS_NAMES if name != ALL)
 
 
-@with_options(
+@command(
     *(
         "model",
         "compute",
@@ -33,10 +36,18 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
     draws={"overlay": "the weights of one head, or the mean over a layer, over the picture"},
 )
 def image(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Picture: .png, .jpg, .webp, ….")],
-    more: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE…", help="Further pictures, with --text.")
-    ] = None,
+    file: InMemoryInput = arg(
+        "Picture: .png, .jpg, .webp, ….",
+        "FILE",
+        default=...,
+        shell=str,
+        python="the picture: .png, .jpg, .webp, …; or one in memory, of Pillow, or an array "
+        "(height, width) or (height, width, channels) of 8 or 16 bits, or of floats from 0 to 1.",
+    ),
+    more: Sequence[InMemoryInput] | None = arg(
+        "Further pictures, with --text.", "FILE…", shell=list[str] | None
+    ),
+    *,
     patch: str | None = opt(
         CHOICE,
         "--patch ROW,COLUMN",
@@ -74,9 +85,8 @@ def image(
         choices=LENSES,
     ),
     smooth: bool = rare(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> "Result":
     """Show where in a picture a vision model looks: patch by patch, over the picture and as data.
 
     attnviz image shapes.png --picture look.png
@@ -88,17 +98,24 @@ def image(
     attnviz image shapes.png --lens gradient --target star
 
     attnviz image shapes.png --model microsoft/trocr-small-printed --generate 20
+
+    Returns:
+        The attention; `.picture("overlay")` and `.picture("grid")` lie over the picture.
     """
-    output = options.output
+    run = Run("image", options)
+    output = run.options.output
+    choose(lens, LENSES, "lens")
+    if not isinstance(more, list | tuple | None):
+        raise UsageError(f"more={in_short(more)} is no list of pictures")
     on_screen = output.format in (None, "table")
     screens = {
         "--picture": output.picture,
         "--grid": output.grid,
         "--show": output.show,
     }
-    screens["-f table"] = on_screen
+    screens["-f table"] = on_screen and run.in_shell
     request = PictureRequest(
-        files=tuple(map(Path, (file, *(more or ())))),
+        files=tuple(Path(one) if isinstance(one, str) else one for one in (file, *(more or ()))),
         patch=patch,
         image_size=image_size,
         text=text,
@@ -108,11 +125,12 @@ def image(
         smooth=smooth,
         screen=next((name for name, value in screens.items() if value), ""),
     )
-    request.check(options)
-    with Report(options) as report:
+    request.check(run.options)
+    with run.report() as report:
         images = request.read()
-        item = look_at_pictures(request, images, options)
+        item = look_at_pictures(request, images, run.options)
         hold_notes(item.attention, report)
         report.add(item)
         what = "frame" if video else "picture"
         report.finish(f"{len(images)} {what}{'s' if len(images) > 1 else ''}")
+    return run.attention

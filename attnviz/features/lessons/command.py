@@ -1,24 +1,26 @@
 """attnviz lesson."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from attnviz.cli.listing import write_listing
-from attnviz.cli.options import SEED, with_options
-from attnviz.core.errors import choose
-from attnviz.core.options import Options, opt
+from attnviz.commands.command import SEED, Run, command
+from attnviz.core.errors import UsageError, choose
+from attnviz.core.options import arg, opt
+from attnviz.core.registry import LARGEST
 from attnviz.features.lessons import LESSONS
 from attnviz.renderers.reports import listing
+
+if TYPE_CHECKING:
+    from attnviz.commands.findings import Findings
 
 GIVEN = "What it is about"
 _LIST = ", ".join(LESSONS)
 
 
-@with_options("show", "look", "page", writes="lesson", draws={"plot": "what the lesson shows"})
+@command("show", "look", "page", writes="lesson", draws={"plot": "what the lesson shows"})
 def lesson(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
+    name: str | None = arg(f"One of {_LIST}.", "NAME"),
+    *,
     length: int | None = opt(GIVEN, "--length N", "Positions; in delta, pairs.", min=1),
     size: int | None = opt(GIVEN, "--size N", "Features of a position or head.", min=1),
     heads: int | None = opt(GIVEN, "--heads N", "Heads in alibi, default 8.", min=1),
@@ -29,9 +31,8 @@ def lesson(
     config: Path | None = opt(
         GIVEN, "--config CONFIG_OR_FOLDER", "Model configuration that cache computes for."
     ),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> "Findings":
     """Teach one thing about attention in numbers.
 
     positions, rotary, alibi: how a model knows positions. scaling,
@@ -43,17 +44,20 @@ def lesson(
     attnviz lesson scaling
 
     attnviz lesson positions --picture positions.png
+
+    Returns:
+        The numbers; the picture "plot"; a page.
     """
-    from attnviz.cli.report import Report
     from attnviz.features.lessons.teaching import lesson_data, teach
 
+    run = Run("lesson", options)
     if name is None:
         rows = [(one, row.summary) for one, row in LESSONS.items()]
-        write_listing(listing("lessons", ("lesson", "summary"), rows), options)
-        return
+        return run.write(listing("lessons", ("lesson", "summary"), rows))
     choose(name, LESSONS, "lesson")
     values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
     values |= {"steps": steps, "seed": seed, "text": text, "config": config}
-    with Report(options, "lesson") as report:
-        report.add(lesson_data(teach(name, values)))
-        report.finish("taught")
+    for option, value in values.items():
+        if isinstance(value, int) and value > LARGEST and option != "seed":
+            raise UsageError(f"{option}={value}: no more than {LARGEST:,} can be asked for")
+    return run.write(lesson_data(teach(name, values)), "lesson", "taught")

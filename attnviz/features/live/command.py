@@ -11,11 +11,9 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-import typer
-
 from attnviz.cli.destinations import PAGES, check_own, save_page
-from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.places import note, write_bytes
+from attnviz.commands.command import OUTPUT, Run, command
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import LENS_NAMES, Options, Origin, opt, rare
 from attnviz.models.open import POCKET, check_origin, find_model
@@ -32,8 +30,9 @@ LOOPBACK = (THIS_MACHINE, "localhost", "[::1]")
 """Names of this machine."""
 
 
-@with_options("model", "compute", also=("open_page", "overwrite"), report=("said",))
+@command("model", "compute", also=("open_page", "overwrite"), report=("said",))
 def live(
+    *,
     output: Path | None = opt(
         OUTPUT,
         "--output -o FILE",
@@ -46,8 +45,7 @@ def live(
     allow_network: bool = rare(
         OUTPUT, "--allow-network", "Also answer other machines, at the address of --host."
     ),
-    *,
-    options: Options,
+    **options: Any,
 ) -> None:
     """Serve a page that answers as you type, with any model.
 
@@ -62,17 +60,18 @@ def live(
     stdout gets the address, with the token that opens it; Ctrl-C ends it. Programs ask it in JSON:
     /openapi.json says how.
     """
+    how = Run("live", options).options
     if output is not None:
         others = {"--port": port, "--host": host != THIS_MACHINE, "--allow-network": allow_network}
-        _write_page(output, others, options)
-        raise typer.Exit(0)
-    check_origin(options.origin, "self")
+        _write_page(output, others, how)
+        return
+    check_origin(how.origin, "self")
     if not _is_loopback(host) and not allow_network:
         raise UsageError(
             f"--host {host} is no address of this machine alone: {MEANING}. Add --allow-network if "
             "that is meant"
         )
-    find_model(options.origin)
+    find_model(how.origin)
     try:
         from attnviz.features.live import serving
     except ModuleNotFoundError as error:
@@ -92,13 +91,13 @@ def live(
         )
         address = f"http://{place}:{number}/?token={policy.token}"
         write_bytes(f"{address}\n".encode())
-        if not options.output.quiet:
+        if not how.output.quiet:
             note(f"Ctrl-C ends it{'' if _is_loopback(host) else f'; {MEANING}'}")
-        answers = Answers(options.origin)
-        names = [one["name"] for one in answers.models(None if options.output.quiet else note)]
+        answers = Answers(how.origin)
+        names = [one["name"] for one in answers.models(None if how.output.quiet else note)]
         document = live_document("attnviz live", LENS_NAMES, names, answers.pictures())
         page = assemble(document, {}, "serve")
-        with opened_in_browser(address) if options.output.open_page else nullcontext():
+        with opened_in_browser(address) if how.output.open_page else nullcontext():
             serving.serve(listener, answers, policy, page)
 
 
@@ -147,7 +146,7 @@ def read_sample_atlas() -> dict[str, Any]:
     """What each head of the pocket model does in sentences and its own translations of them."""
     from attnviz.features.atlas.page import atlas_document
     from attnviz.features.explain.search import REFERENCE
-    from attnviz.features.heads.function import heads
+    from attnviz.features.heads.command import heads
 
     pairs = [*zip(REFERENCE, TRANSLATIONS, strict=True)]
     document = atlas_document(heads(pairs, cross=True, atlas=True).value, "", {})

@@ -1,15 +1,12 @@
 """attnviz models, and how a command writes a list of names."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from attnviz.cli.listing import write_listing
-from attnviz.cli.options import ORIGIN, with_options
 from attnviz.cli.places import note
+from attnviz.commands.command import ORIGIN, Run, command
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.options import Options, opt
+from attnviz.core.options import arg, opt
 from attnviz.core.registry import MECHANISMS
 from attnviz.renderers.reports import Data, listing
 
@@ -53,11 +50,10 @@ def _format_fact(fact: str, value: Any) -> str:
     return value or "—"
 
 
-@with_options(writes="listing")
+@command(writes="listing")
 def models(
-    name: Annotated[
-        str | None, typer.Argument(help="Shipped model whose card to print, such as pocket.")
-    ] = None,
+    name: str | None = arg("Shipped model whose card to print, such as pocket."),
+    *,
     check: str | None = opt(
         ORIGIN,
         "--check ID_OR_FOLDER",
@@ -66,9 +62,8 @@ def models(
     mechanisms: bool = opt(
         ORIGIN, "--mechanisms", "List instead the names of --mechanism: untrained layers."
     ),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> Any:
     """List the models found on this machine: the shipped ones and the Hugging Face cache.
 
     attnviz models pocket-lm
@@ -77,11 +72,11 @@ def models(
 
     attnviz models --mechanisms -f json | jq .rows[0]
     """
+    run = Run("models", options)
     if mechanisms:
         if clash := "NAME" if name is not None else "--check" if check is not None else "":
             raise UsageError(f"--mechanisms lists mechanisms: leave {clash} out")
-        write_listing(_mechanisms(), options)
-        return
+        return run.write(_mechanisms())
     from attnviz.models.pocket.card import CARDS, card_of, summary_of
 
     if check is not None:
@@ -91,19 +86,17 @@ def models(
             )
         if check in CARDS:
             raise UsageError(f"'{check}' is inside: 'attnviz models {check}' prints its card")
-        write_listing(_model_facts(check), options)
-        return
+        return run.write(_model_facts(check))
     if name is not None:
         choose(name, CARDS, "model with a card")
         from attnviz.storage.documents import report_json
 
         text = card_of(name)
         document = report_json("card", model=name, card=text)
-        write_listing(Data(text=lambda display: text, document=lambda: document), options)
-        return
+        return run.write(Data(text=lambda display: text, document=lambda: document))
     from attnviz.models.hugging_face.load.locate import list_cached_models
 
     rows = [(one, "shipped", summary_of(one)) for one in CARDS]
-    others = list_cached_models(None if options.output.quiet else note)
+    others = list_cached_models(None if run.options.output.quiet else note)
     rows += [(str(item), "hugging face", item.model_type or "") for item in others]
-    write_listing(listing("models", ("model", "from", "about"), rows), options)
+    return run.write(listing("models", ("model", "from", "about"), rows))

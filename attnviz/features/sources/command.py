@@ -1,14 +1,13 @@
 """attnviz sources."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import typer
-
-from attnviz.cli.options import CHOICE, ORIGIN, SEED, with_options
-from attnviz.cli.report import Report
-from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt, rare
+from attnviz.commands.command import CHOICE, ORIGIN, SEED, Run, command
+from attnviz.commands.findings import Findings
+from attnviz.core.errors import UsageError, in_short
+from attnviz.core.options import arg, opt, rare
 from attnviz.features.sources.request import (
     Grouping,
     SourcesRequest,
@@ -16,28 +15,33 @@ from attnviz.features.sources.request import (
     check_support,
     report_sources,
 )
+from attnviz.storage.texts import check_text
 
 Of = Literal["answer", "output"]
+Files = str | Path | Sequence[str | Path]
 
 
-@with_options(
+@command(
     *("model", "compute", "to", "chat", "generate", "look", "show", "page"),
     also=("resume",),
     writes=("sources", "trace"),
     draws={"plot": "with --of output, what each sentence changes later"},
 )
 def sources(
-    question: Annotated[
-        list[str],
-        typer.Argument(
-            help="What stands behind the context; with --of output FILEs with a reasoning."
-        ),
-    ],
-    context: list[Path] | None = opt(
+    question: Annotated[Files, "checked by the function itself"] = arg(
+        "What stands behind the context; with --of output FILEs with a reasoning.",
+        default=...,
+        shell=list[str],
+        python='what stands behind the context; with of="output" a transcript or its file, or a '
+        "list of these: text with <think> … </think>, plain text, messages (.json, .jsonl).",
+    ),
+    context: Files | None = opt(
         ORIGIN,
         "--context FILE",
         "Text file, a passage between blank lines, or messages (.jsonl). Repeatable.",
+        shell=list[Path] | None,
     ),
+    *,
     answer: str | None = opt(
         ORIGIN,
         "--answer TEXT",
@@ -105,9 +109,8 @@ def sources(
         "Exit with 3 if a sentence of the answer has no source with such an effect.",
         min=0,
     ),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> Findings:
     """Show which parts of a context an answer was made from; or which sentences carry a reasoning.
 
     attnviz sources "Tom likes" --context notes.txt
@@ -115,7 +118,13 @@ def sources(
     attnviz sources "Tom likes" --context notes.txt --context sentences.txt -f json
 
     attnviz sources reasoning.txt --of output --picture anchors.png
+
+    Returns:
+        A `SourcesReport`: one row for each part, with its effect on each sentence; of output a
+        `TraceReport`, with a picture "plot".
     """
+    run = Run("sources", options)
+    how = run.options
     of_answer = {
         "--group": group != "passages",
         "--without": without != "hide",
@@ -129,30 +138,40 @@ def sources(
         "--temperature": temperature != 1,
         "--control-depth": control_depth,
         "--seed": seed,
-        "--generate": options.origin.generate,
-        "--resume": options.many.resume,
-        "--picture": options.pictures["plot"] or options.output.show,
+        "--generate": how.origin.generate,
+        "--resume": how.many.resume,
+        "--picture": how.pictures.get("plot") or how.output.show,
     }
     others = of_answer if of == "output" else of_output
-    if clash := [name for name, value in others.items() if value]:
+    if run.in_shell and (clash := [name for name, value in others.items() if value]):
         needs = "is for an answer: leave --of output out" if of == "output" else "needs --of output"
         raise UsageError(f"{clash[0]} {needs}")
-    files = tuple(context or ())
+    paths = [context] if isinstance(context, str | Path) else context or ()
+    if not isinstance(paths, list | tuple) or not all(isinstance(n, str | Path) for n in paths):
+        raise UsageError(f"context={in_short(context)} is no list of files")
+    files = tuple(map(Path, paths))
+    texts = [question] if isinstance(question, str | Path) else [*question]
     if of == "output":
         from attnviz.features.trace.request import TraceRequest, report_trace
 
+        if not texts or not all(isinstance(one, str | Path) for one in texts):
+            raise UsageError(f"question={in_short(question)} is no transcript and no list of them")
         reasoning = TraceRequest(
-            *(tuple(question), files, answer, temperature, control_depth, resample, pattern, seed)
+            *(tuple(texts), files, answer, temperature, control_depth, resample, pattern, seed)
         )
-        with Report(options, "trace", many=len(question) > 1) as report:
-            report_trace(reasoning, options, report)
-        raise typer.Exit(report.status)
-    if len(question) > 1:
-        raise UsageError(f"sources answers one question, and got {len(question)}: quote it")
+        with run.report("trace", many=len(texts) > 1) as report:
+            report_trace(reasoning, how, report)
+        return run.result
+    if run.in_shell and len(texts) > 1:
+        raise UsageError(f"sources answers one question, and got {len(texts)}: quote it")
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise UsageError(f"question={in_short(question)} is no text")
+    if not run.in_shell:
+        check_text(texts[0])
     if not files:
         raise UsageError("sources needs a context: --context FILE")
-    request = SourcesRequest(files, question[0], answer, group, without, budget, fit)
-    with Report(options, "sources") as report:
-        result = report_sources(request, options, report)
+    request = SourcesRequest(files, texts[0], answer, group, without, budget, fit)
+    with run.report("sources") as report:
+        result = report_sources(request, how, report)
     check_support(result, fail_unsupported)
-    raise typer.Exit(report.status)
+    return run.result

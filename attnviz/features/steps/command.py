@@ -1,36 +1,38 @@
 """attnviz steps."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from attnviz.cli.options import OPTIONS, OUTPUT, with_options
-from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt, rare
+from attnviz.commands.command import OPTIONS, OUTPUT, Run, command
+from attnviz.core.errors import UsageError, in_short
+from attnviz.core.options import arg, opt, rare
 from attnviz.core.registry import MECHANISMS
 from attnviz.features.steps.request import SIZE, StepsRequest
+
+if TYPE_CHECKING:
+    from attnviz.commands.findings import Findings
 
 GIVEN = "What it is about"
 
 
-@with_options(
+@command(
     *("model", "compute", "stream", "heads", "look", "page"),
     writes="steps",
     draws={"scatter": "inputs, values and outputs in three dimensions"},
 )
 def steps(
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[FILE|SENTENCE]",
-            help="A file of matrices (.json, .npz, .safetensors; - is stdin), or a sentence in "
-            "quotes. Without it a worked example.",
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Argument(metavar="[TARGET]", help="Second sentence, whose words are the queries."),
-    ] = None,
+    file: str | Path | Mapping[str, Any] | None = arg(
+        "A file of matrices (.json, .npz, .safetensors; - is stdin), or a sentence in quotes. "
+        "Without it a worked example.",
+        "[FILE|SENTENCE]",
+        shell=str | None,
+        python="a file of matrices (.json, .npz, .safetensors), or a sentence: what has a space "
+        "in it, is no file and does not end like one; or arrays by name, as a file has them: "
+        '{"query": Q, "key": K, "value": V}. None: a worked example.',
+    ),
+    target: str | None = arg("Second sentence, whose words are the queries.", "[TARGET]"),
+    *,
     text: str | None = opt(GIVEN, "--text TEXT", "A sentence, also of a single word."),
     example: str | None = opt(
         GIVEN,
@@ -53,9 +55,8 @@ def steps(
     ),
     padding: int = rare(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0),
     diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of data as Mermaid text instead."),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> "Findings":
     """Show the arithmetic of attention, matrix by matrix.
 
     A file names its matrices: inputs, or query_input and key_value_input;
@@ -72,15 +73,20 @@ def steps(
     attnviz steps --model pocket --head 2.0 "The red car" "La voiture rouge"
 
     attnviz steps -f json | jq .weights
-    """
-    from attnviz.cli.report import Report
 
-    if diagram and options.output.format not in (None, "table"):
+    Returns:
+        Every matrix; the picture "scatter"; a page.
+    """
+    run = Run("steps", options)
+    how = run.options
+    if not isinstance(file, str | Path | Mapping | None):
+        raise UsageError(f"file={in_short(file)} is no file, sentence or dictionary of arrays")
+    if diagram and how.output.format not in (None, "table"):
         raise UsageError(
-            f"--diagram and -f {options.output.format} both want stdout: choose one, or use -o FILE"
+            f"--diagram and -f {how.output.format} both want stdout: choose one, or use -o FILE"
         )
     request = StepsRequest(
-        file=file,
+        file=str(file) if isinstance(file, Path) else file,
         target=target,
         text=text,
         example=example,
@@ -89,8 +95,6 @@ def steps(
         mask=mask,
         padding=padding,
         diagram=diagram,
-        scatter=options.pictures["scatter"] is not None,
+        scatter=how.pictures.get("scatter") is not None,
     )
-    with Report(options, "steps") as report:
-        report.add(request.data(options))
-        report.finish("computed")
+    return run.write(request.data(how), "steps", "computed")

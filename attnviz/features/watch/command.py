@@ -13,16 +13,13 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-
-from attnviz.cli.app import complain, interrupt
-from attnviz.cli.options import MAP_PICTURES, ORIGIN, with_options
-from attnviz.cli.report import Report
-from attnviz.cli.run import report_all
+from attnviz.cli.stderr import complain, interrupt
+from attnviz.commands.command import MAP_PICTURES, ORIGIN, Run, command
+from attnviz.commands.run import report_all
 from attnviz.core.errors import AttentionError, InputError, OutputError, UsageError
-from attnviz.core.options import Options, rare
+from attnviz.core.options import Options, arg, rare
 from attnviz.models.open import parse_part
 
 if TYPE_CHECKING:
@@ -35,19 +32,18 @@ PACKAGE = str(Path(__file__).parents[2]) + os.sep
 """This package's folder; its frames are removed from a program's traceback."""
 
 
-@with_options(
+@command(
     *("pictures", "look", "page", "browse", "long", "range", "digits"),
     report=("data", "said"),
     draws=MAP_PICTURES,
 )
 def watch(
-    program: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[--] SCRIPT.py|-m MODULE [ARGS]...",
-            help="The program and its arguments, as you would give them to python.",
-        ),
-    ],
+    program: list[str] = arg(
+        "The program and its arguments, as you would give them to python.",
+        "[--] SCRIPT.py|-m MODULE [ARGS]...",
+        default=...,
+    ),
+    *,
     only: list[str] | None = rare(
         ORIGIN, "--only PATTERN", "Only modules with this path: 'decoder.*.attn'. Repeatable."
     ),
@@ -67,9 +63,8 @@ def watch(
     ),
     batch: str = rare(ORIGIN, "--batch WHICH", "Item of a batch, from 0, or all.", default="0"),
     eager: bool = rare(ORIGIN, "--eager", "Run compiled code uncompiled, to see its attention."),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> int:
     """Run a program and show the attention in it, whatever model computes it.
 
     attnviz watch --html page.html -- watch_decoder.py --letters 4
@@ -80,6 +75,8 @@ def watch(
     seen and the program ended with 0. The files are written when the program ends,
     also by an exception, Ctrl-C or SIGTERM, but not if it calls os._exit.
     """
+    run = Run("watch", options)
+    how = run.options
     module = program[0] == "-m" and len(program) > 1
     program = program[module:]
     if not module and not Path(program[0]).is_file():
@@ -89,18 +86,18 @@ def watch(
     if batch != "all" and not (batch.isascii() and batch.isdigit()):
         raise UsageError(f"--batch '{batch}' is no item of a batch: give its number from 0, or all")
     which_calls = None if calls is None else _calls(calls)
-    spans = {"--rows": options.origin.rows, "--window": options.origin.window}
+    spans = {"--rows": how.origin.rows, "--window": how.origin.window}
     rows, window = (part and parse_part(part, option) for option, part in spans.items())
     if rows and window:
         raise UsageError("--rows and --window contradict each other: give one")
-    files = _files(options)
+    files = _files(how)
     if not files:
         raise UsageError(
             "nothing would be written: add -o, --html, --heatmap, --grid or --picture FILE"
         )
-    silent = replace(options, output=replace(options.output, format="none"))
+    run.options = replace(how, output=replace(how.output, format="none"))
     here, process = Path.cwd(), os.getpid()
-    with Report(silent, many=batch == "all") as report:
+    with run.report(many=batch == "all") as report:
         report.say(f"{', '.join(files)}: written when the program ends")
         # This imports torch before the program does: variables that torch reads at its import must
         # be set outside of the program.
@@ -112,7 +109,7 @@ def watch(
             first=first,
             calls=which_calls,
             batch="all" if batch == "all" else int(batch),
-            max_size=options.origin.max_size or 1024,
+            max_size=how.origin.max_size or 1024,
             rows=rows or None,
             window=window or None,
             eager=eager,
@@ -120,7 +117,7 @@ def watch(
             status = _status_of(program, module=module)
         if os.getpid() != process:  # the files are those of the process that it has forked from
             report.open.pop_all()
-            raise typer.Exit(status)
+            return status
         os.chdir(here)
         try:
             _write(block, Path(program[0]).name, report)
@@ -130,7 +127,7 @@ def watch(
         except OutputError as error:
             complain(str(error))
             status = status or error.status
-    raise typer.Exit(status)
+    return status
 
 
 def _calls(value: str) -> int | list[int] | Literal["all"]:
@@ -146,7 +143,7 @@ def _calls(value: str) -> int | list[int] | Literal["all"]:
     return int(value) if len(numbers) == 1 else [*map(int, numbers)]
 
 
-def _write(block: Watched, name: str, report: Report) -> None:
+def _write(block: Watched, name: str, report: Any) -> None:
     """Write the attention seen in the program of that name, and note how much it is."""
     results = [
         replace(result, provenance=replace(result.provenance, model=name))

@@ -1,31 +1,31 @@
 """attnviz why."""
 
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from attnviz.cli.options import CHOICE, INPUT, with_options
-from attnviz.cli.report import Report
-from attnviz.core.options import Options, opt
+from attnviz.commands.arguments import Texts
+from attnviz.commands.command import CHOICE, INPUT, Run, command
+from attnviz.commands.findings import Findings
+from attnviz.commands.questions import QUESTION, read_written
+from attnviz.core.options import arg, opt
 from attnviz.features.why.request import Why, report_why
-from attnviz.runs.readers import read_texts_or_file
-
-TextOrFile = Annotated[
-    str | None,
-    typer.Argument(help="Text, the source text of a pair, or a file: a picture or a recording."),
-]
+from attnviz.runs.pipeline import Result
 
 
-@with_options(
+@command(
     *("model", "compute", "causal", "to", "chat", "show", "look", "page", "reading"),
     also=["explain"],
     writes="why",
+    python=["token_groups"],
     draws={"plot": "the way from writers over the link to tokens, or layers by positions"},
 )
 def why(
-    text: TextOrFile = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair, or second text.")] = None,
-    input_file: str | None = INPUT,
+    text: str | Texts | Result | None = arg(
+        "Text, the source text of a pair, or a file: a picture or a recording.",
+        python=f"a picture's file, {QUESTION}",
+    ),
+    target: str | None = arg("Target of a pair, or second text."),
+    *,
+    input: str | None = INPUT,  # noqa: A002 - as the option is called
     head: str | None = opt(
         CHOICE, "--head L.H", "The head: 2.3 is head 3 of layer 2; encoder.2.3 of another stream."
     ),
@@ -51,9 +51,8 @@ def why(
         "--attention-only",
         "Of --layers, add up embeddings and what heads write, without feed-forward parts.",
     ),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> Findings:
     """Show why a head looks at a token, and which tokens it argues for.
 
     A score is a sum over what earlier heads and blocks wrote at its two positions.
@@ -67,13 +66,15 @@ def why(
     attnviz why --input sentences.txt --model pocket-lm --head 2.3 --mean -f json
 
     attnviz why "The keys to the cabinet" --model pocket-lm --layers --picture lens.png
+
+    Returns:
+        A `LinkReport`, or a `LayersReport`; the picture "plot".
     """
-    page = options.output.html is not None or options.output.open_page
-    request = Why(
-        *(head, link, against, mean, layers, rows),
-        *(attention_only, options.choice.explain, page),
-    )
-    texts, kind, options = read_texts_or_file(text, target, input_file, options)
-    with Report(options, "why", many=texts.several and not mean) as report:
-        report_why(request, texts, kind, options, report)
-    raise typer.Exit(report.status)
+    run = Run("why", options)
+    texts, kind = read_written(run, text, target, input)
+    output, answer = run.options.output, run.options.choice.explain
+    page = output.html is not None or output.open_page
+    request = Why(*(head, link, against, mean, layers, rows, attention_only, answer, page))
+    with run.report("why", many=texts.several and not mean) as report:
+        report_why(request, texts, kind, run.options, report)
+    return run.result

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import attnviz as package
-from attnviz.cli.app import interrupt
+from attnviz.cli.stderr import interrupt
 from tests.invoke import Done, attnviz, fresh
 from tests.patience import HUNG
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from attnviz.api.arguments import in_evaluation
+from attnviz.commands.arguments import in_evaluation
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import hold, notices_to
@@ -115,9 +115,9 @@ def collect(command: str, kind: DataKind, options: Options) -> Iterator[Collecte
         raise report.findings.errors[0]
 
 
-def only_result(report: CollectedReport) -> Result:
-    """The attention that was reported alone."""
-    (item,) = report.findings.items
+def only_result(findings: Findings) -> Result:
+    """The attention that was found alone."""
+    (item,) = findings.items
     attention = item.attention
     result = attention if isinstance(attention, Result) else as_result(attention, Choice())
     return replace(result, item=item)

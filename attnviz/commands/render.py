@@ -6,31 +6,16 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from attnviz.cli.options import MAP_PICTURES, PLACES, RECORD, VIEW, with_options
-from attnviz.cli.report import Report
-from attnviz.cli.run import report_all
+from attnviz.commands.command import MAP_PICTURES, PLACES, RECORD, VIEW, Run, command
+from attnviz.commands.run import report_all
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
-from attnviz.core.options import Options
+from attnviz.core.options import arg
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.matrices import read_whole
 from attnviz.storage.saved_maps import Opener, open_saved, openers, pick, read_all
-
-
-def replay(file: str, record: str | None, options: Options) -> int:
-    """Write every saved text, or the one of an id or a number; answers the exit status."""
-    check_choice(options.choice)
-    maps = saved_texts(file, record)
-    first = list(islice(maps, 2))
-    with Report(options, many=len(first) > 1) as report:
-        texts = (apply_choice(item, options.choice) for item in chain(first, maps))
-        count = report_all(((None, item) for item in texts), report)
-        report.say_done(f"{count} text{'s' if count != 1 else ''}")
-    return report.status
 
 
 def saved_texts(file: str, record: str | None) -> Iterator[Attention]:
@@ -51,22 +36,28 @@ def files_of(file: str) -> list[Opener]:
     return [lambda: nullcontext(archive)]
 
 
-@with_options(*VIEW, *PLACES, draws=MAP_PICTURES)
+@command(*VIEW, *PLACES, draws=MAP_PICTURES)
 def render(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="Saved maps (of shards the common name), arrays or alignments; - is stdin."
-        ),
-    ],
-    record: str | None = RECORD,
+    file: str = arg(
+        "Saved maps (of shards the common name), arrays or alignments; - is stdin.", default=...
+    ),
     *,
-    options: Options,
-) -> None:
+    record: str | None = RECORD,
+    **options: Any,
+) -> Any:
     """Turn saved attention into any other output, without a model.
 
     attnviz self "The cat sat" -f npz | attnviz render - --grid heads.png
 
     attnviz self --input sentences.txt -f npz -q | attnviz render - --record 2 -f links
     """
-    raise typer.Exit(replay(file, record, options))
+    run = Run("render", options)
+    choice = run.options.choice
+    check_choice(choice)
+    maps = saved_texts(file, record)
+    first = list(islice(maps, 2))
+    with run.report(many=len(first) > 1) as report:
+        texts = (apply_choice(item, choice) for item in chain(first, maps))
+        count = report_all(((None, item) for item in texts), report)
+        report.say_done(f"{count} text{'s' if count != 1 else ''}")
+    return run.result

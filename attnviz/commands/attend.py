@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Unpack, overload
+from typing import Any, Literal, overload
 
-from attnviz.api import arguments
+from attnviz.commands import arguments
+from attnviz.commands.command import in_python, read_options
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.options import Choice, Options, Origin
+from attnviz.core.options import DECLARED, Choice, Options, Origin
 from attnviz.core.registry import CHAT, Command, needs_head
 from attnviz.models.open import brings_tokens, check_origin, check_pair
 from attnviz.runs.engines import open_engine
@@ -21,6 +22,8 @@ from attnviz.runs.pipeline import (
 )
 from attnviz.storage.texts import Text, check_text, chunks
 
+EVERY = (*DECLARED[Origin], *DECLARED[Choice])
+
 
 @overload
 def attend(
@@ -28,23 +31,25 @@ def attend(
     target: arguments.Sentence | None = None,
     *,
     pair: arguments.Sentence | None = None,
-    **options: Unpack[arguments.AttendOptions],
+    command: Literal["self", "cross"] | None = None,
+    **options: Any,
 ) -> Result: ...
 
 
 @overload
 def attend(
-    text: arguments.Conversation, **options: Unpack[arguments.AttendOptions]
+    text: arguments.Conversation, **options: Any
 ) -> Any: ...  # the parts of a chat; a `Result` where options are about maps of all tokens
 
 
-@arguments.public
+@in_python(EVERY)
 def attend(
     text: arguments.Sentence | arguments.Conversation,
     target: arguments.Sentence | None = None,
     *,
     pair: arguments.Sentence | None = None,
-    **options: Unpack[arguments.AttendOptions],
+    command: Literal["self", "cross"] | None = None,
+    **options: Any,
 ) -> Any:
     """The attention of a text over itself or, with a target, of the target over the text.
 
@@ -53,9 +58,9 @@ def attend(
             list of messages with `role` and `content`, or an object with it as `messages`.
         target: the text whose tokens are the queries.
         pair: the second text of a sentence pair, which a model reads as one sequence.
+        command: "cross" lets the model write the target itself.
         options: those of the shell, by name; `model` may be a model of transformers with its
-            `tokenizer` (it is left as it is), and `command` "cross" lets the model write the
-            target itself.
+            `tokenizer` (it is left as it is).
 
     Returns:
         `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
@@ -67,21 +72,23 @@ def attend(
         AttnvizError: what the shell would say in one line.
     """
     if arguments.is_conversation(text) and target is pair is None:
-        command, request = _read_request({"chat": True, **options}, "self")
+        what: Command = command or "self"
+        request = _read_request({"chat": True, **options}, what)
         origin, chat = request.origin, arguments.conversation_of(text)
-        if command == "self" and origin.chat:
-            again = AttentionRequest(origin, command, chat, _attend_text)
+        if what == "self" and origin.chat:
+            again = AttentionRequest(origin, what, chat, _attend_text)
             if (parts := CHAT.load()(chat, request, again)) is not None:
                 return parts
-        return _attend_text(origin, command, chat, request.choice)
-    for what, value in (("text", text), ("target", target), ("pair", pair)):
-        if not isinstance(value, str) and (value is not None or what == "text"):
+        return _attend_text(origin, what, chat, request.choice)
+    for name, value in (("text", text), ("target", target), ("pair", pair)):
+        if not isinstance(value, str) and (value is not None or name == "text"):
             kind = type(value).__name__
-            raise UsageError(f"the {what} is of type {kind}: attend_many takes several texts")
+            raise UsageError(f"the {name} is of type {kind}: attend_many takes several texts")
     assert isinstance(text, str)
-    command, request = _read_request(options, "self" if target is None else "cross")
+    reads: Command = command or ("self" if target is None else "cross")
+    request = _read_request(options, reads)
     if pair is not None:
-        if target is not None or command != "self":
+        if target is not None or reads != "self":
             raise UsageError("pair= is the second text of one sequence: leave target, command out")
         check_pair(request.origin)
         target = check_text(pair, "second text")
@@ -89,7 +96,7 @@ def attend(
         check_text(text)
         if target is not None:
             check_text(target, "target")
-    return _attend_text(request.origin, command, Text("0", text, target), request.choice)
+    return _attend_text(request.origin, reads, Text("0", text, target), request.choice)
 
 
 def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
@@ -99,13 +106,14 @@ def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -
     return replace(result, again=AttentionRequest(origin, command, text, _attend_text))
 
 
-@arguments.public
+@in_python(EVERY)
 def attend_many(
     texts: arguments.Texts,
     *,
     batch_size: arguments.Positive | None = None,
     workers: arguments.Positive | None = None,
-    **options: Unpack[arguments.AttendOptions],
+    command: Literal["self", "cross"] | None = None,
+    **options: Any,
 ) -> Iterator[Result | AttnvizError]:
     """The attention of each text or pair in order; an error stands in the place of its text.
 
@@ -113,13 +121,15 @@ def attend_many(
         texts: texts, or pairs of a source and its target; they are read together.
         batch_size: how many texts the model reads at once at most; None: as many as fit.
         workers: how many processes share the work.
+        command: "cross" lets the model write targets itself.
         options: those of `attend`.
     """
     records = arguments.records_of(texts)
     pairs = any(isinstance(record, Text) and record.target is not None for record in records)
-    command, request = _read_request(options, "cross" if pairs else "self")
+    kind: Command = command or ("cross" if pairs else "self")
+    request = _read_request(options, kind)
     origin = request.origin
-    work = AttendChunk(origin, request.choice, command, batch_size)
+    work = AttendChunk(origin, request.choice, kind, batch_size)
 
     def read_results() -> Iterator[Result | AttnvizError]:
         with open_engine("local", workers) as engine:
@@ -133,7 +143,7 @@ def attend_many(
                     return
                 if isinstance(outcome, Result) and isinstance(record, Text):
                     outcome = replace(
-                        outcome, again=AttentionRequest(origin, command, record, _attend_text)
+                        outcome, again=AttentionRequest(origin, kind, record, _attend_text)
                     )
                 yield outcome
 
@@ -145,10 +155,9 @@ def unload() -> None:
     close_sources()
 
 
-def _read_request(options: arguments.AttendOptions, usual: Command) -> tuple[Command, Options]:
-    command: Command = options.get("command") or usual
-    request = keep_scores(arguments.read_options(options, top=Origin().top))
+def _read_request(options: dict[str, Any], command: Command) -> Options:
+    request = keep_scores(read_options(options, top=Origin().top))
     check_choice(request.choice)
     check_origin(request.origin, command)
     check_kept(request.origin, request.choice)
-    return command, request
+    return request

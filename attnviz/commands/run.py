@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
-from attnviz.cli.report import Report
-from attnviz.core.options import Options
+from attnviz.commands.command import Run
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.runs.engines import InProcess
@@ -15,14 +15,15 @@ from attnviz.runs.reporting import good_results, hold_notes
 from attnviz.storage.texts import chunks
 
 
-def run_texts(command: Command, texts: TextInput, options: Options) -> int:
+def run_texts(run: Run, command: Command, texts: TextInput) -> Any:
     """Compute the attention of texts, write what was asked for and return the exit status."""
+    options = run.options
     check_choice(options.choice)
     check_origin(options.origin, command)
     work = AttendChunk(options.origin, options.choice, command, options.many.batch_size)
     with (
         engine_for(options.many) as engine,
-        Report(options, many=texts.several, command=command, input_file=texts.file) as report,
+        run.report(many=texts.several, command=command, input_file=texts.file) as report,
     ):
         if report.complete:
             return report.status
@@ -33,12 +34,12 @@ def run_texts(command: Command, texts: TextInput, options: Options) -> int:
         outcomes = attend_all(work, chunks(texts.open(), ready=ready), engine, report.records_done)
         count = report_all(outcomes, report, texts.total)
         report.say_done(f"{count} text{'s' if count != 1 else ''}", loaded_at)
-    return report.status
+    return run.result
 
 
 def report_all(
     outcomes: Iterable[tuple[Record | None, Outcome]],
-    report: Report,
+    report: Any,
     total: Callable[[], int | None] | None = None,
 ) -> int:
     """Write each result, note or failure, and return how many results there were."""

@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from attnviz.cli.options import (
+from attnviz.commands.command import (
     INPUT,
     MANY_TEXTS,
     MAP_PICTURES,
@@ -14,14 +12,15 @@ from attnviz.cli.options import (
     ORIGIN,
     PLACES,
     VIEW,
-    with_options,
+    Run,
+    command,
 )
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, rare
+from attnviz.core.options import Options, arg, rare
 from attnviz.core.registry import CHATS
 
 
-@with_options(
+@command(
     *(*MODELS, "contacts", *VIEW, *PLACES, "atlas", "causal", "chat", "range", "explain"),
     *MANY_TEXTS,
     also=["from_"],
@@ -30,19 +29,16 @@ from attnviz.core.registry import CHATS
     draws=MAP_PICTURES | {"parts": "the parts of a chat, one above the other"},
 )
 def self_command(
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts, each in quotes; - reads stdin."),
-    ] = None,
-    input_file: str | None = INPUT,
+    text: list[str] | None = arg("Texts, each in quotes; - reads stdin.", "[TEXT]..."),
+    *,
+    input: str | None = INPUT,  # noqa: A002 - as the option is called
     pair: str | None = rare(
         ORIGIN,
         "--pair TEXT",
         "Second text of a sentence pair; --stream a-to-b or b-to-a shows one direction.",
     ),
-    *,
-    options: Options,
-) -> None:
+    **options: Any,
+) -> Any:
     r"""Show how a text attends to itself.
 
     attnviz self "The cat sat on the mat" --head 0.2
@@ -53,37 +49,39 @@ def self_command(
 
     echo "The cat sat" | attnviz self - -f tsv | sort -t$'\t' -k9 -gr | head
     """
-    from attnviz.cli.run import run_texts
+    from attnviz.commands.run import run_texts
     from attnviz.models.open import brings_tokens, check_pair
     from attnviz.runs.inputs import chats_in, given_texts, texts_of
     from attnviz.storage.texts import Text, check_text
 
+    run, file = Run("self", options), input
     if pair is not None:
-        if input_file is not None:
+        if file is not None:
             raise UsageError("--pair belongs to one TEXT, and --input reads many: give one of them")
         if text is None or len(text) != 1 or text == ["-"]:
             raise UsageError("--pair is the second text of one: attnviz self TEXT --pair TEXT")
-        check_pair(options.origin)
+        check_pair(run.options.origin)
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
-        raise typer.Exit(run_texts("self", given_texts(both), options))
-    options, pictures = _pictures_of_maps(options)
-    if options.origin.chat:
-        chats = chats_in(text or [], input_file, options.many)
-        names = text if input_file is None else [input_file]
+        return run_texts(run, "self", given_texts(both))
+    run.options, pictures = _pictures_of_maps(run.options)
+    if run.options.origin.chat:
+        chats = chats_in(text or [], file, run.options.many)
+        names = text if file is None else [file]
         if isinstance(chats, list):
-            status = CHATS.load()(chats, replace(options, pictures=pictures, given=()))
-            if status is not None:
-                raise typer.Exit(status)
+            usual, run.options = run.options, replace(run.without_files(), pictures=pictures)
+            if CHATS.load()(chats, run):
+                return run.result
+            run.options = usual
             if len(chats) == 1:
-                raise typer.Exit(run_texts("self", given_texts(*chats), replace(options, given=())))
-            (input_file,), text = names or ["-"], None
+                run.options = run.without_files()
+                return run_texts(run, "self", given_texts(*chats))
+            (file,), text = names or ["-"], None
         elif chats is not None:
-            raise typer.Exit(run_texts("self", chats, options))
-    if brings_tokens(options.origin) and not text and input_file is None:
+            return run_texts(run, "self", chats)
+    if brings_tokens(run.options.origin) and not text and file is None:
         # A file of weights can bring its own tokens.
-        raise typer.Exit(run_texts("self", given_texts(Text("0", "")), options))
-    texts = texts_of(text or [], input_file, options.many)
-    raise typer.Exit(run_texts("self", texts, options))
+        return run_texts(run, "self", given_texts(Text("0", "")))
+    return run_texts(run, "self", texts_of(text or [], file, run.options.many))
 
 
 def _pictures_of_maps(options: Options) -> tuple[Options, dict[str, Path | None]]:
