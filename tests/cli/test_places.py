@@ -8,6 +8,7 @@ from shutil import copytree
 
 import pytest
 
+from attnviz.commands.command import Run
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS
 from attnviz.renderers.reports import formats_of
@@ -238,8 +239,8 @@ def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path):
 def test_options_say_what_was_given_unless_it_is_written(tmp_path, monkeypatch):
     found: list[Options] = []
 
-    def take(_: object, __: object, options: Options) -> int:
-        found.append(options)
+    def take(run: Run, *_: object) -> int:
+        found.append(run.options)
         return 0
 
     monkeypatch.setattr("attnviz.commands.run.run_texts", take)
