@@ -2,21 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from attnviz.analyses.masks import MeasuredMap, check_measurable
-from attnviz.analyses.sinks import sinks_of
-from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.measures import (
-    EFFECT,
-    BlockMeasures,
-    HeadMeasure,
-    Role,
-)
+from attnviz.core.attention_map import AttentionMap
+from attnviz.core.measures import EFFECT, HeadMeasure, Role
 from attnviz.core.notices import notify
 from attnviz.core.plugins import INTERRUPTIONS, error_line
 from attnviz.core.registry import MEASURES
@@ -71,33 +64,8 @@ def measure_heads(
         for name, entry in MEASURES.items()
         if repeated is None or entry.repeated == repeated
     }
-    measures[EFFECT] = _effect(subject.item, effects) if effects else None
+    measures[EFFECT] = effect_of(subject.item, effects) if effects else None
     return {name: measure for name, measure in measures.items() if measure is not None}
-
-
-def measures_of(
-    attention: Attention, item: AttentionMap, *, repeated: bool | None = None
-) -> BlockMeasures:
-    """What is measured of a map's heads: as it was read in blocks, or now; `repeated` as above."""
-    in_blocks = [one for one in attention.in_blocks if {*item.layers} <= {*one.layers}]
-    own = next((one for one in in_blocks if one.stream == item.stream), None)
-    effects = attention.effects
-    if own is None:
-        subject = MeasuredMap.of(attention, item)
-        measures = measure_heads(subject, repeated=repeated, effects=effects)
-        names = item.stream, item.layers, item.heads
-        return BlockMeasures(
-            *names, measures, sinks_of(subject), item.key_tokens, resting_places(item)
-        )
-    part: BlockMeasures = own.of(item.layers, item.heads)
-    measures = {
-        name: one
-        for name, one in part.measures.items()
-        if repeated is None or MEASURES[name].repeated == repeated
-    }
-    if effects and (effect := _effect(item, effects)) is not None:
-        measures[EFFECT] = effect
-    return replace(part, measures=measures)
 
 
 def run_measure(name: str, subject: MeasuredMap) -> HeadMeasure | None:
@@ -117,7 +85,7 @@ def run_measure(name: str, subject: MeasuredMap) -> HeadMeasure | None:
     return measure
 
 
-def _effect(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
+def effect_of(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
     """The exact effects of a map's heads; uniform attention has none."""
     values = np.array(
         [

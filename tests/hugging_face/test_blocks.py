@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from attnviz import heads
-from attnviz.analyses.heads import measures_of
 from attnviz.analyses.sinks import sink_shares
 from attnviz.core import tokens
 from attnviz.core.errors import AttentionError, InputError
 from attnviz.core.query import Query
+from attnviz.features.measures.study import measures_of
 from attnviz.models import attend_query
 from attnviz.models.hugging_face import batching
 from attnviz.models.hugging_face.capture import blocks

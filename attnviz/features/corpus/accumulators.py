@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.heads import measure_heads, measures_of, resting_places
+from attnviz.analyses.heads import measure_heads, resting_places
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.core.measures import HeadMeasure
-from attnviz.features.corpus.figures import (
-    COUNT,
-    MEASURED,
-    PairTable,
-    figures_of,
-    head_statistics,
-)
+from attnviz.features.corpus.figures import COUNT, MEASURED, PairTable, figures_of, head_statistics
 from attnviz.features.corpus.results import gives_order
 from attnviz.features.corpus.samples import (
     Samples,
@@ -30,6 +24,7 @@ from attnviz.features.corpus.samples import (
     source_text,
 )
 from attnviz.features.corpus.words import Vocabulary, classes_of, in_words, read_axis
+from attnviz.features.measures.study import measures_of
 from attnviz.features.measures.sums import HeadSums
 from attnviz.storage.documents import dump_json, parse_json
 

@@ -28,13 +28,7 @@ from attnviz.features.corpus.results import CorpusReport
 from attnviz.features.corpus.words import Vocabulary, WordCounts, vocabulary_of
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.journal import (
-    Count,
-    Journal,
-    Progress,
-    RunJournal,
-    damage_of,
-)
+from attnviz.runs.journal import Count, Journal, Progress, RunJournal, damage_of
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json

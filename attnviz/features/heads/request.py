@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.masks import without_implied
 from attnviz.core.attention_map import Attention
-from attnviz.core.effects import (
-    Experiment,
-    HeadAt,
-)
+from attnviz.core.effects import Experiment, HeadAt
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import COPYING, EFFECT, PROBES, RETRIEVAL, TASK
 from attnviz.core.notices import notify
@@ -30,17 +27,8 @@ from attnviz.models import Source
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.many_texts import (
-    AttendChunk,
-    attend_all,
-    engine_for,
-)
-from attnviz.runs.pipeline import (
-    attend_one,
-    check_choice,
-    keep_scores,
-    query_of,
-)
+from attnviz.runs.many_texts import AttendChunk, attend_all, engine_for
+from attnviz.runs.pipeline import attend_one, check_choice, keep_scores, query_of
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, chunks
 

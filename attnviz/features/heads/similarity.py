@@ -5,17 +5,15 @@ It is the square of a distance (Endres and Schindelin 2003), so heads can be pla
 classical scaling (Torgerson 1952): as near to one another there as they look alike.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import pair_divergences
 from attnviz.analyses.masks import check_measurable, map_shares
-from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
-from attnviz.core.notices import merge_notices
-from attnviz.features.measures.study import texts_in_words
+from attnviz.features.measures.texts import TextStudy
 
 Square = NDArray[np.float64]
 
@@ -60,38 +58,33 @@ class SimilarityReport:
     texts: int = 1
 
 
-class SimilarityStudy:
-    """The heads of each text's main map compared with one another; each text counts the same."""
+class SimilarityStudy(TextStudy):
+    """The heads of each text's main map compared with one another."""
 
     def __init__(self) -> None:
-        self.texts = 0
-        self.first: Attention | None = None
-        self.notes: tuple[str, ...] = ()
+        super().__init__()
         self.total: Square | float = 0.0
         self.counts: NDArray[np.int64] | int = 0
 
     def add(self, attention: Attention) -> None:
-        self.first = self.first or attention
-        self.texts += 1
-        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
+        self.count(attention)
         divergences = head_divergences(attention.main)
         self.total = self.total + np.nan_to_num(divergences)
         self.counts = self.counts + ~np.isnan(divergences)
 
     def report(self) -> SimilarityReport:
         """The mean divergences, and the places in a plane that show them best."""
-        assert self.first is not None
-        item = self.first.main
+        item = self.example.main
         counts = np.asarray(self.counts)
         divergences: Square = np.where(counts > 0, self.total / np.maximum(counts, 1), np.nan)
         places, share = plane(divergences)
         return SimilarityReport(
-            caption=describe_run(self.first, item) + texts_in_words(self.texts),
+            caption=self.caption(),
             stream=item.stream,
             heads=tuple((layer, head) for layer in item.layers for head in item.heads),
             divergences=divergences,
             places=places,
             shown=share,
-            provenance=replace(self.first.provenance, notes=self.notes),
+            provenance=self.provenance,
             texts=self.texts,
         )

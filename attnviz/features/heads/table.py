@@ -26,13 +26,7 @@ from attnviz.features.measures.columns import (
 from attnviz.features.measures.study import HeadReport
 from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, tsv
-from attnviz.renderers.printable import (
-    printable,
-    shorten,
-    six_digits,
-    two_digits,
-    with_sign,
-)
+from attnviz.renderers.printable import printable, shorten, six_digits, two_digits, with_sign
 from attnviz.renderers.text import console
 from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json

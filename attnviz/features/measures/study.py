@@ -8,11 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.heads import NOWHERE, measures_of, rank_of, roles_of
+from attnviz.analyses.heads import (
+    NOWHERE,
+    effect_of,
+    measure_heads,
+    rank_of,
+    resting_places,
+    roles_of,
+)
 from attnviz.analyses.kv_groups import LIKENESS, groups_in_words
-from attnviz.analyses.masks import Numbers, check_measurable, without_implied
-from attnviz.analyses.sinks import sink_shares, sinks_in_words
-from attnviz.analyses.view import describe_run
+from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable, without_implied
+from attnviz.analyses.sinks import sink_shares, sinks_in_words, sinks_of
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import UsageError, choose
@@ -29,10 +35,10 @@ from attnviz.core.measures import (
     Meaning,
     SinkShares,
 )
-from attnviz.core.notices import merge_notices
 from attnviz.core.registry import MEASURES
 from attnviz.features.measures.intervals import means_of
 from attnviz.features.measures.sums import HeadSums, measured_figures
+from attnviz.features.measures.texts import TextStudy
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
 ORDERS = ("role", "layer", *MEASURES, EFFECT, COPYING, *PROBES)
@@ -61,13 +67,39 @@ class HeadReport:
     groups: str = ""  # how alike heads look that share keys and values; empty: none share any
 
 
-class HeadStudy:
-    """Heads measured text after text; each text counts the same."""
+def measures_of(
+    attention: Attention, item: AttentionMap, *, repeated: bool | None = None
+) -> BlockMeasures:
+    """What is measured of a map's heads: as it was read in blocks, or now.
+
+    `repeated` as of `measure_heads`.
+    """
+    in_blocks = [one for one in attention.in_blocks if {*item.layers} <= {*one.layers}]
+    own = next((one for one in in_blocks if one.stream == item.stream), None)
+    effects = attention.effects
+    if own is None:
+        subject = MeasuredMap.of(attention, item)
+        measures = measure_heads(subject, repeated=repeated, effects=effects)
+        names = item.stream, item.layers, item.heads
+        return BlockMeasures(
+            *names, measures, sinks_of(subject), item.key_tokens, resting_places(item)
+        )
+    part: BlockMeasures = own.of(item.layers, item.heads)
+    measures = {
+        name: one
+        for name, one in part.measures.items()
+        if repeated is None or MEASURES[name].repeated == repeated
+    }
+    if effects:
+        measures[EFFECT] = effect_of(item, effects)
+    return replace(part, measures=measures)
+
+
+class HeadStudy(TextStudy):
+    """Heads measured text after text."""
 
     def __init__(self) -> None:
-        self.texts = 0
-        self.first: Attention | None = None
-        self.notes: tuple[str, ...] = ()
+        super().__init__()
         self._streams: list[_Stream] = []
         self._meanings: dict[str, HeadMeasure] = {}
         self._tops: dict[str, list[float]] = defaultdict(list)
@@ -82,9 +114,7 @@ class HeadStudy:
         for item in attention.maps:
             if not attention.in_blocks:
                 check_measurable(item)
-        self.first = self.first or attention
-        self.texts += 1
-        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
+        self.count(attention)
         for place, item in enumerate(attention.maps):
             kinds = None if repeats else False
             own = measures_of(attention, item, repeated=kinds)
@@ -139,40 +169,38 @@ class HeadStudy:
         Raises:
             UsageError: an unknown order or role, or one that was not measured here.
         """
-        assert self.first is not None
         check_order(order, role)
         for name in (order, role):
             if name in SHORT and name not in self._meanings:
                 raise UsageError(not_measured(name, self._meanings))
         rows = [self._with_group(row) for stream in self._streams for row in stream.rows()]
         groups = self._groups_in_words(rows)
+        others = ", ".join(item.stream for item in self.example.maps[1:])
         if role is not None:
             rows = [row for row in rows if role in [item.name for item in row.roles]]
         return HeadReport(
-            caption=self._caption(),
+            caption=self.caption(f" · also {others}" if others else ""),
             measures=tuple(self._meaning(name) for name in SHORT if name in self._meanings),
             rows=tuple(in_order(rows, order)),
-            provenance=replace(self.first.provenance, notes=self.notes),
+            provenance=self.provenance,
             texts=self.texts,
             sinks=self._sink_line(),
             groups=groups,
         )
 
     def _with_group(self, row: HeadRow) -> HeadRow:
-        assert self.first is not None
-        size = self.first.group_sizes.get(row.stream, {}).get(row.layer, 1)
+        size = self.example.group_sizes.get(row.stream, {}).get(row.layer, 1)
         return replace(row, kv=int(row.head) // size) if size > 1 and row.head.isdecimal() else row
 
     def _groups_in_words(self, rows: Sequence[HeadRow]) -> str:
         """How alike the heads of the main stream look that share keys and values."""
-        assert self.first is not None
-        stream = self.first.main.stream
+        stream = self.example.main.stream
         values = {
             (row.layer, row.head): row.values.get(LIKENESS, math.nan)
             for row in rows
             if row.stream == stream
         }
-        return groups_in_words(values, self.first.group_sizes.get(stream, {}))
+        return groups_in_words(values, self.example.group_sizes.get(stream, {}))
 
     def _meaning(self, name: str) -> Meaning:
         measure, tops = self._meanings[name], self._tops[name]
@@ -181,12 +209,6 @@ class HeadStudy:
             rows = (row for own in self._streams for row in own.rows())
             top = largest([row.values.get(name, math.nan) for row in rows])
         return Meaning(name, SHORT[name], measure.unit, measure.low, measure.high, top)
-
-    def _caption(self) -> str:
-        assert self.first is not None
-        caption = describe_run(self.first, self.first.main)
-        others = ", ".join(item.stream for item in self.first.maps[1:])
-        return caption + (f" · also {others}" if others else "") + texts_in_words(self.texts)
 
     def _sink_line(self) -> str:
         """The key that is a sink of most heads (threshold: Gu et al. 2024), and what sinks hold."""
@@ -268,11 +290,6 @@ def rows_of(
 def largest(values: Iterable[float]) -> float:
     """The largest size of the known values; 1 if none is known or all are 0."""
     return max((abs(value) for value in values if not math.isnan(value)), default=0.0) or 1.0
-
-
-def texts_in_words(count: int) -> str:
-    """The end of a caption: how many texts the report averages."""
-    return f" · mean over {count} texts" if count > 1 else ""
 
 
 def not_measured(name: str, others: Iterable[str]) -> str:

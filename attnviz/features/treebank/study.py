@@ -7,7 +7,7 @@ of each relation.
 """
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.notices import merge_notices
+from attnviz.features.measures.texts import TextStudy
 from attnviz.features.treebank.conllu import ROOT, Sentence
 
 NOTHING = -1  # argmax alone would name the first key of an empty row
@@ -75,22 +75,18 @@ def strongest_words(
     return strongest, numbers
 
 
-class TreebankStudy:
+class TreebankStudy(TextStudy):
     """Searches the main map of each sentence for relations."""
 
     def __init__(self) -> None:
-        self.sentences = 0
-        self.first: Attention | None = None
-        self.notes: tuple[str, ...] = ()
+        super().__init__()
         self._right: dict[str, NDArray[np.int64]] = {}
         self._offsets: dict[str, Counter[int]] = defaultdict(Counter)
         self._lost = 0
 
     def add(self, sentence: Sentence, attention: Attention) -> None:
         check_measurable(attention.main)
-        self.first = self.first or attention
-        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
-        self.sentences += 1
+        self.count(attention)
         item = attention.main
         in_text = [number for number, word in enumerate(sentence.words) if word.end > word.start]
         words = tuple(sentence.words[number] for number in in_text)
@@ -118,18 +114,17 @@ class TreebankStudy:
 
     def report(self) -> TreebankReport:
         """Every head on every relation in both directions."""
-        assert self.first is not None
         rows = [self._relation(name) for name in self._right]
         relations = sorted(rows, key=lambda item: (-item.count, item.name))
         findings = [finding for relation in relations for finding in self._findings(relation)]
         what = "relation" if self._lost == 1 else "relations"
         note = f"{self._lost} {what} left out: a word shares its piece with another"
         return TreebankReport(
-            caption=describe_run(self.first, self.first.main),
-            sentences=self.sentences,
+            caption=describe_run(self.example, self.example.main),
+            sentences=self.texts,
             relations=tuple(relations),
             findings=tuple(findings),
-            provenance=replace(self.first.provenance, notes=self.notes),
+            provenance=self.provenance,
             notes=(note,) if self._lost else (),
         )
 
@@ -141,8 +136,7 @@ class TreebankStudy:
         return Relation(name, count, offset, offsets[offset] / count)
 
     def _findings(self, relation: Relation) -> list[Finding]:
-        assert self.first is not None
-        item = self.first.main
+        item = self.example.main
         shares = self._right[relation.name] / relation.count
         findings = [
             Finding(relation.name, toward, layer, head, float(shares[way, down, across]))

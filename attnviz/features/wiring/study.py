@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.view import describe_run
-from attnviz.core.attention_map import Attention, Provenance
+from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import HeadAt, every_head
 from attnviz.core.measures import Role
-from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
     SIDES,
     HeadSides,
@@ -29,6 +27,7 @@ from attnviz.core.writers import (
     WrittenText,
 )
 from attnviz.features.measures.intervals import Moments, means_of, merge_moments, moments_of
+from attnviz.features.measures.texts import TextStudy
 from attnviz.features.writers.links import circuit_of, clear_roles, score_of, weigh
 
 Numbers = NDArray[np.float64]
@@ -137,41 +136,34 @@ class WireSums:
         return tuple(sorted(wires, key=lambda one: -one.moved))
 
 
-class WiringStudy:
-    """The mean wiring over texts; each text has the same weight."""
+class WiringStudy(TextStudy):
+    """The mean wiring over texts."""
 
     def __init__(self) -> None:
-        self.texts = 0
-        self.first: Attention | None = None
+        super().__init__()
         self._sums = WireSums()
         self._roles: dict[HeadAt, dict[str, list[Role]]] = defaultdict(lambda: defaultdict(list))
-        self._notes: tuple[str, ...] = ()
 
     def add(self, text: WrittenText) -> None:
-        self.first = self.first or text.attention
-        self.texts += 1
-        self._notes = merge_notices((*self._notes, *text.attention.provenance.notes))
+        self.count(text.attention)
         self._sums.add(wires_of(text))
         for at, role in clear_roles(text.attention).items():
             self._roles[at][role.name].append(role)
 
     def report(self) -> WiringReport:
-        assert self.first is not None
-        attention = self.first
-        many = f" · mean over {self.texts} texts" if self.texts > 1 else ""
         roles = {}
         for at, by_name in self._roles.items():
             often = max(by_name.values(), key=len)
             if 2 * len(often) >= self.texts:
                 roles[at] = max(often, key=lambda one: one.share)
         return WiringReport(
-            caption=f"{describe_run(attention, attention.main)}{many}",
+            caption=self.caption(),
             wires=self._sums.wires(),
-            heads=tuple(every_head(attention)),
+            heads=tuple(every_head(self.example)),
             roles=roles,
             texts=self.texts,
-            notes=self._notes,
-            provenance=attention.provenance,
+            notes=self.notes,
+            provenance=self.example.provenance,
         )
 
 
