@@ -14,7 +14,7 @@ CONTRACTS = (
     "tests/features/lessons/test_contract.py",
     "tests/features/layers/test_contract.py",
     "tests/mechanisms/test_contract.py",
-    "tests/sources/test_lens.py",
+    "tests/features/lenses/test_ask.py",
     "tests/features/measures/test_measures.py",
     "tests/test_registry.py",
 )

@@ -23,6 +23,8 @@ from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.pocket_lm.language_model import FOLDER, load_pocket_lm
 from tests.hugging_face.tiny_heads import asked, make
 
+pytestmark = pytest.mark.models
+
 SPLIT = {
     "gpt2": 1e-10,
     **dict.fromkeys(("phi", "gpt_neox", "opt", "bloom", "mpt", "falcon"), 1e-10),

@@ -25,7 +25,7 @@ from tests.hugging_face.tiny_families import UNLIKE
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make
 from tests.precision import allowed, apart, exact, in_float64
 
-pytestmark = pytest.mark.usefixtures("silence")
+pytestmark = [pytest.mark.models, pytest.mark.usefixtures("silence")]
 
 FAST = ("bert", "gpt_oss", "t5")
 """One with grouped heads, windows and sinks, one of two halves, and the plainest: the fast tier."""

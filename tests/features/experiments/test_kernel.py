@@ -21,6 +21,8 @@ from tests.hugging_face.tiny_heads import head_of
 from tests.hugging_face.tiny_models import WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
 
+pytestmark = pytest.mark.models
+
 TEXT = "The professor published the red paper"
 PAIR = Query("The red car is fast", "La voiture rouge", "cross")
 

@@ -10,10 +10,10 @@ import attnviz
 from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.features.experiments.kernel import KernelExperiment
-from tests.hugging_face.test_experiment_families import families, said
+from tests.features.experiments.test_families import families, said
 from tests.hugging_face.tiny_heads import asked, make
 
-pytestmark = pytest.mark.usefixtures("silence")
+pytestmark = [pytest.mark.models, pytest.mark.usefixtures("silence")]
 
 HEADS = 4
 IDS = torch.arange(5, 17).view(2, 6)
