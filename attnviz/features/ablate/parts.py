@@ -184,7 +184,7 @@ def _likeliest(
 
 
 def replacements(
-    by: By, banks: Sequence[HeadOutputs], attention: Attention, seed: int = 0
+    by: By, texts: Sequence[HeadOutputs], attention: Attention, seed: int = 0
 ) -> HeadOutputs | None:
     """The outputs that replace heads: means over the positions of the texts, or random positions.
 
@@ -197,26 +197,26 @@ def replacements(
     if by == "zero":
         return None
     for stream in dict.fromkeys(item.stream for item in attention.maps):
-        if not any(place[0] == stream for bank in banks for place in bank):
+        if not any(place[0] == stream for outputs in texts for place in outputs):
             raise InputError(
                 f"the texts of --reference have no stream '{stream}' to take from: give pairs for "
                 "a pair, single texts for a single one"
             )
-    bank_rows = {
-        place: np.concatenate([bank[place] for bank in banks if place in bank], axis=1)
-        for place in dict.fromkeys(place for bank in banks for place in bank)
+    rows_of = {
+        place: np.concatenate([outputs[place] for outputs in texts if place in outputs], axis=1)
+        for place in dict.fromkeys(place for outputs in texts for place in outputs)
     }
     if by == "mean":
-        return {place: rows.mean(axis=1, keepdims=True) for place, rows in bank_rows.items()}
+        return {place: rows.mean(axis=1, keepdims=True) for place, rows in rows_of.items()}
     generator = np.random.default_rng(seed)
-    outputs = {}
+    drawn_outputs = {}
     for item in attention.maps:
         for layer in item.layers:
-            rows = bank_rows[item.stream, layer]
-            outputs[item.stream, layer] = rows[
+            rows = rows_of[item.stream, layer]
+            drawn_outputs[item.stream, layer] = rows[
                 :, generator.integers(rows.shape[1], size=item.weights.shape[2])
             ]
-    return outputs
+    return drawn_outputs
 
 
 def _heads(

@@ -30,7 +30,7 @@ from attnviz.features.ablate.parts import (
     together,
 )
 from attnviz.features.ablate.table import ABLATION, LENSES, ablation_json, ablation_npz
-from attnviz.features.experiments.texts import explained_by, open_experiment, reference_banks
+from attnviz.features.experiments.texts import explained_by, open_experiment, outputs_of_texts
 from attnviz.features.lenses.ask import ask_source, scores_of
 from attnviz.features.measures.intervals import means_over
 from attnviz.models import Source
@@ -97,11 +97,11 @@ def ablate_text(
     source: Source,
     text: Text,
     request: Ablation,
-    banks: Sequence[HeadOutputs] = (),
+    others: Sequence[HeadOutputs] = (),
     *,
     whole: bool = True,
 ) -> AblationReport:
-    """What changes in one text; heads are replaced from the `banks` of a reference, if any.
+    """What changes in one text; heads put out what they do in `others`, the texts of a reference.
 
     `whole`: also each prediction, and what the model writes then, which takes far longer.
     """
@@ -112,7 +112,7 @@ def ablate_text(
     parts = request.parts(attention)
     instead = None
     if request.by != "zero":
-        own = banks or [experiment.head_outputs()]
+        own = others or [experiment.head_outputs()]
         instead = replacements(request.by, own, attention, request.seed)
     both = [together(parts)] if request.joint else []
     effects = tuple(measure_parts(experiment, [*parts, *both], instead))
@@ -131,7 +131,7 @@ def ablate_text(
         notes=(*attention.provenance.notes, *_words(attention, parts)),
         maps=attention,
         explained=names,
-        reference=len(banks),
+        reference=len(others),
     )
     if not both or not whole:
         return report
@@ -237,7 +237,7 @@ def report_ablation(
     effects in a table; `single` keeps each text's own effects for JSON lines.
     """
     source = open_source(options.origin, command, with_head="exact")
-    banks = [] if reference is None else reference_banks(source, reference)
+    others = [] if reference is None else outputs_of_texts(source, reference)
     study, lines = AblationStudy(), list[str]()
     # A name that one text does not contain is an error of that text: another may contain it.
     has_names = request.links or request.tokens or request.output
@@ -245,7 +245,7 @@ def report_ablation(
 
     def effects_in(text: Text) -> AblationReport:
         # Of several texts only means are shown, unless each has a line of its own.
-        return ablate_text(source, text, request, banks, whole=single or not study.texts)
+        return ablate_text(source, text, request, others, whole=single or not study.texts)
 
     outcomes = each_text(texts.open(), effects_in, own)
     for _, effects in good_results(outcomes, report, texts.total):

@@ -40,40 +40,40 @@ class LayerStates:
         self._maps = {item.stream: item for item in maps.maps}
         self._states: dict[int, Any] = {}
         self._numbers: dict[Hashable, int] = {}
-        self._banks: list[HeadOutputs | None] = [None]
+        self._replacements: list[HeadOutputs | None] = [None]
         self._bytes = 0
 
     def keys(self, change: Intervention, instead: HeadOutputs | None) -> list[int | None]:
         """For each layer a number of what a change does up to its end; None: nothing."""
-        if all(instead is not one for one in self._banks):
-            self._banks.append(instead)  # kept, so that another one is never taken for it
-        bank = next(n for n, one in enumerate(self._banks) if one is instead)
+        if all(instead is not one for one in self._replacements):
+            self._replacements.append(instead)  # kept, so that another one is never taken for it
+        number = next(n for n, one in enumerate(self._replacements) if one is instead)
         key, first, keys = None, 0, list[int | None]()
         for block in self.blocks:
             for call in range(first, block.calls.stop):
                 place = self._places[call]
-                part = None if place is None else self._part(change, *place, bank)
+                part = None if place is None else self._part(change, *place, number)
                 if key is not None or part is not None:
                     key = self._numbers.setdefault((key, call, part), len(self._numbers))
             first = block.calls.stop
             keys.append(key)
         return keys
 
-    def _part(self, change: Intervention, stream: str, layer: str, bank: int) -> Hashable:
+    def _part(self, change: Intervention, stream: str, layer: str, instead: int) -> Hashable:
         """What a change does in a kernel call; None: nothing."""
         if any(one.stream == stream for one in change.evictions):
             return object()  # it follows the weights: like nothing else
         item, off = self._maps[stream], frozenset(change.outputs_off(stream, layer))
         heads = {head for head, query in off if query is None}
         if len(heads) == item.weights.shape[1]:
-            return bank
+            return instead
         links = frozenset(
             (one.query, one.key, one.head)
             for one in change.links
             if one.stream == stream and one.layer in (None, layer) and one.head not in heads
         )
         tokens = frozenset(one.position for one in change.tokens if one.side == item.key_side)
-        return (bank if off else 0, off, links, tokens) if off or links or tokens else None
+        return (instead if off else 0, off, links, tokens) if off or links or tokens else None
 
     def depth(self, keys: Sequence[int | None]) -> int:
         """How many layers from the first on are known."""

@@ -47,11 +47,11 @@ def explained_by(experiment: Experiment) -> AttentionGradients:
     )
 
 
-def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
-    """What each head puts out at the positions of some texts."""
-    banks = []
+def outputs_of_texts(source: Source, texts: TextInput) -> list[HeadOutputs]:
+    """What each head puts out at the positions of each of some texts."""
+    outputs = []
     for text in texts.open():
         if isinstance(text, BadText):
             raise text.error
-        banks.append(open_experiment(source, query_of(source, text)).head_outputs())
-    return banks
+        outputs.append(open_experiment(source, query_of(source, text)).head_outputs())
+    return outputs

@@ -9,7 +9,7 @@ from attnviz.core.options import Options
 from attnviz.core.query import Kind, Query
 from attnviz.core.registry import SourceKind
 from attnviz.core.writers import WrittenText
-from attnviz.features.experiments.texts import open_experiment, reference_banks
+from attnviz.features.experiments.texts import open_experiment, outputs_of_texts
 from attnviz.features.explain import table as tables
 from attnviz.features.explain.patching import contrast_inputs
 from attnviz.features.explain.report import AnswerReport, ContrastReport
@@ -47,7 +47,7 @@ class Explainer:
     request: AnswerRequest
     others: TextInput | None
     kind: SourceKind = "self"  # what the texts are: a file's name only where an argument is one
-    _banks: dict[Kind, tuple[list[HeadOutputs], str]] = field(default_factory=dict)
+    _outputs: dict[Kind, tuple[list[HeadOutputs], str]] = field(default_factory=dict)
 
     def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
         """What decided the answer to a text, and what the model's parts wrote there."""
@@ -60,9 +60,9 @@ class Explainer:
         if source.lacks("experiment"):
             raise UsageError("nothing here predicts anything that could be explained")
         experiment, notes = self._open(query), list[str]()
-        banks, reference = self._banks_of(query.kind, experiment)
-        if not banks:
-            banks = [experiment.head_outputs()]
+        outputs, reference = self._outputs_in(query.kind, experiment)
+        if not outputs:
+            outputs = [experiment.head_outputs()]
             reference = "their mean over the positions of this input"
         trace = None
         try:
@@ -73,7 +73,7 @@ class Explainer:
         if self.request.against is not None:
             against = find_choice(experiment, self.request.against)
         answer = explain_answer(
-            *(experiment, banks, trace), reference=reference, against=against, notes=notes
+            *(experiment, outputs, trace), reference=reference, against=against, notes=notes
         )
         return answer, trace
 
@@ -93,25 +93,25 @@ class Explainer:
             return open_experiment(self.source, query, "all")
         return self.source.experiment(query, self.request.output)
 
-    def _banks_of(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
+    def _outputs_in(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         """The head outputs in other texts, and in words which; none for other kinds of input."""
-        if kind not in self._banks:
+        if kind not in self._outputs:
             is_text = kind in ("self", "cross", "pair")
-            self._banks[kind] = self._read_banks(kind, like) if is_text else ([], "")
-        return self._banks[kind]
+            self._outputs[kind] = self._read_outputs(kind, like) if is_text else ([], "")
+        return self._outputs[kind]
 
-    def _read_banks(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
+    def _read_outputs(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         if self.others is not None:
-            banks = reference_banks(self.source, self.others)
-            return banks, f"their mean over {len(banks)} texts of --reference"
+            outputs = outputs_of_texts(self.source, self.others)
+            return outputs, f"their mean over {len(outputs)} texts of --reference"
         try:
             after = (*REFERENCE[1:], REFERENCE[0]) if kind == "pair" else [None] * len(REFERENCE)
             queries = [Query(*one, kind) for one in zip(REFERENCE, after, strict=True)]
-            banks = self.source.head_outputs(queries, like)
+            outputs = self.source.head_outputs(queries, like)
         except AttnvizError:  # it reads pairs, or masked words alone
             return [], ""
         what = "pairs of English sentences" if kind == "pair" else "English sentences"
-        return banks, f"their mean over {len(REFERENCE)} {what} (--reference: others)"
+        return outputs, f"their mean over {len(REFERENCE)} {what} (--reference: others)"
 
 
 def find_choice(experiment: Experiment, name: str) -> int:

@@ -57,19 +57,19 @@ REFERENCE = (
 
 def explain_answer(
     experiment: Experiment,
-    banks: Sequence[HeadOutputs],
+    references: Sequence[HeadOutputs],
     text: WrittenText | None,
     *,
     reference: str = "",
     against: int | None = None,
     notes: Sequence[str] = (),
 ) -> AnswerReport:
-    """What decided an answer; heads that are off put out the mean over the `banks`.
+    """What decided an answer; heads that are off put out their mean over `references`.
 
     Sets keep `ENOUGH` of what attention adds to log p, and at least half of p.
     """
     attention, outputs = experiment.attention, experiment.outputs
-    trials = Trials(experiment, replacements("mean", banks, attention), against)
+    trials = Trials(experiment, replacements("mean", references, attention), against)
     costs = estimate_costs(trials)  # first: the graph of the unchanged pass is still there
     full, none = trials.full, float(trials.score([Intervention(heads=tuple(trials.heads))])[0])
     span = full - none
@@ -122,7 +122,7 @@ def explain_answer(
         ),
         all_tokens=len(trials.tokens),
         others=loss_as_effect(full - trials.total(others)),
-        heads=claim_heads(trials, heads, tokens, banks, text),
+        heads=claim_heads(trials, heads, tokens, references, text),
         all_heads=len(trials.heads),
         kept=keeps,
         removed=lacks,
@@ -148,14 +148,14 @@ def claim_heads(
     trials: Trials,
     heads: Sequence[HeadAt],
     tokens: Sequence[TokenAt],
-    banks: Sequence[HeadOutputs],
+    references: Sequence[HeadOutputs],
     text: WrittenText | None,
 ) -> tuple[HeadClaim, ...]:
     """What each head of a set does, largest effect first; for the first ones also which link."""
     effects = dict(zip(heads, trials.lost_heads(heads).tolist(), strict=True))
     order, again = sorted(heads, key=lambda at: -effects[at]), []
     for seed in SEEDS:
-        others = replacements("resample", banks, trials.experiment.attention, seed)
+        others = replacements("resample", references, trials.experiment.attention, seed)
         off = [Intervention(heads=(at,)) for at in order[:RESAMPLED]]
         again.append(trials.full - np.array([*map(trials.total, trials.run(off, others))]))
     claims = []

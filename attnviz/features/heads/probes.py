@@ -100,7 +100,7 @@ def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
     A head that is off puts out its mean over the prompts with shuffled answers, which tell of no
     task.
     """
-    banks = [open_text(prompt).head_outputs() for prompt, _ in prompts(wrong_answers=True)]
+    untold = [open_text(prompt).head_outputs() for prompt, _ in prompts(wrong_answers=True)]
     totals = dict[HeadAt, float]()
     for count, (prompt, answer) in enumerate(prompts(), 1):
         experiment = open_text(f"{prompt} {answer}")
@@ -117,7 +117,7 @@ def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
         numbers = [experiment.outputs[n].number for n in places]
         every = every_head(experiment.attention)
         changes = [Intervention(), *(Intervention(heads=(at,)) for at in every)]
-        instead = replacements("mean", banks, experiment.attention)
+        instead = replacements("mean", untold, experiment.attention)
         log_p = [float(rows[places, numbers].sum()) for rows in experiment.run(changes, instead)]
         for at, off in zip(every, log_p[1:], strict=True):
             totals[at] = totals.get(at, 0.0) * (count - 1) / count + (log_p[0] - off) / count

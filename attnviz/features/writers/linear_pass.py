@@ -1,7 +1,8 @@
-"""A pass of a transformers model that is linear around itself, and its replay without a writer.
+"""A linearised forward pass of a transformers model, and its replay without one writer.
 
-A norm keeps its statistics, and whatever is not linear (an activation, a product of two numbers
-that depend on the text, a head's weighted values) gives a leaf.
+The statistics of norms and the weights of attention are held at their values. The result of what
+is still not linear (an activation, a product of two numbers that depend on the text) and each
+head's output are leaves: all that follows is a linear function of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +101,7 @@ def is_live(one: Any) -> bool:
 
 
 class LinearPass(TorchFunctionMode):
-    """Sees every function of a pass and makes it linear around its numbers.
+    """Sees every function of a pass, and linearises it at the numbers of this text.
 
     Attributes:
         leaves: all leaves, in order.
