@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.light.network import Attended, Shape
+from attnviz.models.light.network import Shape
 from attnviz.models.pocket.card import ATTRIBUTION
 from attnviz.models.pocket.text import END, SPECIALS
 from attnviz.models.pocket_lm.language_model import CausalPocket, load_pocket_lm
@@ -219,8 +220,8 @@ def measure_repetition(
     count = drawn.shape[1]
     ids = np.concatenate([np.full((len(drawn), 1), END), drawn, drawn], axis=1)
 
-    def switch_off(seen: Attended) -> Any:
-        if off is None or seen.name != model.streams["causal"].format(off[0]):
+    def switch_off(seen: AttentionCall) -> Any:
+        if off is None or seen.path != model.streams["causal"].format(off[0]):
             return seen.output
         heads = split_heads(seen.output, model.sizes.heads) + 0
         heads[..., off[1], :, :] = 0

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import Argument
 
@@ -47,27 +48,13 @@ class Writer:
         return f"{self.kind} {self.layer}".rstrip()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeadSides:
-    """The queries, keys and values of one head, and how it makes scores of them."""
-
-    query: NDArray[np.floating]  # (queries, head size), with norms and rotary positions applied
-    key: NDArray[np.floating]  # (keys, head size)
-    value: NDArray[np.floating]  # (keys, value size)
-    factor: float  # by which a product of query and key is multiplied
-    visible: NDArray[np.bool_]  # True where a query sees a key, (queries, keys)
-    position: NDArray[np.floating] | None = None  # what position adds to each score
-    cap: float | None = None  # of scores, before the softmax; None: none
-    sink: NDArray[np.floating] | None = None  # logits of sinks, (queries, sinks)
-
-
 class WrittenText(Protocol):
     """A text that a model has read, with what each writer wrote."""
 
     attention: Attention  # the raw maps of every layer
     writers: tuple[Writer, ...]  # all of them; every array over writers has their order
 
-    def sides(self, at: HeadAt) -> HeadSides:
+    def sides(self, at: HeadAt) -> AttentionCall:
         """The queries, keys and values of a head."""
 
     def read(self, at: HeadAt, side: Side, direction: NDArray[np.floating]) -> NDArray[np.float64]:

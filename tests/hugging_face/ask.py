@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Kind, Picture, Query
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 
@@ -43,6 +43,6 @@ def values(source: Any, text: str) -> ValueVectors:
     return found
 
 
-def every_weight(path: str, call: Call) -> CaptureSpec:
+def every_weight(path: str, call: AttentionCall) -> CaptureSpec:
     """What to read of a kernel's call: all of its weights."""
     return CaptureSpec(PooledGrid(each_token(call.query.shape[2]), each_token(call.key.shape[2])))

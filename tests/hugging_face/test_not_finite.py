@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import NotFiniteError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import broken_head
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, gradients, values
@@ -91,7 +91,7 @@ def _call(query, key, mask):
 
     value, options = torch.ones_like(key), {"scaling": 0.5}
     output = kernel(None, query, key, value, mask, **options)[0]
-    return Call(kernel, None, query, key, value, mask, options, output)
+    return AttentionCall(query, key, value, mask, output, kernel=kernel, options=options)
 
 
 def test_a_row_that_the_mask_hides_is_empty_and_not_broken():

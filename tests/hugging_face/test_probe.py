@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture import probe
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, check_mixture, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses, pool_array, read_grid
 from attnviz.models.hugging_face.capture.region import (
@@ -45,7 +45,9 @@ def sdpa(tokens=21, heads=4, groups=2, size=6, causal=True, sharp=1.0):
     )
     module = Module(heads // groups, causal)
     output, _ = sdpa_attention_forward(module, query, key, value, None)
-    call = Call(sdpa_attention_forward, module, query, key, value, None, {}, output)
+    call = AttentionCall(
+        query, key, value, None, output, kernel=sdpa_attention_forward, module=module
+    )
     return call, softmaxed(query, key, heads // groups, causal)
 
 
@@ -126,7 +128,9 @@ def test_a_kernel_that_is_not_linear_in_its_values_is_refused():
         return sdpa_attention_forward(module, query, key, value + value**2, mask)
 
     output, _ = squares(call.module, call.query, call.key, call.value, None)
-    crooked = Call(squares, call.module, call.query, call.key, call.value, None, {}, output)
+    crooked = AttentionCall(
+        call.query, call.key, call.value, None, output, kernel=squares, module=call.module
+    )
     with pytest.raises(AttentionError, match="cannot be read"):
         read_call("layer", crooked, every_weight("layer", crooked))
 
@@ -182,7 +186,9 @@ def test_rows_of_a_softmax_are_worked_out_without_the_kernel(
     monkeypatch.setattr(probe, "exact_rows", None)
     heads = torch.tensor([0, 2, 3])
     queries = torch.tensor([[1, 5], [0, 20], [7, 8]])
-    rows = probe.row_weights(Call(spelled_out, *given), heads, queries)
+    rows = probe.row_weights(
+        AttentionCall(*given[1:], kernel=spelled_out, module=given[0]), heads, queries
+    )
     expected = weights[0][heads[:, None], queries]
     torch.testing.assert_close(rows, expected[..., : rows.shape[2]], atol=1e-5, rtol=0)
     assert not expected[..., rows.shape[2] :].any()
@@ -281,5 +287,5 @@ def test_a_row_of_zeros_is_broken_where_its_own_scores_are_too_large(sizes, opti
     query[1, 2, 1], key[1, :, 4] = sizes[0] / 2, sizes[1] / 2
     output = torch.ones(2, 3, 4, 4)
     output[1, 1, 2] = output[0, 2, 3] = 0
-    call = Call(None, None, query, key, key.clamp(max=1), None, options, output)
+    call = AttentionCall(query, key, key.clamp(max=1), None, output, options=options)
     assert probe.broken_head(call) == head

@@ -20,7 +20,7 @@ from transformers import (
     T5EncoderModel,
 )
 
-from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.core.attention_call import AttentionCall
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, probe_layers, read_call
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token, split_blocks
 
@@ -100,10 +100,15 @@ def test_norms_are_those_of_the_vectors_and_the_sink_is_where_attention_goes():
     value[0, 0, 5] *= 0.01
     spelled = partial(functional.scaled_dot_product_attention, enable_gqa=True)
     output = spelled(query, key, value).transpose(1, 2)
-    call = Call(
-        lambda _m, q, k, v, _mask, **_: (spelled(q, k, v).transpose(1, 2),),
-        None, query, key, value, None, {"is_causal": False}, output.contiguous(),
-    )  # fmt: skip
+    call = AttentionCall(
+        query,
+        key,
+        value,
+        None,
+        output.contiguous(),
+        kernel=lambda _m, q, k, v, _mask, **_: (spelled(q, k, v).transpose(1, 2),),
+        options={"is_causal": False},
+    )
     whole = PooledGrid(each_token(9), each_token(9))
     found = read_call("a", call, CaptureSpec(whole, keep_scores=True))
     weights = found.weights[0]
@@ -129,7 +134,9 @@ def test_a_kernel_that_does_more_has_no_scores():
         return (made.transpose(1, 2).contiguous(),)
 
     output = sharper(None, query, key, value, None)[0]
-    call = Call(sharper, None, query, key, value, None, {"is_causal": False}, output)
+    call = AttentionCall(
+        query, key, value, None, output, kernel=sharper, options={"is_causal": False}
+    )
     whole = PooledGrid(each_token(9), each_token(9))
     found = read_call("a", call, CaptureSpec(whole, keep_scores=True))
     assert found.weights.shape == (1, 2, 9, 9)
@@ -143,11 +150,15 @@ def test_scores_are_known_where_they_have_grown_very_large(times, size):
     query, key, value = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
     query, key = query * times, key.roll(1, 2) * 0.001 + key[:, :, :1]  # with ties
     spelled = functional.scaled_dot_product_attention
-    call = Call(
-        lambda _m, q, k, v, _mask, **_: (spelled(q, k, v).transpose(1, 2),),
-        None, query, key, value, None, {"is_causal": False},
+    call = AttentionCall(
+        query,
+        key,
+        value,
+        None,
         spelled(query, key, value).transpose(1, 2).contiguous(),
-    )  # fmt: skip
+        kernel=lambda _m, q, k, v, _mask, **_: (spelled(q, k, v).transpose(1, 2),),
+        options={"is_causal": False},
+    )
     blocks = split_blocks(0, 40, size)
     found = read_call("a", call, CaptureSpec(PooledGrid(blocks, blocks), keep_scores=True)).scores
     wanted = (query.double() @ key.double().mT / 4)[0].flatten(1)
@@ -164,13 +175,17 @@ def test_the_largest_score_and_the_denominator_are_those_of_flex_attention():
         _, about = flex.flex_attention(
             query, key, value, return_aux=flex.AuxRequest(lse=True, max_scores=device != "cpu")
         )
-    call = Call(
-        lambda _m, q, k, v, _mask, **_: (
+    call = AttentionCall(
+        query,
+        key,
+        value,
+        None,
+        functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous(),
+        kernel=lambda _m, q, k, v, _mask, **_: (
             functional.scaled_dot_product_attention(q, k, v).transpose(1, 2),
         ),
-        None, query, key, value, None, {"is_causal": False},
-        functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous(),
-    )  # fmt: skip
+        options={"is_causal": False},
+    )
     whole = PooledGrid(each_token(16), each_token(16))
     scores = read_call("a", call, CaptureSpec(whole, keep_scores=True)).scores
     if device != "cpu":  # where flex_attention does not tell it

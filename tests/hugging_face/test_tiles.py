@@ -8,10 +8,10 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.models.hugging_face.capture import passes, probe, scores
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import pool_array, read_grid
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, split_blocks
@@ -52,7 +52,9 @@ def called(kernel=spelled_out, mask=None, groups=2, causal=False, texts=1, hidde
         return kernel(module, query, key, value, mask, **options, **(hidden or {}))
 
     output = asked(module, query, key, value, mask, **options)[0]
-    return Call(asked, module, query, key, value, mask, options, output)
+    return AttentionCall(
+        query, key, value, mask, output, kernel=asked, module=module, options=options
+    )
 
 
 def weights_of(call):

@@ -128,7 +128,7 @@ def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(model):
 
 
 def test_gradients_are_those_of_small_changes(model):
-    from attnviz.models.light.network import Attended
+    from attnviz.core.attention_call import AttentionCall
 
     experiment = load_pocket_lm(dtype="float64").experiment(Query("The cat sat."), "all")
     (slopes,) = experiment.gradients()
@@ -136,8 +136,8 @@ def test_gradients_are_those_of_small_changes(model):
     step, where = 1e-4, (1, 2, 3, 1)
 
     def total(by: float) -> float:
-        def nudged(seen: Attended) -> Any:
-            if seen.name != "model.layers.1.self_attn":
+        def nudged(seen: AttentionCall) -> Any:
+            if seen.path != "model.layers.1.self_attn":
                 return seen.output
             output = seen.output.copy()
             size = model.sizes.size // model.sizes.heads

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError, UsageError, choose, in_short
-from attnviz.models.hugging_face.capture.kernel import Call, layer_names, stream_of, watch_kernels
+from attnviz.models.hugging_face.capture.kernel import layer_names, stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.load.family import check_family
 
@@ -55,7 +56,7 @@ def ablate_heads(
     unseen = set[Any]()
     texts = _Positions({module: name for name, own in streams.items() for module in own.values()})
 
-    def look(call: Call) -> Any:
+    def look(call: AttentionCall) -> Any:
         positions = texts.of(call) if by == "mean" else None
         own = off.get(call.module)
         if own is None:
@@ -174,7 +175,7 @@ class _Positions:
         self.streams = streams
         self.of_target: Tensor | None = None
 
-    def of(self, call: Call) -> Tensor | None:
+    def of(self, call: AttentionCall) -> Tensor | None:
         """1 where a query is text, (batch, queries, 1, 1); None: a kernel of another model."""
         import torch
 

@@ -218,7 +218,7 @@ class Asker:
         source, query = self._whole()
         trace = source.trace_writers(query)
         at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
-        if not trace.sides(at).visible[cell]:
+        if not trace.sides(at).mask[cell]:
             raise UsageError("the mask of the model hides this key from the query")
         effect, notes = effect_of(source, query, trace, link, None)
         report = explain_link(trace, at, cell, None, effect, notes)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core import effects
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import is_causal, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def check_heads_apart(call: Call, kind: str) -> None:
+def check_heads_apart(call: AttentionCall, kind: str) -> None:
     """Refuse a kernel that returns its heads together."""
     batch, heads, queries, _ = call.query.shape
     if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
@@ -35,7 +35,7 @@ def check_heads_apart(call: Call, kind: str) -> None:
 
 
 def change_output(
-    call: Call,
+    call: AttentionCall,
     changes: Sequence[effects.Intervention],
     place: tuple[str, str],
     sides: tuple[str, str],
@@ -78,7 +78,7 @@ def change_output(
     return output
 
 
-def read_weights(call: Call) -> tuple[Any, Any]:
+def read_weights(call: AttentionCall) -> tuple[Any, Any]:
     """A call's weights (batch, heads, queries, keys), and its sinks' (batch, heads, queries)."""
     import torch
 
@@ -95,7 +95,7 @@ def read_weights(call: Call) -> tuple[Any, Any]:
 
 
 def _mix_held(
-    call: Call,
+    call: AttentionCall,
     whole: tuple[Any, Any],
     number: int,
     change: effects.Intervention,
@@ -116,7 +116,7 @@ def _mix_held(
 
 
 def masked_output(
-    call: Call, masks: Mapping[int, NDArray[np.bool_]]
+    call: AttentionCall, masks: Mapping[int, NDArray[np.bool_]]
 ) -> tuple[Tensor, Tensor] | None:
     """As `without_keys`, by the kernel itself with another mask; None if it may not take one."""
     import torch
@@ -150,7 +150,7 @@ def masked_output(
     return rows, output.masked_fill(empty[..., None], torch.nan)
 
 
-def without_keys(call: Call, masks: Mapping[int, NDArray[np.bool_]]) -> tuple[Any, Any]:
+def without_keys(call: AttentionCall, masks: Mapping[int, NDArray[np.bool_]]) -> tuple[Any, Any]:
     """The rows (batch, queries, heads) that hide keys, and the kernel's outputs without these.
 
     `masks` has the hidden cells (heads, queries, keys) of items of the batch. Every key that some

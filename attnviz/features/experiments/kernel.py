@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.effects import HeadOutputs, Intervention, SinkShares
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.locks import thread_hook
@@ -34,7 +35,7 @@ from attnviz.features.experiments.outputs import ExperimentRequest, ExplainedOut
 from attnviz.models.hugging_face import eager
 from attnviz.models.hugging_face.capture import passes
 from attnviz.models.hugging_face.capture.capture import check_calls
-from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
+from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import selected_keys, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.load.devices import running_errors
@@ -73,7 +74,7 @@ class KernelExperiment(ExplainedOutputs):
         self.request, self.model, self.encoding = request, request.model, request.encoding
         self.paths = {id(module): name for name, module in self.encoding.part.named_modules()}
         self._keeps_rows = "logits_to_keep" in input_names(self.model)
-        self.first_pass: tuple[Any, list[Call], list[Block]] | None = self._pass()
+        self.first_pass: tuple[Any, list[AttentionCall], list[Block]] | None = self._pass()
         output, calls, self._all_blocks = self.first_pass
         self.attention, self.places, self.sinks = self._read(calls, output)
         self.sides = {one.stream: (one.query_side, one.key_side) for one in self.attention.maps}
@@ -160,9 +161,9 @@ class KernelExperiment(ExplainedOutputs):
     def changed_maps(self, change: Intervention) -> Attention:
         import torch
 
-        calls, edit = list[Call](), self._edit([change], None)
+        calls, edit = list[AttentionCall](), self._edit([change], None)
 
-        def look(call: Call) -> Any:
+        def look(call: AttentionCall) -> Any:
             if id(call.module) in self.paths:
                 calls.append(call)
             return edit(call)
@@ -189,7 +190,9 @@ class KernelExperiment(ExplainedOutputs):
             if place is not None
         }
 
-    def _output_slopes(self, score: Score) -> Iterator[tuple[tuple[str, str] | None, Call, Tensor]]:
+    def _output_slopes(
+        self, score: Score
+    ) -> Iterator[tuple[tuple[str, str] | None, AttentionCall, Tensor]]:
         """Each call with its place and a score's gradient by its output, (heads, rows, size)."""
         import torch
 
@@ -213,7 +216,7 @@ class KernelExperiment(ExplainedOutputs):
         """
         import torch
 
-        calls = list[Call]()
+        calls = list[AttentionCall]()
         with self._run_guarded(), torch.no_grad(), watch_kernels(calls.append):
             self.model(**inputs)
         own_calls = [call for call in calls if id(call.module) in self.paths]
@@ -235,7 +238,7 @@ class KernelExperiment(ExplainedOutputs):
         return {place: one for place, one in by_layer.items() if one is not None}
 
     def _by_place(
-        self, read: Callable[[Call], Any], calls: Sequence[Call] | None = None
+        self, read: Callable[[AttentionCall], Any], calls: Sequence[AttentionCall] | None = None
     ) -> dict[tuple[str, str], Any]:
         """What is read of each call that has a map, by its stream and layer."""
         if calls is None:
@@ -261,11 +264,12 @@ class KernelExperiment(ExplainedOutputs):
         ):
             yield
 
-    def _pass(self) -> tuple[Any, list[Call], list[Block]]:
+    def _pass(self) -> tuple[Any, list[AttentionCall], list[Block]]:
         """The output, kernel calls (ready for gradients) and layers of the unchanged model."""
         import torch
 
-        calls, blocks, starts = list[Call](), list[Block](), defaultdict[Any, list[int]](list)
+        calls, blocks = list[AttentionCall](), list[Block]()
+        starts = defaultdict[Any, list[int]](list)
 
         def begin(module: Any, *_: Any) -> None:
             starts[module].append(len(calls))
@@ -275,7 +279,7 @@ class KernelExperiment(ExplainedOutputs):
             if own:
                 blocks.append(Block(module, own, map_tensors(state, lambda one: one.detach())))
 
-        def look(call: Call) -> Any:
+        def look(call: AttentionCall) -> Any:
             if id(call.module) not in self.paths:
                 return None
             kernel_output = call.output
@@ -292,7 +296,7 @@ class KernelExperiment(ExplainedOutputs):
         return output, calls, [block for block in blocks if len(starts[block.module]) == 1]
 
     def _read(
-        self, calls: Sequence[Call], output: Any
+        self, calls: Sequence[AttentionCall], output: Any
     ) -> tuple[Attention, list[tuple[str, str] | None], SinkShares]:
         """The maps, the stream and layer of each call (None: no map), and the shares of sinks."""
         import torch
@@ -459,7 +463,7 @@ class KernelExperiment(ExplainedOutputs):
         instead: HeadOutputs | None,
         skips: Iterable[int] = (),
         row: int = 0,
-    ) -> Callable[[Call], Any]:
+    ) -> Callable[[AttentionCall], Any]:
         """The watch that changes the outputs of kernel calls for a batch, except `skips`."""
         # A model that writes calls each module again and again.
         turns = {
@@ -467,7 +471,7 @@ class KernelExperiment(ExplainedOutputs):
             for path, own in self.numbers.items()
         }
 
-        def edit(call: Call) -> Any:
+        def edit(call: AttentionCall) -> Any:
             turn = turns.get(self.paths.get(id(call.module), ""))
             place = None if turn is None else next(turn)
             if place is None:
@@ -509,13 +513,13 @@ class EagerExperiment(ExplainedOutputs):
 ModelExperiment: TypeAlias = KernelExperiment | EagerExperiment
 
 
-def _outputs_of(call: Call, item: int = 0) -> NDArray[np.floating]:
+def _outputs_of(call: AttentionCall, item: int = 0) -> NDArray[np.floating]:
     """What each head of a call puts out in an item of the batch, (heads, queries, value size)."""
     outputs: NDArray[np.floating] = upcast_half(call.output.detach()[item]).cpu().numpy()
     return outputs.swapaxes(0, 1)
 
 
-def values_of(call: Call, item: int = 0) -> Tensor:
+def values_of(call: AttentionCall, item: int = 0) -> Tensor:
     """The values that each head weighs in an item of the batch, (heads, keys, size)."""
     groups = call.output.shape[2] // call.value.shape[1]
     return upcast_half(call.value.detach()[item]).repeat_interleave(groups, 0)  # shared by heads

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import (
     HeadOutputs,
@@ -112,9 +113,9 @@ class NetworkExperiment:
         """The maps with something switched off; a head that is off still weighs its keys."""
         edit, shares = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
-        def look(one: network.Attended) -> Array:
-            if place := self.places.get(one.name):
-                shares[place] = as_numpy(one.shares[0])
+        def look(one: AttentionCall) -> Array:
+            if place := self.places.get(one.path):
+                shares[place] = as_numpy(one.weights[0])
             return edit(one)
 
         self.model.forward(self.model.weights, tuple(one[None] for one in self.inputs), look)
@@ -127,37 +128,37 @@ class NetworkExperiment:
     def head_outputs(self) -> HeadOutputs:
         """The output of each head, (heads, positions, head size)."""
         return {
-            self.places[one.name]: as_numpy(split_heads(one.output, one.shares.shape[-3]))
+            self.places[one.path]: as_numpy(split_heads(one.output, one.weights.shape[-3]))
             for one in self.unchanged_passes
-            if one.name in self.places
+            if one.path in self.places
         }
 
     def head_values(self) -> HeadOutputs:
         """The values that each head weighs, (heads, keys, head size)."""
         return {
-            self.places[one.name]: as_numpy(one.value)
+            self.places[one.path]: as_numpy(one.value)
             for one in self.unchanged_passes
-            if one.name in self.places
+            if one.path in self.places
         }
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The model's text with parts switched off; None: it writes nothing."""
         return None
 
-    def _weights_of(self, attention: network.Attended, number: int) -> LayerWeights:
+    def _weights_of(self, attention: AttentionCall, number: int) -> LayerWeights:
         """An attention of one item of a batch."""
-        own = as_numpy(attention.shares[number])
+        own = as_numpy(attention.weights[number])
         caches = getattr(self.model.sizes, "key_heads", 0) or len(own)
         return LayerWeights(own, np.zeros(own.shape[:2]), caches)
 
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> network.Watch:
         """The watch that makes each change in its item of a batch."""
 
-        def edit(call: network.Attended) -> Array:
-            place = self.places.get(call.name)
+        def edit(call: AttentionCall) -> Array:
+            place = self.places.get(call.path)
             if place is None:
                 return call.output
-            (heads, queries, keys), output = call.shares.shape[-3:], None
+            (heads, queries, keys), output = call.weights.shape[-3:], None
             sides = self.sides[place[0]]
             # The first query of a text whose start is in a cache comes after it.
             start = keys - queries if sides[0] == sides[1] else 0
@@ -171,7 +172,7 @@ class NetworkExperiment:
                 if output is None:
                     output = split_heads(call.output, heads) + 0
                 if cells is not None:
-                    visible = call.shares[number] * self.model.weights.place(~cells[:, start:])
+                    visible = call.weights[number] * self.model.weights.place(~cells[:, start:])
                     with np.errstate(invalid="ignore"):
                         output[number] = visible / visible.sum(-1)[..., None] @ call.value[number]
                 if off:

@@ -60,14 +60,14 @@ class StoredExperiment(NetworkExperiment):
 
         record = Record()
         score, _, _ = self._score(record, log=True)
-        own = [one for one in record if one.name in self.places]
+        own = [one for one in record if one.path in self.places]
         slopes = torch.autograd.grad(score, [one.output for one in own], allow_unused=True)
         return {
-            self.places[one.name]: as_numpy(
+            self.places[one.path]: as_numpy(
                 split_heads(torch.zeros_like(one.output) if slope is None else slope, heads)
             )
             for one, slope in zip(own, slopes, strict=True)
-            for heads in (one.shares.shape[-3],)
+            for heads in (one.weights.shape[-3],)
         }
 
     def slopes(self, *, log: bool) -> tuple[tuple[NDArray[np.floating], ...], float]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
@@ -30,7 +31,7 @@ from attnviz.models.hugging_face.capture.capture import (
     split_texts,
     without_cache,
 )
-from attnviz.models.hugging_face.capture.kernel import Call, eager_attention, watch_kernels
+from attnviz.models.hugging_face.capture.kernel import eager_attention, watch_kernels
 from attnviz.models.hugging_face.capture.passes import group_by_layer, read_call, stream_at
 from attnviz.models.hugging_face.eager import eager_inputs, values_of_texts
 from attnviz.models.hugging_face.light_model import LightModel
@@ -97,9 +98,9 @@ class GradientRunner(LensRunner[AttentionGradients]):
     def run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[AttentionGradients]:
         import torch
 
-        model, calls = self.source.model, list[Call]()
+        model, calls = self.source.model, list[AttentionCall]()
 
-        def look(call: Call) -> Any:
+        def look(call: AttentionCall) -> Any:
             output = call.output
             if not output.requires_grad:  # the weights before it are frozen
                 output = output.detach().requires_grad_()
@@ -134,7 +135,7 @@ class GradientRunner(LensRunner[AttentionGradients]):
         self,
         batch: Sequence[EncodedQuery],
         texts: Sequence[_TextOfBatch],
-        calls: Sequence[Call],
+        calls: Sequence[AttentionCall],
         slopes: Sequence[Tensor | None],
     ) -> None:
         """Give each text its maps, and its score's gradient by each weight."""

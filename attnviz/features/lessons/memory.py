@@ -182,13 +182,13 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     kept for a position in a layer, their share of the full number, and the mean change of a layer's
     output as a share of its length.
     """
-    from attnviz.models.light.network import Attended
+    from attnviz.core.attention_call import AttentionCall
     from attnviz.models.pocket.model import run_encoder
     from attnviz.models.pocket.translator import Pocket
 
-    pocket, passes = Pocket(), list[Attended]()
+    pocket, passes = Pocket(), list[AttentionCall]()
 
-    def watch(layer: Attended) -> Any:
+    def watch(layer: AttentionCall) -> Any:
         passes.append(layer)
         return layer.output
 
@@ -215,7 +215,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     def share_by_latent(rank: int) -> list[Any]:
         outputs = []
         for by in passes:
-            names = [f"{by.name}.{name}" for name in ("key", "value")]
+            names = [f"{by.path}.{name}" for name in ("key", "value")]
             weight = np.concatenate([pocket.weights[f"{name}.weight"] for name in names])
             bias = np.concatenate([pocket.weights[f"{name}.bias"] for name in names])
             basis = np.linalg.svd(weight, full_matrices=False)[0][:, :rank]

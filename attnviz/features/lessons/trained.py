@@ -15,7 +15,7 @@ from attnviz.models.pocket.text import END
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnviz.models.light.network import Attended
+    from attnviz.core.attention_call import AttentionCall
     from attnviz.models.pocket_lm.language_model import CausalPocket
 
 DRAWS, WORD, FEWEST, COMMON = 8, re.compile("▁[a-z]{3,8}"), 100, 3000
@@ -298,8 +298,8 @@ def _read_twice(
         name = model.streams["causal"].format(cut[0])
         features = np.arange(model.sizes.size) // size == cut[1]
 
-    def watch(layer: Attended) -> Any:
-        return np.where(features, 0, layer.output) if layer.name == name else layer.output
+    def watch(layer: AttentionCall) -> Any:
+        return np.where(features, 0, layer.output) if layer.path == name else layer.output
 
     losses, right, maps = [], [], []
     for draw in draws:

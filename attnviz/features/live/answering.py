@@ -212,7 +212,7 @@ class Answers:
             trace = read.source.trace_writers(read.query)
             (link,) = _change(trace.attention, Off(links=[question.link])).links
             at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
-            if not trace.sides(at).visible[cell]:
+            if not trace.sides(at).mask[cell]:
                 raise UsageError("the query does not see this key, which comes later")
             report = shown_report(explain_link(trace, at, cell))
             self._stage("cutting the link")

@@ -1,4 +1,4 @@
-"""Fused attention functions: each call of one as a `Call` that can be repeated with other values.
+"""Fused attention functions: each call of one, to be repeated with other values.
 
 Queries, keys and values of one item of the batch come out as (1, heads, tokens, size), whatever the
 function. A call is repeated exactly as it ran, but without dropout.
@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.nn import functional
 
-from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.core.attention_call import AttentionCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class KernelCall:
         """Whether some of the weights were dropped."""
         return bool(self.arguments.get(self.kernel.dropout))
 
-    def calls(self) -> tuple[int, Callable[[int], Call]]:
+    def calls(self) -> tuple[int, Callable[[int], AttentionCall]]:
         """The number of items in the batch, and a function that makes a call of each."""
         return self._heads_first(self.inputs[0]).shape[0], self._item
 
-    def _item(self, number: int) -> Call:
+    def _item(self, number: int) -> AttentionCall:
         inputs = [_detach(tensor, self.output.dtype) for tensor in self.inputs]
         one = [_item_of(self._heads_first(tensor), number) for tensor in inputs]
         names = self.kernel.parameters.split()[:3]
@@ -106,7 +106,8 @@ class KernelCall:
             "scaling": self.arguments.get(self.kernel.scale),
             "is_causal": bool(self.arguments.get(self.kernel.causal, False)),
         }
-        return Call(mix, None, one[0], one[1], one[2], mask, options, output.contiguous())
+        output = output.contiguous()
+        return AttentionCall(one[0], one[1], one[2], mask, output, kernel=mix, options=options)
 
     def _heads_first(self, tensor: Any) -> Any:
         """A tensor as (batch, heads, tokens, size)."""

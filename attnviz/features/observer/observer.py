@@ -28,6 +28,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from attnviz.analyses.entropy import peak
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import check_values
 from attnviz.core.errors import AttentionError, UsageError, reason_of
 from attnviz.features.observer import lineage, products
@@ -41,7 +42,6 @@ from attnviz.features.observer.kernels import (
 from attnviz.features.observer.lineage import TorchCall, Whole
 from attnviz.features.observer.products import Mixture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
@@ -443,7 +443,7 @@ class AttentionObserver(TorchFunctionMode):
             self._thin(path, request.calls)
         return captures
 
-    def _capture(self, path: str, call: Call, facts: dict[str, Any]) -> CapturedCall:
+    def _capture(self, path: str, call: AttentionCall, facts: dict[str, Any]) -> CapturedCall:
         if facts["had_dropout"]:  # with dropout the same output cannot be made again
             call = replace(call, output=call.mix(call.value).contiguous())
         sides = call.query.shape[2], call.key.shape[2]
@@ -566,7 +566,9 @@ def _discard(items: Any, item: Any) -> None:
         items.remove(item)
 
 
-def _difference(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> float | None:
+def _difference(
+    call: AttentionCall, grid: PooledGrid, weights: NDArray[np.float32]
+) -> float | None:
     """How far weights times values are from what a call returned, in all rows or in four."""
     length, heads = call.query.shape[2], call.query.shape[1]
     if not grid.is_pooled and weights.shape[2:] == (length, call.key.shape[2]):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from math import nan, prod
 from typing import Any
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.features.observer.lineage import Lineage, Mark, Softmax, TorchCall
-from attnviz.models.hugging_face.capture.kernel import Call
 
 LINEAR = "products of linear attention: it has no softmax over keys, and so no weights to show"
 MIXED = (
@@ -59,7 +59,7 @@ class Mixture:
         """Whether some of the weights were dropped; `weights` are those before."""
         return self.softmax is not None and self.softmax.intact is not None
 
-    def calls(self, heads: int) -> tuple[int, Callable[[int], Call]]:
+    def calls(self, heads: int) -> tuple[int, Callable[[int], AttentionCall]]:
         """The number of items in the batch, and a function that makes a call of each.
 
         `heads` is how many there are, where batch and heads are one axis.
@@ -73,7 +73,7 @@ class Mixture:
         weights, value, output = (spread(side).to(dtype) for side in sides)
         scores = None if self.scores is None else spread(self.scores)
 
-        def item(number: int) -> Call:
+        def item(number: int) -> AttentionCall:
             own = weights[number : number + 1]
 
             def mix(*call: Any, **_options: Any) -> Any:
@@ -83,9 +83,10 @@ class Mixture:
             query, key = (own.new_zeros((*own.shape[:2], count, 1)) for count in own.shape[2:])
             product = output[number : number + 1].transpose(1, 2).contiguous()
             options = {"is_causal": False}
-            call = Call(mix, None, query, key, value[number : number + 1], None, options, product)
-            own_scores = None if scores is None else scores[number : number + 1].float()
-            return replace(call, scores=own_scores)
+            sides = query, key, value[number : number + 1]
+            call = AttentionCall(*sides, None, product, kernel=mix, options=options)
+            call.scores = None if scores is None else scores[number : number + 1].float()
+            return call
 
         return len(weights), item
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.locks import thread_hook
 from attnviz.mechanisms.arrays import softmax, to_numpy
 from attnviz.mechanisms.formula import HeadArithmetic, Part
 from attnviz.models.hugging_face.capture.kernel import (
-    Call,
     layer_names,
     match_stream,
     stream_of,
@@ -43,15 +43,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(slots=True, eq=False)
-class _RecordedCall:
-    """One kernel call and the linear maps before it."""
-
-    path: str
-    call: Call
-    inputs: dict[str, Any]  # of its module ("attention") and of the layer around it ("layer")
-    linears: list[tuple[Any, Tensor, Tensor]] = field(default_factory=list)
-    projection: Tensor | None = None  # W_O, (heads × value size, size)
+Linears = list[tuple[Any, Any, Any]]  # linear maps with their inputs and outputs
+Recording = tuple[AttentionCall, Linears]  # a kernel call and the linear maps before it
 
 
 def record_head(eager: EncodedQuery, which: HeadAt) -> HeadArithmetic:
@@ -64,45 +57,43 @@ def record_head(eager: EncodedQuery, which: HeadAt) -> HeadArithmetic:
         _record_calls(eager, which.stream) as calls,
     ):
         eager.part(**eager.inputs, use_cache=False, return_dict=True)
-    names = layer_names([one.path for one in calls], attending_layers(eager.part.config))
+    names = layer_names([one.path for one, _ in calls], attending_layers(eager.part.config))
     if which.layer not in names:
         raise AttentionError(
             f"architecture '{eager.kind}' calls no attention kernel in layer {which.layer}, so "
             "its numbers are unknown"
         )
     with torch.no_grad():
-        return _Head(calls[names.index(which.layer)], which.head).arithmetic()
+        return _Head(*calls[names.index(which.layer)], which.head).arithmetic()
 
 
 @contextmanager
-def _record_calls(eager: EncodedQuery, stream: str) -> Iterator[list[_RecordedCall]]:
-    """Record each kernel call of a stream, and the linear maps around it."""
+def _record_calls(eager: EncodedQuery, stream: str) -> Iterator[list[Recording]]:
+    """Record each kernel call of a stream, with the linear maps before it."""
     from torch import nn
     from torch.nn.modules.module import register_module_forward_hook
     from transformers.pytorch_utils import Conv1D
 
     paths = {id(module): name for name, module in eager.part.named_modules()}
-    states, calls = dict[str, Any](), list[_RecordedCall]()
+    states, calls = dict[str, Any](), list[Recording]()
     maps = list[tuple[str, Any, Any, Any]]()
 
     def before(module: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if (path := paths.get(id(module))) is not None:
             states[path] = inputs[0] if inputs else kwargs.get("hidden_states")
-        if calls and calls[-1].projection is None and inputs:
-            calls[-1].projection = projection_of(
-                module, inputs[0], calls[-1].call.output.flatten(2)
-            )
+        if calls and inputs and (last := calls[-1][0]).projection is None:
+            last.projection = projection_of(module, inputs[0], last.output.flatten(2))
 
     def after(module: Any, inputs: tuple[Any, ...], output: Any) -> None:
         if isinstance(module, nn.Linear | Conv1D) and inputs:
             maps.append((paths.get(id(module), ""), module, inputs[0], output))
 
-    def record(call: Call) -> None:
+    def record(call: AttentionCall) -> None:
         path = paths.get(id(call.module))
         if path is not None and match_stream(stream_of(path), eager.axes) == stream:
-            around = {"attention": states.get(path), "layer": states.get(_layer_of(path))}
-            own = [item[1:] for item in maps if item[0].startswith(path)]
-            calls.append(_RecordedCall(path, call.without_gradients(), around, own))
+            own = replace(call.without_gradients(), path=path, inputs=states.get(path))
+            own.residual = states.get(_layer_of(path))
+            calls.append((own, [item[1:] for item in maps if item[0].startswith(path)]))
         maps.clear()
 
     # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
@@ -124,15 +115,15 @@ def _layer_of(path: str) -> str:
 class _Head:
     """The numbers of one head of a call."""
 
-    def __init__(self, record: _RecordedCall, head: int) -> None:
-        self.record, self.call, self.head = record, record.call, head
+    def __init__(self, call: AttentionCall, linears: Linears, head: int) -> None:
+        self.call, self.linears, self.head = call, linears, head
         self.parts: list[Part] = []
         self.notes: list[str] = []
 
     def arithmetic(self) -> HeadArithmetic:
         """Every part of it in order."""
         call, head = self.call, self.head
-        layer, attention = self.record.inputs["layer"], self.record.inputs["attention"]
+        layer, attention = call.residual, call.inputs
         same = layer is attention or layer is None or attention is None
         if layer is not None:
             self._add("layer_input", layer[0], "", "qf")
@@ -148,13 +139,13 @@ class _Head:
         weights = self._weights(scores * scale)
         self.parts.append(Part("head_output", weights @ value, "weights @ value", "qf"))
         references = {"head_output": to_numpy(call.output[0, :, head])}
-        if self.record.projection is None:
+        if call.projection is None:
             self.notes.append(
                 "no linear map takes what the heads put out: what is added is unknown"
             )
         else:
             size = value.shape[-1]
-            matrix = to_numpy(self.record.projection[head * size : (head + 1) * size])
+            matrix = to_numpy(call.projection[head * size : (head + 1) * size])
             self._add("w_output", matrix, "", "ff")
             self._add("added", weights @ value @ matrix, "head_output @ w_output", "qf")
         return HeadArithmetic(self.parts, references, tuple(self.notes))
@@ -166,7 +157,7 @@ class _Head:
         """A query, key or value, with the linear map that made it where one is found."""
         group = self.head * tensor.shape[1] // self.call.query.shape[1]
         side, axes = tensor[0, group], "qf" if name == "query" else "kf"
-        for module, inputs, output in self.record.linears:
+        for module, inputs, output in self.linears:
             match = _columns_of(side, output[0] if output.ndim == 3 else output)
             if match is None:
                 continue
@@ -204,7 +195,7 @@ class _Head:
     def _weights(self, scores: NDArray[Any]) -> NDArray[Any]:
         """The kernel's weights, and their formula."""
         sides = (each_token(scores.shape[0]), each_token(scores.shape[1]))
-        reading = read_call(self.record.path, self.call, CaptureSpec(PooledGrid(*sides)))
+        reading = read_call(self.call.path, self.call, CaptureSpec(PooledGrid(*sides)))
         weights: NDArray[Any] = reading.weights[0, self.head]
         mask = weights > 0
         condition = ""

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import AttentionError, InputError
 from attnviz.features.experiments.interventions import upcast_half
 from attnviz.features.experiments.layer_states import skip_module
 from attnviz.features.trace.anchors import TINY, Numbers, vertical_scores
-from attnviz.models.hugging_face.capture.kernel import Call, layer_names, watch_kernels
+from attnviz.models.hugging_face.capture.kernel import layer_names, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.capture.probe import is_causal
 from attnviz.models.hugging_face.inputs.generation import ends_of, new_text
@@ -88,7 +89,7 @@ class SentencePasses:
             owner[first:stop] = number
         owners = torch.as_tensor(owner, device=self.model.device)
 
-        def look(call: Call) -> None:
+        def look(call: AttentionCall) -> None:
             if id(call.module) not in self.paths:
                 return
             if call.query.shape[2] != call.key.shape[2]:
@@ -118,7 +119,7 @@ class SentencePasses:
             hook.remove()
         return outputs[0]
 
-    def _means(self, call: Call, owners: Tensor) -> Numbers:
+    def _means(self, call: AttentionCall, owners: Tensor) -> Numbers:
         """The mean weight from each sentence's tokens to each other's, (heads, later, earlier)."""
         import torch
 
@@ -170,7 +171,7 @@ class SentencePasses:
             return losses
         start = stop if self.remembers else 0
 
-        def edit(call: Call) -> Any:
+        def edit(call: AttentionCall) -> Any:
             if id(call.module) not in self.paths:
                 return call.mix(call.value)
             return output_without(call, (first, stop))
@@ -312,7 +313,7 @@ def spans_of(tokens: Sequence[Token], sentences: Sequence[Token]) -> list[Span]:
     return spans
 
 
-def pad_heads(call: Call, columns: int) -> tuple[Call, int]:
+def pad_heads(call: AttentionCall, columns: int) -> tuple[AttentionCall, int]:
     """A call of the same weights that mixes wider values, and how wide they may be.
 
     Zeros behind queries and keys change no score, as long as its scale does not depend on their
@@ -329,7 +330,7 @@ def pad_heads(call: Call, columns: int) -> tuple[Call, int]:
     return replace(call, query=query, key=key), wide
 
 
-def output_without(call: Call, keys: Span) -> Any:
+def output_without(call: AttentionCall, keys: Span) -> Any:
     """The output (batch, rows, heads, value size) of a call whose rows behind some keys miss these.
 
     For them the kernel runs with the other keys alone, in blocks: hidden keys weigh nothing.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
@@ -25,7 +26,7 @@ from attnviz.core.writers import WrittenText
 from attnviz.features.vision import pictures
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
-from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
+from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token, heads_of
 from attnviz.models.hugging_face.eager import value_vectors
@@ -273,7 +274,7 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
         grid = kwargs["input_dimensions"] if "input_dimensions" in kwargs else args[1]
         grids[id(layer)] = (int(grid[0]), int(grid[1]))
 
-    def read(call: Call) -> None:
+    def read(call: AttentionCall) -> None:
         layer = layers[id(call.module)]
         rows, columns = grids[id(layer)]
         faulty = broken_head(call)

@@ -171,7 +171,7 @@ def why_of_query(source: Source, query: Query, request: Why) -> tuple[LinkReport
     if request.mean:
         return explain_head(trace, at, notes), trace
     link, more = find_link(attention, at, request.link)
-    if not trace.sides(at).visible[link]:
+    if not trace.sides(at).mask[link]:
         item = attention.map_of(at.stream)
         query_token, key_token = item.query_tokens[link[0]].text, item.key_tokens[link[1]].text
         raise UsageError(

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import HeadAt, every_head
 from attnviz.core.measures import Role
 from attnviz.core.writers import (
     SIDES,
-    HeadSides,
     HeadWeights,
     Side,
     Wire,
@@ -35,18 +35,18 @@ Numbers = NDArray[np.float64]
 Pair = tuple[HeadAt, Side, HeadAt]
 
 
-def stack_sides(text: WrittenText, places: list[HeadAt]) -> HeadSides:
+def stack_sides(text: WrittenText, places: list[HeadAt]) -> AttentionCall:
     """The sides of all heads of a layer, heads first."""
     every = [text.sides(at) for at in places]
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.stack([getattr(one, name) for one in every])
-        for name in ("query", "key", "value", "visible", "position", "sink")
+        for name in ("query", "key", "value", "mask", "position", "sink")
         if getattr(every[0], name) is not None
     }
-    return HeadSides(**arrays, factor=every[0].factor, cap=every[0].cap)
+    return AttentionCall(**arrays, factor=every[0].factor, cap=every[0].cap)
 
 
-def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any) -> Numbers:
+def moved_by(sides: AttentionCall, scores: Any, weights: Any, side: Side, part: Any) -> Numbers:
     """How far each head moves if one side loses a part (heads, positions, head size)."""
     if side == "value":
         whole, loss = (np.linalg.norm(weights @ one, axis=(1, 2)) for one in (sides.value, part))
@@ -58,7 +58,7 @@ def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any)
     shifts = (
         np.abs(weights - weigh(sides, scores - less * np.float32(sides.factor))).sum(axis=-1) / 2
     )
-    rows = sides.visible[0].sum(axis=-1) > 1
+    rows = sides.mask[0].sum(axis=-1) > 1
     return np.asarray(shifts[:, rows].mean(axis=-1) if rows.any() else np.zeros(len(shifts)))
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.heads import roles_by_place
 from attnviz.analyses.masks import MeasuredMap, within_one_text
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Experiment, HeadAt, Intervention, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
@@ -21,7 +22,6 @@ from attnviz.core.tokens import token_label
 from attnviz.core.writers import (
     LISTED,
     HeadCircuit,
-    HeadSides,
     HeadWeights,
     Knockout,
     LinkReport,
@@ -43,17 +43,17 @@ ROWS = 3
 ARGUMENTS = 10
 
 
-def score_of(sides: HeadSides) -> Numbers:
+def score_of(sides: AttentionCall) -> Numbers:
     """The scores before a cap, (…, queries, keys)."""
-    scores = sides.query.astype(np.float64) @ np.swapaxes(sides.key, -1, -2) * sides.factor
+    scores: Numbers = sides.query.astype(np.float64) @ np.swapaxes(sides.key, -1, -2) * sides.factor
     return scores if sides.position is None else scores + sides.position
 
 
-def weigh(sides: HeadSides, scores: Any) -> Any:
+def weigh(sides: AttentionCall, scores: Any) -> Any:
     """The weights that scores (…, keys) become, in rows that see the same keys."""
     if sides.cap:
         scores = sides.cap * np.tanh(scores / sides.cap)
-    scores = np.where(sides.visible, scores, scores.dtype.type(-np.inf))
+    scores = np.where(sides.mask, scores, scores.dtype.type(-np.inf))
     sinks = np.full((1, 1), -np.inf, scores.dtype) if sides.sink is None else sides.sink
     highest = np.maximum(scores.max(axis=-1), sinks.max(axis=-1))[..., None]
     highest = np.where(np.isfinite(highest), highest, 0)
@@ -62,27 +62,27 @@ def weigh(sides: HeadSides, scores: Any) -> Any:
     return shares / np.where(total > 0, total, 1)
 
 
-def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = None) -> Numbers:
+def contrast_of(sides: AttentionCall, query: int, key: int, against: int | None = None) -> Numbers:
     """Factors that turn scores (queries, keys) into a score minus the mean or another score."""
-    factors = np.zeros(sides.visible.shape)
+    factors = np.zeros(sides.mask.shape)
     if against is None:
-        factors[query] -= sides.visible[query] / sides.visible[query].sum()
+        factors[query] -= sides.mask[query] / sides.mask[query].sum()
     else:
         factors[query, against] = -1
     factors[query, key] += 1
     return factors
 
 
-def mean_contrast(sides: HeadSides) -> Numbers:
+def mean_contrast(sides: AttentionCall) -> Numbers:
     """Factors that turn scores into the mean over rows of the attended minus the mean score."""
-    rows = sides.visible.sum(axis=-1, keepdims=True)
-    usual = sides.visible / np.maximum(rows, 1)
+    rows = sides.mask.sum(axis=-1, keepdims=True)
+    usual = sides.mask / np.maximum(rows, 1)
     factors: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
     return np.where(rows > 1, factors, 0)
 
 
 def split_score(
-    text: WrittenText, at: HeadAt, sides: HeadSides, contrast: Numbers
+    text: WrittenText, at: HeadAt, sides: AttentionCall, contrast: Numbers
 ) -> tuple[float, Numbers, Numbers, float | None]:
     """The contrast of scores, its parts by writers of the query and of the key, and position's.
 
@@ -162,7 +162,7 @@ def rank_parts(
 
 
 def pair_parts(
-    text: WrittenText, at: HeadAt, sides: HeadSides, contrast: Numbers, by_key: Numbers
+    text: WrittenText, at: HeadAt, sides: AttentionCall, contrast: Numbers, by_key: Numbers
 ) -> tuple[tuple[str, str, float], ...]:
     """The largest parts that a writer of the query and a writer of the key make together."""
     pairs = list[tuple[str, str, float]]()
@@ -179,7 +179,12 @@ def pair_parts(
 
 
 def knock_out(
-    text: WrittenText, at: HeadAt, sides: HeadSides, link: tuple[int, int], side: Side, writer: int
+    text: WrittenText,
+    at: HeadAt,
+    sides: AttentionCall,
+    link: tuple[int, int],
+    side: Side,
+    writer: int,
 ) -> Knockout:
     """The head's weight on a link if its query or key cannot read one writer."""
     (part,) = text.parts(at.stream, at.layer, side, [writer])
@@ -243,7 +248,7 @@ def explain_link(
     weights = weigh(sides, score_of(sides))
     arguments = arguments_of(text, at, sides, [(query, key, float(weights[link]))])
     ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
-    than = f"the mean of the {int(sides.visible[query].sum())} visible keys"
+    than = f"the mean of the {int(sides.mask[query].sum())} visible keys"
     return LinkReport(
         caption=f"{attention.provenance.title} · {at.stream} layer {at.layer} head {at.head} · "
         f"{ends[0]} → {ends[1]}",
@@ -281,7 +286,7 @@ def unfold_link(
         before, after = log_probabilities(experiment, [Intervention(), cut])
         names = (output.name for output in experiment.outputs)
         changes = tuple(zip(names, (after - before).tolist(), strict=True))
-    rows = zip(scores[query].tolist(), sides.visible[query].tolist(), strict=True)
+    rows = zip(scores[query].tolist(), sides.mask[query].tolist(), strict=True)
     return LinkSteps(
         query=tuple(sides.query[query].tolist()),
         key=tuple(sides.key[key].tolist()),
@@ -351,7 +356,7 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
 
 
 def arguments_of(
-    text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
+    text: WrittenText, at: HeadAt, sides: AttentionCall, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
     """The report's fields on what links (query, key, weight) argue for, a mean over queries."""
     report = dict[str, Any]()

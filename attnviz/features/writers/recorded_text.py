@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
-from attnviz.core.writers import SIDES, HeadSides, Side, Writer
+from attnviz.core.writers import SIDES, Side, Writer
 from attnviz.features.experiments.interventions import upcast_half
 from attnviz.features.why.stream import StreamPass
 from attnviz.features.writers.linear_pass import (
@@ -118,7 +119,7 @@ class RecordedText:
     def _call(self, at: HeadAt) -> AttentionScores:
         return self.recording.calls[self._calls[at.stream, at.layer]]
 
-    def sides(self, at: HeadAt) -> HeadSides:
+    def sides(self, at: HeadAt) -> AttentionCall:
         call = self._call(at)
         cap = None
         if call.cap is None:
@@ -140,7 +141,8 @@ class RecordedText:
         sink = before[:, keys:] if before.shape[1] > keys else None
         close = 1e-5 * max(1.0, float(np.abs(plain).max()))
         bias = None if np.abs(position).max() <= close else position
-        return HeadSides(query, key, value, factor, visible, position=bias, cap=cap, sink=sink)
+        how: Any = {"factor": factor, "position": bias, "cap": cap, "sink": sink}
+        return AttentionCall(query, key, value, visible, **how)
 
     def _read(self, scalar: Any) -> NDArray[np.float64]:
         """Each writer's part of a number that is linear in all of them."""

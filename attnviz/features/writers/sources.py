@@ -86,10 +86,11 @@ def record_speech(source: AudioModel, query: Query) -> RecordedText:
         return RecordedText(encoding, spell)
 
 
-def stack_text(source: LightModel, query: Query) -> WrittenText:
+def stack_text(source: LightModel, query: Query, *, head: bool = True) -> WrittenText:
+    """A text of a model that numpy runs; without its `head` only the stream is read."""
     encoding = encode(source, query)
     reason = source.refuse([encoding])
-    if source.head is not None and not source.head.is_linear:
+    if head and source.head is not None and not source.head.is_linear:
         reason = reason or "the head is not linear"
     if reason:
         text: WrittenText = source.whole(reason).trace_writers(query)

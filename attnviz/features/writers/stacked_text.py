@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.writers import (
     NORMALISES_SUMS,
     SIDES,
-    HeadSides,
     HeadWeights,
     ResidualStream,
     Side,
@@ -35,7 +35,7 @@ class Update:
 
     layer: int
     block: network.LayerPart
-    attention: network.Attended | None  # of an attention
+    attention: AttentionCall | None  # of an attention
     addition: Numbers  # (positions, size), before a norm of its own
     total: Numbers  # the sum, before a norm
 
@@ -112,7 +112,7 @@ class Stack:
     def output_map(self, number: int) -> Numbers:
         update = self.run.updates[number]
         assert update.attention is not None
-        matrix = self.weights[f"{update.attention.name}.{update.block.maps[3]}.weight"]
+        matrix = self.weights[f"{update.attention.path}.{update.block.maps[3]}.weight"]
         maps: Numbers = matrix.T.reshape(self.shape.heads, -1, len(matrix))
         return maps
 
@@ -120,7 +120,7 @@ class Stack:
         """The bias of an attention's output map; a feed-forward part has its bias inside."""
         if update.attention is None:
             return 0.0
-        name = f"{update.attention.name}.{update.block.maps[3]}.bias"
+        name = f"{update.attention.path}.{update.block.maps[3]}.bias"
         bias: Numbers | float = self.weights.get(name, 0.0)
         return bias
 
@@ -222,7 +222,7 @@ class StackedText:
         self._before = {id(stack): sum(len(one.writers) for one in stacks[:n])
                         for n, stack in enumerate(stacks)}  # fmt: skip
 
-    def _call(self, stream: str, layer: str) -> tuple[Stack, int, network.Attended]:
+    def _call(self, stream: str, layer: str) -> tuple[Stack, int, AttentionCall]:
         for stack in self.stacks:
             block = stack.shape.attention if stream == stack.stream else stack.shape.cross
             if stream in (stack.stream, stack.cross):
@@ -231,18 +231,18 @@ class StackedText:
                         return stack, number, update.attention
         raise KeyError(stream, layer)
 
-    def sides(self, at: HeadAt) -> HeadSides:
+    def sides(self, at: HeadAt) -> AttentionCall:
         stack, _, attention = self._call(at.stream, at.layer)
         shape = stack.shape
         query, key, value = (getattr(attention, side)[at.head] for side in SIDES)
-        visible = attention.shares[at.head] > 0
+        visible = attention.weights[at.head] > 0
         if shape.causal and at.stream == stack.stream:  # a share may round to 0
             window = shape.windows[int(at.layer)] if shape.windows else 0
             visible = np.tril(np.ones_like(visible))
             visible &= ~np.tril(visible, -window) if window else visible
         else:
             visible = np.ones_like(visible)
-        return HeadSides(query, key, value, shape.factor, visible, cap=shape.cap)
+        return AttentionCall(query, key, value, visible, factor=shape.factor, cap=shape.cap)
 
     def _side_parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int] | None = None
@@ -257,7 +257,7 @@ class StackedText:
             parts = stack.run.norm(update.layer, update.block.before, parts, call.residual, 0)
         whole = None
         if (stack.shape.query_norm, stack.shape.key_norm, "")[which]:
-            path = f"{call.name}.{update.block.maps[which]}"
+            path = f"{call.path}.{update.block.maps[which]}"
             plain = network.linear_map(
                 stack.weights, path, call.inputs if not which else call.memory
             )

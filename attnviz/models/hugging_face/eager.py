@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
@@ -145,17 +146,6 @@ COPIES = 3  # of each matrix: the model's, the one that is checked, and the map'
 LAYER_SCALES = ("layer_scale1.lambda1", "lambda_1", "self_attn_layer_scale.scale")
 
 
-@dataclass(slots=True, eq=False)
-class _Values:
-    """One layer's values, recorded in a pass."""
-
-    stream: str
-    value: Tensor  # (1, heads or groups of them, keys, value size)
-    output: Tensor  # the kernel's, (1, queries, heads × value size)
-    scale: Tensor | None  # of each feature that the layer adds, (size,)
-    projection: Tensor | None = None  # W_O, (heads × value size, size), once it was called
-
-
 def value_vectors(eager: EncodedQuery) -> ValueVectors:
 
     check_eager(eager, COPIES)
@@ -168,27 +158,28 @@ def values_of_texts(
     """The value vectors of texts of a batch, which `eager` reads one of."""
     import torch
 
-    with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as values:
+    with running_errors(eager.part, eager.what), torch.no_grad(), _record_calls(eager) as calls:
         _, attentions, layers = _run_together(eager.part, inputs, encodings)
     # Calls are in the model's order, layers in the order of streams.
-    values.sort(key=lambda item: list(eager.axes).index(item.stream))
-    if [item.stream for item in values] != [stream for stream, _ in layers]:
+    streams = list(eager.axes)
+    calls.sort(key=lambda item: streams.index(item.path))
+    if [item.path for item in calls] != [stream for stream, _ in layers]:
         raise AttentionError(
             f"architecture '{eager.kind}' keeps its values to itself, and norms need them: use "
             "--lens rollout or flow"
         )
-    for item, (_, layer) in zip(values, layers, strict=True):
+    for item, (_, layer) in zip(calls, layers, strict=True):
         _check_linear(item, layer, eager.kind)
-    with_projection = all(item.projection is not None for item in values)
+    with_projection = all(item.projection is not None for item in calls)
     products = []
-    for item, (_, layer) in zip(values, layers, strict=True):
+    for item, (_, layer) in zip(calls, layers, strict=True):
         value = item.value.double().cpu().numpy().swapaxes(0, 1)
         value = value.repeat(layer.shape[1] // len(value), axis=0)  # heads may share values
         heads, count, keys, size = value.shape
         matrix = item.projection if with_projection else None
         numbers = None if matrix is None else matrix.double().cpu().numpy()
         of_keys = inner_products(value.reshape(heads, count * keys, size), numbers)
-        products.append((item.stream, of_keys.reshape(count, keys, heads, heads)))
+        products.append((item.path, of_keys.reshape(count, keys, heads, heads)))
     texts = []
     for number, (encoding, attention) in enumerate(zip(encodings, attentions, strict=True)):
         own = [array[number, : encoding.sides[stream][1]] for stream, array in products]
@@ -197,28 +188,30 @@ def values_of_texts(
 
 
 @contextmanager
-def _record_values(eager: EncodedQuery) -> Iterator[list[_Values]]:
-    """Record the values of each attention of one pass, and its output projection."""
+def _record_calls(eager: EncodedQuery) -> Iterator[list[AttentionCall]]:
+    """Record the values and the output of each attention of one pass by stream, and its W_O."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     paths = {id(module): name for name, module in eager.part.named_modules()}
-    values: list[_Values] = []
+    calls = list[AttentionCall]()
 
-    def look(call: kernel.Call) -> None:
+    def look(call: AttentionCall) -> None:
         path = paths.get(id(call.module))
         stream = None if path is None else kernel.match_stream(kernel.stream_of(path), eager.axes)
         if stream is not None:
-            scale = _layer_scale(eager.part, path or "")
-            values.append(_Values(stream, call.value, call.output.flatten(2), scale))
+            own = AttentionCall(None, None, call.value, output=call.output.flatten(2), path=stream)
+            own.module = path
+            calls.append(own)
 
     def project(module: Any, inputs: tuple[Any, ...]) -> None:
-        if values and values[-1].projection is None and inputs:
-            matrix = projection_of(module, inputs[0], values[-1].output)
-            scale = 1 if matrix is None or values[-1].scale is None else values[-1].scale
-            values[-1].projection = None if matrix is None else matrix * scale
+        if calls and calls[-1].projection is None and inputs:
+            matrix = projection_of(module, inputs[0], calls[-1].output)
+            if matrix is not None:
+                scale = _layer_scale(eager.part, calls[-1].module)
+                calls[-1].projection = matrix if scale is None else matrix * scale
 
     with register_module_forward_pre_hook(thread_hook(project)), kernel.watch_kernels(look):
-        yield values
+        yield calls
 
 
 def _layer_scale(model: Any, path: str) -> Tensor | None:
@@ -235,7 +228,7 @@ def _layer_scale(model: Any, path: str) -> Tensor | None:
     return None
 
 
-def _check_linear(item: _Values, weights: Tensor, kind: str) -> None:
+def _check_linear(item: AttentionCall, weights: Tensor, kind: str) -> None:
     values = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
     output = (weights @ values).transpose(1, 2).flatten(2)
     off = float((output - item.output).abs().max())

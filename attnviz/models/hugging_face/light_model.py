@@ -197,7 +197,7 @@ class LightModel(LoadedModel, network.Network):
             return self.whole(reason).read_stream(query, choose, attention_only=attention_only)
         if self.task is not None:
             return None
-        text: Any = self.trace_writers(query)
+        text = WRITERS["light"].load()(self, query, head=False)
         stream: ResidualStream | None = text.stream(choose, attention_only=attention_only)
         return stream
 
@@ -270,7 +270,7 @@ class LightModel(LoadedModel, network.Network):
         """The queries and keys of a stream."""
         shape = self._shape_of(item.stream)
         names = {self.streams[item.stream].format(layer) for layer in item.layers}
-        own = [one for one in record if one.name in names]
+        own = [one for one in record if one.path in names]
         query, key, value = (
             np.stack([getattr(one, side) for one in own]) for side in ("query", "key", "value")
         )
@@ -390,12 +390,12 @@ def value_vectors(
     record: network.Record,
 ) -> ValueVectors:
     """What each head adds for each token, of the attentions of one pass, by the block of a map."""
-    by_map, by_name = [], {one.name: one for one in record}
+    by_map, by_name = [], {one.path: one for one in record}
     for item, (shape, block, name) in zip(attention.maps, blocks, strict=True):
         products = []
         for layer in item.layers:
             one = by_name[name.format(layer)]
-            matrix = weights[f"{one.name}.{block.maps[3]}.weight"].T
+            matrix = weights[f"{one.path}.{block.maps[3]}.weight"].T
             if block.scale:
                 matrix = matrix * weights[f"{shape.layer.format(layer)}.{block.scale}"]
             products.append(inner_products(one.value, matrix))

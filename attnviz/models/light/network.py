@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import pi, sqrt
 from typing import Any, Literal
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.notices import pause
 from attnviz.mechanisms.arrays import Array, namespace, softmax, transpose
 from attnviz.mechanisms.dot_product import causal_mask, join_heads, split_heads
@@ -96,29 +97,14 @@ class Shape:
         return self.side // self.patch
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Attended:
-    """One attention of a pass: its projections, outputs and weights."""
-
-    name: str  # "encoder.0.self_attention"
-    query: Array  # (…, heads, positions, head size), as they meet
-    key: Array
-    value: Array
-    output: Array  # (…, positions, size) of all heads, side by side, before the output projection
-    shares: Array  # (…, heads, queries, keys)
-    inputs: Array  # queries are projected from these
-    memory: Array  # keys and values from these
-    residual: Array  # the stream that the output is added to
-
-
-Watch = Callable[[Attended], Array]
+Watch = Callable[[AttentionCall], Array]
 """Sees each attention of a pass and returns the output that the model goes on with."""
 
 
-class Record(list[Attended]):
+class Record(list[AttentionCall]):
     """A watch that records each attention of a pass and changes nothing."""
 
-    def __call__(self, attention: Attended) -> Array:
+    def __call__(self, attention: AttentionCall) -> Array:
         """The output as it is."""
         self.append(attention)
         return attention.output
@@ -293,8 +279,9 @@ class Pass:
         shares = softmax(scores, mask)
         output = join_heads(shares @ value)
         if self.watch is not None:
-            attention = Attended(name, query, key, value, output, shares, normal, source, inputs)
-            output = self.watch(attention)
+            call = AttentionCall(query, key, value, mask, output, shares, path=name)
+            call.inputs, call.memory, call.residual = normal, source, inputs
+            output = self.watch(call)
         return linear_map(weights, f"{name}.{block.maps[3]}", output), shares
 
     def project(

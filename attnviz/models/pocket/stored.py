@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import choose
@@ -20,7 +21,7 @@ from attnviz.mechanisms.arrays import to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, Part
 from attnviz.models import Choose, Source, check_device
-from attnviz.models.light.network import Attended, Network, Record
+from attnviz.models.light.network import Network, Record
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
 
@@ -120,14 +121,14 @@ def device_options(device: str, dtype: str | None) -> dict[str, str]:
     return {"device": device, "dtype": choose(dtype or "float32", dtypes, f"dtype on {device}")}
 
 
-def watch_pass(model: StoredModel, feed: Any) -> dict[str, Attended]:
+def watch_pass(model: StoredModel, feed: Any) -> dict[str, AttentionCall]:
     """Each attention of one pass, by its name among the weights."""
     record = Record()
     model.forward(model.weights, model.inputs(feed), record)
-    return {one.name: one for one in record}
+    return {one.path: one for one in record}
 
 
-def watch_layers(model: StoredModel, feed: Any) -> Callable[[AttentionMap], list[Attended]]:
+def watch_layers(model: StoredModel, feed: Any) -> Callable[[AttentionMap], list[AttentionCall]]:
     """A function that gives a map's layers their attentions, from one pass."""
     calls = watch_pass(model, feed)
     return lambda item: [calls[model.streams[item.stream].format(layer)] for layer in item.layers]
@@ -164,8 +165,8 @@ def stored_values(model: StoredModel, feed: Any, attention: Attention) -> ValueV
 
     layers = watch_layers(model, feed)
 
-    def products(attention: Attended) -> NDArray[np.float64]:
-        mixer = to_numpy(model.weights[f"{attention.name}.{model.projections[3]}.weight"])
+    def products(attention: AttentionCall) -> NDArray[np.float64]:
+        mixer = to_numpy(model.weights[f"{attention.path}.{model.projections[3]}.weight"])
         return inner_products(to_numpy(attention.value), mixer.T)
 
     arrays = tuple(np.stack([products(one) for one in layers(item)]) for item in attention.maps)
@@ -216,4 +217,4 @@ def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadAt) -> Hea
     notes = (note,) if has_bias else ()
     plain = [part._replace(value=to_numpy(part.value)) for part in parts]
     plain = [p._replace(value=p.value > 0) if p.name == "mask" else p for p in plain]
-    return HeadArithmetic(plain, {"weights": to_numpy(attention.shares[which.head])}, notes)
+    return HeadArithmetic(plain, {"weights": to_numpy(attention.weights[which.head])}, notes)

@@ -325,7 +325,7 @@ def test_what_is_written_is_what_torch_takes_apart(kind, fields, folders):
             sides, same = text.sides(at), other.sides(at)
             own = item.weights[item.layers.index(layer), head]
             np.testing.assert_allclose(weigh(sides, score_of(sides)), own, atol=1e-5)
-            np.testing.assert_array_equal(sides.visible, same.visible)
+            np.testing.assert_array_equal(sides.mask, same.mask)
             for side in SIDES:
                 shape = getattr(sides, side).shape
                 direction = np.random.default_rng(head).normal(size=shape)

@@ -173,7 +173,7 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
     weights = item.weights[layer, head, row].astype(np.float64)
     without = np.where(np.arange(len(weights)) == key, 0, weights) / (1 - weights[key])
     step = 1e-4
-    attend = light.Attended
+    attend = light.AttentionCall
     numbers = iter(range(10_000))
 
     def moved(sign: float) -> float:
@@ -182,7 +182,7 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
         call = number_of("decoder" if causal else "cross", layer)
 
         def attended(
-            name: str, query: Array, key: Array, value: Array, output: Array, *rest: Any
+            query: Array, key: Array, value: Array, mask: Any, output: Array, *rest: Any, path: str
         ) -> Any:
             if next(numbers) == call:
                 apart = dot_product.split_heads(output, value.shape[-3]) + 0
@@ -190,9 +190,9 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
                     sign * step * ((without - weights) @ value[..., head, :, :])
                 )
                 output = dot_product.join_heads(apart)
-            return attend(name, query, key, value, output, *rest)
+            return attend(query, key, value, mask, output, *rest, path=path)
 
-        monkeypatch.setattr(light, "Attended", attended)
+        monkeypatch.setattr(light, "AttentionCall", attended)
         (found,) = log_probabilities(experiment, [Intervention()])
         return float(found.sum())
 

@@ -177,7 +177,7 @@ def test_links_alone_are_what_a_slow_pass_gives():
     links = {(link.layer, link.head, link.query): link.key for link in found.links.links}
 
     def watch(one):
-        layer = one.name.split(".")[2]
+        layer = one.path.split(".")[2]
         size = one.output.shape[-1] // 5
         output = one.output + 0
         for head in range(5):
@@ -336,9 +336,9 @@ def test_patching_names_the_head_and_the_row_that_carry_the_difference():
         seen = {}
 
         def watch(one):
-            layer = one.name.split(".")[2]
+            layer = one.path.split(".")[2]
             seen[layer] = output = one.output + 0
-            seen[layer, "links"] = one.shares[0, :, :, :, None] * one.value[0, :, None]
+            seen[layer, "links"] = one.weights[0, :, :, :, None] * one.value[0, :, None]
             size = output.shape[-1] // 5
             for where, head, rows, values in replaced:
                 if where == layer:

@@ -30,7 +30,7 @@ def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
     values = {}
 
     def note(seen):
-        values[f"{seen.name}.value"] = seen.value
+        values[f"{seen.path}.value"] = seen.value
         return seen.output
 
     seen = []

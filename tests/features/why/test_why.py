@@ -72,7 +72,7 @@ def induction():
     stack = Stack(weights, shape, "causal", {"embedding": token[ids], "position": place[:5]})
     tokens = tuple(Token("abcd"[number]) for number in ids)
     seen = [one.attention for one in stack.run.updates if one.attention]
-    item = AttentionMap("causal", tokens, tokens, np.stack([one.shares for one in seen]))
+    item = AttentionMap("causal", tokens, tokens, np.stack([one.weights for one in seen]))
     attention = Attention((item,), Provenance("made", "induction"), "dabca")
     return StackedText(attention, [stack], lambda states: states @ copied.T, "abcd".__getitem__)
 

@@ -41,7 +41,7 @@ def knocked_out(text, at, side, writer):
     query, key = (new, sides.key) if side == "query" else (sides.query, new)
     weights = weigh(sides, score_of(sides))
     moved = np.abs(weights - weigh(sides, query @ key.T * sides.factor)).sum(axis=-1) / 2
-    return moved[sides.visible.sum(axis=-1) > 1].mean()
+    return moved[sides.mask.sum(axis=-1) > 1].mean()
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def misses(text):
         own = item.weights[item.layers.index(at.layer), at.head]
         weights.append(np.abs(weigh(sides, score_of(sides)) - own).max())
         row = len(own) - 1
-        contrast = contrast_of(sides, row, int(np.flatnonzero(sides.visible[row])[0]))
+        contrast = contrast_of(sides, row, int(np.flatnonzero(sides.mask[row])[0]))
         total = (contrast * score_of(sides)).sum()
         total -= 0 if sides.position is None else (contrast * sides.position).sum()
         query, key = sides.query.astype(np.float64), sides.key.astype(np.float64)
@@ -244,8 +244,8 @@ def test_a_score_is_what_softmax_reads(name, monkeypatch):
     first = text.attention.maps[0] if name != "t5" else text.attention.map_of("encoder")
     for layer, head in product(range(2), range(2)):
         sides = text.sides(HeadAt(first.stream, str(layer), head))
-        own = np.where(sides.visible, scores[layer][head], 0)
-        np.testing.assert_allclose(np.where(sides.visible, score_of(sides), 0), own, atol=1e-4)
+        own = np.where(sides.mask, scores[layer][head], 0)
+        np.testing.assert_allclose(np.where(sides.mask, score_of(sides), 0), own, atol=1e-4)
 
 
 def test_two_routes_agree_on_the_model_inside():

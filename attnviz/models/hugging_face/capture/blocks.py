@@ -17,9 +17,9 @@ import numpy as np
 from attnviz.analyses.blocks import BlockStudy, LayerFolds
 from attnviz.analyses.entropy import ScoreStudy
 from attnviz.analyses.folds import ROWS, RowBlock
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture import probe
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.scores import CallScores, add_tile, vector_norms
 
 BYTES = 2**26
@@ -33,7 +33,7 @@ AGREEMENT = 1e-4
 
 
 def read_blocks(
-    path: str, call: Call, study: BlockStudy, *, scores: bool = False
+    path: str, call: AttentionCall, study: BlockStudy, *, scores: bool = False
 ) -> tuple[LayerFolds, CallScores]:
     """The folds of a call, which have seen all rows, and the measures of its scores.
 
@@ -98,7 +98,7 @@ def _in_order(
 
 
 def _block(
-    path: str, call: Call, rows: slice, truth: tuple[Any, float], space: Any, *, keep: bool
+    path: str, call: AttentionCall, rows: slice, truth: tuple[Any, float], space: Any, *, keep: bool
 ) -> tuple[RowBlock, Any]:
     """Some rows of all heads, and their scores if they are to be raw."""
     import torch
@@ -132,7 +132,9 @@ def _block(
     ), raw
 
 
-def _check(path: str, call: Call, rows: slice, weights: Any, truth: tuple[Any, float]) -> None:
+def _check(
+    path: str, call: AttentionCall, rows: slice, weights: Any, truth: tuple[Any, float]
+) -> None:
     """Refuse rows that are not the kernel's, by what it returned or by some of its columns."""
     columns, most = truth
     if columns is None:

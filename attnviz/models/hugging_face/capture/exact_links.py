@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import in_words
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import key_columns, row_weights
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 
@@ -44,7 +44,7 @@ Strongest = tuple[Cell, ...]  # of a head, strongest first, then earlier queries
 class Bounds:
     """For each head and query its largest sum over a block of keys: no weight exceeds it."""
 
-    def __init__(self, call: Call, grid: PooledGrid, exclusions: IgnoredPositions) -> None:
+    def __init__(self, call: AttentionCall, grid: PooledGrid, exclusions: IgnoredPositions) -> None:
         self.call, self.grid, self.exclusions = call, grid, exclusions
         keys = grid.keys
         self.apart = [key for key in exclusions.keys if keys.start <= key < keys.stop]

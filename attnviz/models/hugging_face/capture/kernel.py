@@ -14,53 +14,29 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError
 from attnviz.core.fingerprints import ModelFingerprint, hooks_of
 from attnviz.core.locks import SharedSetting
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """One call of an attention kernel, `kernel(module, query, key, value, mask, **options)`."""
-
-    kernel: Callable[..., Any]
-    module: Any
-    query: Any  # (batch, heads, queries, head size)
-    key: Any  # (batch, heads or groups of them, keys, head size)
-    value: Any  # (batch, heads or groups of them, keys, value size)
-    mask: Any  # of any kind that the kernel takes, or None
-    options: Mapping[str, Any]  # scaling, sinks, windows, …
-    output: Any  # (batch, queries, heads, value size)
-    weights: Any = None  # (batch, heads, queries, keys), if the kernel returns them
-    scores: Any = None  # the same of what the softmax was taken of, if queries and keys are unknown
-
-    def mix(self, value: Any) -> Any:
-        return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
-
-    def without_gradients(self) -> Call:
-        names = ("query", "key", "value", "output", "weights")
-        own = {name: getattr(self, name) for name in names}
-        return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
-
-
-def group_size(call: Call) -> int:
+def group_size(call: AttentionCall) -> int:
     """How many query heads share each head of keys and values of a call."""
     return int(call.query.shape[1] // call.key.shape[1])
 
 
 # Functions that watch kernel calls, each with its thread (None: all threads), and whether it is
 # called instead of the kernel.
-_WATCHERS: list[tuple[int | None, Callable[[Call], Any], bool]] = []
+_WATCHERS: list[tuple[int | None, Callable[[AttentionCall], Any], bool]] = []
 
 
 @contextmanager
 def watch_kernels(
-    look: Callable[[Call], Any], *, all_threads: bool = False, instead: bool = False
+    look: Callable[[AttentionCall], Any], *, all_threads: bool = False, instead: bool = False
 ) -> Iterator[None]:
     """Call `look` after every kernel call of a block of code, in this thread or in all.
 
@@ -96,7 +72,7 @@ def _watched_interface() -> Iterator[None]:
             arguments = module, query, key, value, attention_mask
             output, *rest = kernel(*arguments, **more) if runs else (None, None)
             for look in looks:
-                call = Call(kernel, *arguments, more, output, rest[0])
+                call = AttentionCall(*arguments[1:], output, rest[0], None, kernel, module, more)
                 replacement = look(call)
                 output = output if replacement is None else replacement
             return output, *rest

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.blocks import BlockStudy, LayerFolds
-from attnviz.core.attention_map import check_finite, not_finite
+from attnviz.core.attention_call import AttentionCall
+from attnviz.core.attention_map import Projections, check_finite, not_finite
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture import exact_links, kernel, probe
 from attnviz.models.hugging_face.capture.blocks import read_blocks
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.capture.scores import (
     CallScores,
-    CapturedProjections,
     project_call,
     read_scores,
     read_tiles,
@@ -59,7 +59,7 @@ class CallWeights:
     path: str  # the module that called, by its dotted name
     weights: NDArray[np.float32]  # (batch, heads, query blocks, key blocks)
     links: tuple[exact_links.Strongest, ...] = ()  # of each head
-    projections: CapturedProjections | None = None
+    projections: Projections | None = None
     how: str = "probed"  # or "given by its kernel"
     faulty_head: int | None = None  # a head whose attention is not finite; then nothing was read
     scores: CallScores = field(default_factory=dict)  # by measure, a number for each head
@@ -84,7 +84,7 @@ def probe_layers(
     """Each stream's layers that call a kernel, by name."""
     import torch
 
-    def spec_for(path: str, call: kernel.Call) -> CaptureSpec | None:
+    def spec_for(path: str, call: AttentionCall) -> CaptureSpec | None:
         stream = stream_at(path, call, sides, model, batch)
         return None if stream is None else specs[stream]
 
@@ -96,7 +96,9 @@ def probe_layers(
     return group_by_layer(weights, sides, model)
 
 
-def stream_at(path: str, call: kernel.Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
+def stream_at(
+    path: str, call: AttentionCall, sides: Sides, model: Any, batch: int = 1
+) -> str | None:
     """The stream of a call; None: not wanted. Windows and blocks are refused."""
     stream = kernel.match_stream(kernel.stream_of(path), sides)
     texts, heads, queries, _ = call.query.shape
@@ -130,7 +132,7 @@ def group_by_layer(
 def read_calls(
     model: Any,
     inputs: Mapping[str, Any],
-    spec_for: Callable[[str, kernel.Call], CaptureSpec | None],
+    spec_for: Callable[[str, AttentionCall], CaptureSpec | None],
     calls: int | None = None,
     *,
     peaks: bool = False,
@@ -141,7 +143,7 @@ def read_calls(
     paths = {id(module): name for name, module in model.named_modules()}
     weights = list[CallWeights]()
 
-    def look(call: kernel.Call) -> None:
+    def look(call: AttentionCall) -> None:
         path = paths.get(id(call.module))
         spec = None if path is None else spec_for(path, call)
         if path is not None and spec is not None:
@@ -159,7 +161,7 @@ def read_calls(
     return weights
 
 
-def read_call(path: str, call: kernel.Call, spec: CaptureSpec) -> CallWeights:
+def read_call(path: str, call: AttentionCall, spec: CaptureSpec) -> CallWeights:
     """One call's attention."""
     faulty = probe.broken_head(call)
     if faulty is not None:
@@ -203,7 +205,7 @@ def read_call(path: str, call: kernel.Call, spec: CaptureSpec) -> CallWeights:
     )
 
 
-def check_mixture(path: str, call: kernel.Call, weights: Any, queries: int | None = None) -> None:
+def check_mixture(path: str, call: AttentionCall, weights: Any, queries: int | None = None) -> None:
     """Refuse weights that times the values are not the kernel's output; one text is enough."""
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
@@ -230,7 +232,7 @@ class EagerCalls:
         self.model, self.sizes, self.learned_sink = model, dict[str, int](), False
         self._paths = {id(module): name for name, module in model.named_modules()}
 
-    def look(self, call: kernel.Call) -> None:
+    def look(self, call: AttentionCall) -> None:
         if (path := self._paths.get(id(call.module))) is not None:
             self.sizes[path] = kernel.group_size(call)
             self.learned_sink |= probe.sink_logits(call) is not None

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, TokenParts
 
 # How far weights times values may lie off the kernel's output, relative to the largest value.
@@ -32,7 +32,7 @@ def dtype_of(numbers: Any) -> str:
     return str(numbers.dtype).removeprefix("torch.")
 
 
-def broken_head(call: Call) -> int | None:
+def broken_head(call: AttentionCall) -> int | None:
     """The first head of a call whose attention is not finite, or None.
 
     Fast kernels return 0 for a row whose scores are NaN or overflow, and also for one whose keys
@@ -65,7 +65,9 @@ def broken_head(call: Call) -> int | None:
     return int(overflows[0]) if len(overflows) else None
 
 
-def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | None = None) -> Any:
+def read_grid(
+    call: AttentionCall, grid: PooledGrid, also: Callable[[int, Any], None] | None = None
+) -> Any:
     """One call's attention, shape (batch, heads, query blocks, key blocks), float32 on the CPU.
 
     `also` gets each query's masses too, with the number of their first block.
@@ -88,7 +90,7 @@ def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | N
     return weights
 
 
-def key_masses(call: Call, keys: TokenBlocks) -> Iterator[tuple[int, Any]]:
+def key_masses(call: AttentionCall, keys: TokenBlocks) -> Iterator[tuple[int, Any]]:
     """Each query's attention on blocks of keys, (batch, queries, heads, blocks), in parts.
 
     Each part comes with the number of its first block. It has as many blocks as values have
@@ -109,7 +111,7 @@ def key_masses(call: Call, keys: TokenBlocks) -> Iterator[tuple[int, Any]]:
         yield first, masses[..., : min(size, keys.blocks - first)]
 
 
-def key_columns(call: Call, keys: Sequence[int]) -> Any:
+def key_columns(call: AttentionCall, keys: Sequence[int]) -> Any:
     """Each query's attention on some keys, of a batch of one: (queries, heads, keys)."""
     import torch
 
@@ -124,7 +126,7 @@ def key_columns(call: Call, keys: Sequence[int]) -> Any:
     return torch.cat(parts, -1)
 
 
-def exact_rows(call: Call, queries: Any) -> Any:
+def exact_rows(call: AttentionCall, queries: Any) -> Any:
     """Rows of weights of a batch of one, (heads, rows, keys), for queries (heads, rows)."""
     import torch
 
@@ -148,7 +150,7 @@ def exact_rows(call: Call, queries: Any) -> Any:
     return weights
 
 
-def row_weights(call: Call, heads: Any, queries: Any) -> Any:
+def row_weights(call: AttentionCall, heads: Any, queries: Any) -> Any:
     """Rows of weights of a batch of one, cheaper than `exact_rows`, which runs all queries again.
 
     Nearly all kernels are a softmax of queries times keys. It is computed here, and used only if
@@ -170,7 +172,7 @@ def row_weights(call: Call, heads: Any, queries: Any) -> Any:
     return exact_rows(call, all_queries)[heads]
 
 
-def recompute_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+def recompute_rows(call: AttentionCall, heads: Any, queries: Any, space: Any = None) -> Any:
     """The softmax of scores with the call's mask, biases, cap and sinks, as in `row_weights`.
 
     None if the mask has no rows. A slice of queries is for all heads, each with keys of its own.
@@ -179,7 +181,7 @@ def recompute_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> A
     return shares if shares is None or sink_logits(call) is None else shares[..., :-1]
 
 
-def selected_keys(call: Call) -> tuple[NDArray[np.bool_], NDArray[np.float32]] | None:
+def selected_keys(call: AttentionCall) -> tuple[NDArray[np.bool_], NDArray[np.float32]] | None:
     """The keys that a causal mask selects by content, and all weights; None: it selects none."""
     import torch
 
@@ -199,14 +201,14 @@ def selected_keys(call: Call) -> tuple[NDArray[np.bool_], NDArray[np.float32]] |
     return selections.cpu().numpy(), weights.float().cpu().numpy()
 
 
-def sink_logits(call: Call) -> Any:
+def sink_logits(call: AttentionCall) -> Any:
     """The logit of each row's sink, (batch or 1, heads, queries or 1, 1), or None."""
     logits = call.options.get("s_aux")
     logits = call.options.get("sinks") if logits is None else logits
     return logits if logits is None or logits.ndim == 4 else logits[None, :, None, None]
 
 
-def sink_shares(call: Call) -> Any:
+def sink_shares(call: AttentionCall) -> Any:
     """The share of each row that its sink takes, (batch, queries, heads, 1); 0 without a sink.
 
     It is computed from the sink's logit: in a sharp row 1 minus the weights is only rounding. An
@@ -231,7 +233,7 @@ def sink_shares(call: Call) -> Any:
     )
 
 
-def select_heads(call: Call, text: int, heads: range) -> Call:
+def select_heads(call: AttentionCall, text: int, heads: range) -> AttentionCall:
     """Some heads of one text as a call, each with keys and values of its own."""
     import torch
 
@@ -262,7 +264,7 @@ def _bias_of_heads(bias: Any, text: int, heads: slice) -> Any:
     return bias[text % len(bias), None, heads if bias.shape[1] > 1 else slice(None)]
 
 
-def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+def _softmax_rows(call: AttentionCall, heads: Any, queries: Any, space: Any = None) -> Any:
     """As `recompute_rows`, with a column for the sink after the keys."""
     import torch
 
@@ -270,7 +272,7 @@ def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> An
     return scores if scores is None else torch.softmax(scores, -1, out=scores)
 
 
-def score_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+def score_rows(call: AttentionCall, heads: Any, queries: Any, space: Any = None) -> Any:
     """What the softmax is taken of, as `_softmax_rows`; masked keys have −∞ or their mask's."""
     import torch
 
@@ -312,7 +314,7 @@ def score_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
     return scores
 
 
-def is_causal(call: Call) -> bool:
+def is_causal(call: AttentionCall) -> bool:
     """Whether a kernel without a mask hides later keys."""
     option = call.options.get("is_causal")
     return bool(getattr(call.module, "is_causal", True) if option is None else option)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import ScoreStudy, peak
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Projections
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture import probe
@@ -32,7 +33,6 @@ from attnviz.models.hugging_face.capture.exact_links import (
     StrongestCells,
     drop_ignored,
 )
-from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.region import (
     PooledGrid,
     TokenBlocks,
@@ -50,7 +50,7 @@ ROUNDING = 8
 CallScores = dict[str, NDArray[np.float64]]
 
 
-def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
+def read_scores(call: AttentionCall, grid: PooledGrid, weights: Any) -> CallScores:
     """The measures of each head of a batch of one; none where its scores are not known.
 
     `weights` (1, heads, query blocks, key blocks) are what the softmax must give.
@@ -90,7 +90,7 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
     return study.values() | vector_norms(study, call)
 
 
-def add_tile(study: ScoreStudy, heads: slice, part: Call, span: slice, tile: Any) -> None:
+def add_tile(study: ScoreStudy, heads: slice, part: AttentionCall, span: slice, tile: Any) -> None:
     """Add whole rows of some heads: `tile` has scores and shares, each (heads, rows, keys)."""
     scores, shares = (side.float().cpu().numpy() for side in tile)
     scores = scores[..., : shares.shape[2]]
@@ -103,7 +103,7 @@ def add_tile(study: ScoreStudy, heads: slice, part: Call, span: slice, tile: Any
     study.add(heads, span.start - study.start, scores, shares)
 
 
-def vector_norms(study: ScoreStudy, call: Call) -> CallScores:
+def vector_norms(study: ScoreStudy, call: AttentionCall) -> CallScores:
     """Norms of the queries, keys and values of each head."""
     heads = call.query.shape[1]
 
@@ -145,16 +145,6 @@ def layer_of(path: str, paths: Any) -> str:
     return path
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CapturedProjections:
-    """One call's queries and keys."""
-
-    query: NDArray[np.float32]  # (heads, queries, head size)
-    key: NDArray[np.float32]  # (heads, keys, head size)
-    scale: float  # of the products
-    extra_terms: tuple[str, ...] = ()  # other terms of the scores
-
-
 def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, int]]) -> None:
     """Refuse to keep queries and keys of blocks of tokens or of a part of the keys."""
     for stream, grid in grids.items():
@@ -165,21 +155,23 @@ def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, 
             )
 
 
-def project_call(call: Call, grid: PooledGrid) -> CapturedProjections:
-    """A grid's queries and all keys of a call with a batch of one."""
+def project_call(call: AttentionCall, grid: PooledGrid) -> Projections:
+    """A grid's queries and all keys of a call with a batch of one, as of a layer without a name."""
     query, key = call.query[0], call.key[0]
     key = key.repeat_interleave(len(query) // len(key), dim=0)
     scale = call.options.get("scaling")
     query = query[:, grid.queries.start : grid.queries.stop]
-    return CapturedProjections(
-        query.float().cpu().numpy(),
-        key.float().cpu().numpy(),
+    return Projections(
+        query.float().cpu().numpy()[None],
+        key.float().cpu().numpy()[None],
         query.shape[-1] ** -0.5 if scale is None else float(scale),
-        tuple(extra_terms(call)),
+        ("",),
+        tuple(map(str, range(len(query)))),
+        " and ".join(extra_terms(call)),
     )
 
 
-def extra_terms(call: Call) -> Iterator[str]:
+def extra_terms(call: AttentionCall) -> Iterator[str]:
     """The names of terms that a call adds to scaled products, a mask and a softmax."""
     import torch
 
@@ -197,7 +189,7 @@ def extra_terms(call: Call) -> Iterator[str]:
         yield "a sink"
 
 
-def stack_projections(layers: Mapping[str, CapturedProjections], kind: str) -> Projections:
+def stack_projections(layers: Mapping[str, Projections], kind: str) -> Projections:
     """A stream's queries and keys, layer by layer."""
     items = list(layers.values())
     if len({(item.query.shape, item.key.shape, item.scale) for item in items}) > 1:
@@ -205,11 +197,14 @@ def stack_projections(layers: Mapping[str, CapturedProjections], kind: str) -> P
             f"the layers of architecture '{kind}' differ in heads, head size or scale, and "
             "--keep-qk shows one of each: leave it out"
         )
-    query = np.stack([item.query for item in items])
-    key = np.stack([item.key for item in items])
-    heads = tuple(map(str, range(query.shape[1])))
-    more = " and ".join(dict.fromkeys(name for item in items for name in item.extra_terms))
-    return Projections(query, key, items[0].scale, tuple(layers), heads, more)
+    terms = (name for item in items for name in item.besides.split(" and ") if name)
+    return replace(
+        items[0],
+        query=np.concatenate([item.query for item in items]),
+        key=np.concatenate([item.key for item in items]),
+        layers=tuple(layers),
+        besides=" and ".join(dict.fromkeys(terms)),
+    )
 
 
 TILE, MOST = 2**20, 2**25  # weights of a tile for short texts, and at most; a tile per thread
@@ -218,7 +213,12 @@ AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to 
 
 
 def read_tiles(
-    call: Call, grid: PooledGrid, links: int, exclusions: IgnoredPositions, *, scores: bool = False
+    call: AttentionCall,
+    grid: PooledGrid,
+    links: int,
+    exclusions: IgnoredPositions,
+    *,
+    scores: bool = False,
 ) -> tuple[Any, list[Strongest], CallScores] | None:
     """Maps as from `read_grid`, strongest links and `scores`; None: probe the kernel instead."""
     import torch
@@ -268,7 +268,7 @@ class _Reader:
     """Reads a call in tiles, some heads of a text at a time."""
 
     def __init__(
-        self, call: Call, grid: PooledGrid, links: int, exclusions: IgnoredPositions
+        self, call: AttentionCall, grid: PooledGrid, links: int, exclusions: IgnoredPositions
     ) -> None:
         import torch
 
@@ -308,7 +308,7 @@ class _Reader:
                         strongest.add(every, queries[:, strong], tile[:, strong])
         return strongest.cells()
 
-    def _tile(self, call: Call, heads: range, rows: slice, space: Any) -> Any:
+    def _tile(self, call: AttentionCall, heads: range, rows: slice, space: Any) -> Any:
         """The weights of some rows, (heads, rows, keys), whose scores are measured on the way."""
         import torch
 
@@ -348,7 +348,7 @@ class _Reader:
         ends = [end - first for end in queries.ends if first < end < first + rows]
         return parts_between([0, *ends, rows])
 
-    def _pool(self, call: Call, tile: Any, first: int, weights: Any) -> bool:
+    def _pool(self, call: AttentionCall, tile: Any, first: int, weights: Any) -> bool:
         """Add a tile to the pooled weights; False if the kernel's output disagrees."""
         import torch
 
