@@ -116,33 +116,29 @@ FORMATS: dict[str, Format] = {
     ),
     "json": Format(
         "One JSON document, with everything; of several texts a list: jsonl suits these better.",
-        "data:JsonRenderer",
+        "reports:JsonReport",
         ".json",
         "document",
-        "reports:JsonReport",
     ),
     "jsonl": Format(
         "One JSON document a line, a line a text.",
-        "data:JsonLinesRenderer",
+        "reports:JsonLinesReport",
         ".jsonl",
         "document",
-        "reports:JsonLinesReport",
         grows=True,
     ),
     "csv": Format(
         "Comma-separated, one weight a row.",
-        "data:CsvRenderer",
+        "reports:CsvReport",
         ".csv",
         "rows",
-        "reports:CsvReport",
         grows=True,
     ),
     "tsv": Format(
         "Tab-separated, one weight a row, backslash escapes, never a quote.",
-        "data:TsvRenderer",
+        "reports:TsvReport",
         ".tsv",
         "rows",
-        "reports:TsvReport",
         grows=True,
     ),
     "npz": Format(
@@ -184,7 +180,7 @@ FORMATS: dict[str, Format] = {
     "vtt": Format(
         "Words with their times as WebVTT, a cue each.", "reports:TextReport", ".vtt", "vtt"
     ),
-    "none": Format("Nothing on stdout.", "data:NoRenderer", "", "nothing"),
+    "none": Format("Nothing on stdout.", "reports:NoReport", "", "nothing"),
 }
 
 DATA_KINDS: dict[DataKind, tuple[str, tuple[Form, ...]]] = {

@@ -16,7 +16,6 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display, Views
-from attnviz.renderers.reports import JsonReport, csv_text
 from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import (
@@ -64,62 +63,23 @@ def weight_rows(attention: Attention, digits: int | None = None) -> Iterator[tup
                     yield (*place, *query, *key, weight)
 
 
-class TsvRenderer:
-    """Tab-separated, without quotes."""
+def forms_of_maps(attention: Attention, views: Views, digits: int | None) -> dict[str, Any]:
+    """The forms of one text's maps that do not depend on the texts before."""
 
-    def __init__(self, display: Display) -> None:
-        self.digits = display.digits
-        self.header = "" if display.begun else self._join([columns_of("maps")])
+    def document() -> str:
+        made = to_document(attention, digits)
+        if views.sinks is not None:
+            made["sinks"] = asdict(views.sinks)
+        return dump_json(made) + "\n"
 
-    def add(self, attention: Attention, views: Views) -> str:
-        return self.finish() + self._join(weight_rows(attention, self.digits))
-
-    def finish(self) -> str:
-        header, self.header = self.header, ""
-        return header
-
-    def _join(self, lines: Iterable[tuple[str, ...]]) -> str:
+    def rows() -> str:
+        lines = [columns_of("maps"), *weight_rows(attention, digits)]
         return "".join("\t".join(line) + "\n" for line in lines)
 
+    def line() -> bytes:
+        return dump_line(to_document(attention, digits))
 
-class CsvRenderer(TsvRenderer):
-    """Comma-separated, quoted where needed."""
-
-    def _join(self, lines: Iterable[tuple[str, ...]]) -> str:
-        return csv_text(lines)
-
-
-class NoRenderer:
-    """Writes nothing."""
-
-    def __init__(self, display: Display) -> None: ...
-
-    def add(self, attention: Attention, views: Views) -> str | bytes:
-        return ""
-
-    def finish(self) -> str | bytes:
-        return ""
-
-
-class JsonLinesRenderer(NoRenderer):
-    """One document a line for each text."""
-
-    def __init__(self, display: Display) -> None:
-        self.digits = display.digits
-
-    def add(self, attention: Attention, views: Views) -> bytes:
-        return dump_line(to_document(attention, self.digits))
-
-
-class JsonRenderer(JsonReport):
-    """One document for one text, a list for several."""
-
-    def add(self, data: Attention, views: Views) -> str | bytes:
-        self.count += 1
-        document = to_document(data, self.display.digits)
-        if views.sinks is not None:
-            document["sinks"] = asdict(views.sinks)
-        return self._join(dump_json(document) + "\n")
+    return {"rows": rows, "document": document, "lines": line}
 
 
 class NpzRenderer:

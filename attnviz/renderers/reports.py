@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.core.errors import UsageError, choose, did_you_mean
 from attnviz.core.registry import FORMATS, DataKind, Form, Format
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display, Renderer, Views
+from attnviz.storage.columns import columns_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,11 +49,11 @@ def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Rende
     entry = FORMATS[choose(name, FORMATS, "format")]
     if display.fields and name in CUT:
         return CutReport(display, name, kind)
-    if kind == "maps":
-        return entry.load()(display)  # type: ignore[no-any-return]
-    report = entry.load_report()
-    forms = (entry.form,) if issubclass(report, TextReport) else ()
-    return report(display, *forms)  # type: ignore[no-any-return]
+    kind_of = entry.load() if kind == "maps" else entry.load_report()
+    renderer: Renderer = kind_of(display, *([entry.form] if kind_of is TextReport else []))
+    if isinstance(renderer, TsvReport) and kind != "maps":
+        renderer.header = ()
+    return renderer
 
 
 def render_all(renderer: Renderer, results: Iterable[tuple[Any, Views]]) -> bytes:
@@ -88,7 +89,7 @@ class Data:
     text: Callable[[Display], str] | None = None
     rows: Callable[[], str] | None = None  # tab-separated; no field has a tab or a line break
     document: Callable[[], str] | None = None
-    lines: Callable[[], str] | None = None  # JSON Lines, unless it is the document on one line
+    lines: Callable[[], str | bytes] | None = None  # unless they are the document on one line
     arrays: Callable[[], bytes] | None = None
     links: Callable[[], str] | None = None
     textgrid: Callable[[], str] | None = None
@@ -183,12 +184,19 @@ def listing(
 
 
 class TextReport:
-    """One form of each report, written one after another."""
+    """One form of each result, written one after another; maps have rows, documents and lines."""
 
-    def __init__(self, display: Display, form: Form = "text") -> None:
-        self.display, self.form, self.count = display, form, 0
+    form: Form = "text"
+
+    def __init__(self, display: Display, form: Form | None = None) -> None:
+        self.display, self.form, self.count = display, form or self.form, 0
 
     def add(self, data: Any, views: Views) -> str | bytes:
+        """What to write for one more result."""
+        if not isinstance(data, Data):
+            from attnviz.renderers.data import forms_of_maps
+
+            data = Data(**forms_of_maps(data, views, self.display.digits))
         self.count += 1
         return self._join(self._write(data))  # type: ignore[no-any-return]
 
@@ -206,12 +214,20 @@ class TextReport:
         return text
 
 
+class NoReport(TextReport):
+    """Writes nothing."""
+
+    def _write(self, data: Any) -> str:
+        return ""
+
+
 class JsonReport(TextReport):
     """One document for one text, however it came; a list for several, even if some failed.
 
     The first waits until there is a second, or none.
     """
 
+    form = "document"
     first = ""
     is_open = False
 
@@ -240,14 +256,16 @@ class JsonReport(TextReport):
 class JsonLinesReport(TextReport):
     """One document a line."""
 
-    def add(self, data: Data, views: Views) -> str:
+    form = "document"
+
+    def _write(self, data: Data) -> str | bytes:
         if data.lines is not None:
             return data.lines()
         import json
 
         from attnviz.storage.documents import dump_json
 
-        return dump_json(json.loads(self._write(data))) + "\n"
+        return dump_json(json.loads(super()._write(data))) + "\n"
 
 
 CUT = ("json", "jsonl", "tsv", "csv")
@@ -350,10 +368,19 @@ class CutReport(JsonReport):
 
 
 class TsvReport(TextReport):
-    """Rows, tab-separated, under one header."""
+    """Rows, tab-separated, under one header; under none where an interrupted run wrote it."""
+
+    form = "rows"
+    header: Sequence[str] = columns_of("maps")  # which stands there without any maps, too
+
+    def finish(self) -> str:
+        is_empty = self.header and not self.count and not self.display.begun
+        self.count += 1
+        return self._join("\t".join(self.header) + "\n") if is_empty else ""
 
     def _join(self, text: str) -> str:
-        return text if self.count == 1 else text.partition("\n")[2]
+        is_first = self.count == 1 and not self.display.begun
+        return text if is_first else text.partition("\n")[2]
 
 
 class CsvReport(TsvReport):

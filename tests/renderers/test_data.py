@@ -13,14 +13,8 @@ from hypothesis import given
 from attnviz.core.attention_map import Attention
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import NO_VIEWS, Display
-from attnviz.renderers.data import (
-    CsvRenderer,
-    JsonRenderer,
-    TsvRenderer,
-    escape,
-    weight_rows,
-)
-from attnviz.renderers.reports import as_bytes
+from attnviz.renderers.data import escape, weight_rows
+from attnviz.renderers.reports import CsvReport, JsonReport, TsvReport, as_bytes
 from attnviz.storage.archive import ArchiveReader
 from attnviz.storage.columns import columns_of
 from attnviz.storage.saved_maps import read_attention
@@ -81,7 +75,7 @@ def test_weights_come_layer_by_layer_and_read_back_to_the_last_bit(attention):
 
 def test_the_header_comes_once():
     item = attention_of(self_map(["a"]))
-    for renderer in (CsvRenderer(Display()), TsvRenderer(Display())):
+    for renderer in (CsvReport(Display()), TsvReport(Display())):
         assert renderer.add(item, NO_VIEWS).startswith("id")
         assert renderer.add(item, NO_VIEWS).startswith("0")
         assert renderer.finish() == ""
@@ -101,7 +95,7 @@ def test_escapes(text, escaped):
 
 def test_one_json_document_stands_alone_unless_several_may_come():
     item = attention_of(self_map(["a"]))
-    alone, many = JsonRenderer(Display()), JsonRenderer(Display(many=True))
+    alone, many = JsonReport(Display()), JsonReport(Display(many=True))
     assert json.loads(alone.add(item, NO_VIEWS) + alone.finish())["schema"] == 2
     assert len(json.loads(many.add(item, NO_VIEWS) + many.add(item, NO_VIEWS) + many.finish())) == 2
 

@@ -19,7 +19,7 @@ from attnviz.core.attention_map import (
     Token,
 )
 from attnviz.renderers import NO_VIEWS, Display
-from attnviz.renderers.data import JsonLinesRenderer, JsonRenderer
+from attnviz.renderers.reports import JsonLinesReport, JsonReport
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.documents import dump_json, from_document, to_document
 from attnviz.storage.saved_maps import holds_attention, read_attention
@@ -37,12 +37,12 @@ def as_document(found: list[Attention]) -> bytes:
 
 
 def as_json_list(found: list[Attention]) -> bytes:
-    renderer = JsonRenderer(Display(many=True))
+    renderer = JsonReport(Display(many=True))
     return "".join([*(renderer.add(item, NO_VIEWS) for item in found), renderer.finish()]).encode()
 
 
 def as_json_lines(found: list[Attention]) -> bytes:
-    renderer = JsonLinesRenderer(Display(many=True))
+    renderer = JsonLinesReport(Display(many=True))
     return b"".join(renderer.add(item, NO_VIEWS) for item in found)
 
 

@@ -3,9 +3,14 @@
 from collections.abc import Sequence
 
 from attnviz.features.cache.report import CacheReport
-from attnviz.renderers.page.document import plain_page
-from attnviz.renderers.page.reports import escape_text, number_table, picture_tag
-from attnviz.renderers.printable import nats, printable, two_digits
+from attnviz.renderers.page.reports import (
+    escape_text,
+    number_table,
+    paragraphs,
+    picture_tag,
+    report_page,
+)
+from attnviz.renderers.printable import nats, two_digits
 
 CACHE_TERMS = (
     "keys: share of the keys that a query still sees. attention: share of its attention, with all "
@@ -30,11 +35,10 @@ def cache_page(
             for one in report.rules
         ],
     )
-    body = "".join(f"<p>{escape_text(line)}</p>" for line in [report.prompt, *report.notes])
+    body = paragraphs([report.prompt, *report.notes])
     body += (picture_tag(plot, "costs of each rule") if plot else "") + table
     body += f'<p class="faint">{CACHE_TERMS}</p>'
     for rule, picture in heads:
         image = picture_tag(picture, f"keys that {rule} drops")
         body += f"<h2>{escape_text(rule)}</h2>{image}"
-    body += f'<p class="faint"><code>{escape_text(command)}</code></p>'
-    return plain_page(printable(report.caption), body)
+    return report_page(report.caption, body, command)

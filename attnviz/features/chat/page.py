@@ -6,9 +6,8 @@ from attnviz.features.chat.picture import chat_picture
 from attnviz.features.chat.report import BEGINNING, ChatReport
 from attnviz.features.chat.table import reading_line, times
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.page.document import plain_page
-from attnviz.renderers.page.reports import escape_text, number_table, picture_tag
-from attnviz.renderers.printable import printable, two_digits
+from attnviz.renderers.page.reports import escape_text, number_table, picture_tag, report_page
+from attnviz.renderers.printable import two_digits
 
 HEADS = 32  # that a page lists
 TERMS = (
@@ -41,5 +40,4 @@ def chat_page(report: ChatReport, command: str) -> str:
     body += "<h2>Heads that differ most from the mean</h2>"
     body += number_table(("head", "difference", *names), heads)
     body += f'<p class="faint">{TERMS}</p>'
-    body += f'<p class="faint"><code>{escape_text(command)}</code></p>'
-    return plain_page(printable(report.caption), body)
+    return report_page(report.caption, body, command)

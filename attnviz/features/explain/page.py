@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnviz.features.explain.report import ContrastReport, Restored
-from attnviz.renderers.page.document import plain_page
-from attnviz.renderers.page.reports import escape_text, number_table, picture_tag
-from attnviz.renderers.printable import printable, two_digits
+from attnviz.renderers.page.reports import number_table, paragraphs, picture_tag, report_page
+from attnviz.renderers.printable import two_digits
 
 LISTED = 15
 """Parts in a table of a page."""
@@ -17,7 +16,7 @@ def contrast_page(
     report: ContrastReport, lines: Sequence[str], picture: bytes, command: str
 ) -> str:
     """A page: lines, the picture (SVG) of layers by positions, and what restores most."""
-    body = "".join(f"<p>{escape_text(line)}</p>" for line in [*lines, *report.notes])
+    body = paragraphs([*lines, *report.notes])
     body += picture_tag(picture, "layers by positions")
     for name, own in (
         ("Heads at every position", report.heads),
@@ -25,8 +24,7 @@ def contrast_page(
         ("Links", report.links),
     ):
         body += f"<h2>{name}</h2>{_restored_table(own)}" if own else ""
-    body += f'<p class="faint"><code>{escape_text(command)}</code></p>'
-    return plain_page(printable(report.caption), body)
+    return report_page(report.caption, body, command)
 
 
 def _restored_table(parts: Sequence[Restored]) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import html
 from typing import TYPE_CHECKING
 
 from attnviz.features.trace.table import cells_of, headings_of, heads_line, readings_of
-from attnviz.renderers.page.document import plain_page
-from attnviz.renderers.printable import printable, shorten
+from attnviz.renderers.page.reports import (
+    escape_text,
+    paragraphs,
+    picture_tag,
+    report_page,
+)
+from attnviz.renderers.printable import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,34 +25,26 @@ LINKED = (
 LONGEST = 160  # characters of what stands there instead
 
 
-def _escape(text: str) -> str:
-    """A text that neither styles nor breaks a page."""
-    return html.escape(printable(text))
-
-
 def trace_page(report: TraceReport, picture: bytes, command: str) -> str:
     """The triangle, every sentence with its scores and links, the answer, and what these mean."""
-    data = base64.b64encode(picture).decode("ascii")
     sentences = "".join(_sentence(report, one) for one in report.sentences)
-    answer = f"<h2>Answer</h2><p>{_escape(report.answer)}</p>" if report.answer else ""
+    answer = f"<h2>Answer</h2><p>{escape_text(report.answer)}</p>" if report.answer else ""
     faint = [*readings_of(report), LINKED, *report.notes]
-    body = (
-        f'<img src="data:image/svg+xml;base64,{data}" alt="what each sentence changes later">'
-        f"<h2>Sentences</h2><ol>{sentences}</ol>{answer}<p>{_escape(heads_line(report))}</p>"
-        + "".join(f'<p class="faint">{_escape(line)}</p>' for line in faint)
-        + f'<p class="faint"><code>{_escape(command)}</code></p>'
+    body = picture_tag(picture, "what each sentence changes later")
+    body += (
+        f"<h2>Sentences</h2><ol>{sentences}</ol>{answer}<p>{escape_text(heads_line(report))}</p>"
     )
-    return plain_page(printable(report.caption), body)
+    return report_page(report.caption, body + paragraphs(faint, "faint"), command)
 
 
 def _sentence(report: TraceReport, one: TracedSentence) -> str:
     """A sentence, bold where it stands out, with its scores, and links."""
-    text = f"<b>{_escape(one.text)}</b>" if one.marks else _escape(one.text)
+    text = f"<b>{escape_text(one.text)}</b>" if one.marks else escape_text(one.text)
     names, (_, mark, *cells) = headings_of(report)[2:], cells_of(report, one)
-    about = [f"{name} {_escape(cell)}" for name, cell in zip(names, cells, strict=True)]
+    about = [f"{name} {escape_text(cell)}" for name, cell in zip(names, cells, strict=True)]
     about += [f"{word} {_links(own)}" for word, own in _links_by_name(one) if own]
     if one.resampling and one.resampling.instead:
-        about.append(f"else “{_escape(shorten(one.resampling.instead, LONGEST))}”")
+        about.append(f"else “{escape_text(shorten(one.resampling.instead, LONGEST))}”")
     return (
         f'<li id="sentence-{one.number}">{mark and f"{mark} "}{text}<br>'
         f"<small>{' · '.join(about)}</small></li>"

@@ -1,11 +1,10 @@
 """What would be predicted after each layer, as a page."""
 
-import html
-
 from attnviz.core.writers import LENS_READING, LayersReport, LensCell
 from attnviz.features.why.layers import lens_notes
 from attnviz.renderers.colors import color_of, hex_of, ink_on
-from attnviz.renderers.page.document import TABLE_FRAME, plain_page
+from attnviz.renderers.page.document import TABLE_FRAME
+from attnviz.renderers.page.reports import escape_text, paragraphs, report_page
 from attnviz.renderers.printable import printable, shorten, two_digits
 
 STEPS = 20  # colours of probabilities; the page allows no style but that of its sheet
@@ -20,7 +19,7 @@ def layers_page(report: LayersReport, command: str) -> str:
         for one in columns
     )
     rows = [
-        f'<tr><th scope="row">{_escape(cells[0].layer or "none")}</th>'
+        f'<tr><th scope="row">{escape_text(cells[0].layer or "none")}</th>'
         + "".join(
             _cell(cell, is_first=cell.layer == one.settled)
             for one, cell in zip(columns, cells, strict=True)
@@ -28,16 +27,13 @@ def layers_page(report: LayersReport, command: str) -> str:
         + "</tr>"
         for cells in zip(*(one.cells for one in columns), strict=True)
     ]
-    body = f"<p>{_escape(LENS_READING)}.</p>"
-    body += "".join(f"<p>{_escape(line)}</p>" for line in report.notes)
+    body = paragraphs([f"{LENS_READING}.", *report.notes])
     body += (
         f'{TABLE_FRAME}<table class="lens"><thead><tr><th scope="col">after layer</th>{heads}'
         f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
-    for line in lens_notes(report, "outlined:"):
-        body += f'<p class="faint">{_escape(line)}</p>'
-    body += f'<p class="faint"><code>{_escape(command)}</code></p>'
-    return plain_page(printable(report.caption), body, _style())
+    body += paragraphs(lens_notes(report, "outlined:"), "faint")
+    return report_page(report.caption, body, command, _style())
 
 
 def _cell(cell: LensCell, *, is_first: bool) -> str:
@@ -45,18 +41,14 @@ def _cell(cell: LensCell, *, is_first: bool) -> str:
     others = " · ".join(f"{printable(name)} {two_digits(share)}" for name, share in cell.top)
     names = f"p{round(p * STEPS)}" + (" settled" if is_first else "")
     return (
-        f'<td class="{names}" title="{_escape(others)}">{_word(token)} '
+        f'<td class="{names}" title="{escape_text(others)}">{_word(token)} '
         f"<small>{two_digits(p)}</small></td>"
     )
 
 
 def _word(text: str) -> str:
     """A token, apart from its neighbours where it is written from right to left."""
-    return f"<bdi>{_escape(shorten(text, LETTERS))}</bdi>"
-
-
-def _escape(text: str) -> str:
-    return html.escape(printable(text))
+    return f"<bdi>{escape_text(shorten(text, LETTERS))}</bdi>"
 
 
 def _style() -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attnviz.core.writers import LinkReport
-from attnviz.renderers.page.document import TABLE_FRAME
+from attnviz.renderers.page.document import TABLE_FRAME, plain_page
 from attnviz.renderers.printable import printable, printable_texts
 
 
@@ -25,6 +25,18 @@ def shown_report(report: LinkReport) -> dict[str, Any]:
     )
     document = report.document()
     return {name: printable_texts(document[name]) for name in names.split()}
+
+
+def paragraphs(lines: Iterable[str], kind: str = "") -> str:
+    """A paragraph for each line, of a class of the style."""
+    tag = f'<p class="{kind}">' if kind else "<p>"
+    return "".join(f"{tag}{escape_text(line)}</p>" for line in lines)
+
+
+def report_page(caption: str, body: str, command: str, style: str = "") -> str:
+    """The page of a report: its markup, and the command that made it."""
+    made = f'<p class="faint"><code>{escape_text(command)}</code></p>'
+    return plain_page(printable(caption), body + made, style)
 
 
 def picture_tag(svg: bytes, about: str) -> str:

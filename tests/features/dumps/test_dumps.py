@@ -14,9 +14,8 @@ from attnviz.analyses.tokens import treat_special
 from attnviz.analyses.words import merge_words
 from attnviz.core.errors import InputError
 from attnviz.features.dumps.arrays import COLUMNS, is_dump
-from attnviz.renderers import Display
-from attnviz.renderers.data import CsvRenderer, TsvRenderer
-from attnviz.renderers.reports import render_all
+from attnviz.renderers import NO_VIEWS, Display
+from attnviz.renderers.reports import CsvReport, TsvReport, render_all
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.saved_maps import read_any
 from tests.samples import attention_of, checked, self_map, weights_of
@@ -142,12 +141,12 @@ def test_arrays_without_names_are_layers_in_order():
         np.testing.assert_array_equal(one(data).weights, WEIGHTS)
 
 
-@pytest.mark.parametrize("renderer", [CsvRenderer, TsvRenderer])
+@pytest.mark.parametrize("renderer", [CsvReport, TsvReport])
 def test_a_table_that_attnviz_wrote_is_the_same_maps(renderer):
     tokens = ["a\tb", 'say "x", y', "\\n", "a\rb"]
     some = select(attention_of(self_map(tokens, 2, 3)), None, None, "1.0,0.2").main
     own = attention_of(self_map(tokens, 2, 3), replace(some, stream="several"))
-    saved = one(render_all(renderer(Display()), [(own, None)]))
+    saved = one(render_all(renderer(Display()), [(own, NO_VIEWS)]))
     assert [item.stream for item in saved.maps] == [item.stream for item in own.maps]
     for item, other in zip(saved.maps, own.maps, strict=True):
         assert texts(item.key_tokens) == texts(other.key_tokens)
