@@ -46,6 +46,8 @@ CALLED_FROM_OUTSIDE = (
     "BINDINGS",
     "CSS",
     "ENABLE_COMMAND_PALETTE",
+    "action_*",
+    "watch_lines",
     # transformers' Trainer and Lightning, of callbacks
     "on_train_*",
     "on_step_end",

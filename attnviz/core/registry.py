@@ -180,7 +180,7 @@ class FeatureFormat(Format):
     room = "attnviz.features."
 
 
-BROWSER = FeatureEntry("Browse the first result by keys.", "browse.command:BrowsedResult")
+BROWSER = FeatureEntry("Browse the first result by keys.", "browse.entry:BrowsedResult")
 """The output that --browse and `Result.browse` open."""
 CONTACTS = FeatureEntry("Predict contacts from heads.", "contacts.fit:fit_contacts")
 """What --contacts fits."""

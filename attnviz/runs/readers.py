@@ -42,9 +42,10 @@ def query_for(source: Source, text: Text, kind: SourceKind) -> Query:
     """The query for a text, a pair, or the file that an argument names; a text is no path."""
     if kind == "recording":
         return cast("Query", FILE_QUERIES[kind].load()(Path(text.text), text.target or ""))
-    if kind == "picture":
+    if kind in ("picture", "picture-text"):
         # Its lens is not "raw", since every patch has to attend to every other one.
-        return cast("Query", FILE_QUERIES[kind].load()(Path(text.text), lens="logits"))
+        query = cast("Query", FILE_QUERIES["picture"].load()(Path(text.text), lens="logits"))
+        return replace(query, text=text.target or "")
     return query_of(source, text)
 
 

@@ -91,10 +91,7 @@ class CacheStudy:
         """What each rule costs in one text."""
         request = self.request
         optional, prompt = None, request.prompt
-        if self.reads == "picture-text":
-            query = replace(readers.query_for(source, text, PICTURE), text=text.target or "")
-        else:
-            query = readers.query_for(source, text, self.reads)
+        query = readers.query_for(source, text, self.reads)
         experiment = open_experiment(source, query)
         if self.reads == "picture-text":
             tokens = experiment.attention.main.key_tokens

@@ -22,9 +22,9 @@ import pytest
 
 import attnviz
 from attnviz.core.notices import pause
-from attnviz.features.browse.ask import Asker
-from attnviz.features.browse.command import is_dark
+from attnviz.features.browse.ask import Subject, Subjects
 from attnviz.features.browse.draw import plain, screen
+from attnviz.features.browse.entry import is_dark, open_first
 from attnviz.features.browse.keys import KEYS
 from attnviz.features.browse.state import begin
 from attnviz.storage.texts import Text
@@ -37,14 +37,15 @@ TEXT = "The cat sat on the mat because it was tired"
 SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 PROGRAM = (sys.executable, "-m", "attnviz")
 events = pytest.importorskip("textual.events")
+WorkerFailed = pytest.importorskip("textual.worker").WorkerFailed
 
 
-def drive(state, asker, act, size=(80, 24)):
+def drive(state, act, size=(80, 24)):
     """What an action of a pilot returns, in an app without a terminal."""
     from attnviz.features.browse.app import Browser
 
     async def work():
-        app = Browser(state, asker)
+        app = Browser(state)
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
             return await act(app, pilot)
@@ -54,7 +55,7 @@ def drive(state, asker, act, size=(80, 24)):
 
 async def settle(app, pilot):
     """Wait for what a model is asked."""
-    while app.waits:
+    while app.worker:
         await asyncio.sleep(0.005)
         await pilot.pause()
 
@@ -66,8 +67,7 @@ def text_of(app):
 @pytest.fixture
 def live():
     origin = attnviz.attend("a").again.origin
-    asker = Asker(origin, "self", Text("0", TEXT))
-    return begin(asker.attend(), live=True), asker
+    return open_first(Subjects([Subject(origin, "self", Text("0", TEXT))]), None)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20), (200, 60)])
@@ -78,7 +78,7 @@ def test_the_app_shows_what_the_state_draws(size, live):
         await pilot.press("down", "escape", "enter", "right")
         return first, text_of(app), app.state
 
-    page, shown, state = drive(*live, act, size)
+    page, shown, state = drive(live, act, size)
     assert all(does[:20] in page for _, _, does in KEYS[: size[1] - 10])
     assert (state.size, state.matrix, state.words, state.special) == (size, True, False, False)
     assert "\n".join(map(plain, screen(state))) == shown
@@ -93,7 +93,7 @@ def test_resizing_keeps_the_place(live):
         await pilot.pause()
         return before, app.state, text_of(app)
 
-    before, after, shown = drive(*live, act)
+    before, after, shown = drive(live, act)
     assert replace(after, size=before.size, message="") == replace(before, message="")
     assert {len(line) for line in shown.split("\n")} == {60}
 
@@ -109,7 +109,7 @@ def test_the_text_is_edited_and_answered_while_it_is_typed(live, monkeypatch):
         await settle(app, pilot)
         return typed, app.state, [*screens, len(app.screen_stack)]
 
-    typed, state, screens = drive(*live, act)
+    typed, state, screens = drive(live, act)
     assert typed.seen.text == state.seen.text == TEXT.replace("tired", "sad")
     assert screens == [2, 1]
 
@@ -126,7 +126,7 @@ def test_one_slow_answer_does_not_end_live_edit(live):
             counts.append(len(asked))
         return counts
 
-    assert drive(*live, act) == [1, 2, 2, 3, 4]
+    assert drive(live, act) == [1, 2, 2, 3, 4]
 
 
 def test_a_line_is_written_pasted_and_corrected(live, tmp_path, monkeypatch):
@@ -145,15 +145,14 @@ def test_a_line_is_written_pasted_and_corrected(live, tmp_path, monkeypatch):
         await settle(app, pilot)
         return line, text, app.state
 
-    line, text, state = drive(*live, act)
+    line, text, state = drive(live, act)
     assert line.rstrip() == " text: X new line"
     assert (text, state.seen.text) == ("X new line", "X new line")
     assert state.message == "wrote a.tsv"
     assert (tmp_path / "a.tsv").is_file()
 
 
-def test_escape_ends_slow_work(live):
-    state, asker = live
+def test_escape_ends_slow_work(live, monkeypatch):
     begun, ended = threading.Event(), threading.Event()
 
     def slow(*_, **__):
@@ -163,7 +162,7 @@ def test_escape_ends_slow_work(live):
         finally:
             ended.set()
 
-    asker.why = slow
+    monkeypatch.setattr(Subject, "why", slow)
 
     async def act(app, pilot):
         await pilot.press("w")
@@ -175,22 +174,21 @@ def test_escape_ends_slow_work(live):
         await asyncio.to_thread(ended.wait, HUNG)
         return doing, app.state, text_of(app)
 
-    doing, after, shown = drive(state, asker, act)
+    doing, after, shown = drive(live, act)
     assert "esc ends it" in doing
-    assert after.layer == min(state.layer + 1, 3)  # keys move meanwhile
+    assert after.layer == min(live.layer + 1, 3)  # keys move meanwhile
     assert "stopped" in shown
 
 
-def test_a_bug_of_a_worker_is_no_silent_end(live):
-    state, asker = live
-    asker.why = lambda *_: 1 / 0
+def test_a_bug_of_a_worker_is_no_silent_end(live, monkeypatch):
+    monkeypatch.setattr(Subject, "why", lambda *_: 1 / 0)
 
     async def act(app, pilot):
         await pilot.press("w")
-        await settle(app, pilot)
-        return app.error
+        await app.workers.wait_for_complete()
 
-    assert isinstance(drive(state, asker, act), ZeroDivisionError)
+    with pytest.raises(WorkerFailed, match="division by zero"):
+        drive(live, act)
 
 
 def test_clicks_choose_heads_tokens_and_keys(live):
@@ -205,7 +203,7 @@ def test_clicks_choose_heads_tokens_and_keys(live):
         await pilot.click(offset=(lines[-1].index("enter"), 23))
         return chosen, head, app.state.matrix
 
-    assert drive(*live, act) == ("mat", "1.0", True)
+    assert drive(live, act) == ("mat", "1.0", True)
 
 
 def test_markup_in_tokens_is_text():
@@ -215,7 +213,7 @@ def test_markup_in_tokens_is_text():
         await pilot.press("tab", "down")
         return text_of(app), app.export_screenshot()
 
-    shown, picture = drive(state, Asker(), act)
+    shown, picture = drive(state, act)
     assert "[red]a[/]" in shown
     assert "␛[31mb" in shown
     assert "\x1b" not in picture
@@ -341,7 +339,7 @@ def test_killed_at_any_moment(seed):
 def test_the_terminal_says_whether_its_ground_is_dark(answer, dark, monkeypatch):
     told = b"\x1b]11;rgb:" + answer + b"\x1b\\" if answer else b""
     monkeypatch.delenv("COLORFGBG", raising=False)
-    monkeypatch.setattr("attnviz.cli.terminal.ask_terminal", lambda _: told + b"\x1b[?62c")
+    monkeypatch.setattr("attnviz.features.browse.entry.ask_terminal", lambda _: told + b"\x1b[?62c")
     assert is_dark() == dark
     monkeypatch.setenv("COLORFGBG", "0;15")
     assert not is_dark()
@@ -434,7 +432,7 @@ def test_a_result_of_python_is_browsed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["draw.screen", "ask.Asker.why"])
+@pytest.mark.parametrize("place", ["draw.screen", "ask.Subject.why"])
 def test_a_bug_leaves_a_traceback_and_the_terminal_as_it_was(place):
     program = (
         "import sys; from attnviz.features.browse import ask, draw\n"
