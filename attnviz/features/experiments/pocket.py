@@ -29,7 +29,6 @@ from attnviz.mechanisms.arrays import as_numpy, stack_layers, to_numpy
 from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.light.network import Record
 from attnviz.models.pocket.model import PocketModel
-from attnviz.models.pocket.stored import stored_values
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
 
 if TYPE_CHECKING:
@@ -43,6 +42,9 @@ Place = TypeVar("Place")
 
 class StoredExperiment(NetworkExperiment):
     """A shipped model and its input, with gradients by torch."""
+
+    def spell(self, number: int) -> str:
+        return str(self.model.spell(number))
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
         return self.slopes(log=True)[0]
@@ -98,9 +100,6 @@ class PieceExperiment(StoredExperiment):
     """A shipped model that predicts pieces of text, by its tokenizer."""
 
     model: Any
-
-    def spell(self, number: int) -> str:
-        return str(self.model.spell(number))
 
     def piece_of(self, word: str) -> int | None:
         """The number of a word that is one piece, as it begins a word or as it is."""
@@ -180,7 +179,7 @@ class PocketExperiment(PieceExperiment):
             self.choose_pieces(self.feed.target_ids, target, side)
 
     def values(self) -> ValueVectors:
-        return stored_values(self.model, self.feed, self.attention)
+        return self.model.values_of(self.feed, self.attention)
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The greedy translation or continuation; None: the encoder writes nothing."""
@@ -247,6 +246,3 @@ class PictureExperiment(StoredExperiment):
         scores = to_numpy(model.scores(model.weights, states[:1]))[0]
         config = SimpleNamespace(id2label=dict(enumerate(model.labels)))
         self.outputs = (chosen_class(config, scores, target),)
-
-    def spell(self, number: int) -> str:
-        return str(self.model.spell(number))

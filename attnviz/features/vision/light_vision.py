@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import isqrt
@@ -31,6 +31,7 @@ from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.family import likeliest_class
 from attnviz.models.light import network
 from attnviz.models.light.architecture import PATCHES
+from attnviz.models.light.vectors import value_vectors
 from attnviz.models.light.weights import StoredWeights
 
 if TYPE_CHECKING:
@@ -133,12 +134,13 @@ def resize_positions(embeddings: NDArray[Any], rows: int, columns: int) -> NDArr
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LightVisionModel(VisionModel):
+class LightVisionModel(VisionModel, network.Network):
     """A pretrained vision model that numpy runs."""
 
     whole: light_model.WholeModel[VisionModel]
     kind: str  # the class of transformers
-    shape: network.Shape
+    sizes: network.Shape
+    streams: Mapping[str, str]
     weights: network.Weights
     head: network.Weights | None  # of a classifier
     labels: tuple[str, ...]
@@ -161,11 +163,7 @@ class LightVisionModel(VisionModel):
         """The value vectors of each head at each patch."""
         record = network.Record()
         try:
-            attention, shape = self._run(query, record), self.shape
-            name = f"{shape.layer}.{shape.attention.name}"
-            return light_model.value_vectors(
-                self.weights, [(shape, shape.attention, name)], attention, record
-            )
+            return value_vectors(self, self._run(query, record), record)
         except network.UnknownArchitecture as reason:
             return self.whole(str(reason)).values(query)
 
@@ -175,34 +173,40 @@ class LightVisionModel(VisionModel):
                 "the picture is not of the colours red, green and blue alone"
             )
         values = self._pixels(picture)
-        (rows, row), (columns, column) = (divmod(n, self.shape.patch) for n in values.shape[2:])
+        (rows, row), (columns, column) = (divmod(n, self.sizes.patch) for n in values.shape[2:])
         if row or column or rows * columns >= light_model.MOST_TOKENS:
             many = f"the picture has more than {light_model.MOST_TOKENS} tokens"
             raise network.UnknownArchitecture("patches do not fill it" if row or column else many)
         return {"pixel_values": values}, (rows, columns)
 
     def _count_tokens(self, inputs: dict[str, Any]) -> int:
-        return 1 + int(inputs["pixel_values"][0, 0].size) // self.shape.patch**2
+        return 1 + int(inputs["pixel_values"][0, 0].size) // self.sizes.patch**2
 
     def _run(self, query: Query, record: network.Record | None) -> Attention:
         """The maps and the decision of one pass; each attention is added to those seen."""
-        encoding, shape = self.encode(self.picture(query)), self.shape
-        values = encoding.inputs["pixel_values"].transpose(0, 2, 3, 1)
+        encoding = self.encode(self.picture(query))
+        inputs = self.inputs(encoding.inputs["pixel_values"])
+        with np.errstate(all="ignore"):
+            states, layers = self.forward(self.weights, inputs, record)
+        attention = encoding.build_attention([light_model.capture_layers("self", layers["self"])])
+        if self.head is None:
+            return attention
+        scores = self.scores(self.head, states)[0]
+        result = attention.with_maps(attention.maps, settings=likeliest_class(scores, self.labels))
+        return replace(result, decision=str(result.provenance.settings[DECISION]))
+
+    def inputs(self, feed: NDArray[np.float32]) -> network.Stacks:
+        values, shape = feed.transpose(0, 2, 3, 1), self.sizes
         rows, columns = (side // shape.patch for side in values.shape[1:3])
         positions = self.weights[f"{PATCHES}.position_embeddings"]
         if (rows, columns) != (shape.patches, shape.patches):
             positions = resize_positions(positions, rows, columns)
-        (inputs,) = network.embed_patches(self.weights, shape, values, PATCHES, positions)
-        with np.errstate(all="ignore"):
-            states, layers, _ = network.run_layers(self.weights, shape, inputs, watch=record)
-        attention = encoding.build_attention([light_model.capture_layers("self", layers)])
-        if self.head is None:
-            return attention
-        width = self.head["classifier.weight"].shape[1]
+        return (network.embed_patches(self.weights, shape, values, PATCHES, positions)[0],)
+
+    def scores(self, weights: network.Weights, states: Any) -> Any:
+        width = weights["classifier.weight"].shape[1]
         both = np.concatenate([states[0], states[1:].mean(0)])  # ViT reads the class token alone
-        scores = network.linear_map(self.head, "classifier", both[None, :width])[0]
-        result = attention.with_maps(attention.maps, settings=likeliest_class(scores, self.labels))
-        return replace(result, decision=str(result.provenance.settings[DECISION]))
+        return network.linear_map(weights, "classifier", both[None, :width])
 
 
 def open_light_vision(
@@ -225,7 +229,8 @@ def open_light_vision(
         provenance=describe_light(name, light, kind),
         whole=light_model.WholeModel(load_whole, origin.arithmetic == "light"),
         kind=kind,
-        shape=light.shape,
+        sizes=light.shape,
+        streams={"self": f"{light.shape.layer}.{light.shape.attention.name}"},
         weights=light.weights,
         head=head,
         labels=labels,

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
-from attnviz.core.registry import EXPERIMENTS, WRITERS
+from attnviz.core.registry import WRITERS
 from attnviz.core.tokens import patch_tokens
 from attnviz.features.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.hugging_face.load.family import likeliest_class
-from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
-from attnviz.models.light.network import Shape, Weights, embed_patches, linear_map
+from attnviz.models.light.architectures import VIT_ROW, with_prefix
+from attnviz.models.light.network import Shape, embed_patches
 from attnviz.models.pocket.card import CARDS
 from attnviz.models.pocket.stored import StoredModel, device_options
 from attnviz.models.pocket.text import outside_note
@@ -55,7 +55,7 @@ class PicturePocket(StoredModel):
 
     name = "pocket-vit"
     sizes: Shape
-    projections = VIT.attention.maps
+    output = "classifier"
     decides = True
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
 
@@ -68,9 +68,6 @@ class PicturePocket(StoredModel):
         pixels = self.weights.convert(feed)[None]
         return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
 
-    def scores(self, weights: Weights, states: Array) -> Array:
-        return linear_map(weights, "classifier", states)
-
     def stacks(self, feed: NDArray[np.float32]) -> list[Any]:
         stack = WRITERS["stack"].load()
         whole, position = self.inputs(feed)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
@@ -79,9 +76,6 @@ class PicturePocket(StoredModel):
 
     def spell(self, number: int) -> str:
         return str(self.labels[number])
-
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        return EXPERIMENTS["pocket-vit"].load()(self, query, target)
 
     def read(self, query: Query) -> tuple[NDArray[np.float32], Attention]:
         """A picture's pixels as the model takes them, and its maps with the decision."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from attnviz.analyses.entropy import peak
-from attnviz.core.attention_map import Attention, Projections, Provenance, check_finite
+from attnviz.core.attention_map import Attention, Provenance, check_finite
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.notices import explain
 from attnviz.core.query import Query
 from attnviz.core.registry import EXPERIMENTS, LENS_QUESTIONS, WRITERS
@@ -30,6 +29,7 @@ from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.light import network
 from attnviz.models.light.architecture import Architecture
 from attnviz.models.light.head import Head
+from attnviz.models.light.vectors import projections_of, value_vectors
 from attnviz.models.light.weights import CheckpointWeights
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class LightModel(LoadedModel, network.Network):
             return self.whole(reason).values(query)
         record = network.Record()
         attention, _ = self.run(encoding, record)
-        return value_vectors(self.weights, self._blocks(attention), attention, record)
+        return value_vectors(self, attention, record)
 
     def many_gradients(
         self, queries: Sequence[Query], target: str | None, batch_size: int | None
@@ -255,37 +255,13 @@ class LightModel(LoadedModel, network.Network):
                     self.weights, states[None, 0] if self.head.first else states[None]
                 )
         if self.region.keep_qk and record is not None:
-            items = [replace(one, projections=self._projections(one, record)) for one in items]
+            items = [replace(one, projections=projections_of(self, one, record)) for one in items]
         return encoding.build_attention(items, self.task, logits)
 
     def _capture(self, stream: str, layers: Sequence[Array]) -> Captured:
-        item, shape = capture_layers(stream, layers), self._shape_of(stream)
+        item, shape = capture_layers(stream, layers), self.shape_of(stream)
         size = shape.heads // (shape.key_heads or shape.heads)
         return with_group_sizes(item, dict.fromkeys(item.layers, size))
-
-    def _shape_of(self, stream: str) -> network.Shape:
-        return self.below if stream == "encoder" and self.below else self.sizes
-
-    def _projections(self, item: Captured, record: network.Record) -> Projections:
-        """The queries and keys of a stream."""
-        shape = self._shape_of(item.stream)
-        names = {self.streams[item.stream].format(layer) for layer in item.layers}
-        own = [one for one in record if one.path in names]
-        query, key, value = (
-            np.stack([getattr(one, side) for one in own]) for side in ("query", "key", "value")
-        )
-        more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
-        heads, peaks = tuple(map(str, range(shape.heads))), tuple(peak(one.residual) for one in own)
-        return Projections(query, key, shape.factor, item.layers, heads, more, value, peaks)
-
-    def _blocks(self, attention: Attention) -> list[tuple[network.Shape, network.LayerPart, str]]:
-        """The shape, the part of a layer and the names of attentions of each map."""
-        blocks = []
-        for item in attention.maps:
-            shape = self._shape_of(item.stream)
-            block = shape.cross if item.stream == "cross" and shape.cross else shape.attention
-            blocks.append((shape, block, self.streams[item.stream]))
-        return blocks
 
     def scores(self, weights: network.Weights, states: Array) -> Array:
         """Scores of every token or class, for states (…, size)."""
@@ -381,23 +357,3 @@ def capture_layers(stream: str, layers: Sequence[Array]) -> Captured:
     names, heads = (tuple(map(str, range(count))) for count in weights.shape[:2])
     check_finite(weights, stream, names, heads, "float32", "the attention")
     return Captured(stream, names, weights, route=ROUTE)
-
-
-def value_vectors(
-    weights: network.Weights,
-    blocks: Sequence[tuple[network.Shape, network.LayerPart, str]],
-    attention: Attention,
-    record: network.Record,
-) -> ValueVectors:
-    """What each head adds for each token, of the attentions of one pass, by the block of a map."""
-    by_map, by_name = [], {one.path: one for one in record}
-    for item, (shape, block, name) in zip(attention.maps, blocks, strict=True):
-        products = []
-        for layer in item.layers:
-            one = by_name[name.format(layer)]
-            matrix = weights[f"{one.path}.{block.maps[3]}.weight"].T
-            if block.scale:
-                matrix = matrix * weights[f"{shape.layer.format(layer)}.{block.scale}"]
-            products.append(inner_products(one.value, matrix))
-        by_map.append(np.stack(products))
-    return ValueVectors(attention, tuple(by_map), projected=True)

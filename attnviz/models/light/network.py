@@ -427,6 +427,15 @@ class Network(ABC):
         """The shape of its stack, or of its encoder and its decoder."""
         return (self.sizes,)
 
+    def shape_of(self, stream: str) -> Shape:
+        """The stack that has a stream."""
+        return self.shapes[0 if stream == "encoder" else -1]
+
+    def part_of(self, stream: str) -> LayerPart:
+        """The attention of each layer that a stream shows."""
+        shape = self.shape_of(stream)
+        return shape.cross if stream == "cross" and shape.cross else shape.attention
+
     @abstractmethod
     def inputs(self, feed: Any) -> Stacks:
         """The embedded inputs of each stack, (positions, size)."""

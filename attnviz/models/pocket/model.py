@@ -35,12 +35,10 @@ from attnviz.models.pocket.text import (
     PocketInputs,
     encode_text,
     load_piece_tokenizer,
-    spell_piece,
 )
 
 if TYPE_CHECKING:
-    from attnviz.core.attention_map import Provenance
-    from attnviz.core.writers import HeadWeights, WriterKind
+    from attnviz.core.writers import WriterKind
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
@@ -118,7 +116,7 @@ class PocketModel(StoredModel):
     name = "pocket"
     file = "weights.safetensors"
     sizes: TranslatorSizes
-    projections = PROJECTIONS
+    words = output = "embedding"
     streams = {  # noqa: RUF012
         "encoder": "encoder.{}.self_attention",
         "decoder": "decoder.{}.self_attention",
@@ -137,7 +135,6 @@ class PocketModel(StoredModel):
     ) -> None:
         super().__init__(folder, device, dtype)
         self.sizes = TranslatorSizes(**self.config["sizes"])
-        self.tokenizer = folder / "tokenizer.json"
         self.causal, self.to = causal, to
 
     def inputs(self, feed: PocketInputs) -> network.Stacks:
@@ -148,9 +145,6 @@ class PocketModel(StoredModel):
     def shapes(self) -> tuple[network.Shape, ...]:
         """The encoder's and the decoder's."""
         return self.sizes.encoder, self.sizes.decoder
-
-    def scores(self, weights: network.Weights, states: Array) -> Array:
-        return predict_pieces(weights, states)
 
     def stacks(self, feed: PocketInputs) -> list[Any]:
         def embed(ids: list[int]) -> dict[WriterKind, Array]:
@@ -164,14 +158,6 @@ class PocketModel(StoredModel):
             return [encoder]
         own, read = "decoder" if feed.source else "causal", embed(feed.target_ids)
         return [encoder, stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
-
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        streams, tokens = ("encoder", "decoder", "cross"), ("embedding", "embedding")
-        weights = WRITERS["head weights"].load()(self.weights, self.shapes, streams, tokens)
-        return weights, self.provenance((), {})
-
-    def spell(self, number: int) -> str:
-        return spell_piece(self.tokenizer, number)
 
     def encode_text(self, text: str, what: str = "text") -> EncodedText:
         """The text in pieces; see `text.encode_text`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,23 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnviz.core.attention_call import AttentionCall
-from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance
+from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import choose
 from attnviz.core.query import Query
-from attnviz.core.registry import WRITERS
-from attnviz.mechanisms.arrays import to_numpy
+from attnviz.core.registry import EXPERIMENTS, WRITERS
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, Part
 from attnviz.models import Choose, Source, check_device
-from attnviz.models.light.network import Network, Record
+from attnviz.models.light.network import Network, Record, Weights, linear_map
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
+from attnviz.models.pocket.text import spell_piece
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from attnviz.core.lens_inputs import ValueVectors
     from attnviz.core.writers import HeadWeights, ResidualStream, WrittenText
 
@@ -43,18 +40,16 @@ class StoredModel(Source, Network):
 
     name: ClassVar[str]  # its value for `--model`
     file: ClassVar[str] = "model.safetensors"  # its weights
-    projections: ClassVar[tuple[str, ...]]  # names of query, key, value and output maps
-    turns_pairs: ClassVar[bool] = False  # True where positions turn queries and keys
     decides: ClassVar[bool] = False  # True where it predicts one class, from its first position
-    # the names of its embeddings and of the map to its logits, without ".weight"
-    tokens: ClassVar[tuple[str, str] | None] = None
-    # the formula of a layer's norm, in words
-    norm_formula: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
+    # the names of its embeddings, if it reads tokens, and of the map to its logits
+    words: ClassVar[str] = ""
+    output: ClassVar[str]
 
     def __init__(self, folder: Path, device: str = "cpu", dtype: str = "float32") -> None:
         self.folder, self.device, self.dtype = folder, device, dtype
         self.config = read_model_file(folder / "config.json")
         self.weights = StoredWeights(folder / self.file, dtype, device)
+        self.tokenizer = folder / "tokenizer.json"
 
     @cached_property
     def origin(self) -> dict[str, Any]:
@@ -69,7 +64,30 @@ class StoredModel(Source, Network):
         return self.read(query)[1]
 
     def values(self, query: Query) -> ValueVectors:
-        return stored_values(self, *self.read(query))
+        feed, attention = self.read(query)
+        return self.values_of(feed, attention)
+
+    def values_of(self, feed: Any, attention: Attention) -> ValueVectors:
+        """Each head's values through its slice of W_O, for maps of this model."""
+        from attnviz.models.light.vectors import value_vectors
+
+        return value_vectors(self, attention, self.record(feed))
+
+    def record(self, feed: Any) -> Record:
+        """Each attention of one pass."""
+        record = Record()
+        self.forward(self.weights, self.inputs(feed), record)
+        return record
+
+    def scores(self, weights: Weights, states: Array) -> Array:
+        return linear_map(weights, self.output, states)
+
+    def spell(self, number: int) -> str:
+        """A piece as it is written, or the name of a class."""
+        return spell_piece(self.tokenizer, number)
+
+    def experiment(self, query: Query, target: str | None = None) -> Any:
+        return EXPERIMENTS[self.name].load()(self, query, target)
 
     def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         return stored_head_arithmetic(self, self.read(query)[0], which)
@@ -86,18 +104,13 @@ class StoredModel(Source, Network):
         return stream
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        weights = WRITERS["head weights"].load()(
-            self.weights, self.shapes, [*self.streams], self.tokens
-        )
+        tokens = (self.words, self.output) if self.words else None
+        weights = WRITERS["head weights"].load()(self.weights, self.shapes, [*self.streams], tokens)
         return weights, self.provenance((), {})
 
     @abstractmethod
     def stacks(self, feed: Any) -> list[Any]:
         """Its stacks of layers after they have read an input; the last one predicts."""
-
-    @abstractmethod
-    def spell(self, number: int) -> str:
-        pass
 
     def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
         """The origin of maps of this model, with notes for the reader."""
@@ -121,71 +134,34 @@ def device_options(device: str, dtype: str | None) -> dict[str, str]:
     return {"device": device, "dtype": choose(dtype or "float32", dtypes, f"dtype on {device}")}
 
 
-def watch_pass(model: StoredModel, feed: Any) -> dict[str, AttentionCall]:
-    """Each attention of one pass, by its name among the weights."""
-    record = Record()
-    model.forward(model.weights, model.inputs(feed), record)
-    return {one.path: one for one in record}
-
-
-def watch_layers(model: StoredModel, feed: Any) -> Callable[[AttentionMap], list[AttentionCall]]:
-    """A function that gives a map's layers their attentions, from one pass."""
-    calls = watch_pass(model, feed)
-    return lambda item: [calls[model.streams[item.stream].format(layer)] for layer in item.layers]
-
-
 def add_projections(model: StoredModel, feed: Any, attention: Attention) -> Attention:
     """The attention, with the queries and keys of each stream."""
-    from attnviz.analyses.entropy import peak
+    from attnviz.models.light.vectors import projections_of
 
-    layers = watch_layers(model, feed)
-
-    def stack(item: AttentionMap, side: str) -> NDArray[np.float32]:
-        return np.stack([to_numpy(getattr(one, side)) for one in layers(item)])
-
-    scale = (model.sizes.size // model.sizes.heads) ** -0.5
-    projections = {
-        item.stream: Projections(
-            stack(item, "query"),
-            stack(item, "key"),
-            scale,
-            item.layers,
-            item.heads,
-            value=stack(item, "value"),
-            peaks=tuple(peak(to_numpy(one.residual)) for one in layers(item)),
-        )
-        for item in attention.maps
-    }
+    record = model.record(feed)
+    projections = {item.stream: projections_of(model, item, record) for item in attention.maps}
     return replace(attention, projections=projections)
 
 
-def stored_values(model: StoredModel, feed: Any, attention: Attention) -> ValueVectors:
-    """Each head's values through its slice of W_O, for maps of the model."""
-    from attnviz.core.lens_inputs import ValueVectors, inner_products
-
-    layers = watch_layers(model, feed)
-
-    def products(attention: AttentionCall) -> NDArray[np.float64]:
-        mixer = to_numpy(model.weights[f"{attention.path}.{model.projections[3]}.weight"])
-        return inner_products(to_numpy(attention.value), mixer.T)
-
-    arrays = tuple(np.stack([products(one) for one in layers(item)]) for item in attention.maps)
-    return ValueVectors(attention, arrays, projected=True)
+NORMS = "layer_input / √(its mean square), scaled", "layer_input with mean 0 and variance 1, scaled"
+"""The formula of a layer's norm, in words: by the mean square, or of mean and variance."""
 
 
 def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadAt) -> HeadArithmetic:
     """One head's numbers, from the layer's input to what it adds to the residual stream."""
     name = model.streams[which.stream].format(which.layer)
-    attention, size = watch_pass(model, query)[name], model.sizes.size // model.sizes.heads
+    (attention,) = (one for one in model.record(query) if one.path == name)
+    shape, maps = model.shape_of(which.stream), model.part_of(which.stream).maps
+    size = shape.head_features
     own = slice(which.head * size, (which.head + 1) * size)
     is_cross = attention.memory is not attention.inputs
     parts = [
         Part("layer_input", attention.residual, "", "qf"),
-        Part("normalised", attention.inputs, model.norm_formula, "qf"),
+        Part("normalised", attention.inputs, NORMS[shape.norm == "layer"], "qf"),
     ]
     parts += [Part("memory", attention.memory, "", "kf")] if is_cross else []
-    sides, has_bias = [], f"{name}.{model.projections[3]}.bias" in model.weights
-    for side, projection in zip(("query", "key", "value"), model.projections, strict=False):
+    sides, has_bias = [], f"{name}.{maps[3]}.bias" in model.weights
+    for side, projection in zip(("query", "key", "value"), maps, strict=False):
         source = "memory" if is_cross and side != "query" else "normalised"
         axes = "qf" if side == "query" else "kf"
         weight = model.weights[f"{name}.{projection}.weight"][own].T
@@ -195,7 +171,7 @@ def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadAt) -> Hea
             bias = model.weights[f"{name}.{projection}.bias"][None, own]
             parts.append(Part(f"b_{side}", bias, "", "ff"))
             formula += f" + b_{side}"
-        if model.turns_pairs and side != "value":
+        if shape.turns and side != "value":
             parts.append(Part(f"plain_{side}", attention.inputs @ weight, formula, axes))
             formula = f"pairs of plain_{side} turned by position"
         side_values = getattr(attention, side)[which.head]
@@ -207,7 +183,7 @@ def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadAt) -> Hea
         parts.append(Part("mask", mask, LOWER))
     parts += scaled.parts(sides[0], sides[1], sides[2], mask)
     output = parts.pop().value
-    weight = model.weights[f"{name}.{model.projections[3]}.weight"][:, own].T
+    weight = model.weights[f"{name}.{maps[3]}.weight"][:, own].T
     parts += [
         Part("head_output", output, "weights @ value", "qf"),
         Part("w_output", weight, "", "ff"),

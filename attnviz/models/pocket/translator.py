@@ -11,7 +11,6 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
-from attnviz.core.registry import EXPERIMENTS
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models import check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel, run_decoder, run_encoder
@@ -68,9 +67,6 @@ class Pocket(PocketModel):
         if len(queries) == 1 or batch_size == 1:
             return super().attend(queries)
         return attend_batches(self, queries, batch_size, self._finish)
-
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        return EXPERIMENTS["pocket"].load()(self, query, target)
 
     def read(self, query: Query) -> tuple[PocketInputs, Attention]:
         """A query's pieces and its maps."""

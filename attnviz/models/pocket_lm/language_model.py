@@ -11,11 +11,10 @@ import numpy as np
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, AttentionMap, typed_facts
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.core.registry import EXPERIMENTS, WRITERS
+from attnviz.core.registry import WRITERS
 from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
-from attnviz.models.light.architectures import ARCHITECTURES, ROTARY, with_prefix
-from attnviz.models.light.network import Cache, Shape, Watch, Weights, run_layers
-from attnviz.models.pocket.model import predict_pieces
+from attnviz.models.light.architectures import ARCHITECTURES, with_prefix
+from attnviz.models.light.network import Cache, Shape, Watch, run_layers
 from attnviz.models.pocket.stored import StoredModel, add_projections, device_options
 from attnviz.models.pocket.text import (
     END,
@@ -25,7 +24,6 @@ from attnviz.models.pocket.text import (
     load_piece_tokenizer,
     outside_note,
     special,
-    spell_piece,
     token,
 )
 
@@ -61,10 +59,7 @@ class CausalPocket(StoredModel):
     can_generate = True
     sizes: Shape
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
-    projections = ROTARY.attention.maps
-    turns_pairs = True
-    tokens = ("model.embed_tokens", "model.embed_tokens")
-    norm_formula = "layer_input / √(its mean square), scaled"
+    words = output = "model.embed_tokens"
 
     def __init__(
         self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str
@@ -72,24 +67,14 @@ class CausalPocket(StoredModel):
         super().__init__(folder, **options)
         self.sizes = causal_shape(self.config)
         self.longest = self.config["max_position_embeddings"] - 1
-        self.tokenizer = folder / "tokenizer.json"
         self.keep_qk, self.generate = keep_qk, generate
 
     def inputs(self, feed: list[int]) -> tuple[Array]:
         return (self.weights.rows(EMBEDDING, np.array(feed)),)
 
-    def scores(self, weights: Weights, states: Array) -> Array:
-        return predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
-
     def stacks(self, feed: list[int]) -> list[Any]:
         stack = WRITERS["stack"].load()
         return [stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(feed)[0]})]
-
-    def spell(self, number: int) -> str:
-        return spell_piece(self.tokenizer, number)
-
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        return EXPERIMENTS["pocket-lm"].load()(self, query, target)
 
     def read(self, query: Query) -> tuple[list[int], Attention]:
         """The ids that the model reads, its continuation of the text included, and their maps."""
