@@ -122,15 +122,19 @@ def data_of(
     value: Any,
     table: Callable[..., str],
     rows: Callable[[Any], str],
-    document: Callable[[Any], str],
+    document: Callable[[Any], str] | str,
     *options: object,
     **more: Any,
 ) -> Data:
-    """The forms of a value, by the functions that write them; the table also takes `options`."""
-    more |= {"rows": partial(rows, value), "document": partial(document, value)}
-    if "about" not in more and hasattr(value, "provenance"):
-        from attnviz.storage.documents import dump_json
+    """The forms of a value, by the functions that write them; the table also takes `options`.
 
+    A document that holds the fields of the value is named by its kind.
+    """
+    from attnviz.storage.documents import dump_json, report_json
+
+    write = partial(report_json, document) if isinstance(document, str) else document
+    more |= {"rows": partial(rows, value), "document": partial(write, value)}
+    if "about" not in more and hasattr(value, "provenance"):
         more["about"] = dump_json(asdict(value.provenance))
     return Data(text=partial(table, value, *options), value=value, **more)
 

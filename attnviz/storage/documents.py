@@ -55,9 +55,10 @@ def dump_line(document: Any) -> bytes:
     return escape_hidden(data.decode()).encode()
 
 
-def report_json(kind: str, **parts: Any) -> str:
-    """The JSON document of a kind of report."""
-    return dump_json(to_report(kind, **parts)) + "\n"
+def report_json(kind: str, report: Any = None, **parts: Any) -> str:
+    """The JSON document of a kind of report: its fields, and further parts."""
+    own = {} if report is None else {one.name: getattr(report, one.name) for one in fields(report)}
+    return dump_json(to_report(kind, **own, **parts)) + "\n"
 
 
 def to_report(kind: str, **parts: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from attnviz.core.registry import SourceKind
 from attnviz.features.cache.cost import CachedText, mean_cost, measure_rules
 from attnviz.features.cache.eviction import Budget, is_size, parse_rules
 from attnviz.features.cache.report import CacheReport
-from attnviz.features.cache.table import cache_json, cache_table, cache_tsv
+from attnviz.features.cache.table import cache_table, cache_tsv
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.models import Source
 from attnviz.models.open import is_shipped, open_source
@@ -192,7 +192,7 @@ def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> 
         return cost_curves(report)
 
     def page(command: str) -> str:
-        from attnviz.features.cache.page import cache_page
+        from attnviz.features.cache.picture import cache_page
         from attnviz.renderers.figures.figure import figure_bytes
 
         pictures = []
@@ -221,7 +221,7 @@ def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> 
 
     figures = {"plot": plot} | ({"heatmap": draw} if report.texts == 1 else {})
     return data_of(
-        *(report, cache_table, cache_tsv, cache_json),
+        *(report, cache_table, cache_tsv, "cache"),
         figures=figures,
         page=page,
         about=dump_json(asdict(report.provenance)),

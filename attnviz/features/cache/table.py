@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.cells import set_cell_size
@@ -15,7 +14,6 @@ from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, nats, printable, two_digits
 from attnviz.renderers.text.console import column_widths, introduction, render_parts, wrap_text
 from attnviz.storage.columns import columns_of
-from attnviz.storage.documents import report_json
 
 if TYPE_CHECKING:
     from attnviz.renderers import Display
@@ -101,8 +99,3 @@ def cache_tsv(report: CacheReport) -> str:
             numbers = map(all_digits, (head.mass, head.cost))
             lines.append((*name, head.layer, str(head.head), texts, "", *numbers, "", "", ""))
     return tsv(lines)
-
-
-def cache_json(report: CacheReport) -> str:
-    """One document with every rule and head."""
-    return report_json("cache", **asdict(report))

@@ -109,7 +109,7 @@ def chat_data(chat: ChatReport) -> Data:
         return chat_picture(chat)
 
     def page(command: str) -> str:
-        from attnviz.features.chat.page import chat_page
+        from attnviz.features.chat.picture import chat_page
 
         return chat_page(chat, command)
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnviz.features.chat.report import TEMPLATE, ChatReport
+from attnviz.features.chat.report import BEGINNING, TEMPLATE, ChatReport
 from attnviz.features.chat.table import HEADS, notes_of, reading_line, times
 from attnviz.renderers.colors import FAINT, HEAD_COLORS, INK, Color, ink_on
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, chart_page
+from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.page.reports import escape_text, number_table, picture_tag, report_page
 from attnviz.renderers.printable import printable, shorten, two_digits
 
 READING = (
@@ -115,3 +117,37 @@ def _width(face: Typeface, labels: Sequence[str], letters: int) -> float:
     """Pixels that labels of so many letters at most take beside their bars."""
     words = (face.drawable(shorten(one, letters)) for one in labels)
     return max(face.width(one, sheet.NOTE_SIZE) for one in words) + 16
+
+
+PAGE_HEADS = 32  # that a page lists
+PAGE_TERMS = (
+    "Shares are of a row's attention. × even: the share over what an even look at all that a row "
+    "sees would give the part. difference: half the sum of the differences from the mean of heads."
+)
+
+
+def chat_page(report: ChatReport, command: str) -> str:
+    """The picture (SVG), then the messages, the rows and the heads with their shares."""
+    names = [one.name for one in report.parts]
+    messages = "".join(
+        f"<p><b>{escape_text(one.name)}</b> · {one.tokens:,} tokens · {two_digits(one.share)} · "
+        f"{times(one)} × even<br>{escape_text(one.text)}"
+        f"{'…' if len(one.text) >= BEGINNING else ''}</p>"
+        for one in report.parts
+    )
+    rows = [(" ".join(one.text.split()), *map(two_digits, one.shares)) for one in report.rows]
+    heads = [
+        (f"{one.layer}.{one.head}", two_digits(one.difference), *map(two_digits, one.shares))
+        for one in report.heads[:PAGE_HEADS]
+    ]
+    body = f"<p>{escape_text(reading_line(report))} {escape_text(report.heads_shown)}</p>"
+    body += picture_tag(
+        figure_bytes(chat_picture(report), ".svg"), "the parts of the chat as bands"
+    )
+    body += f"<h2>What {escape_text(report.unit)} look at</h2>"
+    body += number_table((report.unit, *names), rows)
+    body += f"<h2>Parts</h2>{messages}"
+    body += "<h2>Heads that differ most from the mean</h2>"
+    body += number_table(("head", "difference", *names), heads)
+    body += f'<p class="faint">{PAGE_TERMS}</p>'
+    return report_page(report.caption, body, command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -21,7 +21,6 @@ from attnviz.renderers.text.console import (
     wrap_text,
 )
 from attnviz.storage.columns import columns_of
-from attnviz.storage.documents import report_json
 
 if TYPE_CHECKING:
     from attnviz.renderers import Display
@@ -178,9 +177,4 @@ def chat_tsv(report: ChatReport) -> str:
     return tsv(lines)
 
 
-def chat_json(report: ChatReport) -> str:
-    """One document with every part, row and head."""
-    return report_json("chat", **asdict(report))
-
-
-CHAT = chat_table, chat_tsv, chat_json
+CHAT = chat_table, chat_tsv, "chat"

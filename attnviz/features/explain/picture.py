@@ -1,12 +1,15 @@
 """Which positions of which layers restore an answer, as a picture."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnviz.features.explain.report import ContrastReport
+from attnviz.features.explain.report import ContrastReport, Restored
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, chart_page
 from attnviz.renderers.figures.heatmap import write_cells
+from attnviz.renderers.page.reports import number_table, paragraphs, picture_tag, report_page
 from attnviz.renderers.printable import shorten, two_digits
 
 CONTRAST_READING = (
@@ -60,3 +63,36 @@ def contrast_picture(report: ContrastReport) -> Figure:
         texts = [[two_digits(x).replace("-", "−") for x in row] for row in shares]
         write_cells(chart, np.clip(shares, *_LIMITS), texts, _LIMITS, face.font(sheet.SMALLEST))
     return charts[0, 0].figure  # type: ignore[no-any-return]
+
+
+_LISTED = 15
+"""Parts in a table of a page."""
+
+
+def contrast_page(
+    report: ContrastReport, lines: Sequence[str], picture: bytes, command: str
+) -> str:
+    """A page: lines, the picture (SVG) of layers by positions, and what restores most."""
+    body = paragraphs([*lines, *report.notes])
+    body += picture_tag(picture, "layers by positions")
+    for name, own in (
+        ("Heads at every position", report.heads),
+        ("Heads at one position", report.rows),
+        ("Links", report.links),
+    ):
+        body += f"<h2>{name}</h2>{_restored_table(own)}" if own else ""
+    return report_page(report.caption, body, command)
+
+
+def _restored_table(parts: Sequence[Restored]) -> str:
+    """A row for each part, the first fifteen, with its share and its estimate."""
+    rows = [
+        (
+            one.name(),
+            two_digits(one.share),
+            "" if one.estimate is None else two_digits(one.estimate),
+        )
+        for one in parts[:_LISTED]
+    ]
+    more = f'<p class="faint">and {len(parts) - _LISTED:,} more</p>' if len(parts) > _LISTED else ""
+    return number_table(("part", "share", "estimate"), rows) + more

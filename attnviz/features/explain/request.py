@@ -163,7 +163,7 @@ def _contrast_data(contrast: ContrastReport) -> Data:
     draw = partial(draw_by, "attnviz.features.explain.picture:contrast_picture", contrast)
 
     def page(command: str) -> str:
-        from attnviz.features.explain.page import contrast_page
+        from attnviz.features.explain.picture import contrast_page
         from attnviz.renderers.figures.figure import figure_bytes
 
         lines = tables.contrast_lines(contrast)

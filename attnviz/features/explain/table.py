@@ -419,8 +419,4 @@ def contrast_tsv(report: answers.ContrastReport) -> str:
     return tsv(lines)
 
 
-def contrast_json(report: answers.ContrastReport) -> str:
-    return report_json("contrast", **asdict(report))
-
-
-CONTRAST = contrast_table, contrast_tsv, contrast_json
+CONTRAST = contrast_table, contrast_tsv, "contrast"

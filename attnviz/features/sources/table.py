@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import set_cell_size
@@ -75,7 +74,7 @@ def sources_tsv(report: answers.SourcesReport) -> str:
 
 def sources_json(report: answers.SourcesReport) -> str:
     sources = [report.sources_of(number) for number in range(len(report.sentences))]
-    return report_json("sources", **asdict(report), sources=sources)
+    return report_json("sources", report, sources=sources)
 
 
 SOURCES = sources_table, sources_tsv, sources_json

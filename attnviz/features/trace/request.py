@@ -395,7 +395,7 @@ def _data(report: TraceReport) -> Data:
         return triangle(report)
 
     def page(command: str) -> str:
-        from attnviz.features.trace.page import trace_page
+        from attnviz.features.trace.picture import trace_page
         from attnviz.renderers.figures.figure import figure_bytes
 
         return trace_page(report, figure_bytes(plot(), ".svg"), command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -137,4 +136,4 @@ def trace_tsv(report: TraceReport) -> str:
 def trace_json(report: TraceReport) -> str:
     matrix = report.matrix()
     links = [row[:number].tolist() for number, row in enumerate(matrix)]
-    return report_json("trace", **asdict(report), links=links)
+    return report_json("trace", report, links=links)

@@ -4,11 +4,10 @@ from rich.text import Text
 
 from attnviz.features.treebank.study import Finding, Relation, TreebankReport
 from attnviz.renderers import Display
-from attnviz.renderers.data import fields_of, tsv
+from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import printable, six_digits, two_digits
 from attnviz.renderers.text import console
 from attnviz.storage.columns import columns_of
-from attnviz.storage.documents import report_json
 
 FEWEST = 10  # relations with fewer cases are left out: some heads are right by luck
 
@@ -51,13 +50,7 @@ def treebank_tsv(report: TreebankReport) -> str:
     return tsv(lines)
 
 
-def treebank_json(report: TreebankReport) -> str:
-    """One document: the relations, and each head's share of right cases in each direction."""
-    names = "caption sentences relations findings provenance notes"
-    return report_json("treebank", **fields_of(report, names))
-
-
-TREEBANK = treebank_table, treebank_tsv, treebank_json
+TREEBANK = treebank_table, treebank_tsv, "treebank"
 
 
 def _best_findings(report: TreebankReport, toward: str) -> dict[str, Finding]:

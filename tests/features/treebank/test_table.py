@@ -3,7 +3,8 @@
 import json
 
 from attnviz.features.treebank.study import Finding, Relation, TreebankReport
-from attnviz.features.treebank.table import treebank_json, treebank_tsv
+from attnviz.features.treebank.table import treebank_tsv
+from attnviz.storage.documents import report_json
 from tests.renderers.heads import PROVENANCE
 
 REPORT = TreebankReport(
@@ -27,6 +28,6 @@ def test_data_has_every_head_in_both_directions():
     assert header.split("\t")[-1] == "share"
     assert len(rows) == 6
     assert rows[0].split("\t") == ["det", "40", "1", "0.6", "head", "2", "8", "0.81"]
-    document = json.loads(treebank_json(REPORT))
+    document = json.loads(report_json("treebank", REPORT))
     assert document["relations"][0]["by_offset"] == 0.6
     assert len(document["findings"]) == 6
