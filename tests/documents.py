@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from attnviz.cli.report import Report
+from attnviz.cli.outputs import Outputs
 from attnviz.core.attention_map import Attention
 from attnviz.features.schemas.layouts import LAYOUTS, json_schema
 from attnviz.runs.reporting import item_of
@@ -51,22 +51,16 @@ def name_of(document: Any, kind: str | None) -> str:
 @contextmanager
 def every_document_checked() -> Iterator[set[str]]:
     """Check what is added to any report of the block, whatever it is written as: names seen."""
-    seen, kinds = set[str](), dict[int, str]()
-    add, init = Report.add, Report.__init__
+    seen, add = set[str](), Outputs.add
 
-    def checking(self: Report, result: Any) -> None:
+    def checking(self: Outputs, result: Any) -> None:
         data: Any = item_of(result, self.options).data
         if isinstance(data, Attention):
             seen.add(name_of(json.loads(dump_json(to_document(data))), "maps"))
         elif data.document is not None:
-            seen.add(name_of(json.loads(data.document()), kinds[id(self)]))
+            seen.add(name_of(json.loads(data.document()), self.plan.kind))
         add(self, result)
 
-    def remembering(self: Report, options: Any, kind: Any = "maps", **more: Any) -> None:
-        kinds[id(self)] = kind
-        init(self, options, kind, **more)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Report, "add", checking)
-        patch.setattr(Report, "__init__", remembering)
+        patch.setattr(Outputs, "add", checking)
         yield seen

@@ -172,6 +172,7 @@ def _options_of(usage: Usage, values: dict[str, Any], files: Iterable[tuple[str,
 
 
 def _open_report(*arguments: Any, **more: Any) -> AbstractContextManager[Any]:
-    from attnviz.cli.report import Report
+    from attnviz.cli.outputs import Outputs
+    from attnviz.cli.plan import plan
 
-    return Report(*arguments, **more)
+    return Outputs(plan(*arguments, **more))

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.cli.report import Report
+from attnviz.cli.outputs import Outputs
+from attnviz.cli.plan import plan
 from attnviz.core.errors import InputError, WorkerError
 from attnviz.core.options import Many, Options
 from attnviz.storage.texts import Text
@@ -82,7 +83,7 @@ def test_rejects_never_take_the_place_of_the_output(command, pairs, texts, tmp_p
 
 def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(capsys, tmp_path):
     kept = tmp_path / "rejects.jsonl"
-    with Report(Options(many=Many(on_error=kept))) as report:
+    with Outputs(plan(Options(many=Many(on_error=kept)))) as report:
         for number in range(3):
             report.skip(Text("0", "a", line=number + 1, raw="a"), WorkerError("a worker died"))
         report.skip(None, InputError("something else"))

@@ -10,7 +10,7 @@ import pytest
 
 from attnviz import attend
 from attnviz.cli.destinations import command_line
-from attnviz.cli.report import Report
+from attnviz.cli.outputs import Outputs
 from attnviz.core.attention_map import Attention, AttentionMap, Link, Provenance, Token
 from attnviz.core.tokens import patch_tokens
 from attnviz.runs.outputs import page_html
@@ -106,7 +106,7 @@ def test_a_run_of_one_text_that_is_resumed_gives_its_page_the_name_too(tmp_path,
     texts.write_text("one two\n")
     command = ("self", "-i", texts, *OWN, "-o", tmp_path / "o.jsonl", "--html", page, "-f", "none")
     with monkeypatch.context() as patch:
-        patch.setattr(Report, "finish", interrupted)
+        patch.setattr(Outputs, "finish", interrupted)
         assert invoke(*command).status == 130
     assert (tmp_path / "page-0.html").exists()
     assert not page.exists()
@@ -114,7 +114,7 @@ def test_a_run_of_one_text_that_is_resumed_gives_its_page_the_name_too(tmp_path,
     assert {path.name for path in tmp_path.iterdir()} == {"t.txt", "o.jsonl", "page.html"}
 
 
-def interrupted(report: Report) -> None:
+def interrupted(report: Outputs) -> None:
     raise KeyboardInterrupt
 
 

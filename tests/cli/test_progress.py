@@ -8,7 +8,7 @@ import pytest
 import rich.console
 from rich.console import Console
 
-from attnviz.cli.report import progress_bar
+from attnviz.cli.outputs import progress_bar
 from tests import invoke
 from tests.invoke import OWN, attnviz
 
@@ -105,7 +105,7 @@ def test_a_terminal_is_shown_how_many_of_all_records_are_done(
         totals.append(total)
         yield counted.append
 
-    monkeypatch.setattr("attnviz.cli.report.progress_bar", bar)
+    monkeypatch.setattr("attnviz.cli.outputs.progress_bar", bar)
     attnviz(*words)
     assert (totals, sum(counted)) == ([records], records)
     attnviz(*words, "--quiet")

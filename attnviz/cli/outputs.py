@@ -1,6 +1,6 @@
-"""The one report path: everything that a run writes and says, whatever its data are.
+"""The outputs of a run's plan: everything that it writes and says, whatever its data are.
 
-Names and places are checked before the work. Data go to stdout and, whole or not at all, to a data
+Data go to stdout and, whole or not at all, to a data
 file, pictures and a page; records that failed to a file of rejects; notes to stderr.
 """
 
@@ -9,28 +9,53 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import destinations
-from attnviz.cli.places import Place, check_apart, hold_interrupts, note
+from attnviz.cli.places import hold_interrupts, note
+from attnviz.cli.plan import Plan
 from attnviz.cli.stderr import complain
-from attnviz.core.errors import AttnvizError, UsageError
+from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
-from attnviz.core.options import Look, Options
-from attnviz.core.registry import ATLAS, BROWSER, FIELDS, FORMATS, DataKind
-from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display, reports
-from attnviz.runs.inputs import PICTURES
+from attnviz.core.registry import BROWSER, FORMATS, DataKind
+from attnviz.renderers import Display, reports
 from attnviz.runs.reporting import item_of, reject_of
-from attnviz.storage.writing import PARTS, PartialFile, check_writable
+from attnviz.storage.writing import PARTS, PartialFile
 
 if TYPE_CHECKING:
     from attnviz.cli.terminal import ShownPictures
     from attnviz.core.attention_map import Attention
+    from attnviz.runs.resumable import ResumableSink
     from attnviz.storage.texts import BadText, Text
+
+
+MOST_ROWS = 500
+"""Rows of a table, unless a reader says how many."""
+PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")
+"""Data whose tables have no colours, and are not fitted to the terminal."""
+
+
+def display_of(plan: Plan) -> Display:
+    """How text is laid out; only what a reader sees is fitted to the terminal."""
+    output, many = plan.options.output, plan.many
+    forms = {FORMATS[name].form for name in plan.formats}
+    wide = plan.kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
+    # Asking for the terminal's width costs an import.
+    display = destinations.display_of_stdout(many=many) if wide else Display(many=many)
+    return replace(
+        display,
+        rows=MOST_ROWS if output.max_rows is None else output.max_rows,
+        short=output.max_rows is None,
+        whole=output.max_rows == 0,
+        pieces=output.pieces,
+        hints=not (many or output.quiet) and sys.stdout.isatty(),
+        fields=reports.parse_fields(output.fields),
+        digits=output.digits,
+    )
 
 
 class Notices:
@@ -56,8 +81,8 @@ class Notices:
             self.latest[kind] = text
 
 
-class Report(AbstractContextManager["Report"]):
-    """Everything that one run of the command line writes and says: a plan, outputs and notices.
+class Outputs(AbstractContextManager["Outputs"]):
+    """Everything that one run of the command line writes and says.
 
     For each result, in order, call `add`; for each record that failed `skip`; behind the last one
     `finish`. What is not finished when the run ends leaves no file, or one that --resume continues.
@@ -66,72 +91,40 @@ class Report(AbstractContextManager["Report"]):
     The counts of `failures` and of `good` results include those of an earlier run.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        kind: DataKind = "maps",
-        *,
-        many: bool = False,
-        command: str = "",
-        input_file: Path | None = None,
-    ) -> None:
-        self.options, self.command = options, command
+    def __init__(self, plan: Plan) -> None:
+        options = plan.options
+        self.plan, self.options = plan, options
         self.start_time = time.perf_counter()
-        self.open, output = ExitStack(), options.output
-        places = {name: path for name, path in options.pictures.items() if path is not None}
-        inputs = [value for _, value in options.given]
-        still = [name for name in options.pictures if name != "gif"]
-        on_screen = [name for name in still if name in places] or still[:1] if output.show else []
-        self.format = check_places(
-            options, kind, places, inputs, many=many, on_screen=bool(on_screen)
-        )
-        self.notices = Notices(quiet=output.quiet)
-        self.screen = self._open_screen(on_screen, many=many)
-        # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
-        self.formats = {
-            self.format,
-            *([reports.format_of(output.output, kind)] if output.output else []),
-        }
-        forms = {FORMATS[name].form for name in self.formats}
-        wide = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
-        display = destinations.display_of_stdout(many=many) if wide else Display(many=many)
-        names, digits = reports.parse_fields(output.fields), output.digits
-        display = replace(
-            display,
-            rows=MOST_ROWS if output.max_rows is None else output.max_rows,
-            short=output.max_rows is None,
-            whole=output.max_rows == 0,
-            pieces=output.pieces,
-            hints=not (many or output.quiet) and sys.stdout.isatty(),
-            fields=names,
-            digits=digits,
-        )
-        self.resumable = (
-            destinations.open_resumable(
-                options, many=many, command=command, input_file=input_file, width=display.width
+        self.open, self.format, self.formats = ExitStack(), plan.format, plan.formats
+        self.notices = Notices(quiet=options.output.quiet)
+        self.screen = self._open_screen()
+        self.display = display_of(plan)
+        self.resumable: ResumableSink | None = None
+        if plan.kind == "maps":
+            self.resumable = destinations.open_resumable(
+                options,
+                many=plan.many,
+                command=plan.command,
+                input_file=plan.input_file,
+                width=self.display.width,
             )
-            if kind == "maps"
-            else None
-        )
         self.failures = self.resumable.failures if self.resumable else 0
         self.good = self.records_done - self.failures
         self.last_failure, self.blanks = "", 0
         with self.open:  # what fails before the run has begun leaves no draft
             resumable = self.resumable
             self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
-            self.outputs = self._outputs(kind, places, display, many=many)
+            self.outputs = self._outputs()
             self.open = self.open.pop_all()
 
-    def _outputs(
-        self, kind: DataKind, places: Mapping[str, Path], display: Display, *, many: bool
-    ) -> list[destinations.RunOutput | ShownPictures]:
-        output = self.options.output
+    def _outputs(self) -> list[destinations.RunOutput | ShownPictures]:
+        output, kind, many = self.options.output, self.plan.kind, self.plan.many
         outputs: list[destinations.RunOutput | ShownPictures] = []
         if draft := self._draft(output.output, self.resumable):
-            plain = replace(display, colors=None)
+            plain = replace(self.display, colors=None)
             renderer = reports.make_renderer(reports.format_of(draft.path, kind), plain, kind)
             outputs.append(destinations.DataOutput(renderer, draft))
-        for picture, path in places.items():
+        for picture, path in self.plan.pictures.items():
             outputs.append(
                 destinations.PictureFiles(
                     picture, path, self.options.look, many=many, count=self.good
@@ -143,18 +136,18 @@ class Report(AbstractContextManager["Report"]):
             )
             pages.atlas = output.atlas
             outputs.append(pages)
-        renderer = reports.make_renderer(self.format, display, kind)
+        renderer = reports.make_renderer(self.format, self.display, kind)
         alone = not (outputs or self.resumable)
         outputs.append(destinations.DataOutput(renderer, alone=alone))
         if self.screen is not None:
             outputs.append(self.screen)
         if output.browse:  # the last, when all others are complete
-            outputs.append(BROWSER.load()(self.options, self.command))
+            outputs.append(BROWSER.load()(self.options, self.plan.command))
         return outputs
 
-    def _open_screen(self, names: Sequence[str], *, many: bool) -> ShownPictures | None:
+    def _open_screen(self) -> ShownPictures | None:
         """The terminal that --show draws in; without one a note says why."""
-        if not names:
+        if not (names := self.plan.on_screen):
             return None
         from attnviz.cli.terminal import ShownPictures, ask_screen
 
@@ -163,7 +156,7 @@ class Report(AbstractContextManager["Report"]):
             option = f"--{names[0].replace('_', '-')}"
             self.notices.say(f"{screen.lack}; {option} FILE.png writes the picture")
             return None
-        return ShownPictures(screen, names, self.options.look, self.say, many=many)
+        return ShownPictures(screen, names, self.options.look, self.say, many=self.plan.many)
 
     def _draft(self, path: Path | None, owner: object) -> PartialFile | None:
         if path is None or owner:
@@ -182,7 +175,7 @@ class Report(AbstractContextManager["Report"]):
                     output.skip()
             self.failures += count
 
-    def __enter__(self) -> Report:
+    def __enter__(self) -> Outputs:
         self.open.enter_context(notices_to(None if self.notices.quiet else self.say))
         self.open.enter_context(details_to(note if self.options.output.verbose else None))
         for doubt in doubts(self.options.given):
@@ -350,104 +343,3 @@ def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
 def _format_clock(seconds: float) -> str:
     minutes, rest = divmod(round(max(seconds, 0)), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
-MOST_ROWS = 500
-"""Rows of a table, unless a reader says how many."""
-PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")
-"""Data whose tables have no colours, and are not fitted to the terminal."""
-
-
-def check_places(
-    options: Options,
-    kind: DataKind,
-    pictures: Mapping[str, Path],
-    names: Iterable[str] = (),
-    *,
-    many: bool = False,
-    on_screen: bool = False,
-) -> str:
-    """Check that every output has a place of its own, and return the format of stdout."""
-    output, formats = options.output, reports.formats_of(kind)
-    name = output.format or next(iter(formats))
-    if name not in formats:
-        raise UsageError(
-            f"format '{name}' cannot hold {DATA_KINDS[kind][0]}: choose from {', '.join(formats)}"
-        )
-    _check_page(options)
-    check_look(options.look, has_pictures=bool(pictures) or on_screen)
-    places = _places(options, kind, pictures, many=many)
-    check_apart(places, names)
-    if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
-        raise UsageError(f"--on-error '{rejects}' holds JSON lines: end it in .jsonl")
-    if not (output.overwrite or options.many.resume):
-        for place in places:
-            destinations.check_own(place.path, several=place.several)
-    if FORMATS[name].binary and sys.stdout.isatty():
-        raise UsageError(
-            f"format '{name}' is binary and stdout is a terminal: redirect it, or write a file "
-            "with -o FILE"
-        )
-    formats_used = {name, *([reports.format_of(output.output, kind)] if output.output else [])}
-    if output.fields is not None and formats_used.isdisjoint(reports.CUT):
-        raise UsageError(f"--fields cuts {', '.join(reports.CUT)}, not {name}: add -f json")
-    if output.fields is not None and not formats_used.isdisjoint(("json", "jsonl")):
-        FIELDS.load()(reports.parse_fields(output.fields), kind)
-    reports.check_digits(output.digits, formats_used, kind)
-    return name
-
-
-def check_look(look: Look, *, has_pictures: bool) -> None:
-    """Refuse options of pictures where none is drawn, and names that matplotlib does not know."""
-    if look.flags and not has_pictures:
-        raise UsageError(f"{next(iter(look.flags.values()))} is for pictures: name a file for one")
-    if look.cmap:
-        import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib
-        from attnviz.renderers.look import color_table
-
-        color_table(look.cmap)
-
-
-def _check_page(options: Options) -> None:
-    """Refuse what only the page shows, where there is none, and an atlas that is none."""
-    output = options.output
-    if options.origin.keep_qk:
-        from attnviz.runs.pipeline import check_kept
-
-        check_kept(options.origin, options.choice)
-        if not (output.html or output.open_page):
-            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
-    if output.atlas is not None:
-        if output.html is None:
-            raise UsageError("--atlas links a page to an atlas: add --html FILE")
-        ATLAS.load()(output.atlas)
-
-
-def _places(
-    options: Options, kind: DataKind, pictures: Mapping[str, Path], *, many: bool
-) -> list[Place]:
-    """Every output file; each can be written, and its suffix names its format."""
-    data, page, rejects = options.output.output, options.output.html, options.many.rejects
-    for name, path in pictures.items():
-        reports.picture_suffix(path, name)
-    if data is not None:
-        reports.format_of(data, kind)
-    if page is not None and page.suffix.lower() not in destinations.PAGES:
-        raise UsageError(f"--html '{page}' must end in {' or '.join(destinations.PAGES)}")
-    in_shards = many and options.many.shard_size is not None
-    places = [Place(path, many, many) for path in (page, *pictures.values()) if path is not None]
-    places += [
-        Place(path, several) for path, several in ((data, in_shards), (rejects, False)) if path
-    ]
-    for place in places:
-        check_writable(place.path)
-        if place.several:  # the last of many has the longest name
-            check_writable(destinations.numbered_path(place.path, 99_999))
-    return places
-
-
-OTHERS = {
-    *(entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")),
-    *(*PICTURE_SUFFIXES, *PICTURES, ".html", ".htm"),
-}
-"""Suffixes that a file of rejects cannot have."""
