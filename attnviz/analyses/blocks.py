@@ -7,7 +7,7 @@ folds, under what the layer's rows were seen to see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -96,9 +96,9 @@ class Sight:
             visible = self.cells(first, min(first + ROWS, len(self.rows)))
             counts = visible.sum(axis=-1)
             even = (visible / np.maximum(counts, 1)[:, None]).astype(np.float32)
-            logs = -np.log(np.maximum(counts, 1)).astype(np.float32)[:, None]
             sums = np.where(counts, 1.0, 0.0)[None]
-            yield RowBlock(even[None], first, np.broadcast_to(logs, even.shape)[None], sums)
+            entropies = np.where(counts, np.log(np.maximum(counts, 1)), np.nan)[None]
+            yield RowBlock(even[None], first, sums, entropies)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -214,9 +214,9 @@ class BlockedMap(MeasuredMap):
             drop = own.first_is_sink
             words = [fold for layer in layers if isinstance(fold := layer.folds[WORDS], WordFold)]
             heads_say = np.stack([fold.end(drop=drop) for fold in words])
+            folds = {sight.key: fold for sight, fold in zip(sights, words, strict=True)}
             evens = {
-                sight.key: fold.even(causal=sight.causal, drop=drop)
-                for sight, fold in zip(sights[::-1], words[::-1], strict=True)
+                key: folds[key].even(causal=sight.causal, drop=drop) for key, sight in apart.items()
             }
             sides = [evens[sight.key] for sight in (sights if len(apart) > 1 else sights[:1])]
             values, most = (np.array(side) for side in zip(*sides, strict=True))
@@ -228,7 +228,7 @@ class BlockedMap(MeasuredMap):
         folds = LayerFolds({n: f for n, f in deepcopy(self.folds).items() if n not in LATE})
         counts, seen_by = [], np.zeros(len(sight.keys), dtype=np.int64)
         for block in sight.blocks():
-            folds.add(block)
+            folds.add(folds.parts([block]))
             visible = block.weights[0] > 0
             counts.append(visible.sum(axis=-1))
             seen_by[: visible.shape[1]] += visible.sum(axis=0)
@@ -250,9 +250,16 @@ class LayerFolds:
 
     folds: dict[str, Fold]
 
-    def add(self, block: RowBlock) -> None:
-        for fold in self.folds.values():
-            fold.add(fold.part(block))
+    def parts(self, heads: Iterable[RowBlock]) -> list[Any]:
+        """What each fold reads of the same rows of all heads."""
+        of_heads = [[fold.part(block) for fold in self.folds.values()] for block in heads]
+        sides = zip(*of_heads, strict=True)
+        return [fold.join(side) for fold, side in zip(self.folds.values(), sides, strict=True)]
+
+    def add(self, parts: Sequence[Any]) -> None:
+        """Join what was read of the next rows."""
+        for fold, one in zip(self.folds.values(), parts, strict=True):
+            fold.add(one)
 
     def ends(self) -> dict[str, Any]:
         return {name: fold.end() for name, fold in self.folds.items() if name not in LATE}

@@ -1,8 +1,10 @@
 """What measures need of a map's rows, summed over blocks of rows, so that no whole map is needed.
 
-A fold takes blocks in the order of the rows: `part` reads one, `add` joins what was read to what
-came before, `end` says what it is of all rows. A whole map is read by the same folds; of a text too
-long for one the weights come block by block and are thrown away.
+A fold takes blocks in the order of the rows: `part` reads one, `join` puts together what was read
+of its heads, where each was a block of its own, `add` joins that to what came before, `end` says
+what it is of all rows. A whole map is read by the same folds; of a text too long for one the
+weights come block by block, head by head, while they are in the processor's cache, and are thrown
+away.
 
 Within a block of at most `ROWS` rows sums have the precision of the weights, over blocks float64.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,10 @@ from attnviz.analyses.entropy import row_entropy
 
 Numbers = NDArray[np.float64]
 Array = NDArray[np.floating]
+Made = TypeVar("Made")
 ROWS = 32
+FEW = 16
+"""Cells are few where no more than one in so many is."""
 SMALL = 2**16
 """Weights of a head that are read at once."""
 
@@ -33,18 +38,29 @@ class RowBlock:
     Attributes:
         weights: (…, rows, keys); keys at the end that none of the rows sees may be missing.
         first: the number of its first row.
-        logs: the logarithms of the weights, where they are known; finite where a weight is 0.
-        known_sums: what the rows sum to, (…, rows), where it is known.
+        known_sums, known_entropies, known_largest: of the rows, (…, rows), where they are known.
+        apart: the same with a column for each distance: key − row + rows − 1, where it is known.
+        common: what was made for these rows, of this or of another head.
     """
 
     weights: Array
     first: int = 0
-    logs: Array | None = None
     known_sums: Numbers | None = None
+    known_entropies: Numbers | None = None
+    known_largest: Numbers | None = None
+    apart: Array | None = None
+    common: dict[int, tuple[Any, Any]] = field(default_factory=dict)
 
     @property
     def rows(self) -> NDArray[np.intp]:
         return np.arange(self.first, self.first + self.weights.shape[-2])
+
+    def once(self, owner: Any, make: Callable[[], Made]) -> Made:
+        """What an owner makes for these rows, the same for each head."""
+        if id(owner) not in self.common:  # the owner stays, so that no other gets its number
+            self.common[id(owner)] = owner, make()
+        value: Made = self.common[id(owner)][1]
+        return value
 
     @cached_property
     def sums(self) -> Numbers:
@@ -53,13 +69,38 @@ class RowBlock:
         return np.asarray(self.weights.sum(axis=-1, dtype=np.float64))
 
     @cached_property
+    def sight(self) -> Visibility:
+        """Which keys the rows give anything to, of this and the heads before it."""
+        return self.once(Visibility, lambda: Visibility(self.rows)).add(self.weights)
+
+    def largest(self, count: int) -> Numbers:
+        """The largest weight of each row on the first keys, so many."""
+        if self.known_largest is not None and count >= self.weights.shape[-1]:
+            return self.known_largest
+        return np.asarray(self.weights[..., :count].max(axis=-1), dtype=np.float64)
+
+    @cached_property
     def entropies(self) -> Numbers:
-        """As `row_entropy`; by the logarithms of the weights where they are known."""
-        if self.logs is None:
-            return row_entropy(self.weights)
-        terms = np.einsum("...ij,...ij->...i", self.weights, self.logs).astype(np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.maximum(np.log(self.sums) - terms / self.sums, 0.0))
+        """As `row_entropy`."""
+        return row_entropy(self.weights) if self.known_entropies is None else self.known_entropies
+
+
+def side_by_side(heads: Sequence[Any], axis: int = -2) -> Any:
+    """Arrays of some heads each, along the axis of heads."""
+    return heads[0] if len(heads) == 1 else np.concatenate(heads, axis=axis)
+
+
+def room_for(space: Any, rows: int, keys: int) -> tuple[Any, Any]:
+    """Rows with room for as many zeros around each, and their cells by distance: see `RowBlock`.
+
+    Both are views of (rows + 1)(keys + rows) numbers, which are made 0 around the rows.
+    """
+    step, own = space.itemsize, space[: (rows + 1) * (keys + rows)]
+    whole = own[rows:][: rows * (keys + rows)].reshape(rows, -1)
+    own[:rows] = whole[:, keys:] = 0
+    by = ((keys + rows + 1) * step, step)
+    apart = np.lib.stride_tricks.as_strided(own[1:], (rows, keys + rows - 1), by, writeable=False)
+    return whole[:, :keys], apart
 
 
 def blocks_of(weights: Array) -> Iterator[RowBlock]:
@@ -75,6 +116,9 @@ class Fold(Protocol):
 
     def part(self, block: RowBlock) -> Any:
         """What a block says, of itself alone."""
+
+    def join(self, heads: Sequence[Any]) -> Any:
+        """What blocks of the same rows say together, each of some heads."""
 
     def add(self, part: Any) -> None:
         """Join what the next block says."""
@@ -93,6 +137,9 @@ class RowFold:
 
     def part(self, block: RowBlock) -> Numbers:
         return self.of_block(block)
+
+    def join(self, heads: Sequence[Numbers]) -> Numbers:
+        return np.asarray(side_by_side(heads))
 
     def add(self, part: Numbers) -> None:
         self.parts.append(part)
@@ -148,28 +195,63 @@ class OnCells:
 Targets = OnKeys | OnOne | OnAlike | OnCells
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetsOfRows:
+    """Some targets of neighbouring rows, for any head."""
+
+    of_columns: list[int]  # the numbers of the targets that are the same for these rows
+    columns: Array  # (keys of these, …)
+    of_cells: tuple[Any, Any, Any]  # targets that are one key: target, row and key of each
+    few: list[tuple[Any, ...]]  # target, rows and keys, in order, where there are few
+    others: list[tuple[int, slice, Array]]  # target, keys, and which of them, (rows, keys)
+
+    @classmethod
+    def of(
+        cls, targets: Sequence[Targets], rows: NDArray[np.intp], weights: Array
+    ) -> TargetsOfRows:
+        count, dtype = weights.shape[-1], weights.dtype
+        of_columns, columns, others, few = list[int](), [np.zeros((0, count), dtype=bool)], [], []
+        ones = [np.zeros((3, 0), dtype=np.intp)]
+        for number, target in enumerate(targets):
+            if isinstance(target, OnOne):
+                keys = target.key[rows]
+                there = np.flatnonzero((keys >= 0) & (keys < count))
+                ones.append(np.stack([np.full(len(there), number), there, keys[there]]))
+            elif isinstance(target, OnAlike | OnCells):
+                cells = _cells(target, rows, count)
+                if FEW * np.count_nonzero(cells) > cells.size:
+                    others.append((number, slice(None), cells.astype(dtype)))
+                else:
+                    few.append((number, *cells.nonzero()))
+            else:
+                if (own := target.for_all(rows, count)).any():
+                    of_columns.append(number)
+                    columns.append(own[None])
+                if target.near >= 0:
+                    span = target.between(rows, count)
+                    keys = np.arange(span.start, span.stop)
+                    far = (np.abs(keys - rows[:, None]) > target.near) & target.keys[span]
+                    others.append((number, span, far.astype(dtype)))
+        a, b, c = np.concatenate(ones, axis=-1)
+        return cls(of_columns, np.concatenate(columns).astype(dtype).T, (a, b, c), few, others)
+
+
 def sums_on(block: RowBlock, targets: Sequence[Targets]) -> Numbers:
     """What each row gives to each of some targets, shape (targets, …, rows)."""
-    weights, rows = block.weights, block.rows
-    count = weights.shape[-1]
+    weights = block.weights
+    own = block.once(targets, lambda: TargetsOfRows.of(targets, block.rows, weights))
     sums = np.zeros((len(targets), *weights.shape[:-1]))
-    columns_of = [n for n, one in enumerate(targets) if isinstance(one, OnKeys)]
-    if columns_of:  # one product reads the weights once for all of these
-        masks = [one.for_all(rows, count) for one in targets if isinstance(one, OnKeys)]
-        product = weights @ np.stack(masks, axis=-1).astype(weights.dtype)
-        sums[columns_of] = np.moveaxis(product, -1, 0)
-    for number, target in enumerate(targets):
-        if isinstance(target, OnOne):
-            keys = target.key[rows]
-            there = np.flatnonzero((keys >= 0) & (keys < count))
-            sums[number][..., there] = weights[..., there, keys[there]]
-        elif isinstance(target, OnAlike | OnCells):
-            sums[number] = _dot(weights, _cells(target, rows, count))
-        elif target.near >= 0:
-            span = target.between(rows, count)
-            keys = np.arange(span.start, span.stop)
-            far = (np.abs(keys - rows[:, None]) > target.near) & target.keys[span]
-            sums[number] += _dot(weights[..., span], far)
+    if own.of_columns:  # one product reads the weights once for all of these
+        sums[own.of_columns] = np.moveaxis(weights @ own.columns, -1, 0)
+    which, rows, keys = own.of_cells
+    sums[which, ..., rows] = np.moveaxis(weights[..., rows, keys], -1, 0)
+    for number, rows, keys in own.few:
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        if starts.size:
+            on = weights[..., rows, keys].astype(np.float64)
+            sums[number][..., rows[starts]] = np.add.reduceat(on, starts, axis=-1)
+    for number, span, cells in own.others:
+        sums[number] += np.einsum("...ij,ij->...i", weights[..., span], cells)
     return sums
 
 
@@ -184,10 +266,6 @@ def _cells(target: OnAlike | OnCells, rows: NDArray[np.intp], count: int) -> NDA
     return cells
 
 
-def _dot(weights: Array, cells: NDArray[np.bool_]) -> Array:
-    return np.asarray(np.einsum("...ij,ij->...i", weights, cells.astype(weights.dtype)))
-
-
 @dataclass
 class TotalFold:
     """What all rows give to each of some targets, and how many give anything, (targets, …)."""
@@ -197,6 +275,9 @@ class TotalFold:
 
     def part(self, block: RowBlock) -> Numbers:
         return sums_on(block, self.targets)
+
+    def join(self, heads: Sequence[Numbers]) -> Numbers:
+        return np.asarray(side_by_side(heads))
 
     def add(self, part: Numbers) -> None:
         both = np.stack([part, part > 0])
@@ -215,6 +296,8 @@ def offsets(block: RowBlock) -> Numbers:
     keys = np.arange(weights.shape[-1]) - block.first
     signed = (weights @ keys.astype(weights.dtype)).astype(np.float64)
     signed -= (rows - block.first) * block.sums
+    if block.sight.is_triangle:
+        return np.stack([signed, -signed])
     later = weights[..., block.first :]
     ahead = np.maximum(keys[block.first :] - (rows - block.first)[:, None], 0)
     forward = np.einsum("...ij,ij->...i", later, ahead.astype(weights.dtype)).astype(np.float64)
@@ -243,11 +326,18 @@ class ColumnFold:
     open_part: tuple[int, Any] = (-1, 0.0)
 
     def part(self, block: RowBlock) -> tuple[NDArray[np.intp], Array]:
-        numbers = self.rows_of[block.rows]
+        numbers, share = block.once(self, lambda: self._runs(block.rows))
+        return numbers, share.astype(block.weights.dtype) @ block.weights
+
+    def _runs(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """The parts of some rows, and which rows each has."""
+        numbers = self.rows_of[rows]
         edges = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
         runs = np.repeat(np.arange(len(edges)), np.diff(edges, append=len(numbers)))
-        share = (np.arange(len(edges))[:, None] == runs).astype(block.weights.dtype)
-        return numbers[edges], share @ block.weights
+        return numbers[edges], np.arange(len(edges))[:, None] == runs
+
+    def join(self, heads: Sequence[tuple[NDArray[np.intp], Array]]) -> tuple[Any, Any]:
+        return heads[0][0], side_by_side([sums for _, sums in heads], -3)
 
     def add(self, part: tuple[NDArray[np.intp], Array]) -> None:
         numbers, sums = part
@@ -288,8 +378,11 @@ class SightFold:
     rows: list[NDArray[np.intp]] = field(default_factory=list)
     columns: Any = None
 
-    def part(self, block: RowBlock) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        return extents(block.weights, block.rows)
+    def part(self, block: RowBlock) -> Visibility:
+        return block.sight
+
+    def join(self, heads: Sequence[Visibility]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        return heads[0].extents()
 
     def add(self, part: tuple[NDArray[np.intp], NDArray[np.bool_]]) -> None:
         self.rows.append(part[0])
@@ -301,12 +394,37 @@ class SightFold:
         return np.concatenate(self.rows, axis=-1), self.columns
 
 
-def extents(weights: Array, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Of keys that any head sees: the first, the last and how many, (3, rows), and which."""
-    heads = weights.reshape(-1, *weights.shape[-2:])
-    cells = heads[0] > 0
-    lower = np.arange(cells.shape[1]) <= rows[:, None]
-    if not cells[lower].all() or (cells & ~lower).any():  # else one head says it all
-        cells = heads.max(axis=0) > 0
-    last = cells.shape[1] - 1 - cells[:, ::-1].argmax(axis=-1)
-    return np.stack([cells.argmax(axis=-1), last, cells.sum(axis=-1)]), cells.any(axis=0)
+@dataclass
+class Visibility:
+    """Which keys neighbouring rows give anything to in any head."""
+
+    rows: NDArray[np.intp]
+    cells: Any = False
+
+    def add(self, weights: Array) -> Visibility:
+        """Add some heads, (…, rows, keys)."""
+        if not self.is_triangle:  # else one head says it all
+            self.cells = self.cells | (weights > 0).reshape(-1, *weights.shape[-2:]).any(axis=0)
+            vars(self).pop("is_triangle")
+        return self
+
+    @cached_property
+    def is_triangle(self) -> bool:
+        """Whether each row sees all keys up to its own and none behind it."""
+        if self.cells is False:
+            return False
+        count = self.cells.shape[1]
+        near = self.cells[:, self.rows[0] :]
+        full = np.minimum(self.rows + 1, count).sum() == np.count_nonzero(self.cells)
+        ahead = np.arange(self.rows[0], count) > self.rows[:, None]
+        return bool(full and not (near & ahead).any())
+
+    def extents(self) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """The first key, the last and how many, (3, rows), and which are seen by any row."""
+        count = self.cells.shape[1]
+        if self.is_triangle:
+            last = np.minimum(self.rows, count - 1)
+            return np.stack([0 * last, last, last + 1]), np.arange(count) <= last.max()
+        last = count - 1 - self.cells[:, ::-1].argmax(axis=-1)
+        rows = np.stack([self.cells.argmax(axis=-1), last, self.cells.sum(axis=-1)])
+        return rows, self.cells.any(axis=0)

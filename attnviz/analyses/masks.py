@@ -31,7 +31,7 @@ from attnviz.analyses.folds import (
     sums_on,
 )
 from attnviz.analyses.kv_groups import sizes_of
-from attnviz.analyses.words import merge_words
+from attnviz.analyses.words import Partition, merge_words, word_partition
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean, stream_of_call
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
@@ -95,7 +95,7 @@ class MeasuredMap:
         for weights in (self.item.weights, self.uniform):
             fold = make()
             for block in blocks_of(weights):
-                fold.add(fold.part(block))
+                fold.add(fold.join([fold.part(block)]))
             results.append(fold.end())
         return results[0], results[1]
 
@@ -107,7 +107,8 @@ class MeasuredMap:
 
     def on(self, name: str, targets: Targets) -> tuple[Numbers, Numbers]:
         """What each row gives to its targets."""
-        return self.by_row(name, lambda block: sums_on(block, [targets])[0])
+        several = [targets]
+        return self.by_row(name, lambda block: sums_on(block, several)[0])
 
     def totals_on(self, name: str, targets: Targets) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
         """What all rows give to their targets, (layers, heads), and how many rows see one."""
@@ -133,6 +134,11 @@ class MeasuredMap:
     def columns(self) -> tuple[tuple[Numbers, ...], tuple[Numbers, ...]]:
         """What each key gets, and each sentence from far ones: see `ColumnFold`."""
         return self.fold("columns", partial(column_fold, self.item, self.texts[0]))
+
+    @cached_property
+    def partition(self) -> Partition:
+        """The words of the keys' text."""
+        return word_partition(self.item.key_tokens, self.texts[1])
 
     @cached_property
     def words(self) -> MeasuredMap:

@@ -159,7 +159,8 @@ def sink_shares_by_rows(subject: MeasuredMap) -> SinkShares:
     rows, _ = subject.by_row("on sinks", lambda block: sums_on(block, targets), len(targets))
     special, rest, first, back, own = rows.sum(axis=(1, 2))  # of each row
     causal, drops = subject.begins_causal, subject.first_is_sink
-    words = np.array(word_partition(item.query_tokens, subject.texts[0]).groups)
+    runs = subject.partition if one_text else word_partition(item.query_tokens, subject.texts[0])
+    words = np.array(runs.groups)
     of_words = np.array([np.bincount(words, x * text[0]) for x in (special, special + rest)])
     of_words /= np.bincount(words)
     cells = text[0].copy()

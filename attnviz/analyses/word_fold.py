@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.folds import ROWS, RowBlock, extents
+from attnviz.analyses.folds import ROWS, RowBlock, Visibility, room_for, side_by_side
 from attnviz.analyses.masks import MeasuredMap, Numbers, may_be_sink, within_one_text
 from attnviz.analyses.word_links import LEAST_GAIN, LEAST_MASS, STRONG, fit_table, gains_of, size_of
-from attnviz.analyses.words import word_partition
 
 
 def word_fold(subject: MeasuredMap) -> WordFold | None:
@@ -19,7 +19,7 @@ def word_fold(subject: MeasuredMap) -> WordFold | None:
     item = subject.item
     if not within_one_text(item):
         return None
-    words = word_partition(item.key_tokens, subject.texts[1])
+    words = subject.partition
     groups = np.array(words.groups)
     if (np.diff(groups, prepend=-1) > 1).any() or (np.diff(groups) < 0).any():
         return None
@@ -67,13 +67,30 @@ class WordFold:
         """What is found of a block's rows; of words of several tokens their rows over words."""
         weights, words = block.weights, self.groups[block.rows]
         if len(self.starts) == len(self.groups):
-            return self._read(words, weights, weights[..., 0])
-        share = (words == np.arange(words[0], words[-1] + 1)[:, None]) / self.lengths[words]
+            if block.apart is None:
+                return self._read_heads(words, weights, weights[..., 0])
+            texts = block.once(self, lambda: self._texts(weights.shape[-1]))
+            cells = weights[0], block.apart
+            return self._read(words, cells, weights[0, :, 0], block.sight, texts)
+        share = block.once(
+            self,
+            lambda: (words == np.arange(words[0], words[-1] + 1)[:, None]) / self.lengths[words],
+        )
         weights = share.astype(weights.dtype) @ weights
         starts = self.starts[self.starts < weights.shape[-1]]
         first = weights[..., :1].copy()
         rows = np.concatenate([np.add.reduceat(weights, starts, axis=-1), first], axis=-1)
         return np.arange(words[0], words[-1] + 1), rows
+
+    def join(self, heads: Sequence[Any]) -> Any:
+        """What was found of heads, or their rows."""
+        if len(heads[0]) == 2:
+            return heads[0][0], side_by_side([rows for _, rows in heads], -3)
+        numbers, sums, attending, sight, links = zip(*heads, strict=True)
+        of_heads = [(own[0] + head, *own[1:]) for head, own in enumerate(links)]
+        both = tuple(side_by_side(own) for own in zip(*sums, strict=True))
+        whole = tuple(side_by_side(own, -1) for own in zip(*of_heads, strict=True))
+        return numbers[0], both, side_by_side(attending), sight[0].extents()[0], whole
 
     def add(self, part: Any) -> None:
         if len(part) > 2:
@@ -93,60 +110,64 @@ class WordFold:
     def _close(self, numbers: NDArray[np.intp], rows: Any) -> None:
         """Add whole rows over words, with the first token's column as the last."""
         if len(numbers):
-            self._keep(self._read(numbers, rows[..., :-1], rows[..., -1]))
+            self._keep(self._read_heads(numbers, rows[..., :-1], rows[..., -1]))
 
-    def _read(self, numbers: NDArray[Any], weights: Any, first: Any) -> tuple[Any, ...]:
+    def _read_heads(self, numbers: NDArray[Any], weights: Any, first: Any) -> Any:
         """What is found of whole rows, (heads, rows, keys), and the first token's column."""
-        heads, rows, keys = weights.shape
-        text = self.text[:keys]
-        masses = [weights @ text.astype(weights.dtype)]
-        if self.may_drop:
-            rest = self._text(drop=True)[:keys].astype(weights.dtype)
-            column = np.zeros_like(first) if self.lengths[0] == 1 else first
-            masses.append(weights @ rest - column)
-        mass = np.stack(masses) * self.text[numbers]
+        sight, texts, heads = Visibility(numbers).add(weights), self._texts(weights.shape[-1]), []
+        space = np.empty((weights.shape[1] + 1) * sum(weights.shape[1:]), weights.dtype)
+        for own, column in zip(weights, first, strict=True):
+            cells, apart = room_for(space, *own.shape)
+            cells[:] = own
+            heads.append(self._read(numbers, (cells, apart), column, sight, texts))
+        return self.join(heads)
+
+    def _texts(self, keys: int) -> tuple[Any, NDArray[np.intp]]:
+        """Of the first keys, those of each version as columns, and those of special tokens."""
+        texts = [self._text(drop=drop)[:keys] for drop in (False, True)[: 1 + self.may_drop]]
+        return np.stack(texts).astype(np.float32).T, np.flatnonzero(~texts[0])
+
+    def _read(
+        self,
+        numbers: NDArray[Any],
+        cells: tuple[Any, Any],
+        first: Any,
+        sight: Visibility,
+        texts: tuple[Any, NDArray[np.intp]],
+    ) -> tuple[Any, ...]:
+        """What is found of a head's whole rows, as `room_for`, and of the first token's column."""
+        (weights, apart), (versions, special) = cells, texts
+        rows, keys = weights.shape
+        mass = (weights @ versions).T
+        if len(mass) > 1 and self.lengths[0] > 1:
+            mass[1] -= first
+        mass *= self.text[numbers]
         attending = mass >= LEAST_MASS
         by = np.divide(1, mass, out=np.zeros_like(mass), where=attending)
-        # Between rows lie zeros, so that a view of them has a distance as each of its columns.
-        space = np.zeros((rows + 1) * (keys + rows), weights.dtype)
-        shares = space[rows:][: rows * (keys + rows)].reshape(rows, -1)[:, :keys]
-        step = space.itemsize
-        apart = np.lib.stride_tricks.as_strided(
-            space[1:], (rows, keys + rows - 1), ((keys + rows + 1) * step, step), writeable=False
-        )
-        sums_apart = np.empty((len(by), heads, keys + rows - 1))
-        sums_of_keys = np.empty((len(by), heads, keys))
-        links = []
-        may_link = self.names[numbers].any() and bool(self.names[:keys].any())
-        for head in range(heads):
-            np.multiply(weights[head], by[0, head][:, None], out=shares)
-            if not text.all():
-                shares[:, ~text] = 0
-            ratio = mass[0, head] * by[:, head]  # of rows without the first token to those with it
-            sums_apart[:, head], sums_of_keys[:, head] = ratio @ apart, ratio @ shares
-            if len(by) > 1:
-                off = first[head] * by[1, head] * text[0]
-                sums_of_keys[1, head, 0] -= off.sum()
-                np.subtract.at(sums_apart[1, head], rows - 1 - np.arange(rows), off)
-            most = STRONG / np.maximum(ratio.max(axis=0), 1)
-            if may_link and (cells := np.flatnonzero(shares > most[:, None])).size:
-                at, to = np.divmod(cells, keys)
-                row = numbers[at]
-                link = self.names[row] & self.names[to] & (row != to)
-                at, to, row = at[link], to[link], row[link]
-                values = [shares[at, to]]
-                if len(by) > 1:
-                    own = values[0] * ratio[1, at]
-                    values.append(own - np.where(to == 0, first[head, at] * by[1, head, at], 0))
-                places = (
-                    np.full(len(at), head, np.uint16),
-                    row.astype(np.int32),
-                    to.astype(np.int32),
-                )
-                links.append((*places, np.stack(values)))
-        whole = tuple(np.concatenate(one, axis=-1) for one in zip(*links, strict=True))
-        sight = extents(weights, numbers)[0]
-        return numbers, (sums_apart, sums_of_keys), attending, sight, whole
+        before = weights[:, special]
+        weights[:, special] = 0
+        sums_apart, sums_of_keys = ((by @ own).astype(np.float64) for own in (apart, weights))
+        if len(by) > 1:
+            off = first * by[1] * self.text[0]
+            sums_of_keys[1, 0] -= off.sum()
+            sums_apart[1, rows - 1 - np.arange(rows)] -= off
+        if self.names[numbers].any() and self.names[:keys].any():
+            ratio = mass * by[-1]  # of rows without the first token to those with it
+            most = np.where(attending[0], STRONG * mass[0] / np.maximum(ratio[0], 1), np.inf)
+            links = np.flatnonzero(weights > most.astype(weights.dtype)[:, None])
+        else:
+            links = np.zeros(0, dtype=np.intp)
+        at, to = np.divmod(links, keys)
+        row = numbers[at]
+        link = self.names[row] & self.names[to] & (row != to)
+        at, to, row = at[link], to[link], row[link]
+        shares = weights[at, to] * by[:, at]
+        if len(by) > 1:
+            shares[1] -= np.where(to == 0, first[at] * by[1, at], 0)
+        weights[:, special] = before
+        places = np.zeros(len(at), np.uint16), row.astype(np.int32), to.astype(np.int32)
+        sums = sums_apart[:, None], sums_of_keys[:, None]
+        return numbers, sums, attending[:, None], sight, (*places, shares)
 
     def _keep(self, part: tuple[Any, ...]) -> None:
         numbers, (apart, keys), *others = part
@@ -226,5 +247,5 @@ class WordFold:
             even = np.divide(visible, counts, dtype=np.float32)[None]
             # Without the first of several tokens its word is seen as before.
             column = even[..., 0] if self.lengths[0] == 1 else np.zeros_like(even[..., 0])
-            fold._keep(fold._read(rows[:, 0], even, column))
+            fold._keep(fold._read_heads(rows[:, 0], even, column))
         return fold.end(drop=drop), most - int(drop and self.lengths[0] == 1)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import ENTROPY, middle, pair_divergences
-from attnviz.analyses.folds import RowBlock
 from attnviz.analyses.kv_groups import groups_of
 from attnviz.analyses.masks import MeasuredMap, Numbers
 from attnviz.analyses.word_links import LEAST_MASS
@@ -111,11 +110,7 @@ def confidence(subject: MeasuredMap) -> HeadMeasure:
     """
     keys = subject.item.key_tokens
     count = len(keys) - (len(keys) > 1 and keys[-1].special)
-
-    def of_block(block: RowBlock) -> Numbers:
-        return np.asarray(block.weights[..., :count].max(axis=-1), dtype=np.float64)
-
-    sides = subject.by_row("largest", of_block)
+    sides = subject.by_row("largest", lambda block: block.largest(count))
     heads, uniform = (subject.mean(rows, subject.rows) for rows in sides)
     ends = ("no key stands out", "one key a row")
     return subject.compare("confidence", "share", ends, (heads, uniform))

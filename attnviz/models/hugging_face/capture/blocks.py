@@ -1,14 +1,15 @@
 """Read a call's weights in blocks of rows, for folds that need no whole matrix.
 
-The softmax of queries times keys is computed anew, block by block, and rows of each block times the
-values must be what the kernel returned. A block has all heads of a layer: memory grows with the
-length of the text, not with its square.
+The softmax of queries times keys is computed anew, some rows of a head at a time, and rows of each
+block times the values must be what the kernel returned. A block stays in the processor's cache
+until all folds have read it: memory grows with the length of the text, not with its square.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import local
 from typing import Any
 
@@ -16,18 +17,20 @@ import numpy as np
 
 from attnviz.analyses.blocks import BlockStudy, LayerFolds
 from attnviz.analyses.entropy import ScoreStudy
-from attnviz.analyses.folds import ROWS, RowBlock
+from attnviz.analyses.folds import RowBlock, room_for
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture import probe
 from attnviz.models.hugging_face.capture.scores import CallScores, add_tile, vector_norms
 
-BYTES = 2**26
-"""Of the weights and their logarithms that exist at once, over all threads."""
+CELLS, ROWS = 2**19, 128
+"""Of a block at most; a block of a long text has more than so many cells rather than few rows."""
+FEWEST = 8
 HIDDEN = -1e30
 """The score of a hidden key: its weight is 0, and its logarithm is a number."""
 EVERY = 5
-"""Of so many rows one is compared with what the kernel returned."""
+"""Of so many blocks one is compared with what the kernel returned, and the last."""
+Truth = tuple[Any, float]  # columns of weights, or None, and the largest error
 AGREEMENT = 1e-4
 """Largest error of rows times values in float32, relative to the largest value."""
 
@@ -42,42 +45,62 @@ def read_blocks(
     """
     import torch
 
-    heads, keys = call.query.shape[1], call.key.shape[2]
+    heads, rows, keys = call.query.shape[1], call.query.shape[2], call.key.shape[2]
     threads = torch.get_num_threads()
-    rows = max(min(ROWS, BYTES // (threads * 8 * heads * keys)), 1)
     folds = study.start()
-    score_study = ScoreStudy(heads, call.query.shape[2], keys) if scores else None
-    part = probe.select_heads(call, 0, range(heads))
+    score_study = ScoreStudy(heads, rows, keys) if scores else None
     truth, most = None, probe.largest_disagreement(call.value, AGREEMENT)
     if most < 0:  # any weights give these values
         truth = probe.key_columns(call, range(0, keys, -(-keys // call.value.shape[-1])))
         most = probe.DRIFT.get(probe.dtype_of(call.value), AGREEMENT)
-    spans = [
-        slice(first, min(first + rows, call.query.shape[2]))
-        for first in range(0, call.query.shape[2], rows)
+    of_heads = [
+        _laid_out(probe.select_heads(call, 0, range(head, head + 1))) for head in range(heads)
     ]
-
+    spans = [*_spans(rows, keys)]
+    tests = [*spans[::EVERY], spans[-1]]
+    largest = max((span.stop - span.start + 1) * (keys + span.stop - span.start) for span in spans)
+    dtype = torch.promote_types(call.query.dtype, torch.float32)
     spaces = local()
 
     def read(span: slice) -> list[Any]:
         space = getattr(spaces, "own", None)
         if space is None:  # each thread has its own, so that no memory is asked for again
-            space = spaces.own = torch.empty((2, heads * rows * (keys + 1)))
-        with torch.no_grad():
-            block, raw = _block(
-                path, part, span, (truth, most), space, keep=score_study is not None
+            space = spaces.own = (
+                torch.empty(largest, dtype=dtype, device=call.query.device),
+                torch.empty(largest),
             )
-            if score_study is not None:
-                shares = torch.from_numpy(block.weights)
-                add_tile(score_study, slice(0, heads), part, span, (raw, shares))
-            return [fold.part(block) for fold in folds.folds.values()]
+        common: dict[Any, Any] = {}
+
+        def blocks() -> Iterator[RowBlock]:
+            for head, part in enumerate(of_heads):
+                own = (None if truth is None else truth[:, head], most) if span in tests else None
+                block, raw = _block(path, part, span, own, space, keep=scores)
+                if score_study is not None:
+                    tile = raw, torch.from_numpy(block.weights)
+                    add_tile(score_study, slice(head, head + 1), part, span, tile)
+                yield replace(block, common=common)
+
+        with torch.no_grad():
+            return folds.parts(blocks())
 
     for parts in _in_order(read, spans, threads):
-        for fold, one in zip(folds.folds.values(), parts, strict=True):
-            fold.add(one)
+        folds.add(parts)
     if score_study is None:
         return folds, {}
     return folds, score_study.values() | vector_norms(score_study, call)
+
+
+def _laid_out(call: AttentionCall) -> AttentionCall:
+    """The call of a head with its keys' coordinates apart, which products read faster."""
+    return replace(call, key=call.key.transpose(2, 3).contiguous().transpose(2, 3))
+
+
+def _spans(rows: int, keys: int) -> Iterator[slice]:
+    """The rows of each block."""
+    first = 0
+    while first < rows:
+        count = min(CELLS // max(first, 1) if rows == keys else CELLS // keys, ROWS)
+        yield slice(first, first := min(first + max(count, min(FEWEST, ROWS)), rows))
 
 
 def _in_order(
@@ -98,53 +121,62 @@ def _in_order(
 
 
 def _block(
-    path: str, call: AttentionCall, rows: slice, truth: tuple[Any, float], space: Any, *, keep: bool
+    path: str,
+    call: AttentionCall,
+    rows: slice,
+    truth: tuple[Any, float] | None,
+    space: Any,
+    *,
+    keep: bool,
 ) -> tuple[RowBlock, Any]:
-    """Some rows of all heads, and their scores if they are to be raw."""
+    """Some rows of a head, and their scores if they are to be raw."""
     import torch
 
     scores = probe.score_rows(call, None, rows, space[0])
     if scores is None:
         raise _unread(path)
     raw = scores.clone() if keep else None
+    scores, has_sink = scores[0], probe.sink_logits(call) is not None
+    top = scores.amax(-1, keepdim=True)
     if call.mask is None and call.scores is None:  # only the latest keys are hidden
-        latest = scores[..., rows.start :]
-        empty = None
+        latest, empty = scores[:, rows.start :], None
     else:
-        latest = scores
-        empty = scores.amax(-1) == -torch.inf
+        latest, empty = scores, (top == -torch.inf)[:, 0].cpu().numpy()
     latest.clamp_(min=HIDDEN)
-    logs, weights = space[1][: scores.numel()].view(scores.shape), scores
-    for head, own in zip(logs, scores, strict=True):  # those of one stay in the cache
-        torch.log_softmax(own, -1, out=head)
-        torch.exp(head, out=own)
-    if empty is not None and empty.any():  # a row of padding
-        weights[empty] = 0
-    sums = np.ones(weights.shape[:2])
-    if probe.sink_logits(call) is not None:
-        sums = 1 - weights[..., -1].double().cpu().numpy()
-        logs, weights = logs[..., :-1], weights[..., :-1]
-    if empty is not None:
-        sums[empty.cpu().numpy()] = 0
-    _check(path, call, rows, weights, truth)
-    return RowBlock(
-        weights.float().cpu().numpy(), rows.start, logs.float().cpu().numpy(), sums
-    ), raw
+    scores -= top.clamp_(min=HIDDEN)
+    sink = scores[:, -1].exp().double().cpu().numpy() if has_sink else 0
+    scores = scores[:, : scores.shape[1] - has_sink]
+    cells, apart = room_for(space[1].numpy(), *scores.shape)
+    weights = torch.from_numpy(cells)
+    if scores.device.type == "cpu":
+        torch.exp(scores, out=weights)
+    else:
+        weights.copy_(scores.exp())
+    inside = weights.sum(-1).numpy().astype(np.float64)
+    terms = np.einsum("ij,ij->i", cells, scores.float().cpu().numpy())
+    with np.errstate(divide="ignore", invalid="ignore"):  # where the sink takes all
+        # Both terms are positive, so that no digit is lost.
+        entropies = np.maximum(np.log(inside) - terms / inside, 0)
+    by = 1 / (inside + sink)
+    cells *= by[:, None].astype(np.float32)
+    sums = inside * by
+    if empty is not None:  # a row of padding
+        cells[empty], sums[empty], entropies[empty], by[empty] = 0, 0, np.nan, 0
+    if truth is not None:
+        _check(path, call, rows, weights, truth)
+    facts = sums[None], entropies[None], None if has_sink else by[None]
+    return RowBlock(cells[None], rows.start, *facts, apart), raw
 
 
-def _check(
-    path: str, call: AttentionCall, rows: slice, weights: Any, truth: tuple[Any, float]
-) -> None:
+def _check(path: str, call: AttentionCall, rows: slice, weights: Any, truth: Truth) -> None:
     """Refuse rows that are not the kernel's, by what it returned or by some of its columns."""
     columns, most = truth
     if columns is None:
-        some = slice(-max((rows.stop - rows.start) // EVERY, 1), None)  # neighbours are faster
-        output = call.output[:, rows][:, some].float()
-        off = probe.disagreement(weights[:, some], call.value[0], output)
+        output = call.output[:, rows].float().cpu()
+        off = probe.disagreement(weights[None], call.value[0].cpu(), output)
     else:
-        step = -(-call.key.shape[2] // call.value.shape[-1])
-        own = weights[..., ::step]
-        off = float((own - columns[rows].transpose(0, 1)[..., : own.shape[-1]]).abs().max())
+        own = weights[..., :: -(-call.key.shape[2] // call.value.shape[-1])]
+        off = float((own - columns[rows][:, : own.shape[-1]].cpu()).abs().max())
     if not off <= most:
         raise _unread(path)
 

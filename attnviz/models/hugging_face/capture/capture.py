@@ -135,7 +135,7 @@ def capture(
         )
         for stream, grid in grids.items()
     }
-    plain_inputs = without_cache(model, inputs)
+    plain_inputs = without_cache(model, inputs, logits_to_keep=1)
     stream, (length, _) = next(iter(sides.items()))
     watching = implied.watch_mixers(model, length, grids[stream], region.channels)
     with watching if mixing else nullcontext(implied.ImpliedMatrices()) as others:
@@ -174,10 +174,11 @@ def _announce(
             notify(links_note(region.links, left_out[stream]))
 
 
-def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs, with the key-value cache switched off."""
+def without_cache(model: Any, inputs: Mapping[str, Any], **others: int) -> dict[str, Any]:
+    """The inputs, with the key-value cache switched off, and others that the model takes."""
     takes = inspect.signature(model.forward).parameters
-    return {**inputs, **({"use_cache": False} if "use_cache" in takes else {})}
+    more = {"use_cache": False, **others}
+    return {**inputs, **{name: value for name, value in more.items() if name in takes}}
 
 
 def check_calls(
@@ -226,7 +227,7 @@ def _eager(
             if spec.study is not None:
                 folds[name] = spec.study.start()
                 for block in blocks_of(weights):
-                    folds[name].add(block)
+                    folds[name].add(folds[name].parts([block]))
             if spec.links:
                 links[name] = tuple(strongest_in_matrices(weights, spec.exclusions, spec.links))
         facts = {"grid": spec.grid, "exclusions": spec.exclusions, "route": EAGER_ROUTE}

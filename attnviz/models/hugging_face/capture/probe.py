@@ -12,6 +12,7 @@ the mean sum of its rows.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -282,11 +283,12 @@ def score_rows(call: AttentionCall, heads: Any, queries: Any, space: Any = None)
     all_heads, length, size = call.query.shape[1:]
     if isinstance(queries, slice):
         own = group = slice(None)
-        places = torch.arange(queries.start, queries.stop, device=call.query.device)[None]
+        first, stop = queries.start, queries.stop
     else:
-        own, group, places = heads[:, None], heads // (all_heads // call.key.shape[1]), queries
+        own, group = heads[:, None], heads // (all_heads // call.key.shape[1])
+        first, stop = int(queries.min()), int(queries.max()) + 1
     causal = mask is None and length > 1 and is_causal(call)
-    count = min(int(places.max()) + 1, call.key.shape[2]) if causal else call.key.shape[2]
+    count = min(stop, call.key.shape[2]) if causal else call.key.shape[2]
     scaling = options.get("scaling") or size**-0.5
     dtype = torch.promote_types(call.query.dtype, torch.float32)
     query = call.query[0, own, queries].to(dtype) * scaling
@@ -304,14 +306,31 @@ def score_rows(call: AttentionCall, heads: Any, queries: Any, space: Any = None)
             else:
                 scores += rows
     if causal:
-        first = int(places.min()) + 1
-        later = torch.arange(first, count, device=scores.device) > places[..., None]
-        scores[..., first:].masked_fill_(later, -torch.inf)
+        later = _later_keys(queries, count, scores.device)
+        scores[..., first + 1 :].masked_fill_(later, -torch.inf)
     sinks = sink_logits(call)
     if sinks is not None:
         sink = sinks.expand(-1, all_heads, length, -1)[0, own, queries]
         scores = torch.cat([scores, sink.to(dtype)], -1)
     return scores
+
+
+def _later_keys(queries: Any, count: int, device: Any) -> Any:
+    """Which keys behind the first row's are hidden from each row."""
+    import torch
+
+    if isinstance(queries, slice):
+        return _triangle(queries.stop - queries.start, max(count - queries.start - 1, 0), device)
+    keys = torch.arange(int(queries.min()) + 1, count, device=device)
+    return keys > queries[..., None]
+
+
+@lru_cache(8)
+def _triangle(rows: int, keys: int, device: Any) -> Any:
+    """The same for each head."""
+    import torch
+
+    return torch.ones((rows, keys), dtype=torch.bool, device=device).triu()
 
 
 def is_causal(call: AttentionCall) -> bool:
