@@ -160,8 +160,8 @@ class SmallCopy:
                 if isinstance(value, list) and len(value) == depth
             }
             # A list in which nothing stands twice numbers the layers, and names no kinds of them.
-            named = [value for value in lists.values() if len({*map(str, value)}) < depth]
-            kinds = [str(kind) for kind in zip(*named, strict=True)] or [""] * depth
+            by_kind = [value for value in lists.values() if len({*map(str, value)}) < depth]
+            kinds = [str(kind) for kind in zip(*by_kind, strict=True)] or [""] * depth
             first = {kinds.index(kind) for kind in kinds}
             layers = sorted(first if len(first) > 1 else {0, 1})
             cut = {where: [value[layer] for layer in layers] for where, value in lists.items()}
