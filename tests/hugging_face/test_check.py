@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import torch
 from transformers import CONFIG_MAPPING, AutoModel
 
 from attnviz.features.models.shrink import SmallCopy
@@ -133,9 +134,13 @@ def test_what_is_missing_or_dangerous_is_said(copy_of):
     assert attnviz("models", "pocket", "--check", folder).status == 2
 
 
+def read_twelve(model):
+    return model(torch.arange(5, 17)[None])
+
+
 def test_a_small_copy_has_a_layer_of_each_kind_and_equal_sizes_stay_equal():
     given = CONFIG_MAPPING["qwen3_next"]()
-    small = SmallCopy(AutoModel.from_config, given).shrink(2_000_000)
+    small = SmallCopy(AutoModel.from_config, given, read_twelve).shrink(2_000_000)
     made = small.config
     assert given.layer_types[:4] == ["linear_attention"] * 3 + ["full_attention"]
     assert made.layer_types == ["linear_attention", "full_attention"]
@@ -144,6 +149,14 @@ def test_a_small_copy_has_a_layer_of_each_kind_and_equal_sizes_stay_equal():
     assert made.linear_key_head_dim == made.linear_value_head_dim
     assert sum(one.numel() for one in AutoModel.from_config(made).parameters()) == small.parameters
     assert small.parameters <= 2_000_000
+
+
+@pytest.mark.slow
+def test_sizes_that_must_add_up_are_found_by_a_run():
+    given = CONFIG_MAPPING["qwen2_5_vl_text"]()  # its rotation turns 16, 24 and 24 pairs of a head
+    made = SmallCopy(AutoModel.from_config, given, read_twelve).shrink(2_000_000).config
+    assert made.hidden_size < given.hidden_size
+    assert made.hidden_size // made.num_attention_heads == 2 * (16 + 24 + 24)
 
 
 def test_a_shipped_model_has_a_card_instead():
