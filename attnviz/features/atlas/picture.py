@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -25,7 +27,7 @@ from attnviz.renderers.colors import (
 )
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
-from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.figures.fonts import DPI, typeface
 from attnviz.renderers.printable import printable, two_digits
 
 _GAP, _WIDTH, _LEGEND = 44, 1560, 300
@@ -201,53 +203,48 @@ class MeasurePlots(_Part):
         return self._PLOT + int(sheet.line_height(sheet.TEXT_SIZE)) + 34
 
     def draw(self, canvas: Canvas) -> None:
-        span = (self.width + self._SPACE) / self._columns
+        span, line = (self.width + self._SPACE) / self._columns, sheet.line_height(sheet.TEXT_SIZE)
         for place, meaning in enumerate(self.stream.measures):
             row, column = divmod(place, self._columns)
-            at = self.left + column * span, self.top + row * self._pitch, span - self._SPACE
-            self._draw_plot(canvas, place, meaning, at)
+            left, top = self.left + column * span, self.top + row * self._pitch + line + 8
+            chart = canvas.chart((left, top, span - self._SPACE, self._PLOT))
+            chart.set_title(meaning.name, loc="left", **sheet.words(canvas.face, sheet.TEXT_SIZE))
+            unit = "" if meaning.unit == "share" else meaning.unit
+            small = sheet.words(canvas.face, sheet.SMALLEST, FAINT)
+            chart.set_title(unit, loc="right", **small)
+            floor, roof = self._plot(chart, place, meaning, span - self._SPACE)
+            ticks = [*dict.fromkeys((floor, max(floor, 0.0), roof))]
+            names = [f"{value:.3g}".replace("-", "−") for value in ticks]
+            chart.set_yticks(ticks, names, **small)
+            chart.grid(axis="y", color=sheet.ink(self._RULE), linewidth=0.5, clip_on=False)
 
-    def _draw_plot(
-        self, canvas: Canvas, place: int, meaning: Meaning, at: tuple[float, float, float]
-    ) -> None:
-        left, top, width = at
-        arrays = (self.stream.mean, self.stream.deviation, self.stream.low, self.stream.high)
-        mean, deviation, low, high = (array[place].ravel() for array in arrays)
-        uniform = self.stream.uniform[place].ravel()
-        line = sheet.line_height(sheet.TEXT_SIZE)
-        title = canvas.text(left, top + line / 2, meaning.name, sheet.TEXT_SIZE, INK)
-        unit = "" if meaning.unit == "share" else meaning.unit
-        canvas.text(left + title + 12, top + line / 2, unit, sheet.SMALLEST, FAINT)
+    def _plot(self, chart: Axes, place: int, meaning: Meaning, width: float) -> tuple[float, float]:
+        """Draw the heads; answers the ends of the scale."""
+        stream = self.stream
+        arrays = (stream.mean, stream.deviation, stream.low, stream.high, stream.uniform)
+        mean, deviation, low, high, uniform = (array[place].ravel() for array in arrays)
         order = np.argsort(mean, kind="stable")
         order = order[np.isfinite(mean[order])]
         floor, roof = _limits(mean, deviation, uniform, meaning)
-        base = top + line + 8 + self._PLOT
-
-        def height(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            inside = np.clip(values, floor, roof)
-            return np.asarray(base - (inside - floor) / (roof - floor) * self._PLOT)
-
-        for value in dict.fromkeys((floor, max(floor, 0.0), roof)):
-            y = float(height(np.array(value)))
-            canvas.strokes(np.array([[(left, y), (left + width, y)]]), self._RULE, 0.5)
-            text = f"{value:.3g}".replace("-", "−")
-            canvas.text(left - 6, y, text, sheet.SMALLEST, FAINT, align="right")
-        x = left + (np.arange(len(order)) + 0.5) * width / max(len(order), 1)
-        rows = {(row.layer, row.head): row for row in self.stream.rows}
-        colors = [role_color(rows[at]) for at in product(self.stream.layers, self.stream.heads)]
-        dark = [colors[head] for head in order.tolist()]
-        pale = [(*(round(255 - (255 - channel) * 0.4) for channel in one),) for one in dark]
-        thick = min(max(72 / 200 * width / max(len(order), 1) * 0.8, 0.4), 4.0)
+        rows = {(row.layer, row.head): row for row in stream.rows}
+        colors = [role_color(rows[at]) for at in product(stream.layers, stream.heads)]
+        dark = [sheet.ink(colors[head]) for head in order.tolist()]
+        x = np.arange(len(order)) + 0.5
+        thick = min(max(72 / DPI * width / max(len(order), 1) * 0.8, 0.4), 4.0)
         spread = np.nan_to_num(deviation[order])
-        spread_ends = height(mean[order] - spread), height(mean[order] + spread)
-        canvas.strokes(_bars(x, *spread_ends), pale, thick)
+        chart.vlines(
+            x, mean[order] - spread, mean[order] + spread, dark, linewidth=thick, alpha=0.4
+        )
         # Each end is extended by 1.5 pixels, so that an interval without length is visible.
-        ends = height(np.where(np.isfinite(low), low, mean)[order]) + 1.5
-        tops = height(np.where(np.isfinite(high), high, mean)[order]) - 1.5
-        canvas.strokes(_bars(x, ends, tops), dark, thick)
-        across = np.concatenate([[left], x, [left + width]])
-        even = np.stack([across, np.pad(height(uniform[order]), 1, mode="edge")], axis=-1)
-        canvas.strokes(even[None], INK, 0.6, linestyles=[(0, (4, 3))])
+        more = 1.5 * (roof - floor) / self._PLOT
+        ends = np.where(np.isfinite([low, high]), [low, high], mean)[:, order]
+        chart.vlines(x, ends[0] - more, ends[1] + more, dark, linewidth=thick)
+        across = [0, *x, len(order)]
+        even = np.pad(uniform[order], 1, mode="edge")
+        look: dict[str, Any] = {"linestyle": (0, (4, 3)), "clip_on": False}
+        chart.plot(across, even, color=sheet.ink(INK), linewidth=0.6, **look)
+        chart.set(xlim=(0, len(order)), ylim=(floor, roof), xticks=[])
+        return floor, roof
 
 
 def _limits(
@@ -262,12 +259,6 @@ def _limits(
     roof = 1.0 if meaning.unit == "share" and highest > 0.5 else round_up(highest)
     lowest = float(np.nanmin(mean - spread)) if np.nanmin(mean) < 0 else 0.0
     return -round_up(-lowest) if lowest < 0 else 0.0, roof
-
-
-def _bars(
-    x: NDArray[np.float64], start: NDArray[np.float64], end: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    return np.stack([np.stack([x, start], axis=-1), np.stack([x, end], axis=-1)], axis=1)
 
 
 _CLASS_NAMES = {

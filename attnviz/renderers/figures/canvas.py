@@ -86,6 +86,13 @@ class Canvas:
         sheet.write(self.axes, (x, y), words, self.face, size, color, **looks)
         return self.face.width(words, size, bold=bold)
 
+    def chart(self, box: Box) -> Axes:
+        """The axes of a chart over these pixels of the page."""
+        width, height = self.figure.get_size_inches() * DPI
+        left, top, wide, tall = box
+        place = left / width, 1 - (top + tall) / height, wide / width, tall / height
+        return in_house_style(self.figure.add_axes(place, facecolor="none"), self.face)
+
     def name_heads(
         self,
         names: tuple[Sequence[str], Sequence[str]],
@@ -171,10 +178,16 @@ def chart_page(
     place = EDGE / width, 1 - (top + room[1]) / height, 1 - 2 * EDGE / width, room[1] / height
     canvas.figure.set_layout_engine("constrained", rect=place, w_pad=0, h_pad=0.06)
     charts: NDArray[Any] = canvas.figure.subplots(squeeze=False, **shape)
-    font, faint = canvas.face.font(sheet.NOTE_SIZE), sheet.ink(FAINT)
-    looks: dict[str, Any] = {"labelcolor": faint, "labelsize": font.get_size_in_points()}
     for chart in charts.flat:
-        chart.spines[:].set_visible(False)
-        chart.set_axisbelow(True)
-        chart.tick_params(which="both", length=0, pad=4, labelfontfamily=font.get_family(), **looks)
+        in_house_style(chart, canvas.face)
     return canvas.face, charts
+
+
+def in_house_style(chart: Axes, face: Typeface) -> Axes:
+    """Without a frame and ticks, the names of ticks faint and small."""
+    font, faint = face.font(sheet.NOTE_SIZE), sheet.ink(FAINT)
+    looks: dict[str, Any] = {"labelcolor": faint, "labelsize": font.get_size_in_points()}
+    chart.spines[:].set_visible(False)
+    chart.set_axisbelow(True)
+    chart.tick_params(which="both", length=0, pad=4, labelfontfamily=font.get_family(), **looks)
+    return chart

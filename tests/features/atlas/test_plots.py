@@ -10,6 +10,8 @@ from attnviz.core.measures import Meaning, Role
 from attnviz.features.atlas.picture import ClassBars, MeasurePlots
 from attnviz.features.corpus.results import StreamReport
 from attnviz.renderers.colors import NO_ROLE, ROLE_COLORS
+from attnviz.renderers.figures.canvas import full_canvas
+from attnviz.renderers.figures.fonts import typeface
 from tests.renderers.corpus import corpus
 
 
@@ -19,7 +21,6 @@ class Recorder:
     def __init__(self, part: Any) -> None:
         self.face = self
         self.texts: list[str] = []
-        self.lines: list[tuple[np.ndarray, Any, float]] = []
         self.tops: set[float] = set()
         part.draw(self)
 
@@ -29,9 +30,6 @@ class Recorder:
     def text(self, x: float, y: float, text: str, size: float, *how: Any, **more: Any) -> float:
         self.texts.append(text)
         return self.width(text, size)
-
-    def strokes(self, ends: np.ndarray, colors: Any, width: float, **looks: Any) -> None:
-        self.lines.append((ends, colors, width))
 
     def boxes(self, boxes: list[Any], colors: Any, label: str) -> None:
         if label.startswith("legend"):
@@ -54,6 +52,13 @@ def measured(mean: list[float], unit: str, spread: float = 0, even: float = 0) -
     )
 
 
+def plotted(stream: StreamReport, width: int) -> Any:
+    """The axes of a stream's only measure."""
+    canvas = full_canvas(typeface(["0"]), width, [], [], 400)
+    MeasurePlots(stream, 0, 0, width).draw(canvas)
+    return canvas.figure.axes[-1]
+
+
 @pytest.mark.parametrize(
     ("mean", "unit", "spread", "uniform", "ticks"),
     [
@@ -71,21 +76,25 @@ def measured(mean: list[float], unit: str, spread: float = 0, even: float = 0) -
 def test_a_scale_ends_at_round_numbers_around_means_and_their_spread(
     mean, unit, spread, uniform, ticks
 ):
-    found = Recorder(MeasurePlots(measured(mean, unit, spread, uniform), 0, 0, 400))
-    assert found.texts[1:] == ["" if unit == "share" else unit, *ticks]
-    assert len(found.lines[-2][0]) == sum(np.isfinite(mean))
+    chart = plotted(measured(mean, unit, spread, uniform), 400)
+    assert [text.get_text() for text in chart.get_yticklabels()] == ticks
+    assert chart.get_title("right") == ("" if unit == "share" else unit)
+    assert len(chart.collections[1].get_segments()) == sum(np.isfinite(mean))
 
 
 def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles():
     stream = measured([0.1] * 50, "share")
     role = replace(stream.rows[3], roles=(Role("induction", 0.9, 0.1),))
     stream = replace(stream, rows=(*stream.rows[:3], role, *stream.rows[4:]))
+    spread, interval = plotted(stream, 1056).collections
     # A plot is 216 pixels wide.
-    *_, spread, interval, _ = Recorder(MeasurePlots(stream, 0, 0, 1056)).lines
-    assert spread[2] == interval[2] == pytest.approx(0.36 * 216 / 50 * 0.8)
-    assert [color == ROLE_COLORS["induction"] for color in interval[1]].index(True) == 3
-    assert set(interval[1]) == {NO_ROLE, ROLE_COLORS["induction"]}
-    assert Recorder(MeasurePlots(measured([0.1] * 400, "share"), 0, 0, 1056)).lines[-2][2] == 0.4
+    assert spread.get_linewidths() == interval.get_linewidths()
+    assert interval.get_linewidths() == pytest.approx([0.36 * 216 / 50 * 0.8])
+    colors = [tuple(round(255 * part) for part in one[:3]) for one in interval.get_colors()]
+    assert [color == ROLE_COLORS["induction"] for color in colors].index(True) == 3
+    assert set(colors) == {NO_ROLE, ROLE_COLORS["induction"]}
+    many = plotted(measured([0.1] * 400, "share"), 1056).collections[1]
+    assert many.get_linewidths() == [0.4]
 
 
 def test_a_share_is_written_and_a_legend_goes_on_in_its_line_only_where_they_fit():
