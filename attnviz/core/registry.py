@@ -217,34 +217,42 @@ CHAT = FeatureEntry("The parts of a chat that its answer looks at.", "chat.funct
 ATLAS = FeatureEntry("The heads of an atlas.", "atlas.page:read_atlas")
 ATLAS_LINKS = FeatureEntry("How a page links its heads to an atlas.", "atlas.page:link_atlas")
 """What --atlas checks of a page of a corpus, and what a page of a text shows of it."""
-EXPERIMENTS = {
-    name: FeatureEntry("A source with a query, to run with parts off.", f"experiments.{target}")
+STACK = FeatureEntry("A stack of layers and its writers.", "writers.stacked_text:Stack")
+HEAD_WEIGHTS = FeatureEntry("The maps of each head.", "writers.stacked_text:head_weights")
+ANSWERS: dict[str, dict[str, str]] = {
+    "text": {
+        "experiment": "experiments.sources:open_text",
+        "head_outputs": "experiments.sources:head_outputs",
+        "many_gradients": "lenses.batches:many_gradients",
+        "many_values": "lenses.batches:many_values",
+        "trace_writers": "writers.sources:record_text",
+        "read_stream": "why.stream:read_stream",
+    },
+    "light": {
+        "experiment": "experiments.light:open_light",
+        "many_gradients": "lenses.batches:many_gradients",
+        "trace_writers": "writers.sources:stack_text",
+        "read_stream": "writers.sources:stream_of_text",
+    },
+    "picture": {
+        "experiment": "experiments.sources:open_picture",
+        "trace_writers": "writers.sources:record_picture",
+    },
+    "picture-text": {"experiment": "experiments.sources:open_words"},
+    "recording": {"trace_writers": "writers.sources:record_speech"},
+} | {
+    name: {
+        "experiment": f"experiments.{target}",
+        "trace_writers": "writers.sources:stack_pocket",
+        "read_stream": "writers.sources:stream_of_pocket",
+    }
     for name, target in {
-        "text": "sources:open_text",
-        "outputs": "sources:head_outputs",
-        "picture": "sources:open_picture",
-        "words": "sources:open_words",
-        "light": "light:open_light",
         "pocket": "pocket:PocketExperiment",
         "pocket-lm": "pocket:CausalExperiment",
         "pocket-vit": "pocket:PictureExperiment",
     }.items()
 }
-"""What opens an experiment, by the kind of source."""
-WRITERS = {
-    name: FeatureEntry("A query with what each part of the model writes.", target)
-    for name, target in {
-        "text": "writers.sources:record_text",
-        "picture": "writers.sources:record_picture",
-        "recording": "writers.sources:record_speech",
-        "light": "writers.sources:stack_text",
-        "pocket": "writers.sources:stack_pocket",
-        "stack": "writers.stacked_text:Stack",
-        "head weights": "writers.stacked_text:head_weights",
-        "stream": "why.stream:read_stream",
-    }.items()
-}
-"""What records writers, or the stream itself, by the kind of source."""
+"""By the kind of source and the name of a method, the code of a feature that answers it."""
 LENS_QUESTIONS = {
     name: FeatureEntry("A text through a lens that needs more than a map.", f"lenses.{target}")
     for name, target in {
@@ -253,8 +261,6 @@ LENS_QUESTIONS = {
         "ask together": "ask:ask_together",
         "steps": "ask:keep_steps",
         "links": "links:with_links",
-        "gradients": "batches:many_gradients",
-        "values": "batches:many_values",
     }.items()
 }
 """What is asked where a lens is chosen."""

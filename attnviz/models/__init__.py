@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from attnviz.core.errors import InputError, UsageError, choose, in_words
+from attnviz.core.registry import FeatureEntry
 
 if TYPE_CHECKING:
     # Listing the cached models must not wait for numpy.
@@ -38,10 +39,15 @@ class Source:
     """What answers queries with attention maps, and refuses what it cannot do."""
 
     __slots__ = ()
+    answers: ClassVar[Mapping[str, str]] = {}  # its row of `ANSWERS`
 
     def lacks(self, name: str) -> bool:
         """Whether it has no answer of its own to a question, a method by name."""
-        return getattr(type(self), name) is getattr(Source, name)
+        return name not in self.answers and getattr(type(self), name) is getattr(Source, name)
+
+    def _ask(self, name: str, *given: Any, **how: Any) -> Any:
+        """What the code of a feature answers."""
+        return FeatureEntry("", self.answers[name]).load()(self, *given, **how)
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -64,7 +70,10 @@ class Source:
 
     def experiment(self, query: Query, target: str | None = None) -> Experiment:
         """The model with a query; it explains the wanted output, or "all"."""
-        raise UsageError("nothing here predicts anything whose change could be measured")
+        if self.lacks("experiment"):
+            raise UsageError("nothing here predicts anything whose change could be measured")
+        experiment: Experiment = self._ask("experiment", query, target)
+        return experiment
 
     def gradients(self, query: Query, target: str | None = None) -> AttentionGradients:
         gradients: AttentionGradients = self.experiment(query, target).explain_first()
@@ -72,7 +81,10 @@ class Source:
 
     def head_outputs(self, queries: Sequence[Query], like: Experiment) -> list[HeadOutputs]:
         """What each head puts out in each of some texts; `like` is an experiment of their kind."""
-        return [self.experiment(query).head_outputs() for query in queries]
+        if "head_outputs" not in self.answers:
+            return [self.experiment(query).head_outputs() for query in queries]
+        outputs: list[HeadOutputs] = self._ask("head_outputs", queries, like)
+        return outputs
 
     def values(self, query: Query) -> ValueVectors:
         raise refuse_values(["rollout", "flow"] if query.kind in ("self", "pair") else ["raw"])
@@ -81,18 +93,28 @@ class Source:
         self, queries: Sequence[Query], target: str | None, batch_size: int | None
     ) -> Iterator[AttentionGradients | InputError] | None:
         """The gradients of each query in order, or its error; None: one by one is as fast."""
-        return None
+        if "many_gradients" not in self.answers:
+            return None
+        gradients: Iterator[AttentionGradients | InputError]
+        gradients = self._ask("many_gradients", queries, target, batch_size)
+        return gradients
 
     def many_values(
         self, queries: Sequence[Query], batch_size: int | None
     ) -> Iterator[ValueVectors | InputError] | None:
-        return None
+        if "many_values" not in self.answers:
+            return None
+        values: Iterator[ValueVectors | InputError] = self._ask("many_values", queries, batch_size)
+        return values
 
     def trace_writers(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes into the residual stream."""
-        raise UsageError(
-            "what the parts of a model write is known of models only: give a text, and --model"
-        )
+        if self.lacks("trace_writers"):
+            raise UsageError(
+                "what the parts of a model write is known of models only: give a text, and --model"
+            )
+        text: WrittenText = self._ask("trace_writers", query)
+        return text
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         raise UsageError("--weights-only needs a model: leave out what is none")
@@ -108,7 +130,11 @@ class Source:
         Raises:
             AttentionError: attention adds to no stream, or cannot be told apart.
         """
-        return None
+        if "read_stream" not in self.answers:
+            return None
+        stream: ResidualStream | None
+        stream = self._ask("read_stream", query, choose, attention_only=attention_only)
+        return stream
 
     def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         """The matrices of one head, from its layer's input to what it adds to the stream."""

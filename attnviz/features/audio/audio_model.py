@@ -19,9 +19,8 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
-from attnviz.core.registry import WRITERS
+from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import patch_tokens
-from attnviz.core.writers import WrittenText
 from attnviz.features.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.kernel import stream_of
@@ -68,6 +67,8 @@ class AudioModel(LoadedModel):
     out: a row sums to the share that goes to the recording itself.
     """
 
+    answers = ANSWERS["recording"]
+
     extractor: Any  # makes features of samples
 
     def _attend_one(self, query: Query) -> Attention:
@@ -96,11 +97,6 @@ class AudioModel(LoadedModel):
                 notes.append(f"{padding:,} keys of padding behind the recording are left out")
             attention = self._over_itself(heard) if alone else self._by_text(query, heard)
         return attention.with_maps(attention.maps, settings=settings, notes=notes)
-
-    def trace_writers(self, query: Query) -> WrittenText:
-        """What each part writes for a recording, read with its padding, and its text if any."""
-        text: WrittenText = WRITERS["recording"].load()(self, query)
-        return text
 
     @property
     def writes(self) -> bool:

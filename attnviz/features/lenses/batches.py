@@ -212,7 +212,7 @@ def many_gradients(
     if isinstance(source, LightModel):
         if source.head is None:
             raise no_head(source.name, source.kind)
-        return source.whole("gradients need torch").many_gradients(queries, target, batch_size)
+        source = source.whole("gradients need torch")
 
     def read(items: Mapping[int, EncodedQuery]) -> dict[int, AttentionGradients]:
         for kind in {query.kind for query in queries}:

@@ -14,7 +14,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
-from attnviz.core.registry import EXPERIMENTS
+from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import patch_tokens
 from attnviz.features.vision.layouts import (
     BY_FAMILY,
@@ -88,6 +88,8 @@ class PictureTextModel(Source):
     the weights of the position that predicts it.
     """
 
+    answers = ANSWERS["picture-text"]
+
     name: str  # what it was asked for as
     model: Any  # on its device, in evaluation mode
     processor: Any  # its tokenizer and image processor in one
@@ -143,10 +145,6 @@ class PictureTextModel(Source):
         provenance = replace(provenance, settings=settings, notes=notes)
         over = {f"{self.looks}-to-{one.name}": (one.picture, one.box) for one in sheets}
         return Attention(maps, provenance, text=text, seen=sheets[0].box, sheets=over)
-
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        """The model with pictures and a text, whose tokens it predicts, or those that it writes."""
-        return EXPERIMENTS["words"].load()(self, query, target)
 
     @property
     def looks(self) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
-from attnviz.core.registry import WRITERS
+from attnviz.core.registry import ANSWERS, STACK
 from attnviz.core.tokens import patch_tokens
 from attnviz.features.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
@@ -53,6 +53,8 @@ class PicturePocket(StoredModel):
     names the shape of the object whose colour no other has.
     """
 
+    answers = ANSWERS["pocket-vit"]
+
     name = "pocket-vit"
     sizes: Shape
     output = "classifier"
@@ -69,7 +71,7 @@ class PicturePocket(StoredModel):
         return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
 
     def stacks(self, feed: NDArray[np.float32]) -> list[Any]:
-        stack = WRITERS["stack"].load()
+        stack = STACK.load()
         whole, position = self.inputs(feed)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
         embeddings: dict[WriterKind, Array] = {"embedding": whole - position[0]}
         return [stack(self.weights, self.sizes, "self", embeddings | {"position": position[0]})]

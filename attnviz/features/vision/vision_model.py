@@ -20,9 +20,8 @@ from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
-from attnviz.core.registry import EXPERIMENTS, WRITERS
+from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.core.writers import WrittenText
 from attnviz.features.vision import pictures
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
@@ -41,6 +40,8 @@ from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VisionModel(Source):
     """A pretrained vision model as a source of attention of a picture over itself, by patches."""
+
+    answers = ANSWERS["picture"]
 
     name: str  # what it was asked for as
     model: Any  # on its device, in evaluation mode
@@ -72,18 +73,10 @@ class VisionModel(Source):
             return attention
         return show_decision(attention, self.task, logits[-1], ())
 
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        """A picture to run with parts off; `target` is a class, None: the likeliest."""
-        return EXPERIMENTS["picture"].load()(self, query, target)
-
     def values(self, query: Query) -> ValueVectors:
         with quiet():
             encoding = self.encode(self.picture(query))
             return value_vectors(replace(encoding, part=eager_copy(self.tower)))
-
-    def trace_writers(self, query: Query) -> WrittenText:
-        text: WrittenText = WRITERS["picture"].load()(self, query)
-        return text
 
     head_weights = LoadedModel.head_weights
 

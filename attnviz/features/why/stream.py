@@ -253,7 +253,7 @@ def silence(modules: Sequence[Any]) -> Iterator[None]:
 
 
 def read_stream(
-    source: HuggingFaceModel, query: Query, choose: Choose, *, attention_only: bool = False
+    source: HuggingFaceModel, query: Query, choose: Choose, *, attention_only: bool
 ) -> ResidualStream | None:
     """The stream of a query at some of the positions that predict; None: it predicts no tokens."""
     try:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.query import Query
-from attnviz.core.writers import WrittenText
+from attnviz.core.writers import ResidualStream, WrittenText
 from attnviz.features.targets.outputs import check_head, class_name, spell_choice, spell_piece
 from attnviz.features.writers.stacked_text import Stack, StackedText
+from attnviz.models import Choose
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 
 if TYPE_CHECKING:
@@ -86,15 +87,19 @@ def record_speech(source: AudioModel, query: Query) -> RecordedText:
         return RecordedText(encoding, spell)
 
 
-def stack_text(source: LightModel, query: Query, *, head: bool = True) -> WrittenText:
-    """A text of a model that numpy runs; without its `head` only the stream is read."""
+def stack_text(source: LightModel, query: Query) -> WrittenText:
     encoding = encode(source, query)
     reason = source.refuse([encoding])
-    if head and source.head is not None and not source.head.is_linear:
+    if source.head is not None and not source.head.is_linear:
         reason = reason or "the head is not linear"
     if reason:
         text: WrittenText = source.whole(reason).trace_writers(query)
         return text
+    return _stack(source, encoding)
+
+
+def _stack(source: LightModel, encoding: EncodedQuery) -> StackedText:
+    """A query that was read, with what each part wrote."""
     attention, _ = source.run(encoding)
     name = "encoder" if source.below else attention.main.stream
     stacks = list[Stack]()
@@ -106,6 +111,23 @@ def stack_text(source: LightModel, query: Query, *, head: bool = True) -> Writte
     reads = source.head is not None and len(stacks) == len(source.shapes)
     scores = partial(source.scores, source.weights) if reads else None
     return StackedText(attention, stacks, scores, partial(spell_choice, source))
+
+
+def stream_of_text(
+    source: LightModel, query: Query, choose: Choose, *, attention_only: bool
+) -> ResidualStream | None:
+    encoding = encode(source, query)
+    if reason := source.refuse([encoding]):
+        return source.whole(reason).read_stream(query, choose, attention_only=attention_only)
+    if source.task is not None:
+        return None
+    return _stack(source, encoding).stream(choose, attention_only=attention_only)
+
+
+def stream_of_pocket(
+    source: StoredModel, query: Query, choose: Choose, *, attention_only: bool
+) -> ResidualStream | None:
+    return stack_pocket(source, query).stream(choose, attention_only=attention_only)
 
 
 def stack_pocket(source: StoredModel, query: Query) -> StackedText:

@@ -14,13 +14,13 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, Provenance, check_finite
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.notices import explain
 from attnviz.core.query import Query
-from attnviz.core.registry import EXPERIMENTS, LENS_QUESTIONS, WRITERS
+from attnviz.core.registry import ANSWERS, HEAD_WEIGHTS
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models import Choose, answer
+from attnviz.models import answer
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured, with_group_sizes
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.effects import HeadAt
-    from attnviz.core.writers import HeadWeights, ResidualStream, WriterKind, WrittenText
+    from attnviz.core.writers import HeadWeights, WriterKind
     from attnviz.mechanisms.formula import HeadArithmetic
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
@@ -75,6 +75,8 @@ class WholeModel(Generic[Loaded]):
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LightModel(LoadedModel, network.Network):
     """A pretrained text model that numpy runs, for queries of the kinds "self", "pair", "cross"."""
+
+    answers = ANSWERS["light"]
 
     whole: WholeModel[HuggingFaceModel]
     architecture: Architecture
@@ -165,47 +167,22 @@ class LightModel(LoadedModel, network.Network):
         attention, _ = self.run(encoding, record)
         return value_vectors(self, attention, record)
 
-    def many_gradients(
-        self, queries: Sequence[Query], target: str | None, batch_size: int | None
-    ) -> Iterator[AttentionGradients | InputError]:
-        read = LENS_QUESTIONS["gradients"].load()
-        yield from read(self, queries, target, batch_size)
-
     def many_values(
         self, queries: Sequence[Query], batch_size: int | None
     ) -> Iterator[ValueVectors | InputError]:
         encodings = [self._encode(query) for query in queries]
         reason = self.refuse([one for one in encodings if isinstance(one, EncodedQuery)])
         if reason:
-            yield from self.whole(reason).many_values(queries, batch_size)
+            yield from self.whole(reason).many_values(queries, batch_size) or ()
             return
         for query, encoding in zip(queries, encodings, strict=True):
             yield encoding if isinstance(encoding, InputError) else answer(self.values, query)
-
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        return EXPERIMENTS["light"].load()(self, query, target)
-
-    def trace_writers(self, query: Query) -> WrittenText:
-        text: WrittenText = WRITERS["light"].load()(self, query)
-        return text
-
-    def read_stream(
-        self, query: Query, choose: Choose, *, attention_only: bool = False
-    ) -> ResidualStream | None:
-        encoding = encode(self, query)
-        if reason := self.refuse([encoding]):
-            return self.whole(reason).read_stream(query, choose, attention_only=attention_only)
-        if self.task is not None:
-            return None
-        text = WRITERS["light"].load()(self, query, head=False)
-        stream: ResidualStream | None = text.stream(choose, attention_only=attention_only)
-        return stream
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         words, head = self.architecture.words, self.head
         has_words = head is not None and head.is_linear and not self.architecture.projection
         tokens = (words, head.maps) if has_words and head is not None and not head.labels else None
-        weights = WRITERS["head weights"].load()(self.weights, self.shapes, [*self.streams], tokens)
+        weights = HEAD_WEIGHTS.load()(self.weights, self.shapes, [*self.streams], tokens)
         return weights, self.provenance
 
     def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:

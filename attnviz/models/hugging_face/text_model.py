@@ -7,15 +7,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from attnviz.core.attention_map import IMPLIED, Attention
-from attnviz.core.effects import Experiment, HeadAt, HeadOutputs
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
-from attnviz.core.registry import EXPERIMENTS, HEAD_STEPS, LENS_QUESTIONS, WRITERS
-from attnviz.core.writers import ResidualStream, WrittenText
+from attnviz.core.registry import ANSWERS, HEAD_STEPS
 from attnviz.mechanisms.formula import HeadArithmetic
-from attnviz.models import Choose
 from attnviz.models.hugging_face.batching import (
     FEW,
     MapRunner,
@@ -45,6 +43,8 @@ class HuggingFaceModel(LoadedModel):
     Each text is tokenized once: the last chunk of encoded queries is kept for gradients and values.
     """
 
+    answers = ANSWERS["text"]
+
     _encodings: dict[Query, EncodedQuery | AttnvizError] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -62,17 +62,6 @@ class HuggingFaceModel(LoadedModel):
             return MapRunner(self, items, batch_size).attend()
 
         return self.read_together(queries, read, self._attend_one)
-
-    def many_gradients(
-        self, queries: Sequence[Query], target: str | None, batch_size: int | None
-    ) -> Iterator[AttentionGradients | InputError]:
-        read = LENS_QUESTIONS["gradients"].load()
-        yield from read(self, queries, target, batch_size)
-
-    def many_values(
-        self, queries: Sequence[Query], batch_size: int | None
-    ) -> Iterator[ValueVectors | InputError]:
-        yield from LENS_QUESTIONS["values"].load()(self, queries, batch_size)
 
     def read_together(
         self,
@@ -102,31 +91,12 @@ class HuggingFaceModel(LoadedModel):
             for number in chunk:
                 yield (readings.pop(number) if number in readings else read_alone(queries[number]))
 
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        return EXPERIMENTS["text"].load()(self, query, target)
-
-    def head_outputs(self, queries: Sequence[Query], like: Experiment) -> list[HeadOutputs]:
-        outputs: list[HeadOutputs] = EXPERIMENTS["outputs"].load()(self, queries, like)
-        return outputs
-
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
         return render_messages(self.tokenizer, messages, self.name, tools=tools)
 
     def values(self, query: Query) -> ValueVectors:
         with quiet():
             return value_vectors(eager_inputs(self, self.encode_whole(query)))
-
-    def trace_writers(self, query: Query) -> WrittenText:
-        text: WrittenText = WRITERS["text"].load()(self, query)
-        return text
-
-    def read_stream(
-        self, query: Query, choose: Choose, *, attention_only: bool = False
-    ) -> ResidualStream | None:
-        stream: ResidualStream | None = WRITERS["stream"].load()(
-            *(self, query, choose), attention_only=attention_only
-        )
-        return stream
 
     def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         encoding = self.encode_whole(query)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.registry import WRITERS
+from attnviz.core.registry import STACK
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.light import network
@@ -152,7 +152,7 @@ class PocketModel(StoredModel):
             return {"embedding": self.embed(ids) - waves, "position": waves}
 
         sizes = self.sizes
-        stack = WRITERS["stack"].load()
+        stack = STACK.load()
         encoder = stack(self.weights, sizes.encoder, "encoder", embed(feed.source_ids))
         if not feed.target:
             return [encoder]

@@ -14,11 +14,11 @@ from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import choose
 from attnviz.core.query import Query
-from attnviz.core.registry import EXPERIMENTS, WRITERS
+from attnviz.core.registry import HEAD_WEIGHTS
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, Part
-from attnviz.models import Choose, Source, check_device
+from attnviz.models import Source, check_device
 from attnviz.models.light.network import Network, Record, Weights, linear_map
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
@@ -26,7 +26,7 @@ from attnviz.models.pocket.text import spell_piece
 
 if TYPE_CHECKING:
     from attnviz.core.lens_inputs import ValueVectors
-    from attnviz.core.writers import HeadWeights, ResidualStream, WrittenText
+    from attnviz.core.writers import HeadWeights
 
 
 class StoredModel(Source, Network):
@@ -86,26 +86,12 @@ class StoredModel(Source, Network):
         """A piece as it is written, or the name of a class."""
         return spell_piece(self.tokenizer, number)
 
-    def experiment(self, query: Query, target: str | None = None) -> Any:
-        return EXPERIMENTS[self.name].load()(self, query, target)
-
     def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         return stored_head_arithmetic(self, self.read(query)[0], which)
 
-    def trace_writers(self, query: Query) -> WrittenText:
-        text: WrittenText = WRITERS["pocket"].load()(self, query)
-        return text
-
-    def read_stream(
-        self, query: Query, choose: Choose, *, attention_only: bool = False
-    ) -> ResidualStream | None:
-        text: Any = self.trace_writers(query)
-        stream: ResidualStream | None = text.stream(choose, attention_only=attention_only)
-        return stream
-
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         tokens = (self.words, self.output) if self.words else None
-        weights = WRITERS["head weights"].load()(self.weights, self.shapes, [*self.streams], tokens)
+        weights = HEAD_WEIGHTS.load()(self.weights, self.shapes, [*self.streams], tokens)
         return weights, self.provenance((), {})
 
     @abstractmethod

@@ -11,6 +11,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
+from attnviz.core.registry import ANSWERS
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models import check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel, run_decoder, run_encoder
@@ -55,6 +56,8 @@ class Pocket(PocketModel):
     Row 0 of a decoder's map is the target language's tag; every other row belongs to the piece that
     was just read, not to the piece that is predicted from it.
     """
+
+    answers = ANSWERS["pocket"]
 
     def __init__(self, folder: Path = FOLDER, *, keep_qk: bool = False, **options: Any) -> None:
         super().__init__(folder, **options)

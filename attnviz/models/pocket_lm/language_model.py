@@ -11,7 +11,7 @@ import numpy as np
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, AttentionMap, typed_facts
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.core.registry import WRITERS
+from attnviz.core.registry import ANSWERS, STACK
 from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.light.architectures import ARCHITECTURES, with_prefix
 from attnviz.models.light.network import Cache, Shape, Watch, run_layers
@@ -55,6 +55,8 @@ class CausalPocket(StoredModel):
     read, not to the piece that is predicted from it.
     """
 
+    answers = ANSWERS["pocket-lm"]
+
     name = "pocket-lm"
     can_generate = True
     sizes: Shape
@@ -73,7 +75,7 @@ class CausalPocket(StoredModel):
         return (self.weights.rows(EMBEDDING, np.array(feed)),)
 
     def stacks(self, feed: list[int]) -> list[Any]:
-        stack = WRITERS["stack"].load()
+        stack = STACK.load()
         return [stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(feed)[0]})]
 
     def read(self, query: Query) -> tuple[list[int], Attention]:

@@ -26,7 +26,7 @@ from benchmarks.effect_lens_faithful import links_of
 from tests.invoke import OWN, attnviz
 from tests.samples import asked_logits, attention_of, self_map
 
-SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 TEXT = "the cat sat on the mat"
 
 
