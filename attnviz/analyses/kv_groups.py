@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, stream_of_call
 from attnviz.core.errors import UsageError
+from attnviz.core.measures import HeadMeasure
 
 LIKENESS = "kv-likeness"  # the measure of how alike the heads of a group look
 STEP = "key–value heads"  # how the step of a provenance begins
@@ -115,6 +116,12 @@ def group_means(weights: NDArray[np.float32], size: int) -> NDArray[np.float32]:
 
 
 STANDS_OUT = 0.1  # how much more alike the rest of a group is than with the head that stands out
+
+
+def likeness_of(item: AttentionMap, measure: HeadMeasure | None) -> dict[tuple[str, str], float]:
+    """The measure by layer and head; empty where heads share nothing."""
+    values = np.zeros((0, 0)) if measure is None else measure.values
+    return {item.place(*at): float(values[at]) for at in np.ndindex(values.shape)}
 
 
 def groups_in_words(values: Mapping[tuple[str, str], float], sizes: Mapping[str, int]) -> str:
