@@ -7,7 +7,7 @@ gives much is one that its group would miss.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, stream_of_call
 from attnviz.core.errors import UsageError
+from attnviz.core.measures import HeadMeasure
 
 LIKENESS = "kv-likeness"  # the measure of how alike the heads of a group look
 STEP = "key–value heads"  # how the step of a provenance begins
@@ -117,68 +118,45 @@ def group_means(weights: NDArray[np.float32], size: int) -> NDArray[np.float32]:
 STANDS_OUT = 0.1  # how much more alike the rest of a group is than with the head that stands out
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Query heads that share a head of keys and values, and how alike they look, 0 to 1."""
-
-    layer: str
-    heads: tuple[str, ...]
-    likeness: float
-    odd: str = ""  # the head that stands out, if any
-    odd_likeness: float = math.nan  # its likeness to the others
-    others: float = math.nan  # that of the others to one another
-
-    @property
-    def name(self) -> str:
-        return f"{self.layer}.{self.heads[0]}–{self.heads[-1]}"
+def likeness_of(item: AttentionMap, measure: HeadMeasure | None) -> dict[tuple[str, str], float]:
+    """The measure by layer and head; empty where heads share nothing."""
+    values = np.zeros((0, 0)) if measure is None else measure.values
+    return {item.place(*at): float(values[at]) for at in np.ndindex(values.shape)}
 
 
-def groups_by_likeness(
-    values: Mapping[tuple[str, str], float], sizes: Mapping[str, int]
-) -> list[Group]:
-    """The groups of one stream, the most alike first, by each head's likeness to the others.
+def groups_in_words(values: Mapping[tuple[str, str], float], sizes: Mapping[str, int]) -> str:
+    """One line: how many heads share keys and values, how alike they look, and which stands out.
 
-    A head stands out where the others of its group are more alike by `STANDS_OUT` without it.
+    By each head's likeness to the others of its group. A head stands out where these are more alike
+    by `STANDS_OUT` without it.
     """
     members = dict[tuple[str, int], dict[str, float]]()
     for (layer, head), value in values.items():
         if sizes.get(layer, 1) > 1 and head.isdecimal() and not math.isnan(value):
             members.setdefault((layer, int(head) // sizes[layer]), {})[head] = value
-    groups = list[Group]()
+    groups = list[tuple[float, str, float, str]]()  # likeness, name, how far a head stands out
     for (layer, _), own in members.items():
-        count, likeness = len(own), sum(own.values()) / len(own)
-        if count < 2:
-            continue
-        group = Group(layer, tuple(sorted(own, key=int)), likeness)
+        count, likeness, heads = len(own), sum(own.values()) / len(own), sorted(own, key=int)
+        gap, odd, name = 0.0, "", f"{layer}.{heads[0]}–{heads[-1]}"
         if count > 2:
             # The mean over the pairs without a head, from each head's mean over its own pairs.
-            odd = min(own, key=lambda head: own[head])
-            others = (count * likeness - 2 * own[odd]) / (count - 2)
+            head = min(own, key=lambda head: own[head])
+            others = (count * likeness - 2 * own[head]) / (count - 2)
             if others - likeness >= STANDS_OUT:
-                group = replace(group, odd=odd, odd_likeness=own[odd], others=others)
-        groups.append(group)
-    return sorted(groups, key=lambda one: -one.likeness)
-
-
-def groups_in_words(values: Mapping[tuple[str, str], float], sizes: Mapping[str, int]) -> str:
-    """One line: how many heads share keys and values, how alike they look, and which stands out."""
-    groups = groups_by_likeness(values, sizes)
+                gap, odd = others - own[head], f"; {layer}.{head} stands out of {name} "
+                odd += f"({_two(own[head])}, the others {_two(others)})"
+        if count > 1:
+            groups.append((likeness, name, gap, odd))
     if not groups:
         return ""
-    counts = sorted({sizes[one.layer] for one in groups})
-    mean = sum(one.likeness for one in groups) / len(groups)
-    line = f"every {' or '.join(map(str, counts))} query heads share keys and values, and look "
-    line += f"{_two(mean)} alike"
+    groups.sort(key=lambda one: -one[0])
+    many = " or ".join(map(str, sorted({sizes[name.rpartition(".")[0]] for _, name, *_ in groups})))
+    mean = sum(likeness for likeness, *_ in groups) / len(groups)
+    line = f"every {many} query heads share keys and values, and look {_two(mean)} alike"
     if len(groups) > 1:
-        first, last = groups[0], groups[-1]
-        line += f" (most {first.name} {_two(first.likeness)}, least {last.name} "
-        line += f"{_two(last.likeness)})"
-    odd = max((one for one in groups if one.odd), key=lambda one: one.others - one.odd_likeness,
-              default=None)  # fmt: skip
-    if odd is not None:
-        line += f"; {odd.layer}.{odd.odd} stands out of {odd.name} ({_two(odd.odd_likeness)}, the "
-        line += f"others {_two(odd.others)})"
-    return line
+        (most, first, *_), (least, last, *_) = groups[0], groups[-1]
+        line += f" (most {first} {_two(most)}, least {last} {_two(least)})"
+    return line + max(groups, key=lambda one: one[2])[3]
 
 
 def _two(value: float) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.analyses.heads import roles_by_place, run_measure
-from attnviz.analyses.kv_groups import LIKENESS, groups_in_words, sizes_of
+from attnviz.analyses.kv_groups import LIKENESS, groups_in_words, likeness_of, sizes_of
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.select import reduce_map, strongest_links
 from attnviz.analyses.sinks import held_by_special, sink_shares
@@ -69,6 +69,9 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
     alone = links.item.weights.shape[:2] == (1, 1)
     first = (0, 0) if alone else next(iter(top or places), None)
     matrix, which = _matrix(item, links, first)
+    grouped_heads = subject.group_sizes and not alone
+    alike = likeness_of(item, run_measure(LIKENESS, subject)) if grouped_heads else {}
+    groups = groups_in_words(alike, subject.group_sizes)
     focus = None if as_chosen else attention.focus.get(item.stream)
     if focus and first is not None and _names(item, first) == (focus.layer, focus.head):
         which += f" ({focus.why})"
@@ -84,17 +87,8 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
         resting=_resting(links, first),
         order=_order(links, first, matrix),
         numbers=_numbers(item, links.item),
-        groups="" if alone else _groups(subject),
+        groups=groups,
     )
-
-
-def _groups(subject: MeasuredMap) -> str:
-    measure = run_measure(LIKENESS, subject) if subject.group_sizes else None
-    if measure is None:
-        return ""
-    item = subject.item
-    values = {item.place(*at): float(measure.values[at]) for at in np.ndindex(measure.values.shape)}
-    return groups_in_words(values, subject.group_sizes)
 
 
 def _places(attention: Attention, links: WordLinks, *, as_chosen: bool) -> tuple[list[Place], str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from attnviz.analyses.kv_groups import LIKENESS, groups_in_words, groups_of, sizes_of
+from attnviz.analyses.kv_groups import LIKENESS, groups_in_words, groups_of, likeness_of, sizes_of
 from attnviz.analyses.overview import overviews
 from attnviz.analyses.select import named_heads, shows_layers, strongest_links
 from attnviz.analyses.sinks import sink_shares, sinks_in_words
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-    from attnviz.core.measures import HeadMeasure, View
+    from attnviz.core.measures import View
     from attnviz.core.writers import LinkReport
     from attnviz.renderers.page import Patches
 
@@ -336,7 +336,9 @@ def page_data(
         if picture and item.stream in picture:
             parts["patches"][number] = _patches(picture[item.stream], item)
     views = views or views_of(attention)
-    groups = groups_in_words(*_likeness(attention, parts["measures"].get(0, ())))
+    every = (one for one in parts["measures"].get(0, ()) if one.name == LIKENESS)
+    alike = likeness_of(attention.main, next(every, None))
+    groups = groups_in_words(alike, sizes_of(attention, attention.main))
     lines = [line for line in (groups, sinks_in_words(views.sinks)) if line]
     attention = attention.with_maps(attention.maps, notes=lines)
     return page_parts(
@@ -346,20 +348,6 @@ def page_data(
         most_weights=most_weights or MOST_WEIGHTS,
         **parts,
     )
-
-
-def _likeness(
-    attention: Attention, measures: Sequence[HeadMeasure]
-) -> tuple[dict[tuple[str, str], float], dict[str, int]]:
-    """How alike each head of the main map looks to those that share its keys, and their counts."""
-    item = attention.main
-    values = {
-        item.place(*at): float(one.values[at])
-        for one in measures
-        if one.name == LIKENESS
-        for at in np.ndindex(one.values.shape)
-    }
-    return values, sizes_of(attention, item)
 
 
 def _with_focus(attention: Attention, views: Sequence[View]) -> Attention:

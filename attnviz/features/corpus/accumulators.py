@@ -101,18 +101,14 @@ class Aggregates:
         aggregates.first = document["first"]
         for place, stream in enumerate(document["streams"]):
             name = stream["stream"], tuple(stream["layers"]), tuple(stream["heads"])
-            aggregates._stream(name).restore(stream, _members(arrays, f"{place}/"))
+            own = {
+                key.partition("/")[2]: arrays[key] for key in arrays if key.startswith(f"{place}/")
+            }
+            aggregates._stream(name).restore(stream, own)
         return aggregates
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Aggregates.from_arrays, (self.to_arrays(), self.vocabulary)
-
-
-def _members(arrays: Arrays, start: str) -> dict[str, NDArray[Any]]:
-    """The arrays whose names begin with a prefix, by the rest of their names."""
-    return {
-        name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
-    }
 
 
 class StreamAccumulator:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 from msgspec import DecodeError, Struct, json
@@ -34,9 +34,6 @@ from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_text
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
-
-if TYPE_CHECKING:
-    pass
 
 SECONDS = 2.0  # between two journals at least
 _MEMBER = "notes"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.measures import HeadRow
 from attnviz.core.notices import notify
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
@@ -143,7 +142,10 @@ def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
     from attnviz.features.corpus import rows
     from attnviz.features.corpus.table import corpus_table
 
-    streams = [replace(one, rows=_rows_of(one.rows, request)) for one in report.streams]
+    streams = []
+    for one in report.streams:
+        role = [row for row in one.rows if request.role in (None, *(x.name for x in row.roles))]
+        streams.append(replace(one, rows=tuple(role[: request.top])))
     first = replace(report, streams=tuple(streams))
     if request.role is not None and not any(one.rows for one in streams):
         notify(f"no head has the role '{request.role}'")
@@ -171,10 +173,3 @@ def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
         about=dump_json(asdict(replace(report.provenance, notes=report.notes))),
         value=report,
     )
-
-
-def _rows_of(rows: Sequence[HeadRow], request: HeadsRequest) -> tuple[HeadRow, ...]:
-    """The heads that a table lists."""
-    role = request.role
-    own = [row for row in rows if role is None or role in [one.name for one in row.roles]]
-    return tuple(own[: request.top])

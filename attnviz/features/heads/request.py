@@ -73,7 +73,12 @@ class HeadsRequest:
 
     def __post_init__(self) -> None:
         check_order(self.order, self.role)
-        check_effect(self.order, self.by, effect=self.effect, writes=self.writes)
+        if self.order == COPYING and not self.writes:
+            raise UsageError("--sort copying needs attnviz heads --writes")
+        if not self.effect and (self.order == EFFECT or self.by != "zero"):
+            raise UsageError(
+                f"{'--sort effect' if self.order == EFFECT else '--by'} needs --effect"
+            )
         if self.curve and not self.effect:
             raise UsageError("--picture curve:FILE goes by the effects of heads: add --effect")
         if self.order in PROBES and not self.probe:
@@ -119,13 +124,6 @@ class HeadsRequest:
         if one and other:
             raise UsageError(f"{one[0]} and {other[0]} contradict each other: give one of them")
         return bool(one) or (texts.several and not other)
-
-
-def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False) -> None:
-    if order == COPYING and not writes:
-        raise UsageError("--sort copying needs attnviz heads --writes")
-    if not effect and (order == EFFECT or by != "zero"):
-        raise UsageError(f"{'--sort effect' if order == EFFECT else '--by'} needs --effect")
 
 
 def check_alone(option: str, others: Mapping[str, object]) -> None:
