@@ -89,8 +89,8 @@ def sheets_of(source: Any, pictures: list[Any], *, video: bool = False) -> tuple
     """The inputs, the places of image tokens and the sheets of pictures with the text."""
     asked = about(pictures[0], TEXT, more=tuple(pictures[1:]), frames=video).picture
     with quiet():
-        reading = source._read(asked, TEXT)
-    places = source._places(reading.ids, video=video)
+        reading = source.read(asked, TEXT)
+    places = source.places_of_pictures(reading.ids, video=video)
     parts = source.model.config, source.processor, reading.inputs
     read = PicturesRead(source.name, *parts, pictures, places, video)
     return reading, places, source.layout.place(read)
