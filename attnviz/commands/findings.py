@@ -68,6 +68,7 @@ class CollectedReport:
     def __init__(self, command: str, kind: DataKind, options: Options) -> None:
         self.options, self.notes = options, dict[str, str]()
         self.findings = Findings(command, kind)
+        self.formats: tuple[str, ...] = ()  # nothing is written
 
     def add(self, result: Attention | Data | Item) -> None:
         self.findings.items.append(item_of(result, self.options))
