@@ -25,6 +25,7 @@ from attnviz.features.experiments.interventions import change_output, check_head
 from attnviz.features.experiments.layer_states import (
     Block,
     LayerStates,
+    cache_of,
     layers_of,
     map_tensors,
     repeat_batch,
@@ -405,15 +406,6 @@ class KernelExperiment(ExplainedOutputs):
             rest = 1 << (rest - 1).bit_length()
         return max(self.tokens - rest, 0)
 
-    def _cache(self, row: int, count: int) -> Any:
-        """The keys and values of the tokens before a row, for a batch."""
-        from transformers import DynamicCache
-
-        cache = DynamicCache()
-        for number, *pair in self.memory:
-            cache.update(*(one[:, :, :row].expand(count, -1, -1, -1) for one in pair), number)
-        return cache
-
     def _run_batch(
         self,
         changes: Sequence[Intervention],
@@ -435,9 +427,7 @@ class KernelExperiment(ExplainedOutputs):
         edit = self._edit(changes, instead, numbers, row)
         if row:
             inputs["input_ids"] = inputs["input_ids"][:, row:]
-            # transformers renamed the argument in 5.24, own code may not have.
-            name = "cache" if "cache" in input_names(self.model) else "past_key_values"
-            inputs |= {name: self._cache(row, count), "use_cache": True}
+            inputs |= cache_of(self.model, self.memory, row, count)
         if self._keeps_rows:
             rows = [output.row - row for output in self.outputs if output.row >= row]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device).long()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.effects import HeadOutputs, Intervention
+from attnviz.models.hugging_face.loaded_model import input_names
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,6 +140,22 @@ def join_batch(values: Sequence[Any]) -> Any:
     tensors = zip(*map(tensors_in, values), strict=True)
     batches = (torch.cat(own) if own[0].ndim else own[0] for own in tensors)
     return map_tensors(values[0], lambda _: next(batches))
+
+
+def cache_of(model: Any, memory: Iterable[tuple[Any, Any, Any]], stop: int, count: int) -> Any:
+    """The argument by which a model goes on behind a text's start: its keys and values so far.
+
+    `memory` has the number, keys and values of each layer; a batch of `count` begins alike.
+    """
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+    for number, *pair in memory:
+        keys, values = (one[:, :, :stop].expand(count, -1, -1, -1) for one in pair)
+        cache.update(keys, values, number or 0)
+    # transformers renamed the argument in 5.24, own code may not have.
+    name = "cache" if "cache" in input_names(model) else "past_key_values"
+    return {name: cache, "use_cache": True}
 
 
 def unchanged_layers(

@@ -167,8 +167,11 @@ def _carrier(claim: answers.HeadClaim, report: answers.AnswerReport, main: str) 
 
 
 def _kept_words(report: answers.AnswerReport) -> str:
+    heads, tokens = len(report.heads), len(report.tokens)
     return (
-        f"{_parts(report)} keep {_share(report.kept)} of what attention adds to log p (p "
+        f"{heads} head{'s' if heads != 1 else ''} of {report.all_heads} and {tokens} "
+        f"token{'s' if tokens != 1 else ''} of {report.all_tokens} keep {_share(report.kept)} of "
+        "what attention adds to log p (p "
         f"{two_digits(report.chance_kept)}); without them {_share(report.removed)} is left (p "
         f"{two_digits(report.chance_removed)}); of {report.drawn} random sets of these sizes "
         f"{_keep(report.as_good)} as much"
@@ -195,14 +198,6 @@ def _links(links: answers.LinkSet | None, main: str) -> str:
 
 def _keep(count: int) -> str:
     return f"{count or 'none'} keep{'s' if count < 2 else ''}"
-
-
-def _parts(report: answers.AnswerReport) -> str:
-    heads, tokens = len(report.heads), len(report.tokens)
-    return (
-        f"{heads} head{'s' if heads != 1 else ''} of {report.all_heads} and {tokens} "
-        f"token{'s' if tokens != 1 else ''} of {report.all_tokens}"
-    )
 
 
 def answer_table(report: answers.AnswerReport, show: Display, *, verbose: bool = False) -> str:
@@ -376,7 +371,8 @@ def contrast_table(report: answers.ContrastReport, show: Display) -> str:
         ("links", report.links),
     ):
         names = " · ".join(
-            f"{one.name(alone=alone)} {_share(one.share)}{_estimate(one)}"
+            f"{one.name(alone=alone)} {_share(one.share)}"
+            + ("" if one.estimate is None else f" ({_share(one.estimate)})")
             for one in parts_of_kind[:RESTORED]
         )
         parts += wrap_text(printable(f"{label}: {names}"), show.width) if parts_of_kind else []
@@ -384,10 +380,6 @@ def contrast_table(report: answers.ContrastReport, show: Display) -> str:
     for stream in dict.fromkeys(one.stream for one in report.layers):
         parts += _grid([one for one in report.layers if one.stream == stream], stream, alone=alone)
     return render_parts(parts, show)
-
-
-def _estimate(one: answers.Restored) -> str:
-    return "" if one.estimate is None else f" ({_share(one.estimate)})"
 
 
 def _grid(cells: list[answers.Restored], stream: str, *, alone: bool) -> list[Text]:

@@ -64,7 +64,8 @@ class LensRunner(BatchRunner[Inputs]):
         off = [float(np.abs(mine.weights - its.weights).max()) for mine, its in pairs]
         mine, its = _numbers(one), _numbers(other)
         largest = max(float(np.abs(array).max()) for array in mine) or 1.0
-        return max(*off, *(_off(*pair) / largest for pair in zip(mine, its, strict=True)))
+        apart = (float(np.abs(a - b).max()) for a, b in zip(mine, its, strict=True))
+        return max(*off, *(one / largest for one in apart))
 
 
 class ValueRunner(LensRunner[ValueVectors]):
@@ -196,10 +197,6 @@ class _TextOfBatch(ExplainedOutputs):
 
 def _numbers(inputs: AttentionGradients | ValueVectors) -> Sequence[NDArray[np.floating]]:
     return inputs.gradients if isinstance(inputs, AttentionGradients) else inputs.products
-
-
-def _off(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
-    return float(np.abs(one - other).max())
 
 
 def many_gradients(

@@ -19,7 +19,7 @@ from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import AttentionError, InputError
 from attnviz.features.experiments.interventions import upcast_half
-from attnviz.features.experiments.layer_states import skip_module
+from attnviz.features.experiments.layer_states import cache_of, skip_module
 from attnviz.features.trace.anchors import TINY, Numbers, vertical_scores
 from attnviz.models.hugging_face.capture.kernel import layer_names, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
@@ -189,7 +189,10 @@ class SentencePasses:
             yield slice(0, self.count), self._call(self.ids, slice(0, self.count)).logits[0]
             return
         vocabulary = self.source.vocabulary
-        step, cache = max(16, min(ROWS, LOGITS // vocabulary)), self._cache(start)
+        step, cache = (
+            max(16, min(ROWS, LOGITS // vocabulary)),
+            cache_of(self.model, self.memory, start, 1),
+        )
         for first in range(start, self.count, step):
             rows = slice(first, min(first + step, self.count))
             yield rows, self._call(self.ids[:, rows], rows, **cache).logits[0]
@@ -236,7 +239,7 @@ class SentencePasses:
         open_rows, remembers = set(range(count)), self.remembers and stop > 1
         read = self.ids[:, :stop].expand(count, -1)
         with self._run():
-            cache = self._cache(stop - 1, count) if remembers else {}
+            cache = cache_of(self.model, self.memory, stop - 1, count) if remembers else {}
             for place in range(stop, stop + most):
                 ids = read[:, place - 1 :] if remembers else read
                 span = slice(place - ids.shape[1], place)
@@ -268,18 +271,6 @@ class SentencePasses:
 
     def _few_logits(self, count: int) -> dict[str, int]:
         return {"logits_to_keep": count} if "logits_to_keep" in input_names(self.model) else {}
-
-    def _cache(self, stop: int, count: int = 1) -> dict[str, Any]:
-        """The keys and values of the tokens before a row, for a batch."""
-        from transformers import DynamicCache
-
-        cache = DynamicCache()
-        for number, *pair in self.memory:
-            keys, values = (one[:, :, :stop].expand(count, -1, -1, -1) for one in pair)
-            cache.update(keys, values, number or 0)
-        # transformers renamed the argument in 5.24, own code may not have.
-        name = "cache" if "cache" in input_names(self.model) else "past_key_values"
-        return {name: cache, "use_cache": True}
 
     @contextmanager
     def _run(self) -> Iterator[None]:

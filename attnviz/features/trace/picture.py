@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,7 +80,10 @@ def _texts(
     """
     left, top, cell = grid
     line = sheet.line_height(sheet.NOTE_SIZE)
-    order = sorted(report.sentences, key=lambda own: (-len(own.marks), -_size(own)))
+    order = sorted(
+        report.sentences,
+        key=lambda own: (-len(own.marks), -np.nan_to_num(own.effect, posinf=0, neginf=0)),
+    )
     last = list[float]()
     for place, one in enumerate(order):
         y = top + (one.number - 0.5) * cell
@@ -96,10 +98,6 @@ def _texts(
         if share < 1:  # letters of one text are about as wide as those of its beginning
             words = shorten(words, max(int(share * 0.95 * len(words)), 8))
         canvas.text(x + 20, y, words, sheet.NOTE_SIZE, INK, bold=bold)
-
-
-def _size(one: TracedSentence) -> float:
-    return one.effect if np.isfinite(one.effect) else 0.0
 
 
 def _bars(canvas: Canvas, scores: Numbers, grid: tuple[float, float, float]) -> None:
@@ -138,18 +136,12 @@ def _sentence(report: TraceReport, one: TracedSentence) -> str:
     text = f"<b>{escape_text(one.text)}</b>" if one.marks else escape_text(one.text)
     names, (_, mark, *cells) = headings_of(report)[2:], cells_of(report, one)
     about = [f"{name} {escape_text(cell)}" for name, cell in zip(names, cells, strict=True)]
-    about += [f"{word} {_links(own)}" for word, own in _links_by_name(one) if own]
+    for word, own in (("needs", one.needs), ("changes", one.changes)):
+        links = [f'<a href="#sentence-{number}">{number}</a>' for number in own]
+        about += [f"{word} {', '.join(links)}"] if links else []
     if one.resampling and one.resampling.instead:
         about.append(f"else “{escape_text(shorten(one.resampling.instead, LONGEST))}”")
     return (
         f'<li id="sentence-{one.number}">{mark and f"{mark} "}{text}<br>'
         f"<small>{' · '.join(about)}</small></li>"
     )
-
-
-def _links_by_name(one: TracedSentence) -> tuple[tuple[str, Sequence[int]], ...]:
-    return ("needs", one.needs), ("changes", one.changes)
-
-
-def _links(numbers: Sequence[int]) -> str:
-    return ", ".join(f'<a href="#sentence-{number}">{number}</a>' for number in numbers)

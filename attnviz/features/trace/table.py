@@ -92,7 +92,9 @@ def headings_of(report: TraceReport) -> tuple[str, ...]:
 
 def cells_of(report: TraceReport, one: TracedSentence) -> tuple[str, ...]:
     mark = ("", "◐", "●")[len(one.marks)]
-    cells = [str(one.number), mark, _percent(one.receiver), _with_sign(one.effect)]
+    receiver = "–" if math.isnan(one.receiver) else f"{100 * one.receiver:.2f}"
+    effect = "–" if math.isnan(one.effect) else with_sign(one.effect)
+    cells = [str(one.number), mark, receiver, effect]
     if report.answer:
         cells.append(_number(one.answer_kl))
     other = one.resampling
@@ -105,14 +107,6 @@ def cells_of(report: TraceReport, one: TracedSentence) -> tuple[str, ...]:
             right = f"{'–' if before is None else f'{before:.0%}'} → {other.accuracy_with:.0%}"
         cells += [f"{other.different:.0%}", right, _number(other.kl)]
     return tuple(cells)
-
-
-def _percent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{100 * value:.2f}"
-
-
-def _with_sign(value: float) -> str:
-    return "–" if math.isnan(value) else with_sign(value)
 
 
 def _number(value: float | None) -> str:

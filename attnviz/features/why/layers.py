@@ -36,6 +36,8 @@ def read_lens(
     A position's choice is what the model predicts there, or what is in `targets`.
     """
     columns, start, most = list[LensColumn](), 0, 1
+    depth = len(stream.states) - attention_only
+    layers = ["", *map(str, range(depth - 1)), *([MODEL] if attention_only else [])]
     while start < len(stream.rows):
         some = slice(start, start + most)
         logits = stream.predict(stream.states[-1], some)
@@ -45,7 +47,7 @@ def read_lens(
         ]
         by_layer = [
             _cells(stream, layer, stream.predict(state, some), choices)
-            for layer, state in zip(_layers(stream, attention_only), stream.states, strict=True)
+            for layer, state in zip(layers, stream.states, strict=True)
         ]
         for row, choice, *cells in zip(stream.rows[some], choices, *by_layer, strict=True):
             label, own = stream.spell(choice), tuple(cells)
@@ -53,11 +55,6 @@ def read_lens(
             columns.append(LensColumn(row, token, label, _first_to_stay(own), own))
         start, most = start + most, max(AT_ONCE // logits.shape[1], 1)
     return tuple(columns)
-
-
-def _layers(stream: ResidualStream, attention_only: bool) -> list[str]:  # noqa: FBT001
-    count = len(stream.states) - attention_only
-    return ["", *map(str, range(count - 1)), *([MODEL] if attention_only else [])]
 
 
 def _cells(

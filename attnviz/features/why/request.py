@@ -339,14 +339,13 @@ def _add(report: RunReport, notes: Iterable[str], data: Data) -> None:
 
 
 def _layers_data(report: LayersReport) -> Data:
+    def page(command: str) -> str:
+        from attnviz.features.why.page import layers_page
+
+        return layers_page(report, command)
+
     plot = partial(draw_by, "attnviz.features.why.picture:layers_picture", report)
-    return data_of(report, *tables.LAYERS, figures={"plot": plot}, page=partial(_page, report))
-
-
-def _page(report: LayersReport, command: str) -> str:
-    from attnviz.features.why.page import layers_page
-
-    return layers_page(report, command)
+    return data_of(report, *tables.LAYERS, figures={"plot": plot}, page=page)
 
 
 def _why_data(report: LinkReport, name: str = "", trace: WrittenText | None = None) -> Data:

@@ -75,9 +75,10 @@ class StreamPass:
         self.layers = [
             one
             for one in layers_of(part)
-            if not self.has_encoder or self._side(one, sides) == "decoder"
+            if not self.has_encoder
+            or match_stream(stream_of(self.names[id(one)]), sides) == "decoder"
         ]
-        lists = [self._list_of(one) for one in self.layers]
+        lists = [self.names[id(one)].rpartition(".")[0] for one in self.layers]
         if depth in {*(count := Counter(lists)).values()}:  # other lists hold no layers
             self.layers = [
                 one for one, own in zip(self.layers, lists, strict=True) if count[own] == depth
@@ -116,13 +117,6 @@ class StreamPass:
             first, *_, last = self.states
             total = torch.stack(self._changes).cumsum(0)
             self.states = [first, *(first + one for one in total), last]
-
-    def _side(self, module: Any, sides: Sequence[str]) -> str | None:
-        return match_stream(stream_of(self.names[id(module)]), sides)
-
-    def _list_of(self, module: Any) -> str:
-        above: str = self.names[id(module)].rpartition(".")[0]
-        return above
 
     def _hooks(self, number: int, *, attention_only: bool) -> tuple[Any, Any]:
         """What runs before a layer and after it."""
