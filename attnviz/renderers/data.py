@@ -67,10 +67,10 @@ def forms_of_maps(attention: Attention, views: Views, digits: int | None) -> dic
     """The forms of one text's maps that do not depend on the texts before."""
 
     def document() -> str:
-        made = to_document(attention, digits)
+        whole = to_document(attention, digits)
         if views.sinks is not None:
-            made["sinks"] = asdict(views.sinks)
-        return dump_json(made) + "\n"
+            whole["sinks"] = asdict(views.sinks)
+        return dump_json(whole) + "\n"
 
     def rows() -> str:
         lines = [columns_of("maps"), *weight_rows(attention, digits)]

@@ -36,7 +36,7 @@ from attnviz.renderers.reports import (
     picture_suffix,
     render_all,
 )
-from attnviz.storage.columns import COLUMNS, value_of
+from attnviz.storage.columns import KIND_OF, value_of
 from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Presentable:
         import io
 
         tsv = io.BytesIO(self.render_as("tsv"))
-        texts = [name for name, (kind, _) in COLUMNS.items() if kind == "text"]
+        texts = [name for name, kind in KIND_OF.items() if kind == "text"]
         frame = pandas.read_csv(
             *(tsv,),
             sep="\t",
@@ -99,7 +99,7 @@ class Presentable:
             na_values=[""],
             dtype=dict.fromkeys(texts, str),
         )
-        for name, (kind, _) in COLUMNS.items():
+        for name, kind in KIND_OF.items():
             if name in frame and kind == "place" and frame[name].dtype == object:
                 frame[name] = [value_of(name, str(one)) for one in frame[name]]
         return frame

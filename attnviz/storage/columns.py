@@ -1,4 +1,4 @@
-"""The columns of every table (.csv, .tsv): what each holds, and its type."""
+"""The columns of every table (.csv, .tsv), and the type of each; docs/tables.py says more."""
 
 import re
 from collections.abc import Sequence
@@ -8,129 +8,24 @@ from typing import Literal
 ColumnKind = Literal["text", "place", "whole", "number"]
 """A place is the number of a layer or head, or the name of what is no single one."""
 
-COLUMNS: dict[str, tuple[ColumnKind, str]] = {
-    "id": ("text", "the text's own id, else its number in the input"),
-    "stream": ("text", "which attention: self, causal, encoder, decoder, cross, …"),
-    "layer": ("place", "a layer"),
-    "head": ("place", "a head of that layer"),
-    "query_position": ("whole", "the place of the token that attends"),
-    "query_token": ("text", "that token"),
-    "key_position": ("whole", "the place of the token that is attended to"),
-    "key_token": ("text", "that token"),
-    "weight": ("number", "the share of attention, or of a lens its value"),
-    "role": ("text", "a clear role, such as previous-token"),
-    "role_share": ("number", "the share of attention that has it"),
-    "MEASURE": ("number", "a measure, or an estimate, under its own name"),
-    "MEASURE_uniform": ("number", "what uniform attention would have"),
-    "MEASURE_low": ("number", "the lower end of its 95 % interval"),
-    "MEASURE_high": ("number", "the upper end"),
-    "rests_on": ("text", "the role of the key that a head looks at where it has nothing to do"),
-    "rests_share": ("number", "the share of attention that rests there"),
-    "writes": ("text", "the tokens that a head argues for"),
-    "other_layer": ("place", "the layer of the other head"),
-    "other_head": ("place", "the other head"),
-    "divergence": ("number", "of two heads, in nats"),
-    "relation": ("text", "a relation of the treebank"),
-    "cases": ("whole", "how often it occurs"),
-    "offset": ("whole", "key − query in tokens; `<-16` and `>16` for all beyond"),
-    "offset_share": ("number", "the share of cases at the most frequent offset"),
-    "toward": ("text", "head or dependent: where links point"),
-    "share": ("number", "a share of cases, or of attention"),
-    "measure": ("text", "the name of a measure"),
-    "mean": ("number", "a mean over texts, or over occurrences"),
-    "sd": ("number", "the standard deviation between texts"),
-    "low": ("number", "the lower end of a 95 % interval"),
-    "high": ("number", "the upper end"),
-    "uniform": ("number", "what uniform attention would have"),
-    "texts": ("whole", "how many texts have a value"),
-    "class": ("text", "the class of the key"),
-    "query": ("text", "the word that attends"),
-    "key": ("text", "the word that is attended to"),
-    "count": ("whole", "how often they occur"),
-    "rank": ("whole", "the place in an order, from 1"),
-    "text": ("text", "a text, or a part of one"),
-    "layer_a": ("place", "the layer of A"),
-    "head_a": ("place", "the head of A"),
-    "layer_b": ("place", "the layer of B"),
-    "head_b": ("place", "the head of B"),
-    "divergence_nats": ("number", "between the two heads"),
-    "kind": ("text", "what a row is of: head, layer, link, token; prompt or text"),
-    "label": ("text", "its name for people"),
-    "side": ("text", "the text of a token; query, key or value of a head"),
-    "position": ("whole", "the place of a token"),
-    "token": ("text", "that token"),
-    "effect_nats": ("number", "log p with the part minus log p without it"),
-    "a_nats": ("number", "the effect in A"),
-    "b_nats": ("number", "the effect in B"),
-    "change_nats": ("number", "B − A"),
-    "part": ("text", "what a row is of: weight, query, key, head, token, kept, …"),
-    "name": ("text", "its name: a writer, a token, an answer"),
-    "other": ("text", "a second name: of a pair, of a link"),
-    "value": ("number", "the number that a row is about"),
-    "log_p": ("number", "log p of the choice, nats"),
-    "attention": ("number", "what attention adds to a logit, or the share of it that is left"),
-    "feed_forward": ("number", "what the feed-forward part adds to a logit"),
-    "likeliest": ("text", "what would be predicted"),
-    "p": ("number", "its probability"),
-    "choice": ("text", "what the model predicts there, or what was asked for"),
-    "settled": ("whole", "1 at the first layer from which the choice stays on top, else 0"),
-    "writer_stream": ("text", "the stream of the head that is read"),
-    "writer_layer": ("place", "its layer"),
-    "writer_head": ("place", "that head"),
-    "moved": ("number", "how far the reading head moves without it"),
-    "restored": ("number", "the share of the answer that comes back"),
-    "estimate": ("number", "the same by the gradient"),
-    "number": ("whole", "the number of a part"),
-    "file": ("text", "where it is from"),
-    "tokens": ("whole", "how many tokens it has"),
-    "effect": ("number", "log p of the answer with the part minus without it"),
-    "receiver": ("number", "how much later sentences look at it by the receiver heads"),
-    "log_kl": ("number", "log KL of later sentences without it, less what others change there"),
-    "kl_nats": ("number", "KL of later tokens without it"),
-    "answer_kl_nats": ("number", "KL of the answer's tokens without it"),
-    "different": ("number", "the share of continuations that say something else there"),
-    "accuracy_without": ("number", "the share of right answers of these"),
-    "accuracy_with": ("number", "the share of right answers behind it"),
-    "answers_kl_nats": ("number", "KL between the answers of both"),
-    "marks": ("text", "the scores that stand out: receiver, effect"),
-    "sentence_N": ("number", "the same of each sentence of the answer"),
-    "lens": ("text", "the lens"),
-    "left_out": ("text", "why a lens does not apply"),
-    "run": ("text", "the run, where there are several"),
-    "step": ("whole", "the step of training"),
-    "verdicts": ("text", "what holds of the head since"),
-    "rule": ("text", "the rule of the cache"),
-    "keys": ("number", "the share of keys that it holds"),
-    "cost_nats": ("number", "nats a token that the rule costs"),
-    "changed": ("number", "the share of predictions that change"),
-    "source_position": ("whole", "the place of the word of the source"),
-    "source_word": ("text", "that word"),
-    "target_position": ("whole", "the place of the word of the target"),
-    "target_word": ("text", "that word"),
-    "score": ("number", "how sure the pair's alignment is"),
-    "precision": ("number", "the share of links that are possible ones"),
-    "recall": ("number", "the share of sure links that were found"),
-    "alignment_error": ("number", "the alignment error rate"),
-    "word": ("text", "a spoken word"),
-    "start": ("number", "when it begins, in seconds"),
-    "end": ("number", "when it ends"),
-    "row": ("text", "the number of a sentence, word or token that looks, from 0, or all"),
-    "even": ("number", "the share that an even look would give"),
-    "set": ("text", "a set of heads"),
-    "heads": ("text", "its heads, 0.1,1.0"),
-    "error": ("number", "the mean error, in seconds"),
-    "start_error": ("number", "of beginnings"),
-    "end_error": ("number", "of ends"),
-    "model": ("text", "a model"),
-    "from": ("text", "where it is: shipped, or in the cache of Hugging Face"),
-    "about": ("text", "what it is"),
-    "mechanism": ("text", "a mechanism"),
-    "commands": ("text", "the commands that offer it"),
-    "summary": ("text", "what it does"),
-    "lesson": ("text", "a lesson"),
-    "fact": ("text", "what is known of a model"),
+KINDS: dict[ColumnKind, str] = {
+    "text": "id stream query_token key_token role rests_on writes relation toward measure class "
+    "query key text kind label side token part name other likeliest choice writer_stream "
+    "file marks lens left_out run verdicts rule source_word target_word word row set heads "
+    "model from about mechanism commands summary lesson fact",
+    "place": "layer head other_layer other_head layer_a head_a layer_b head_b writer_layer "
+    "writer_head",
+    "whole": "query_position key_position cases offset texts count rank position settled number "
+    "tokens step source_position target_position",
+    "number": "weight role_share MEASURE MEASURE_uniform MEASURE_low MEASURE_high rests_share "
+    "divergence offset_share share mean sd low high uniform divergence_nats effect_nats "
+    "a_nats b_nats change_nats value log_p attention feed_forward p moved restored estimate "
+    "effect receiver log_kl kl_nats answer_kl_nats different accuracy_without accuracy_with "
+    "answers_kl_nats sentence_N keys cost_nats changed score precision recall "
+    "alignment_error start end even error start_error end_error",
 }
-"""What each column holds, in every table that has it. Names in capitals stand for several."""
+"""The kind of each column, in every table that has it. Names in capitals stand for several."""
+KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
 
 TABLES: dict[str, str] = {
     "maps": "id stream layer head query_position query_token key_position key_token weight",
@@ -195,7 +90,7 @@ def value_of(column: str, cell: str) -> str | int | float | None:
 
     A column without a row of its own, of a measure or of a lesson, has numbers or texts.
     """
-    kind = COLUMNS[column][0] if column in COLUMNS else ""
+    kind = KIND_OF.get(column, "")
     if kind == "text" or not cell:
         return cell if kind == "text" else None
     if kind != "number" and _WHOLE.fullmatch(cell):

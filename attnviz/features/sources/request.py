@@ -20,7 +20,7 @@ from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.measures.intervals import rank_correlation
 from attnviz.features.sources import subsets
 from attnviz.features.sources.report import SourcePart, SourcesReport
-from attnviz.features.sources.table import SOURCES
+from attnviz.features.sources.table import SOURCES, sources_page
 from attnviz.models import Source
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import data_of
@@ -154,8 +154,6 @@ def report_sources(request: SourcesRequest, options: Options, report: RunReport)
         report.hold(note)
 
     def page(command: str) -> str:
-        from attnviz.features.sources.page import sources_page
-
         return sources_page(result, command)
 
     report.add(data_of(result, *SOURCES, page=page))

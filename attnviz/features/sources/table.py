@@ -10,7 +10,9 @@ from rich.text import Text
 
 from attnviz.features.sources import report as answers
 from attnviz.renderers.data import tsv
-from attnviz.renderers.printable import all_digits, printable, shorten, two_digits
+from attnviz.renderers.page.document import plain_page
+from attnviz.renderers.page.reports import escape_text
+from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits
 from attnviz.renderers.text.console import render_parts, wrap_text
 from attnviz.storage.documents import report_json
 
@@ -75,6 +77,30 @@ def sources_tsv(report: answers.SourcesReport) -> str:
 def sources_json(report: answers.SourcesReport) -> str:
     sources = [report.sources_of(number) for number in range(len(report.sentences))]
     return report_json("sources", report, sources=sources)
+
+
+def sources_page(report: answers.SourcesReport, command: str) -> str:
+    """A page: the answer with links to its sources, and the sources."""
+    sentences = []
+    for number, sentence in enumerate(report.sentences):
+        links = ", ".join(f'<a href="#part-{n}">{n}</a>' for n in report.sources_of(number))
+        sentences.append(escape_text(sentence) + (f"<sup>{links}</sup>" if links else ""))
+    parts = "".join(
+        f'<li id="part-{one.number}">{escape_text(one.text)}<br>'
+        f"<small><b>{nats(one.effect)} nats</b> · {escape_text(one.file)}</small></li>"
+        for one in report.parts
+    )
+    correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
+    line = f"Rank correlation of cheap estimates with these effects: {' · '.join(correlations)}."
+    wrote = "The model writes" if report.written else "The answer"
+    body = (
+        f"<p>{escape_text(report.question)}</p><h2>{wrote}</h2><p>{' '.join(sentences)}</p>"
+        f"<h2>Sources</h2><ol>{parts}</ol>"
+        "<p>Numbers: log p of the answer with a part minus without it. A part is left out: "
+        f"{escape_text(report.how)}. {escape_text(line.replace('-', '−'))}</p>"
+        f"<p><code>{escape_text(command)}</code></p>"
+    )
+    return plain_page(printable(report.caption), body)
 
 
 SOURCES = sources_table, sources_tsv, sources_json

@@ -35,8 +35,8 @@ def paragraphs(lines: Iterable[str], kind: str = "") -> str:
 
 def report_page(caption: str, body: str, command: str, style: str = "") -> str:
     """The page of a report: its markup, and the command that made it."""
-    made = f'<p class="faint"><code>{escape_text(command)}</code></p>'
-    return plain_page(printable(caption), body + made, style)
+    line = f'<p class="faint"><code>{escape_text(command)}</code></p>'
+    return plain_page(printable(caption), body + line, style)
 
 
 def picture_tag(svg: bytes, about: str) -> str:

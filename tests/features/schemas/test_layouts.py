@@ -10,7 +10,8 @@ import pytest
 
 from attnviz.features.schemas.layouts import LAYOUTS, json_schema
 from attnviz.renderers import DATA_KINDS
-from attnviz.storage.columns import COLUMNS, TABLES, columns_of, value_of
+from attnviz.storage.columns import KIND_OF, TABLES, columns_of, value_of
+from docs.tables import MEANINGS
 from tests.cli.test_every_command import samples, speech
 from tests.documents import closed, name_of, validator
 from tests.features.audio.test_command import SAID, VOWELS
@@ -97,7 +98,8 @@ def test_every_table_has_the_columns_of_its_name(name, tmp_path):
 
 
 def test_every_column_has_a_meaning_and_every_meaning_a_column():
-    assert {one for name in TABLES for one in columns_of(name)} == {*COLUMNS}
+    assert {one for name in TABLES for one in columns_of(name)} == {*KIND_OF}
+    assert {*MEANINGS} == {*KIND_OF}
 
 
 @pytest.mark.parametrize(
