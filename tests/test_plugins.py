@@ -1,6 +1,7 @@
 """Rows that other packages add: the example in the documents, and packages that are broken."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,8 +32,6 @@ def program(*places: Path) -> Run:
     """The program, in a Python that finds packages in further folders."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        import os
-
         path = os.pathsep.join(map(str, (ROOT, *places)))
         return subprocess.run(
             [sys.executable, "-m", "attnviz", *arguments],
@@ -67,6 +66,29 @@ def plain() -> str:
 
 
 MATS = ("The cat sat on the mat", "-q", "-f", "json")
+
+
+@pytest.mark.slow
+def test_a_command_and_a_picture_of_another_package_are_used_and_listed(installed, tmp_path):
+    run = program(installed)
+    assert "Show how far heads look." in run("--help").stdout
+    bars, keys = tmp_path / "bars.png", tmp_path / "keys.svg"
+    done = run("reach", MATS[0], "--top", "2", "--picture", str(bars), "-f", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [*json.loads(done.stdout)["rows"][0]] == ["head", "tokens"]
+    assert "attnviz reach" in run("reach", "--help").stdout
+    assert run("reach", MATS[0], "--top", "0").returncode == 2
+    done = run("self", *MATS, "--picture", f"received:{keys}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bars.stat().st_size > 0 < keys.stat().st_size
+    code = "import inspect, attnviz_example.command as c; r = c.reach('A cat sat', top=2); "
+    code += "print(r.to_rows(), [*r.picture().axes], [*inspect.signature(c.reach).parameters][:3])"
+    path = f"{ROOT}{os.pathsep}{installed}"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(
+        words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False
+    )
+    assert "['text', 'top', 'model']" in done.stdout, done.stderr
 
 
 @pytest.mark.slow

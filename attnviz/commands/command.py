@@ -34,7 +34,7 @@ from attnviz.core.options import (
     opt,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
-from attnviz.core.registry import DataKind
+from attnviz.core.registry import PICTURES, DataKind
 from attnviz.core.values import check_option_text, check_value
 
 if TYPE_CHECKING:
@@ -58,7 +58,11 @@ PLACES = ("matrix", "pictures", "show", "look", "page", "browse", "top", "digits
 """Options of pictures, pages, lists of links and weights as data."""
 MAPS = ("heatmap", "grid")
 """The pictures of a map that have options of their own."""
-MAP_PICTURES = {"lines": "tokens joined by lines, up to eight heads in colours"}
+MAP_PICTURES = {"lines": "tokens joined by lines, up to eight heads in colours"} | {
+    name: row.summary[:1].lower() + row.summary[1:].rstrip(".")
+    for name, row in PICTURES.items()
+    if row.package
+}
 """What --picture draws of a map."""
 MANY_TEXTS = ("reading", "sharing", "files")
 

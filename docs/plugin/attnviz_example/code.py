@@ -1,21 +1,25 @@
-"""What the rows name: a formula, a lens, a measure, a format and a rule for caches."""
+"""What the rows name: a formula, a lens, a measure, a format, a rule for caches, a picture."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.measures import HeadMeasure
 from attnviz.features.cache.report import CacheState
 from attnviz.features.lenses.layered import through_lens
 from attnviz.mechanisms.arrays import Array, Mask, transpose
 from attnviz.mechanisms.formula import Calculation, Formula, Part, in_heads, weigh_values
 from attnviz.renderers import Display, Views
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALE = 10.0
 
@@ -80,3 +84,16 @@ class DotRenderer:
     def finish(self) -> str:
         """Nothing is left to say."""
         return ""
+
+
+def received(item: AttentionMap, *, title: str, subtitle: str = "") -> Figure:
+    """What each key receives from all queries, as bars."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    axes = figure.subplots()
+    axes.bar(range(len(item.key_tokens)), item.weights.mean(axis=(0, 1)).sum(axis=0))
+    names = [token.text for token in item.key_tokens]
+    axes.set_xticks(range(len(names)), names, rotation=90, parse_math=False)
+    axes.set_title(f"{title}\n{subtitle}", parse_math=False)
+    return figure
