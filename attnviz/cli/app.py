@@ -17,7 +17,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
-from attnviz.cli.options import for_typer
 from attnviz.cli.stderr import INTERRUPTED, complain, signal_numbers, stderr_form, tell
 from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
@@ -286,6 +285,8 @@ def _forget_stdout() -> None:
 
 def build_command(name: str) -> Any:
     """The typer command made of a function, with the summary of the table."""
+    from attnviz.cli.options import for_typer  # which the list of commands needs not
+
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     own = COMMANDS[name].load().command
     # `watch` leaves options behind the script to the script.
