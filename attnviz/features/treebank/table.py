@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from attnviz.features.treebank.study import Finding, Relation, TreebankReport
+from attnviz.features.treebank.study import TOWARDS, Finding, TreebankReport
 from attnviz.renderers import Display
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import printable, six_digits, two_digits
@@ -24,14 +24,24 @@ def treebank_table(report: TreebankReport, display: Display) -> str:
     parts = console.introduction(caption, reading, display.width)
     relations = [item for item in report.relations if item.count >= FEWEST] or report.relations
     name = max([8, *(len(printable(item.name)) for item in relations)])
-    best = [_best_findings(report, toward) for toward in ("head", "dependent")]
+    # Of findings in the order of their shares the first is the best.
+    best = [
+        {one.relation: one for one in reversed(report.findings) if one.toward == toward}
+        for toward in TOWARDS
+    ]
     cell = max([9, *(len(_cell(item)) for by_relation in best for item in by_relation.values())])
     header = f"{'relation'.ljust(name)} {'cases':>6}  {'offset':>7}"
     header += f"  {'→ head'.rjust(cell)}  {'→ depend.'.rjust(cell)}"
     parts.append(Text(header, style="dim", no_wrap=True))
     for relation in relations:
-        findings = [by_relation[relation.name] for by_relation in best]
-        parts.append(_treebank_line(relation, findings, name, cell))
+        offset = f"{relation.offset:+d} {two_digits(relation.by_offset)}"
+        start = f"{printable(relation.name).ljust(name)} {relation.count:>6}  {offset:>7}"
+        line = Text(start, no_wrap=True)
+        for by_relation in best:
+            finding = by_relation[relation.name]
+            style = "bold" if finding.share > relation.by_offset else ""
+            line.append("  ").append(_cell(finding).rjust(cell), style)
+        parts.append(line)
     if few := len(report.relations) - len(relations):
         what = "relation" if few == 1 else "relations"
         note = f"{few} {what} with fewer than {FEWEST} cases: -f tsv and -f json have them"
@@ -53,23 +63,5 @@ def treebank_tsv(report: TreebankReport) -> str:
 TREEBANK = treebank_table, treebank_tsv, "treebank"
 
 
-def _best_findings(report: TreebankReport, toward: str) -> dict[str, Finding]:
-    best: dict[str, Finding] = {}
-    for finding in report.findings:  # in the order of their shares
-        if finding.toward == toward:
-            best.setdefault(finding.relation, finding)
-    return best
-
-
 def _cell(finding: Finding) -> str:
     return f"{printable(finding.layer)}.{printable(finding.head)} {two_digits(finding.share)}"
-
-
-def _treebank_line(relation: Relation, best: list[Finding], name: int, cell: int) -> Text:
-    offset = f"{relation.offset:+d} {two_digits(relation.by_offset)}"
-    line = Text(no_wrap=True)
-    line.append(f"{printable(relation.name).ljust(name)} {relation.count:>6}  {offset:>7}")
-    for finding in best:
-        style = "bold" if finding.share > relation.by_offset else ""
-        line.append("  ").append(_cell(finding).rjust(cell), style)
-    return line
