@@ -49,7 +49,9 @@ def cache_table(report: CacheReport, show: Display) -> str:
             size = round(abs(one.cost) / most * bar) if one and math.isfinite(one.cost) else 0
             color = "blue" if one and one.cost < 0 else "red"
             row_line.append("  ").append(set_cell_size("█" * size, bar), color)
-            last = _worst(one) if one else HEADINGS[-1]
+            least = sorted(one.heads, key=lambda head: head.mass)[:NAMED] if one else []
+            worst = (f"{head.layer}.{head.head} {two_digits(head.mass)}" for head in least)
+            last = " · ".join(worst) if one else HEADINGS[-1]
             if show.width - row_line.cell_len - 2 >= len(last):
                 row_line.append(f"  {last}", "dim")
             parts.append(row_line)
@@ -66,11 +68,6 @@ def _cells(one: RuleCost) -> tuple[str, ...]:
     if one.interval is not None:
         cost += f" [{nats(one.interval[0])}, {nats(one.interval[1])}]"
     return one.rule, two_digits(one.held), two_digits(one.mass), cost, two_digits(one.changed)
-
-
-def _worst(one: RuleCost) -> str:
-    least = sorted(one.heads, key=lambda head: head.mass)[:NAMED]
-    return " · ".join(f"{head.layer}.{head.head} {two_digits(head.mass)}" for head in least)
 
 
 def _measured_heads(one: RuleCost) -> tuple[HeadCost, ...]:

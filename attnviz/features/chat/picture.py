@@ -39,7 +39,9 @@ def chat_picture(report: ChatReport) -> Figure:
     bars = [("an even look", [one.even for one in report.parts])]
     bars += [(f"all {report.unit}", [one.share for one in report.parts])]
     blocks = [("", bars)]
-    blocks += [(report.unit, [(_label(one.text), list(one.shares)) for one in rows])]
+    blocks += [
+        (report.unit, [(printable(" ".join(one.text.split())), list(one.shares)) for one in rows])
+    ]
     if len(report.heads) > 1:
         heads = [(f"head {one.layer}.{one.head}", list(one.shares)) for one in report.heads]
         blocks += [("heads that differ most from the mean", heads[:HEADS])]
@@ -107,10 +109,6 @@ def colors_of(report: ChatReport) -> list[Color]:
         _GREY if one.name == TEMPLATE else HEAD_COLORS[number % len(HEAD_COLORS)]
         for number, one in enumerate(report.parts)
     ]
-
-
-def _label(text: str) -> str:
-    return printable(" ".join(text.split()))
 
 
 def _width(face: Typeface, labels: Sequence[str], letters: int) -> float:

@@ -194,6 +194,7 @@ def head_frames(maps: Mapping[int, AttentionMap], model: str, which: str) -> Fig
     return last
 
 
+@figure.own_settings()
 def draw_difference(comparison: Comparison, picture: str, subtitle: str) -> Figure:
     """B − A: every head, or the one that differs most as a heat map."""
     from attnviz.renderers.figures.figure import fit_width

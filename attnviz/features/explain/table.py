@@ -128,18 +128,16 @@ def sentences_of(
     yield AnswerSentence("Kept alone", _kept_words(report), None, *whole)
     yield AnswerSentence("Its links", _links(report.links, main), None, *whole)
     if report.idle is not None:
-        line, at = _idle(report.idle, main), (report.idle.at,)
-        yield AnswerSentence("Not involved", line, _link_of(report.idle), at)
+        idle, (start, end) = report.idle, report.idle.ends
+        line = (
+            f"head {idle.at.name(main)} looks from {start} to {end} with weight "
+            f"{two_digits(idle.weight)} and does nothing ({_nats(idle.effect)} nats)"
+        )
+        yield AnswerSentence("Not involved", line, _link_of(idle), (idle.at,))
 
 
 def _names(claims: Sequence[answers.HeadClaim], main: str) -> str:
     return " · ".join(claim.at.name(main) for claim in claims[:LISTED])
-
-
-def _idle(claim: answers.HeadClaim, main: str) -> str:
-    ends = f"{claim.ends[0]} to {claim.ends[1]}"
-    line = f"head {claim.at.name(main)} looks from {ends} with weight {two_digits(claim.weight)}"
-    return f"{line} and does nothing ({_nats(claim.effect)} nats)"
 
 
 def _carrier(claim: answers.HeadClaim, report: answers.AnswerReport, main: str) -> str:

@@ -86,15 +86,14 @@ def _beginnings(tokens: tuple[Token, ...], starts: Sequence[int]) -> Iterator[tu
     places = set[int]()
     for start in starts:
         number = int(np.searchsorted(ends, start, side="right"))
-        if number < len(own) and own[number] not in places and _covers(tokens[own[number]], start):
+        if number == len(own) or own[number] in places:
+            continue
+        token = tokens[own[number]]
+        # A part of a text leaves others out: their beginnings belong to none of its tokens. A
+        # piece may begin behind the space that stands before it.
+        if token.start - 2 <= start < token.end:
             places.add(own[number])
             yield own[number], start
-
-
-def _covers(token: Token, start: int) -> bool:
-    # A part of a text leaves others out: their beginnings belong to none of its tokens. A piece may
-    # begin behind the space that stands before it.
-    return token.start - 2 <= start < token.end
 
 
 def _whole_words(words: str, cells: int) -> str:

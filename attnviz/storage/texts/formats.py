@@ -125,7 +125,9 @@ def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
         except StopIteration:
             return
         except csv.Error as error:
-            problem = _problem(error, len(row))
+            problem = str(error)
+            if len(row) > 1 or "end of data" in problem:
+                problem = "a quote is opened and not closed before a comma or the line's end"
             again.extendleft(reversed(row[1:]))
             del row[1:]
             reader = csv.reader(feed(), strict=True)
@@ -133,12 +135,6 @@ def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
         yield Row(number, begins, raw, name, tuple(fields), problem)
         number, begins = number + 1, begins + len(row)
         row.clear()
-
-
-def _problem(error: csv.Error, lines: int) -> str:
-    if lines > 1 or "end of data" in str(error):
-        return "a quote is opened and not closed before a comma or the line's end"
-    return str(error)
 
 
 def parse_columns(text: str, *, pairs: bool) -> dict[str, str]:
