@@ -22,10 +22,10 @@ import numpy as np
 
 from attnviz.features.align.links import Score
 from attnviz.features.align.request import Aligner
+from attnviz.features.pocket_lm.language_model import load_pocket_lm
 from attnviz.models.pocket.card import CARDS
 from attnviz.models.pocket.text import RELIABLE, SHORT
 from attnviz.models.pocket.translator import Pocket, load_pocket
-from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.storage.texts import Text
 from tests.asked import over_itself
 from training import causal_figures

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, dropout
 
+from attnviz.features.pocket_lm.language_model import EMBEDDING, causal_shape
 from attnviz.models.light.network import Shape, run_layers
 from attnviz.models.pocket.model import predict_pieces
 from attnviz.models.pocket.text import END, SPECIALS, load_piece_tokenizer
-from attnviz.models.pocket_lm.language_model import EMBEDDING, causal_shape
 from training.batches import IGNORED
 from training.corpus import leave_out, read_pairs, read_sentences
 from training.finish import origin_of

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.attention_call import AttentionCall
+from attnviz.features.pocket_lm.language_model import CausalPocket, load_pocket_lm
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.light.network import Shape
 from attnviz.models.pocket.card import ATTRIBUTION
 from attnviz.models.pocket.text import END, SPECIALS
-from attnviz.models.pocket_lm.language_model import CausalPocket, load_pocket_lm
 from training.causal import CONFIG
 from training.corpus import checksum, read_pairs, read_sentences
 from training.finish import float16, write_json

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from attnviz.features.vision.architectures import embed_patches
 from attnviz.features.vision.pocket_vit import EMBEDDINGS, vision_shape
-from attnviz.models.light.network import Shape, embed_patches, linear_map, run_layers
+from attnviz.models.light.network import Shape, linear_map, run_layers
 from training.batches import IGNORED
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.finish import origin_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.features.vision.architectures import embed_patches
 from attnviz.features.vision.picture_files import read_picture
 from attnviz.features.vision.pocket_vit import (
     EMBEDDINGS,
@@ -17,7 +18,7 @@ from attnviz.features.vision.pocket_vit import (
     load_pocket_vit,
     square_pixels,
 )
-from attnviz.models.light.network import Shape, embed_patches
+from attnviz.models.light.network import Shape
 from training.corpus import checksum
 from training.drawings import SHAPES, Scene
 from training.finish import float16, write_json

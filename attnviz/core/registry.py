@@ -245,6 +245,7 @@ ANSWERS: dict[str, dict[str, str]] = {
         "experiment": f"experiments.{target}",
         "trace_writers": "writers.sources:stack_pocket",
         "read_stream": "writers.sources:stream_of_pocket",
+        "head_arithmetic": "steps.stored:stored_head",
     }
     for name, target in {
         "pocket": "pocket:PocketExperiment",

@@ -138,7 +138,10 @@ class Source:
 
     def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         """The matrices of one head, from its layer's input to what it adds to the stream."""
-        raise UsageError("--model has no numbers of single heads here")
+        if self.lacks("head_arithmetic"):
+            raise UsageError("--model has no numbers of single heads here")
+        steps: HeadArithmetic = self._ask("head_arithmetic", query, which)
+        return steps
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
         """A conversation up to where the model answers, and the tools that it may call."""

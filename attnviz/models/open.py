@@ -22,7 +22,7 @@ POCKET = "pocket"
 SHIPPED = {
     POCKET: ("attnviz.models.pocket.translator:load_pocket", ("causal", "to", "keep_qk")),
     "pocket-lm": (
-        "attnviz.models.pocket_lm.language_model:load_pocket_lm",
+        "attnviz.features.pocket_lm.language_model:load_pocket_lm",
         ("keep_qk", "generate"),
     ),
     "pocket-vit": ("attnviz.features.vision.pocket_vit:load_pocket_vit", ()),

@@ -28,6 +28,7 @@ from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.features.vision import light_vision
+from attnviz.features.vision.architectures import VISION_ARCHITECTURES
 from attnviz.features.vision.light_vision import LightVisionModel, load_light_processor
 from attnviz.features.vision.pictures import pixels, seen_box
 from attnviz.models import attend_query
@@ -43,13 +44,15 @@ from attnviz.models.hugging_face.inputs.tokenization import tokenize
 from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.hugging_face.load.family import reading_limit
 from attnviz.models.light.architecture import COMMON, FREE, LISTS
-from attnviz.models.light.architectures import ARCHITECTURES
+from attnviz.models.light.architectures import ARCHITECTURES as TEXT_ARCHITECTURES
 from attnviz.models.light.network import UnknownArchitecture
 from attnviz.models.open import open_source
 from tests.features.vision.tiny_vision import MIDDLE, build, picture
 from tests.hugging_face.ask import about
 from tests.hugging_face.tiny_models import but_slow, byte_pieces
 from tests.invoke import attnviz, imported
+
+ARCHITECTURES = TEXT_ARCHITECTURES | VISION_ARCHITECTURES
 
 pytestmark = pytest.mark.models
 

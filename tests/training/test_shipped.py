@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from attnviz.core.query import Picture, Query
+from attnviz.features.pocket_lm.language_model import EMBEDDING, causal_shape, load_pocket_lm
 from attnviz.features.vision.pocket_vit import load_pocket_vit, vision_shape
 from attnviz.models.light.network import run_layers
 from attnviz.models.pocket.text import END
-from attnviz.models.pocket_lm.language_model import EMBEDDING, causal_shape, load_pocket_lm
 from tests.pocket.small import SENTENCES
 from training import causal, causal_figures, picture, picture_figures
 from training.drawings import SHAPES, Scene, draw, of_patches

@@ -32,8 +32,8 @@ from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
 
 if TYPE_CHECKING:
+    from attnviz.features.pocket_lm.language_model import CausalPocket
     from attnviz.features.vision.pocket_vit import PicturePocket
-    from attnviz.models.pocket_lm.language_model import CausalPocket
 
 NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
 FEW = 20  # pieces after a text that are enough to see what the model would write

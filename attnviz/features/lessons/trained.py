@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnviz.core.attention_call import AttentionCall
-    from attnviz.models.pocket_lm.language_model import CausalPocket
+    from attnviz.features.pocket_lm.language_model import CausalPocket
 
 DRAWS, WORD, FEWEST, COMMON = 8, re.compile("▁[a-z]{3,8}"), 100, 3000
 """Random words are pieces that match WORD, of the most common ones: numbers FEWEST to COMMON."""
@@ -131,7 +131,7 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
     on the previous piece, and of the second on the piece after the earlier copy.
     """
     check_range("length", length, 4, 40)
-    from attnviz.models.pocket_lm.language_model import load_pocket_lm
+    from attnviz.features.pocket_lm.language_model import load_pocket_lm
 
     model = load_pocket_lm()
     random = np.random.default_rng(seed)
@@ -209,8 +209,8 @@ def circuit_lesson(text: str = "Tom likes dogs. Mary likes cats. Tom likes") -> 
     """
     from attnviz.core.effects import HeadAt, Intervention, LinkAt, log_probabilities
     from attnviz.core.query import Query
+    from attnviz.features.pocket_lm.language_model import load_pocket_lm
     from attnviz.features.writers.links import explain_link
-    from attnviz.models.pocket_lm.language_model import load_pocket_lm
 
     query, model = Query(text), load_pocket_lm()
     trace, experiment = model.trace_writers(query), model.experiment(query)

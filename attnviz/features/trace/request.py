@@ -117,7 +117,7 @@ def _open(options: Options, report: RunReport) -> HuggingFaceModel:
     if name is None:
         if origin.model != "pocket-lm":
             raise UsageError(f"'{origin.model}' continues no text: name --model pocket-lm")
-        from attnviz.models.pocket_lm.language_model import FOLDER as name  # noqa: N811 - a place
+        from attnviz.features.pocket_lm.language_model import FOLDER as name  # noqa: N811 - a place
     more: dict[str, Any] = {"chat": origin.chat, "with_head": True, **loading_of(origin)}
     source = load_model(str(name) if isinstance(name, Path) else name, **more)
     if isinstance(name, Path):

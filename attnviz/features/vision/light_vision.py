@@ -19,6 +19,7 @@ from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.writers import WrittenText
+from attnviz.features.vision.architectures import VISION_ARCHITECTURES, embed_patches
 from attnviz.features.vision.pictures import MOST_PIXELS
 from attnviz.features.vision.vision_model import VisionModel
 from attnviz.models.hugging_face import light_model
@@ -201,7 +202,7 @@ class LightVisionModel(VisionModel, network.Network):
         positions = self.weights[f"{PATCHES}.position_embeddings"]
         if (rows, columns) != (shape.patches, shape.patches):
             positions = resize_positions(positions, rows, columns)
-        return (network.embed_patches(self.weights, shape, values, PATCHES, positions)[0],)
+        return (embed_patches(self.weights, shape, values, PATCHES, positions)[0],)
 
     def scores(self, weights: network.Weights, states: Any) -> Any:
         width = weights["classifier.weight"].shape[1]
@@ -213,7 +214,8 @@ def open_light_vision(
     origin: Origin, name: str, load_whole: Callable[[], VisionModel], *, with_head: bool = False
 ) -> LightVisionModel:
     """A vision model that numpy runs, `load_whole` loads it for what numpy cannot do."""
-    light = open_checkpoint(origin, name, {light_model.GRADIENTS: with_head}, of_pictures=True)
+    needs = {light_model.GRADIENTS: with_head}
+    light = open_checkpoint(origin, name, needs, rows=VISION_ARCHITECTURES)
     about, config = light.architecture, light.checkpoint.config
     labels, head, kind = tuple[str, ...](), None, about.model
     if str((config.get("architectures") or ("",))[0]).endswith(CLASSIFIER):

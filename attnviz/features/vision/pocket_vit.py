@@ -14,11 +14,12 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.registry import ANSWERS, STACK
 from attnviz.core.tokens import patch_tokens
+from attnviz.features.vision.architectures import VIT_ROW, embed_patches
 from attnviz.features.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.hugging_face.load.family import likeliest_class
-from attnviz.models.light.architectures import VIT_ROW, with_prefix
-from attnviz.models.light.network import Shape, embed_patches
+from attnviz.models.light.architectures import with_prefix
+from attnviz.models.light.network import Shape
 from attnviz.models.pocket.card import CARDS
 from attnviz.models.pocket.stored import StoredModel, device_options
 from attnviz.models.pocket.text import outside_note

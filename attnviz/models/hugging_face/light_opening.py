@@ -51,7 +51,7 @@ def open_checkpoint(
     name: str,
     needs: Mapping[str, bool],
     *,
-    of_pictures: bool = False,
+    rows: Mapping[str, Architecture] = ARCHITECTURES,
     with_head: WithHead = False,
 ) -> LightCheckpoint:
     """A checkpoint that numpy runs, unless one of the needs is there; each says why.
@@ -75,8 +75,8 @@ def open_checkpoint(
     folder = locate(name, allow_code=origin.allow_code)
     checkpoint = check_folder(folder, allow_pickle=origin.allow_pickle)
     config, kind = dict(checkpoint.config), checkpoint.config["model_type"]
-    about = ARCHITECTURES.get(kind)
-    if about is None or of_pictures != bool(about.keys.get("patch")):
+    about = rows.get(kind)
+    if about is None:
         raise UnknownArchitecture(f"the network inside has no architecture '{kind}'")
     if checkpoint.is_pickle or checkpoint.numbers > MOST_NUMBERS:
         reason = "are a pickle" if checkpoint.is_pickle else f"are {checkpoint.numbers:,}"

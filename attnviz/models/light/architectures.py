@@ -136,21 +136,6 @@ GEMMA = replace(
     activation="gelu_tanh",
     scales_embeddings=True,
 )
-VIT = Shape(
-    layer="encoder.layer.{}",
-    attention=LayerPart(
-        "attention",
-        "attention.query attention.key attention.value output.dense",
-        before="layernorm_before",
-    ),
-    feed_forward=LayerPart("", "intermediate.dense output.dense", before="layernorm_after"),
-    last_norm="layernorm",
-)
-DINO = replace(
-    VIT,
-    attention=replace(VIT.attention, before="norm1", scale="layer_scale1.lambda1"),
-    feed_forward=LayerPart("mlp", "fc1 fc2", before="norm2", scale="layer_scale2.lambda1"),
-)
 BERT_ROW = Architecture(
     BERT,
     f"{SIZES} intermediate_size layer_norm_eps",
@@ -212,19 +197,6 @@ GEMMA2_ROW = replace(
     others=f"{LLAMA_ROW.others} sliding_window layer_types query_pre_attn_scalar hidden_act "
     "attn_logit_softcapping final_logit_softcapping cache_implementation",
     complete=_complete_gemma2,
-)
-VIT_ROW = Architecture(
-    VIT,
-    f"- {SIZES.partition(' ')[2]} intermediate_size layer_norm_eps - - image_size patch_size",
-    model="ViTModel",
-    tokenizer="",
-    prefix="vit",
-    words="",
-    activation="hidden_act",
-    choices={"num_channels": (3,), "qkv_bias": (True, False)},
-    others="encoder_stride pooler_act pooler_output_size",
-    bare_maps=lambda config: () if config.get("qkv_bias", True) else VIT.attention.maps[:3],
-    left_out=r"(embeddings\.mask_token|pooler\.|classifier\.)",
 )
 BART = Shape(
     layer="encoder.layers.{}",
@@ -425,20 +397,6 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         cuts="heads",
         left_out=r"(embed_out\.|.*\.rotary_emb\.inv_freq$|.*\.attention\.(masked_)?bias$)",
-    ),
-    "vit": VIT_ROW,
-    "dinov2": replace(
-        VIT_ROW,
-        shape=DINO,
-        numbers=VIT_ROW.numbers.replace("intermediate_size", "-"),
-        model="Dinov2Model",
-        prefix="dinov2",
-        choices={**VIT_ROW.choices, "use_swiglu_ffn": (False,)},
-        others="mlp_ratio drop_path_rate layerscale_value use_mask_token out_features out_indices "
-        "stage_names apply_layernorm reshape_hidden_states",
-        complete=lambda shape, config: replace(
-            shape, inner=int(shape.size * config.get("mlp_ratio", 4))
-        ),
     ),
 }
 """The rows by model type."""

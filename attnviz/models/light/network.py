@@ -459,22 +459,3 @@ class Network(ABC):
     @abstractmethod
     def scores(self, weights: Weights, states: Array) -> Array:
         """The logit of each choice, for states (…, size)."""
-
-
-def embed_patches(
-    weights: Weights, shape: Shape, pixels: Array, name: str, positions: Array | None = None
-) -> Array:
-    """A class token and patches with their positions, (pictures, 1 + patches, size).
-
-    Pixels have the shape (pictures, height, width, 3); `name` stands before the weights. Positions
-    are the learned ones unless they are given.
-    """
-    xp, (rows, columns) = namespace(pixels), (one // shape.patch for one in pixels.shape[1:3])
-    tiles = xp.reshape(pixels, (-1, rows, shape.patch, columns, shape.patch, 3))
-    pixels_of_tiles = xp.permute_dims(tiles, (0, 1, 3, 5, 2, 4))
-    flat = xp.reshape(pixels_of_tiles, (-1, rows * columns, 3 * shape.patch**2))
-    kernel = xp.reshape(weights[f"{name}.patch_embeddings.projection.weight"], (shape.size, -1))
-    patches = flat @ transpose(kernel) + weights[f"{name}.patch_embeddings.projection.bias"]
-    first = xp.broadcast_to(weights[f"{name}.cls_token"], (len(flat), 1, shape.size))
-    table = weights[f"{name}.position_embeddings"] if positions is None else positions
-    return xp.concat((first, patches), axis=1) + table

@@ -252,7 +252,7 @@ def test_the_heading_names_the_place_of_what_is_measured_there(target, row, word
     import torch
     from transformers import AutoTokenizer, LlamaForCausalLM
 
-    from attnviz.models.pocket_lm.language_model import FOLDER
+    from attnviz.features.pocket_lm.language_model import FOLDER
 
     document = ablated(*TWICE, *([] if target is None else ["--target", target])).json()
     assert document["caption"].startswith("pocket-lm · log p of ")

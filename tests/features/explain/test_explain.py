@@ -14,8 +14,8 @@ from attnviz.features.explain.report import ENOUGH
 from attnviz.features.explain.search import REFERENCE, explain_answer
 from attnviz.features.explain.smallest import Trials, smallest_set
 from attnviz.features.explain.table import answer_table
+from attnviz.features.pocket_lm.language_model import load_pocket_lm
 from attnviz.models.pocket.text import SPECIALS
-from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.renderers import Display
 from tests.invoke import attnviz as run
 

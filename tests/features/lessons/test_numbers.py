@@ -380,7 +380,7 @@ def test_induction_is_what_transformers_computes_with_the_heads_zeroed():
     import torch
     from transformers import LlamaForCausalLM
 
-    from attnviz.models.pocket_lm.language_model import FOLDER, load_pocket_lm
+    from attnviz.features.pocket_lm.language_model import FOLDER, load_pocket_lm
 
     count, random, source = 10, np.random.default_rng(3), load_pocket_lm()
     known = [n for n in range(FEWEST, COMMON) if WORD.fullmatch(source.piece(n))]

@@ -17,10 +17,10 @@ from attnviz.features.ablate.request import mean_effect
 from attnviz.features.corpus.results import PruneCurve
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.measures.intervals import intervals, means_over
+from attnviz.features.pocket_lm.language_model import load_pocket_lm
 from attnviz.features.pruning import curve as effects
 from attnviz.features.pruning.picture import prune_curve
 from attnviz.models.pocket.translator import load_pocket
-from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.storage.texts import Text
 from tests.invoke import OWN, attnviz
 

@@ -9,9 +9,9 @@ import attnviz
 from attnviz.core.effects import Intervention, TokenAt
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.features.pocket_lm.language_model import load_pocket_lm
 from attnviz.features.sources.subsets import effects_of_parts, fit_heads, leave_out_parts
 from attnviz.models.open import open_source
-from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from tests.hugging_face import tiny_models
 from tests.invoke import attnviz as run
 

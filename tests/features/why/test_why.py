@@ -12,6 +12,7 @@ from attnviz.core.effects import HeadAt
 from attnviz.core.query import Picture, Query
 from attnviz.features.lenses.ask import ask_logits
 from attnviz.features.lenses.logits import logits
+from attnviz.features.pocket_lm.language_model import load_pocket_lm
 from attnviz.features.vision.pocket_vit import load_pocket_vit
 from attnviz.features.writers.links import (
     explain_head,
@@ -24,7 +25,6 @@ from attnviz.features.writers.links import (
 from attnviz.features.writers.stacked_text import Stack, StackedText
 from attnviz.models.light.network import LayerPart, Shape
 from attnviz.models.pocket.translator import load_pocket
-from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from tests.invoke import attnviz as run
 
 TEXT = "Tom likes dogs. Mary likes cats. Tom likes"

@@ -15,12 +15,12 @@ from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
 from attnviz.core.writers import SIDES, Writer
+from attnviz.features.pocket_lm.language_model import FOLDER, load_pocket_lm
 from attnviz.features.writers.links import contrast_of, explain_link, score_of, weigh
 from attnviz.features.writers.recorded_text import RecordedText
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.models.pocket_lm.language_model import FOLDER, load_pocket_lm
 from tests.hugging_face.tiny_heads import asked, make
 
 pytestmark = pytest.mark.models

@@ -11,9 +11,9 @@ from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_prob
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.features.experiments.texts import open_experiment
+from attnviz.features.pocket_lm.language_model import FOLDER, CausalPocket, load_pocket_lm
 from attnviz.models.light.network import Cache, run_layers
 from attnviz.models.pocket.text import END
-from attnviz.models.pocket_lm.language_model import FOLDER, CausalPocket, load_pocket_lm
 from tests.invoke import attnviz
 
 TEXT = "The cat sat on the mat. The cat"

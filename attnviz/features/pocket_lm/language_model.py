@@ -15,6 +15,7 @@ from attnviz.core.registry import ANSWERS, STACK
 from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.light.architectures import ARCHITECTURES, with_prefix
 from attnviz.models.light.network import Cache, Shape, Watch, run_layers
+from attnviz.models.pocket.card import CARDS
 from attnviz.models.pocket.stored import StoredModel, add_projections, device_options
 from attnviz.models.pocket.text import (
     END,
@@ -27,7 +28,7 @@ from attnviz.models.pocket.text import (
     token,
 )
 
-FOLDER = Path(__file__).parent / "files"  # loads as LlamaForCausalLM in transformers
+FOLDER = CARDS["pocket-lm"]  # loads as LlamaForCausalLM in transformers
 EMBEDDING = "model.embed_tokens.weight"
 
 
