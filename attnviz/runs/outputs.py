@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from attnviz.core.measures import View
-    from attnviz.core.writers import LinkReport
     from attnviz.renderers.page import Patches
 
 
@@ -280,28 +279,6 @@ def page_html(
     if atlas is not None:
         document["atlas"] = ATLAS_LINKS.load()(attention, *atlas)
     return assemble(document, blobs)
-
-
-PAGE_LINKS = 120  # links that a page explains
-
-
-def why_page(
-    reports: Sequence[LinkReport],
-    attention: Attention,
-    command: str,
-    claims: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """The page of a text that explains some links; the `claims` are those of an answer."""
-    from attnviz.renderers.page import assemble
-    from attnviz.renderers.page.reports import shown_report
-
-    document, blobs = page_data(attention, command)
-    document["claims"] = list(claims)
-    document["why"] = []
-    for one in reports:
-        link = [one.head.stream, one.head.layer, str(one.head.head), *(one.link or ())]
-        document["why"].append({"link": link, "report": shown_report(one)})
-    return assemble(document, blobs, "why")
 
 
 def page_data(

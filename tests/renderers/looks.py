@@ -18,18 +18,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
-from attnviz.core.effects import (
-    AblationReport,
-    Effect,
-    HeadAt,
-    LensReport,
-    LensRow,
-    Prediction,
-    SavedEffects,
-)
+from attnviz.core.effects import Effect, HeadAt, SavedEffects
 from attnviz.core.measures import Role
 from attnviz.features.ablate import table as ablation_table
 from attnviz.features.ablate.picture import effect_bars, effect_grid, effect_words
+from attnviz.features.ablate.report import AblationReport, LensReport, LensRow, Prediction
 from attnviz.features.atlas.picture import corpus_overview
 from attnviz.features.compare import history_table
 from attnviz.features.compare import table as comparison

@@ -18,16 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.effects import (
-    LENS_MEASURES,
-    RANDOM,
-    LensReport,
-    LensRow,
-    TokenAt,
-)
+from attnviz.core.effects import TokenAt
 from attnviz.core.errors import InputError, in_words
 from attnviz.core.notices import merge_notices
 from attnviz.core.registry import LENSES
+from attnviz.features.ablate.report import LENS_MEASURES, RANDOM, LensReport, LensRow
 from attnviz.features.lenses.token_scores import MOST_HIDDEN, Numbers, TokenScores, losses_without
 from attnviz.features.measures.intervals import means_over
 

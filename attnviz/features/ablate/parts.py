@@ -18,12 +18,12 @@ from attnviz.core.effects import (
     HeadOutputs,
     Intervention,
     LinkAt,
-    Prediction,
     TokenAt,
     effects_of,
 )
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 from attnviz.core.tokens import token_label
+from attnviz.features.ablate.report import Prediction
 
 Each = Literal["heads", "layers", "links", "tokens", "groups"]
 Part = tuple[Effect, Intervention]  # a part, effect still NaN, and what switches it off

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnviz.core.effects import AblationReport, Effect
+from attnviz.core.effects import Effect
+from attnviz.features.ablate.report import AblationReport
 from attnviz.renderers.colors import (
     FAINT,
     INK,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.analyses.group import name_tokens
-from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
+from attnviz.core.effects import By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
@@ -29,6 +29,7 @@ from attnviz.features.ablate.parts import (
     replacements,
     together,
 )
+from attnviz.features.ablate.report import AblationReport
 from attnviz.features.ablate.table import ABLATION, LENSES, ablation_json, ablation_npz
 from attnviz.features.experiments.texts import explained_by, open_experiment, outputs_of_texts
 from attnviz.features.lenses.ask import ask_source, scores_of

@@ -9,16 +9,16 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from attnviz.core.effects import (
+from attnviz.core.effects import Effect
+from attnviz.features.ablate.report import (
     LENS_MEASURES,
-    LENS_SHARES,
     RANDOM,
     AblationReport,
-    Effect,
     LensReport,
     LensRow,
     Prediction,
 )
+from attnviz.features.lenses.token_scores import LENS_SHARES
 from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, npz_bytes, tsv
 from attnviz.renderers.printable import (

@@ -12,13 +12,14 @@ import numpy as np
 
 from attnviz.commands.render import files_of
 from attnviz.core.attention_map import Attention
-from attnviz.core.effects import HeadAt, Intervention, LinkAt, Prediction
+from attnviz.core.effects import HeadAt, Intervention, LinkAt
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import SourceKind, needs_head
 from attnviz.features.ablate.parts import predictions
+from attnviz.features.ablate.report import Prediction
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.features.why.request import effect_of, lens_until

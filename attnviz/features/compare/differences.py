@@ -20,9 +20,9 @@ from attnviz.core.attention_map import (
     Token,
     check_single_tokens,
 )
-from attnviz.core.effects import Effect, EffectComparison, SavedEffects
+from attnviz.core.effects import Effect, SavedEffects
 from attnviz.core.errors import InputError, UsageError
-from attnviz.features.compare.report import Comparison, HeadChange
+from attnviz.features.compare.report import Comparison, EffectComparison, HeadChange
 from attnviz.features.measures.intervals import rank_correlation
 
 Pair = tuple[int | None, int | None]  # positions in both texts; None: no partner

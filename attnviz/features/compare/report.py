@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.core.attention_map import AttentionMap, Link
+from attnviz.core.effects import Effect, SavedEffects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,3 +125,12 @@ class Comparison:
     divergences: NDArray[np.float64]  # means over rows, (layers, heads); NaN: no row to compare
     changes: tuple[HeadChange, ...]  # the links that changed most, the largest first
     notes: tuple[str, ...]  # what was aligned, left out or renormalised
+
+
+@dataclass(frozen=True, slots=True)
+class EffectComparison:
+    """Two ablations side by side."""
+
+    sides: tuple[SavedEffects, SavedEffects]
+    pairs: tuple[tuple[Effect | None, Effect | None], ...]  # effects in A and in B
+    correlation: float  # Spearman's correlation over common parts; NaN for fewer than three

@@ -9,9 +9,8 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.effects import EffectComparison
 from attnviz.core.measures import format_weight
-from attnviz.features.compare.report import Comparison, HeadChange
+from attnviz.features.compare.report import Comparison, EffectComparison, HeadChange
 from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import Effect, HeadAt, LinkAt
-from attnviz.core.writers import LinkReport
+from attnviz.features.writers.report import LinkReport
 
 ENOUGH = 0.9  # the share of an answer that the parts of a set keep
 LITTLE = 0.05  # a smaller effect, in nats, counts as none

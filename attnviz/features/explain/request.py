@@ -15,12 +15,12 @@ from attnviz.features.explain.patching import contrast_inputs
 from attnviz.features.explain.report import AnswerReport, ContrastReport
 from attnviz.features.explain.search import REFERENCE, explain_answer, reasons_of, sum_up
 from attnviz.features.writers.links import follow_circuit
+from attnviz.features.writers.page import PAGE_LINKS, why_page
 from attnviz.models import Source
 from attnviz.models.open import open_source
 from attnviz.renderers.printable import printable_texts
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.outputs import PAGE_LINKS, why_page
 from attnviz.runs.readers import by_decoder, each_text, query_for
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text, check_text

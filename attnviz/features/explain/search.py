@@ -22,11 +22,12 @@ from attnviz.core.effects import (
 from attnviz.core.errors import AttentionError
 from attnviz.core.notices import merge_notices
 from attnviz.core.tokens import token_label
-from attnviz.core.writers import LinkReport, WrittenText
+from attnviz.core.writers import WrittenText
 from attnviz.features.ablate.parts import replacements
 from attnviz.features.explain.report import ENOUGH, LITTLE, AnswerReport, AnswersReport, HeadClaim
 from attnviz.features.explain.smallest import Trials, estimate_costs, smallest_links, smallest_set
 from attnviz.features.writers.links import explain_link
+from attnviz.features.writers.report import LinkReport
 
 SEEDS = (0, 1)
 RESAMPLED = 8  # heads whose effect is measured again with other replacements

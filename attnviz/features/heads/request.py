@@ -22,7 +22,8 @@ from attnviz.features.heads import table as tables
 from attnviz.features.heads.similarity import SimilarityStudy
 from attnviz.features.measures.study import HeadStudy, check_order
 from attnviz.features.pruning.curve import EffectChunk, Instead
-from attnviz.features.writers.links import ArgumentStudy, copying_of
+from attnviz.features.wiring.study import copying_of
+from attnviz.features.writers.links import ArgumentStudy
 from attnviz.models import Source
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of, draw_by

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import LENS_SHARES, Intervention, TokenAt, effects_of
+from attnviz.core.effects import Intervention, TokenAt, effects_of
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, rows_read
 from attnviz.core.plugins import INTERRUPTIONS
@@ -19,6 +19,7 @@ from attnviz.features.lenses.layered import layer_graph
 from attnviz.features.lenses.rollout import flows
 from attnviz.features.measures.intervals import rank_correlation
 
+LENS_SHARES = (10, 20, 50)  # per cent of a side's tokens to hide, or to keep
 DIGITS = 5  # scores equal to this many decimals share a rank: the rest is float32 rounding
 MOST_FLOWS = 10**7  # most maximum-flow problems of one text, times the links of each
 MOST_HIDDEN = 200  # most tokens of one text

@@ -37,10 +37,10 @@ from attnviz.features.explain.table import sentences_of
 from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.features.vision.picture_files import as_jpeg, upright_picture
 from attnviz.features.writers.links import explain_link, unfold_link
+from attnviz.features.writers.page import shown_report
 from attnviz.models import Source
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
-from attnviz.renderers.page.reports import shown_report
 from attnviz.renderers.printable import printable, printable_texts
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of

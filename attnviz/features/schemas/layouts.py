@@ -15,11 +15,14 @@ from msgspec import UNSET, UnsetType, defstruct
 from msgspec.json import schema as schema_of
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, LinkAt, Prediction
+from attnviz.core.effects import Effect, HeadAt, LinkAt
 from attnviz.core.errors import choose
 from attnviz.core.measures import Argument, HeadRow, Meaning, Role
 from attnviz.core.registry import SCHEMA, DataKind
-from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
+from attnviz.features.ablate.report import LENS_MEASURES, AblationReport, Prediction
+from attnviz.features.why.report import LayersReport
+from attnviz.features.wiring.report import Wire, WiringReport
+from attnviz.features.writers.report import LinkReport
 from attnviz.storage.schema import Document
 
 REPORTS = {

@@ -8,16 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.tokens import token_label
-from attnviz.core.writers import (
-    LayerRow,
-    LayersReport,
-    LensCell,
-    LensColumn,
-    ResidualStream,
-    WriterPart,
-    WrittenText,
-)
+from attnviz.core.writers import ResidualStream, WrittenText
+from attnviz.features.why.report import LayerRow, LayersReport, LensCell, LensColumn
 from attnviz.features.writers.links import adds_up, rank_parts, role_names
+from attnviz.features.writers.report import WriterPart
 
 CURVED_HEAD = (
     "the model's output layer is not linear, so the parts of a logit are estimates by its slope; "

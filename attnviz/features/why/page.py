@@ -1,7 +1,7 @@
 """What would be predicted after each layer, as a page."""
 
-from attnviz.core.writers import LENS_READING, LayersReport, LensCell
 from attnviz.features.why.layers import lens_notes
+from attnviz.features.why.report import LENS_READING, LayersReport, LensCell
 from attnviz.renderers.colors import color_of, hex_of, ink_on
 from attnviz.renderers.page.document import TABLE_FRAME
 from attnviz.renderers.page.reports import escape_text, paragraphs, report_page

@@ -6,8 +6,9 @@ from typing import TypeAlias
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnviz.core.writers import LENS_READING, LayersReport, LensColumn, LinkReport
 from attnviz.features.why.layers import blocks_of, lens_notes
+from attnviz.features.why.report import LENS_READING, LayersReport, LensColumn
+from attnviz.features.writers.report import LinkReport
 from attnviz.renderers.colors import FAINT, INK, Color, color_of, ink_on
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room

@@ -16,32 +16,27 @@ from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.registry import SourceKind
 from attnviz.core.tokens import text_places
-from attnviz.core.writers import (
-    LayersReport,
-    LensColumn,
-    LinkReport,
-    ResidualStream,
-    WriterPart,
-    WrittenText,
-)
+from attnviz.core.writers import ResidualStream, WrittenText
 from attnviz.features.ablate.parts import find_parts, measure_parts
 from attnviz.features.measures.intervals import means_over
 from attnviz.features.targets.words import find_token
 from attnviz.features.why import table as tables
 from attnviz.features.why.layers import add_parts, read_lens, stream_of_row
+from attnviz.features.why.report import LayersReport, LensColumn
 from attnviz.features.writers.links import (
     explain_head,
     explain_link,
     follow_circuit,
     list_arguments,
 )
+from attnviz.features.writers.page import PAGE_LINKS, why_page
+from attnviz.features.writers.report import LinkReport, WriterPart
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.region import check_part
 from attnviz.models.open import open_source, parse_part
 from attnviz.renderers import Display
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.outputs import PAGE_LINKS, why_page
 from attnviz.runs.readers import each_text, query_for
 from attnviz.runs.reporting import RunReport, good_results
 

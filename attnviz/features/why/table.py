@@ -9,8 +9,9 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from attnviz.core.writers import LAYERS_READING, LENS_READING, LayersReport, LinkReport, WriterPart
 from attnviz.features.why.layers import MODEL, blocks_of, lens_notes
+from attnviz.features.why.report import LAYERS_READING, LENS_READING, LayersReport
+from attnviz.features.writers.report import LinkReport, WriterPart
 from attnviz.renderers import Display
 from attnviz.renderers.data import npz_bytes, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits, with_sign

@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from attnviz.core.effects import HeadAt
-from attnviz.core.writers import Side, WiringReport
+from attnviz.core.writers import Side
+from attnviz.features.wiring.report import WiringReport
 from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS, Color
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room

@@ -9,8 +9,8 @@ from attnviz.analyses.select import select
 from attnviz.core.effects import HeadAt
 from attnviz.core.options import Options
 from attnviz.core.registry import SourceKind
-from attnviz.core.writers import WiringReport
 from attnviz.features.wiring import table as tables
+from attnviz.features.wiring.report import WiringReport
 from attnviz.features.wiring.study import WiringStudy, wire_weights
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import data_of, draw_by

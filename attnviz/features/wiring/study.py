@@ -18,17 +18,11 @@ from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import HeadAt, every_head
 from attnviz.core.measures import Role
-from attnviz.core.writers import (
-    SIDES,
-    HeadWeights,
-    Side,
-    Wire,
-    WiringReport,
-    WrittenText,
-)
+from attnviz.core.writers import SIDES, HeadWeights, Side, WrittenText
 from attnviz.features.measures.intervals import Moments, means_of, merge_moments, moments_of
 from attnviz.features.measures.texts import TextStudy
-from attnviz.features.writers.links import circuit_of, clear_roles, score_of, weigh
+from attnviz.features.wiring.report import HeadCircuit, Wire, WiringReport
+from attnviz.features.writers.links import clear_roles, score_of, weigh
 
 Numbers = NDArray[np.float64]
 
@@ -206,3 +200,26 @@ def random_composition(shape: tuple[int, ...], draws: int = 8) -> float:
         sizes = np.linalg.norm(side) * np.linalg.norm(product)
         shares.append(np.linalg.norm(side @ product) / sizes)
     return float(np.mean(shares))
+
+
+def copying_of(heads: Sequence[HeadWeights]) -> dict[HeadAt, float]:
+    """How far each head's weights copy, for heads that read tokens."""
+    scores = {one.head: one.copying for one in map(circuit_of, heads)}
+    return {at: n for at, n in scores.items() if n is not None}
+
+
+def circuit_of(head: HeadWeights) -> HeadCircuit:
+    """What a head's weights say by themselves."""
+    copying = None
+    if head.embedded is not None:
+        # These are the nonzero eigenvalues of the matrix from every token to every logit.
+        values = np.linalg.eigvals(head.value @ head.embedded @ head.output)
+        copying = float(values.sum().real / np.abs(values).sum())
+    scores, outputs = (
+        np.linalg.svd(first @ second.T, compute_uv=False)
+        for first, second in (
+            (np.linalg.qr(head.query.T)[1], np.linalg.qr(head.key.T)[1]),
+            (np.linalg.qr(head.output)[1], np.linalg.qr(head.value.T)[1]),
+        )
+    )
+    return HeadCircuit(head.at, copying, tuple(scores.tolist()), tuple(outputs.tolist()))

@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from attnviz.core.effects import HeadAt
-from attnviz.core.writers import WiringReport
+from attnviz.features.wiring.report import WiringReport
 from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, npz_bytes, tsv
 from attnviz.renderers.printable import all_digits, printable, two_digits

@@ -19,18 +19,8 @@ from attnviz.core.effects import Experiment, HeadAt, Intervention, LinkAt, log_p
 from attnviz.core.errors import AttentionError
 from attnviz.core.measures import Argument, Role
 from attnviz.core.tokens import token_label
-from attnviz.core.writers import (
-    LISTED,
-    HeadCircuit,
-    HeadWeights,
-    Knockout,
-    LinkReport,
-    LinkSteps,
-    Side,
-    Writer,
-    WriterPart,
-    WrittenText,
-)
+from attnviz.core.writers import Side, Writer, WrittenText
+from attnviz.features.writers.report import LISTED, Knockout, LinkReport, LinkSteps, WriterPart
 
 Numbers = NDArray[np.float64]
 
@@ -430,26 +420,3 @@ class ArgumentStudy:
             return ()
         arguments = list_arguments(self._text, self._sums[at] / self._counts[at])
         return arguments[: len(arguments) // 2]
-
-
-def copying_of(heads: Sequence[HeadWeights]) -> dict[HeadAt, float]:
-    """How far each head's weights copy, for heads that read tokens."""
-    scores = {one.head: one.copying for one in map(circuit_of, heads)}
-    return {at: n for at, n in scores.items() if n is not None}
-
-
-def circuit_of(head: HeadWeights) -> HeadCircuit:
-    """What a head's weights say by themselves."""
-    copying = None
-    if head.embedded is not None:
-        # These are the nonzero eigenvalues of the matrix from every token to every logit.
-        values = np.linalg.eigvals(head.value @ head.embedded @ head.output)
-        copying = float(values.sum().real / np.abs(values).sum())
-    scores, outputs = (
-        np.linalg.svd(first @ second.T, compute_uv=False)
-        for first, second in (
-            (np.linalg.qr(head.query.T)[1], np.linalg.qr(head.key.T)[1]),
-            (np.linalg.qr(head.output)[1], np.linalg.qr(head.value.T)[1]),
-        )
-    )
-    return HeadCircuit(head.at, copying, tuple(scores.tolist()), tuple(outputs.tolist()))

@@ -5,26 +5,14 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from attnviz.core.writers import LinkReport
 from attnviz.renderers.page.document import TABLE_FRAME, plain_page
-from attnviz.renderers.printable import printable, printable_texts
+from attnviz.renderers.printable import printable
 
 
 def escape_text(text: str) -> str:
     """A text that neither styles nor breaks a page."""
     return html.escape(printable(text))
-
-
-def shown_report(report: LinkReport) -> dict[str, Any]:
-    """The part of a report that a page shows; its texts neither style nor break it."""
-    names = (
-        "weight score contrast against query key pairs position at_distance arguments predicted "
-        "argument rank logit value value_of checks notes"
-    )
-    document = report.document()
-    return {name: printable_texts(document[name]) for name in names.split()}
 
 
 def paragraphs(lines: Iterable[str], kind: str = "") -> str:

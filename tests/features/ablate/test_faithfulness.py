@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, Intervention, LensRow, TokenAt
+from attnviz.core.effects import Intervention, TokenAt
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
@@ -19,10 +19,11 @@ from attnviz.features.ablate.faithfulness import (
     faithfulness,
     lens_report,
 )
+from attnviz.features.ablate.report import LENS_MEASURES, RANDOM, LensRow
 from attnviz.features.experiments.texts import explained_by, open_experiment
 from attnviz.features.lenses.ask import ask_source, scores_of
 from attnviz.features.lenses.effect import effects
-from attnviz.features.lenses.token_scores import TokenScores, token_scores
+from attnviz.features.lenses.token_scores import LENS_SHARES, TokenScores, token_scores
 from attnviz.features.measures.intervals import rank_correlation
 from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz

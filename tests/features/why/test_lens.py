@@ -14,9 +14,9 @@ from rich.cells import cell_len
 
 import attnviz
 from attnviz.core.query import Query
-from attnviz.core.writers import LayersReport, LensCell, LensColumn
 from attnviz.features.why.page import layers_page
 from attnviz.features.why.picture import layers_picture
+from attnviz.features.why.report import LayersReport, LensCell, LensColumn
 from attnviz.features.why.table import layers_table, layers_tsv
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.renderers import Display

@@ -14,8 +14,8 @@ from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.features.measures.intervals import rank_correlation
 from attnviz.features.pocket_lm.language_model import load_pocket_lm
-from attnviz.features.wiring.study import moved_by, stack_sides, wires_of
-from attnviz.features.writers.links import circuit_of, score_of, weigh
+from attnviz.features.wiring.study import circuit_of, moved_by, stack_sides, wires_of
+from attnviz.features.writers.links import score_of, weigh
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 from tests.features.why.test_why import TEXT, induction
