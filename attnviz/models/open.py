@@ -114,12 +114,9 @@ def _check_loading(origin: Origin, origins: list[str]) -> None:
         if value and (
             origin.model in SHIPPED or is_shipped(origin) or origins not in ([], ["--model"])
         ):
-            raise UsageError(f"{option} {use}: {_model_instead(origins)}")
-
-
-def _model_instead(origins: list[str]) -> str:
-    """Advice for an option that only Hugging Face models have."""
-    return "--model ID_OR_FOLDER" if origins in ([], ["--model"]) else f"leave {origins[0]} out"
+            others = origins not in ([], ["--model"])
+            advice = f"leave {origins[0]} out" if others else "--model ID_OR_FOLDER"
+            raise UsageError(f"{option} {use}: {advice}")
 
 
 def brings_tokens(origin: Origin) -> bool:

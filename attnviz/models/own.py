@@ -109,7 +109,9 @@ class OwnLayer(SeededLayer):
     @overflowing
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "self", "cross")
-        looks = self._looks()
+        looks: dict[str, Any] = {"unit": UNITS[self.entry.sums]} if self.entry.sums != "one" else {}
+        if self.entry.signed:
+            looks = {"values": "signed", "unit": "implied weight, may be negative"}
         if query.kind == "self":
             queries = keys = word_tokens(query.text)
             stream = "causal" if self.hides_later else "self"
@@ -121,7 +123,12 @@ class OwnLayer(SeededLayer):
         weights, sides = self._attend(queries, keys)
         weights = self.check_overflow(stream, weights)
         item = AttentionMap(stream, queries, keys, weights, **looks)
-        projections = self._keep_projections(item, sides)
+        projections = dict[str, Projections]()
+        if self.origin.keep_qk:
+            rows, columns, value = (to_numpy(split_heads(one, self.heads))[None] for one in sides)
+            scale = rows.shape[-1] ** -0.5 if self.entry.scaled else 1.0
+            own = Projections(rows, columns, scale, item.layers, item.heads, value=value)
+            projections[stream] = own
         size = self.heads // groups_of(self.entry, self.heads)
         groups = {stream: dict.fromkeys(item.layers, size)}
         return Attention(
@@ -150,21 +157,6 @@ class OwnLayer(SeededLayer):
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         shape = 1, self.heads, len(queries), len(keys)
         return to_numpy(weights).reshape(shape), (query, key, value)
-
-    def _keep_projections(
-        self, item: AttentionMap, sides: tuple[Array, Array, Array]
-    ) -> dict[str, Projections]:
-        if not self.origin.keep_qk:
-            return {}
-        query, key, value = (to_numpy(split_heads(side, self.heads))[None] for side in sides)
-        scale = query.shape[-1] ** -0.5 if self.entry.scaled else 1.0
-        return {item.stream: Projections(query, key, scale, item.layers, item.heads, value=value)}
-
-    def _looks(self) -> dict[str, Any]:
-        """The unit of weights that do not sum to 1."""
-        if self.entry.signed:
-            return {"values": "signed", "unit": "implied weight, may be negative"}
-        return {"unit": UNITS[self.entry.sums]} if self.entry.sums != "one" else {}
 
     def _project(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.entry.projected:

@@ -29,11 +29,15 @@ from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import (
     LONGEST,
     QUERIES,
-    DecoderInput,
     generate_ids,
     start_token,
 )
-from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
+from attnviz.models.hugging_face.inputs.tokenization import (
+    TokenizedText,
+    check_text,
+    label_ids,
+    tokenizer_errors,
+)
 from attnviz.models.hugging_face.load import loading
 from attnviz.models.hugging_face.load.devices import library_errors, running_errors
 from attnviz.models.hugging_face.load.family import family_of, parts_of, reading_limit
@@ -229,7 +233,7 @@ class AudioModel(LoadedModel):
         weights = item.weights[:, :, heard.places] if self.has_patches else item.weights
         return replace(item, weights=weights[..., heard.places], grid=None)
 
-    def target(self, query: Query, heard: EncodedRecording) -> DecoderInput:
+    def target(self, query: Query, heard: EncodedRecording) -> TokenizedText:
         """The spoken text as the decoder reads it; the model writes it if it is not given."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
@@ -264,7 +268,7 @@ class AudioModel(LoadedModel):
         start = (replace(token, special=True) for token in tokens[: len(prompt)])
         last = (Token(self.tokenizer.eos_token, special=True) for _ in end)
         both = (*start, *tokens[len(prompt) :], *last)
-        return DecoderInput(text, [*prompt, *ids, *end], both, tuple(notes))
+        return TokenizedText(both, {"input_ids": [*prompt, *ids, *end]}, text, tuple(notes))
 
     def prompt(
         self, recording: Recording, heard: EncodedRecording

@@ -393,16 +393,6 @@ def as_map(
     )
 
 
-def projections_of(
-    maps: Sequence[AttentionMap], captures: Sequence[Captured]
-) -> dict[str, Projections]:
-    return {
-        item.stream: one.projections
-        for item, one in zip(maps, captures, strict=True)
-        if one.projections is not None
-    }
-
-
 def scores_of(
     maps: Sequence[AttentionMap], captures: Sequence[Captured]
 ) -> dict[tuple[str, str, str], dict[str, float]]:
@@ -441,12 +431,6 @@ def measures_of(
     return tuple(measures)
 
 
-def blocks_note(side: tuple[int, int], *, groups: bool) -> str:
-    """What is said of heads that were measured without whole maps."""
-    note = f"{side[0]:,} tokens: weights were read in blocks of rows, and every number is exact"
-    return note + ("; kv-likeness needs whole maps and is left out" if groups else "")
-
-
 def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPositions:
     """Positions left out of the strongest links: special tokens and a decoder's first."""
     special = tuple(place for place, token in enumerate(tokens) if token.special)
@@ -472,8 +456,10 @@ def capture_notes(
     for item in captures:
         if item.folds:
             side = sides.get(item.stream) or next(iter(sides.values()))
+            note = f"{side[0]:,} tokens: weights were read in blocks of rows, and every number is "
             groups = any(size > 1 for size in item.group_sizes)
-            notes[blocks_note(side, groups=groups)] = None
+            left_out = "; kv-likeness needs whole maps and is left out" if groups else ""
+            notes[f"{note}exact{left_out}"] = None
         elif item.grid is not None:
             side = sides.get(item.stream) or next(iter(sides.values()))
             notes[region_note(item.grid, side)] = None

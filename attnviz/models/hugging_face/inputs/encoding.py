@@ -94,7 +94,11 @@ class EncodedQuery:
             self.attention,
             maps=maps,
             provenance=replace(provenance, notes=notes),
-            projections=capture.projections_of(maps, captures),
+            projections={
+                item.stream: one.projections
+                for item, one in zip(maps, captures, strict=True)
+                if one.projections is not None
+            },
             scores=capture.scores_of(maps, captures),
             group_sizes=capture.group_sizes_of(maps, captures),
             learned_sink=learned_sink,

@@ -28,21 +28,11 @@ LONGEST = 256  # tokens after which a model that does not end its output is stop
 FEW = 20  # tokens that show how a model continues a text
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderInput:
-    """A decoder's input."""
-
-    text: str
-    ids: list[int]  # the decoder's start token first
-    tokens: tuple[Token, ...]
-    notes: tuple[str, ...] = ()
-
-
 # What rows of a decoder's maps mean.
 QUERIES = "the decoder's input: each token looks before the next one is predicted"
 
 
-def shift_target(model: Any, tokenizer: Any, text: str) -> DecoderInput:
+def shift_target(model: Any, tokenizer: Any, text: str) -> tokenization.TokenizedText:
     """A text as the decoder reads it to predict that text: shifted by a start token."""
     target = tokenization.tokenize(tokenizer, text, as_target=True)
     ids, tokens = list(target.ids), list(target.tokens)
@@ -52,7 +42,7 @@ def shift_target(model: Any, tokenizer: Any, text: str) -> DecoderInput:
         tokens.append(tokens[-1])
     decoder_ids = _shift(model, ids)
     start = Token(str(tokenizer.convert_ids_to_tokens(decoder_ids[0])), special=True)
-    return DecoderInput(text, decoder_ids, (start, *tokens[:-1]))
+    return tokenization.TokenizedText((start, *tokens[:-1]), {"input_ids": decoder_ids}, text)
 
 
 def _shift(model: Any, ids: list[int]) -> list[int]:
@@ -123,7 +113,9 @@ def _language_codes(tokenizer: Any) -> dict[str, int]:
     return codes
 
 
-def write_target(source: LoadedModel, read: tokenization.TokenizedText) -> DecoderInput:
+def write_target(
+    source: LoadedModel, read: tokenization.TokenizedText
+) -> tokenization.TokenizedText:
     """The target that an encoder–decoder writes greedily for a source."""
     if not source.can_generate:
         raise ModelError(
@@ -146,7 +138,7 @@ def write_target(source: LoadedModel, read: tokenization.TokenizedText) -> Decod
         "the model wrote the target, each time the likeliest token, and then read it in one pass",
         *cut,
     )
-    return DecoderInput(text, ids, tokens, notes)
+    return tokenization.TokenizedText(tokens, {"input_ids": ids}, text, notes)
 
 
 def generate_ids(

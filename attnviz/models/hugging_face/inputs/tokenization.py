@@ -90,7 +90,9 @@ class TokenizedText:
     """A text as a model reads it."""
 
     tokens: tuple[Token, ...]
-    inputs: dict[str, list[int]]  # of the model, by name
+    inputs: dict[str, list[int]]  # of the model, by name; a decoder's ids begin with its start
+    text: str = ""  # of a decoder, and what is to be said of it
+    notes: tuple[str, ...] = ()
 
     @property
     def ids(self) -> list[int]:

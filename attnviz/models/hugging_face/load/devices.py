@@ -152,14 +152,10 @@ def running_errors(model: Any, what: str = "text") -> Iterator[None]:
         raise
     except Exception as error:
         usual = RuntimeError, ValueError, LookupError, TypeError, AttributeError
-        if not isinstance(error, usual) and _raised_here(error):
+        frames = [frame.f_globals.get("__name__") for frame, _ in walk_tb(error.__traceback__)]
+        if not isinstance(error, usual) and str(frames[-1]).startswith("attnviz."):
             raise
         raise ModelError(f"'{kind}' cannot run on this {what}: {first_line(error)}") from error
-
-
-def _raised_here(error: BaseException) -> bool:
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith("attnviz.")
 
 
 def smaller_input_hint(what: str) -> str:
