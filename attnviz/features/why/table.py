@@ -71,7 +71,7 @@ def _bars(parts: Sequence[WriterPart], total: float, most: float, show: Display)
         f"{with_sign(one.interval[0])} to {with_sign(one.interval[1])}" if one.interval else ""
         for one in parts
     ]
-    wide = max(map(len, between))
+    wide = max(map(len, between), default=0)
     room = max(show.width - BAR - 14 - wide, 12)
     names = [shorten(printable(one), min(room, 40)) for one in labels]
     width = max([*map(cell_len, names), 3])

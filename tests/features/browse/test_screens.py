@@ -338,13 +338,13 @@ def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):
     folder = tiny_models.gpt2(tmp_path / "gpt2")
     text = Text("0", "the cat sat on the mat and the dog sat on the cat")
     first = opened(Subject(Origin(model=str(folder), max_size=8), "self", text))
-    whole, every = Subject(Origin(model=str(folder)), "self", text).attend()
+    read_whole, every = Subject(Origin(model=str(folder)), "self", text).attend()
     state = replace(first, layer=1, head=2, query=2)
     size = state.item.blocks[0]
     assert size > 1
     off = after(state, "x")
     at = HeadAt("causal", "1", 2)
-    _, said = whole.change(Intervention((at,)), maps=False)
+    _, said = read_whole.change(Intervention((at,)), maps=False)
     assert (off.effect, off.message) == (said, "")
     assert off.base is state.base  # maps of blocks stay
     assert "╳" in "".join(map(plain, screen(off)))
@@ -360,6 +360,8 @@ def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):
     (cut,) = link.off.links
     assert (cut.query, cut.key) == (start + 1, start)
     assert after(replace(inside, query=1, key=0), "w").page
+    pieces = after(begin(every, subject=read_whole), "p")
+    assert "sum" in after(replace(pieces, query=0, key=0), "w").page  # one key is seen
     assert after(inside, "p").words != inside.words
 
 
