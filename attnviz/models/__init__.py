@@ -35,6 +35,18 @@ Choose: TypeAlias = "Callable[[Sequence[Token]], Sequence[int]]"
 WithHead: TypeAlias = Literal["exact"] | bool  # "exact": exact effects, no gradients
 
 
+REASONS = {
+    "experiment": "nothing here predicts anything whose change could be measured",
+    "trace_writers": (
+        "what the parts of a model write is known of models only: give a text, and --model"
+    ),
+    "head_weights": "--weights-only needs a model: leave out what is none",
+    "head_arithmetic": "--model has no numbers of single heads here",
+    "render": "--chat needs a model that continues a text by a chat template",
+}
+"""Why a source refuses a question that it has no answer to; to any other it answers None."""
+
+
 class Source:
     """What answers queries with attention maps, and refuses what it cannot do."""
 
@@ -46,8 +58,12 @@ class Source:
         return name not in self.answers and getattr(type(self), name) is getattr(Source, name)
 
     def _ask(self, name: str, *given: Any, **how: Any) -> Any:
-        """What the code of a feature answers."""
-        return FeatureEntry("", self.answers[name]).load()(self, *given, **how)
+        """What the code of a feature answers; a UsageError or None where there is none."""
+        if name in self.answers:
+            return FeatureEntry("", self.answers[name]).load()(self, *given, **how)
+        if name in REASONS:
+            raise UsageError(REASONS[name])
+        return None
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -70,8 +86,6 @@ class Source:
 
     def experiment(self, query: Query, target: str | None = None) -> Experiment:
         """The model with a query; it explains the wanted output, or "all"."""
-        if self.lacks("experiment"):
-            raise UsageError("nothing here predicts anything whose change could be measured")
         experiment: Experiment = self._ask("experiment", query, target)
         return experiment
 
@@ -93,31 +107,25 @@ class Source:
         self, queries: Sequence[Query], target: str | None, batch_size: int | None
     ) -> Iterator[AttentionGradients | InputError] | None:
         """The gradients of each query in order, or its error; None: one by one is as fast."""
-        if "many_gradients" not in self.answers:
-            return None
-        gradients: Iterator[AttentionGradients | InputError]
+        gradients: Iterator[AttentionGradients | InputError] | None
         gradients = self._ask("many_gradients", queries, target, batch_size)
         return gradients
 
     def many_values(
         self, queries: Sequence[Query], batch_size: int | None
     ) -> Iterator[ValueVectors | InputError] | None:
-        if "many_values" not in self.answers:
-            return None
-        values: Iterator[ValueVectors | InputError] = self._ask("many_values", queries, batch_size)
+        values: Iterator[ValueVectors | InputError] | None
+        values = self._ask("many_values", queries, batch_size)
         return values
 
     def trace_writers(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes into the residual stream."""
-        if self.lacks("trace_writers"):
-            raise UsageError(
-                "what the parts of a model write is known of models only: give a text, and --model"
-            )
         text: WrittenText = self._ask("trace_writers", query)
         return text
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        raise UsageError("--weights-only needs a model: leave out what is none")
+        weights: tuple[list[HeadWeights], Provenance] = self._ask("head_weights")
+        return weights
 
     def read_stream(
         self, query: Query, choose: Choose, *, attention_only: bool = False
@@ -130,22 +138,19 @@ class Source:
         Raises:
             AttentionError: attention adds to no stream, or cannot be told apart.
         """
-        if "read_stream" not in self.answers:
-            return None
         stream: ResidualStream | None
         stream = self._ask("read_stream", query, choose, attention_only=attention_only)
         return stream
 
     def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
         """The matrices of one head, from its layer's input to what it adds to the stream."""
-        if self.lacks("head_arithmetic"):
-            raise UsageError("--model has no numbers of single heads here")
         steps: HeadArithmetic = self._ask("head_arithmetic", query, which)
         return steps
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
         """A conversation up to where the model answers, and the tools that it may call."""
-        raise UsageError("--chat needs a model that continues a text by a chat template")
+        text: str = self._ask("render", messages, tools)
+        return text
 
 
 def refuse_values(others: list[str]) -> UsageError:
