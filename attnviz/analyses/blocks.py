@@ -28,6 +28,7 @@ from attnviz.analyses.folds import (
     TotalFold,
 )
 from attnviz.analyses.heads import measure_heads, resting_places
+from attnviz.analyses.kv_groups import GroupFold
 from attnviz.analyses.masks import (
     CAUSAL_STREAMS,
     NO_SCORES,
@@ -43,7 +44,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.measures import BlockMeasures
 from attnviz.core.tokens import stands_out
 
-LATE = SIGHT, WORDS = "sight", "words"  # folds that are asked for apart from the others
+LATE = SIGHT, WORDS, GROUPS = "sight", "words", "groups"  # folds apart from the others
 TOTALS = "totals"
 
 
@@ -160,7 +161,7 @@ class BlockedMap(MeasuredMap):
             return self.answers[name]
         fold = self.folds.setdefault(name, make())
         queries, keys = len(self.item.query_tokens), len(self.item.key_tokens)
-        if isinstance(fold, WordFold):
+        if isinstance(fold, WordFold | GroupFold):
             return np.zeros((1, 1)), (np.zeros((1, 1)), 1)
         if isinstance(fold, ColumnFold):
             parts = np.ones((1, 1, len(fold.sizes)))
@@ -207,11 +208,13 @@ class BlockedMap(MeasuredMap):
         own.seen_by = np.stack([one[SIGHT][1] for one in uniform])
         own.rows = own.counts > 0
         own.present = sights[0].keys if within_one_text(item) else own.present
-        names = [name for name in self.folds if name not in (SIGHT, WORDS)]
+        names = [name for name in self.folds if name not in LATE]
         answers = {name: tuple(_stack(name, side) for side in (heads, uniform)) for name in names}
         own.answers = answers
+        count, drop = len(item.heads), own.first_is_sink
+        groups: list[Any] = [layer.folds[GROUPS] for layer in layers]
+        answers[GROUPS] = np.stack([fold.end(count, drop=drop) for fold in groups]), None
         if WORDS in self.folds:  # now it is known whether the first token is one of them
-            drop = own.first_is_sink
             words = [fold for layer in layers if isinstance(fold := layer.folds[WORDS], WordFold)]
             heads_say = np.stack([fold.end(drop=drop) for fold in words])
             folds = {sight.key: fold for sight, fold in zip(sights, words, strict=True)}
@@ -280,9 +283,11 @@ class BlockStudy:
         start = output_start(attention, item)
         return cls(item, attention.texts_of(item), start)
 
-    def start(self) -> LayerFolds:
-        """The folds of a layer, before its first block."""
-        return LayerFolds(deepcopy(self._declared.folds))
+    def start(self, size: int = 1) -> LayerFolds:
+        """The folds of a layer of which so many heads share keys and values, before any block."""
+        folds = deepcopy(self._declared.folds)
+        folds[GROUPS] = replace(folds[GROUPS], size=size)  # type: ignore[type-var]
+        return LayerFolds(folds)
 
     def end(
         self,

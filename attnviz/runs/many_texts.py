@@ -22,7 +22,7 @@ from attnviz.models import Source, WithHead
 from attnviz.models.open import open_source, states_of
 from attnviz.runs.engines import open_engine
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.pipeline import Result, attend_chunk
+from attnviz.runs.pipeline import NameOfBlocks, Result, attend_chunk, name_as_chosen
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
 
 MOST_OPEN = 2  # models that stay loaded for further texts
@@ -95,6 +95,7 @@ class AttendChunk(SourceWork):
     batch_size: int | None = None
     measures: bool = False  # whether heads are measured, which a text of any length allows
     size: ClassVar[int] = CHUNK_SIZE  # records in a chunk
+    name: ClassVar[NameOfBlocks] = staticmethod(name_as_chosen)
 
     def open(self) -> Source:
         """The source, loaded with the output head if the lens needs it."""
@@ -108,7 +109,7 @@ class AttendChunk(SourceWork):
             return iter([record.error for record in chunk if isinstance(record, BadText)])
         return attend_chunk(
             *(self.open(), chunk, self.choice, self.command, self.batch_size),
-            measures=self.measures,
+            measures=type(self).name if self.measures else None,
         )
 
 

@@ -357,6 +357,9 @@ def check_kept(origin: Origin, choice: Choice) -> None:
         raise UsageError("--keep-qk explains weights of query heads: leave --kv out")
 
 
+NameOfBlocks = Callable[..., attention_map.Attention]  # of an attention, its choice and text
+
+
 def attend_chunk(
     source: Source,
     chunk: Sequence[Text | BadText],
@@ -364,22 +367,23 @@ def attend_chunk(
     command: Command,
     batch_size: int | None = None,
     *,
-    measures: bool = False,
+    measures: NameOfBlocks | None = None,
 ) -> Iterator[Result | AttnvizError]:
     """Each record's attention in order; a line of a file that fails comes as its error instead.
 
     The numbers depend on the chunk alone; at most `batch_size` of its texts are read at once;
-    None: as many as fit. With `measures` long texts are measured in blocks of rows.
+    None: as many as fit. With `measures`, which names a text's tokens or refuses it, long texts are
+    measured in blocks of rows.
     """
     if command == "picture":  # the pictures of a chunk are not held together
         for text in chunk:
             yield result_of(text, lambda one: attend_one(source, one, choice, "picture"))
         return
     queries = [query_of(source, text, command) for text in chunk if isinstance(text, Text)]
-    if measures:
+    if measures is not None:
         texts = (text for text in chunk if isinstance(text, Text))
         queries = [
-            replace(query, in_blocks=partial(name_as_chosen, choice=choice, text=text))
+            replace(query, in_blocks=partial(measures, choice=choice, text=text))
             for query, text in zip(queries, texts, strict=True)
         ]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached

@@ -55,7 +55,7 @@ def test_heads_in_blocks_have_the_measures_of_whole_maps(kind, target, loaded, m
     assert [one.stream for one in parts.in_blocks] == [item.stream for item in whole.maps]
     for item, small in zip(whole.maps, parts.maps, strict=True):
         expected, found = measures_of(whole, item), measures_of(parts, small)
-        assert [*found.measures] == [n for n in expected.measures if n != "kv-likeness"]
+        assert [*found.measures] == [*expected.measures]
         assert (found.sinks == expected.sinks).all()
         assert found.shares is not None
         for name, one in expected.measures.items():
@@ -82,16 +82,23 @@ def vars_of(shares):
     return {one.name: getattr(shares, one.name) for one in fields(shares)}
 
 
-@pytest.mark.parametrize("text", ["The student. A paper. The old. Us.", "Us. A paper. The old."])
-def test_words_say_what_is_left_without_a_first_token_that_is_a_sink(text, loaded, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "text", "name"),
+    [
+        ("gpt2", "The student. A paper. The old. Us.", "informative"),
+        ("gpt2", "Us. A paper. The old.", "informative"),
+        ("llama", "The student. A paper. The old. Us.", "kv-likeness"),
+    ],
+)
+def test_a_first_token_that_is_a_sink_is_left_out(kind, text, name, loaded, monkeypatch):
     monkeypatch.setattr(tokens, "SINK_SHARE", 0.05)
     monkeypatch.setattr(tokens, "BEYOND_UNIFORM", 0)
-    source = loaded("gpt2")
+    source = loaded(kind)
     query = Query(text, in_blocks=named)
     whole, parts = attend_query(source, query), in_blocks(source, query, monkeypatch)
     assert tokens.first_is_sink(whole.main)
     assert sink_shares(parts).first_is_sink
-    sides = [measures_of(one, one.main).measures["informative"] for one in (whole, parts)]
+    sides = [measures_of(one, one.main).measures[name] for one in (whole, parts)]
     assert sides[0].values.any()
     np.testing.assert_allclose(sides[1].values, sides[0].values, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(sides[1].uniform, sides[0].uniform, rtol=1e-5, atol=1e-6)
@@ -147,7 +154,7 @@ def test_what_compares_whole_maps_says_so(folder_of, monkeypatch):
     refused = {
         ("--similar",): "whole maps",
         ("--special", "drop"): "whole maps",
-        ("--effect",): "needs a pass for each of",
+        ("--effect",): "needs a pass for each head",
     }
     for options, reason in refused.items():
         done = attnviz("heads", TEXT, *model, *options)

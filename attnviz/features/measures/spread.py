@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import ENTROPY, middle, pair_divergences
-from attnviz.analyses.kv_groups import groups_of
-from attnviz.analyses.masks import MeasuredMap, Numbers
+from attnviz.analyses.kv_groups import GroupFold, groups_of
+from attnviz.analyses.masks import MeasuredMap, Numbers, may_be_sink
 from attnviz.analyses.word_links import LEAST_MASS
 from attnviz.core.attention_map import AttentionMap, known_mean
 from attnviz.core.measures import HeadMeasure
@@ -123,15 +123,24 @@ def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
     without sinks: special tokens and a first token that is one are left out, and what is left of a
     row, if it is a twentieth or more, is made to sum to 1. None where no heads share any.
     """
-    if not isinstance(subject.item, AttentionMap):  # the rows of every pair are compared
+    ends = ("its group never looks where it does", "its group looks the same")
+    if isinstance(subject.item, AttentionMap):
+        values = _likeness(subject)
+    else:
+        sides = subject.item.query_tokens, subject.item.key_tokens
+        text = [np.array([not token.special for token in side]) for side in sides]
+        drops = may_be_sink(subject.item)
+        values, _ = subject.fold("groups", lambda: GroupFold(*text, LEAST_MASS, drops))
+    if np.isnan(values).all():
         return None
+    return subject.compare("kv-likeness", "share", ends, (values, np.ones_like(values)))
+
+
+def _likeness(subject: MeasuredMap) -> Numbers:
     item = without_first(subject.item) if first_is_sink(subject.item) else subject.item
-    groups = groups_of(item, subject.group_sizes)
-    if not any(groups):
-        return None
     rows, keys = (run_of(text_places(side)) for side in (item.query_tokens, item.key_tokens))
     values = np.full(item.weights.shape[:2], np.nan)
-    for layer, own in enumerate(groups):
+    for layer, own in enumerate(groups_of(item, subject.group_sizes)):
         for members in own.values():
             weights = item.weights[layer, members][:, rows][..., keys].astype(np.float64)
             sums = weights.sum(axis=-1, keepdims=True)
@@ -139,10 +148,7 @@ def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
             apart = pair_divergences(weights)
             np.fill_diagonal(apart, np.nan)
             values[layer, members] = 1 - known_mean(apart) / np.log(2)
-    if np.isnan(values).all():
-        return None
-    ends = ("its group never looks where it does", "its group looks the same")
-    return subject.compare("kv-likeness", "share", ends, (values, np.ones_like(values)))
+    return values
 
 
 def typical_entropy(subject: MeasuredMap) -> Numbers:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_map import Attention
 from attnviz.core.effects import (
     HOW,
     Experiment,
@@ -27,7 +28,7 @@ from attnviz.features.experiments.texts import open_experiment
 from attnviz.models import Source
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.many_texts import AttendChunk, Chunk, Outcome, Record, chunk_name, with_shards
-from attnviz.runs.pipeline import Result, query_of, result_of
+from attnviz.runs.pipeline import NameOfBlocks, Result, query_of, result_of
 from attnviz.storage.texts import Text, chunks
 
 POINTS = 24  # steps of a curve from no head to all
@@ -37,12 +38,22 @@ ENOUGH = 10  # texts that are split into those that give the order and those of 
 Instead = Literal["zero", "mean"]  # what heads put out that are off
 
 
+def refuse_long(attention: Attention, **_: object) -> Attention:
+    """Refuse a text that is too long for a pass for each head, before its own pass."""
+    length = len(attention.main.key_tokens)
+    raise InputError(
+        f"--effect needs a pass for each head, too long for a text of {length:,} tokens: give one "
+        "of at most 1,024, or leave --effect out"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class EffectChunk(AttendChunk):
     """The attention of a chunk, with the exact effect of each selected head."""
 
     by: Instead = "zero"
     size: ClassVar[int] = 16  # a text takes long, and workers share out chunks
+    name: ClassVar[NameOfBlocks] = staticmethod(refuse_long)
 
     def open(self) -> Source:
         return self.source_for(self.command, with_head="exact")
@@ -56,13 +67,6 @@ class EffectChunk(AttendChunk):
                 yield result_of(record, partial(self._with_effects, outcome))
 
     def _with_effects(self, result: Result, text: Text) -> Result:
-        if result.in_blocks:
-            length = len(result.in_blocks[0].key_tokens)
-            count = sum(len(item.layers) * len(item.heads) for item in result.maps)
-            raise InputError(
-                f"--effect needs a pass for each of {count:,} heads, too long for a text of "
-                f"{length:,} tokens: give one of at most 1,024, or leave --effect out"
-            )
         experiment, outputs, instead = self.experiment(text)
         places = {
             (item.stream, at, n) for item in result.maps for at in item.layers for n in item.heads

@@ -21,6 +21,7 @@ from attnviz.analyses.folds import RowBlock, room_for
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture import probe
+from attnviz.models.hugging_face.capture.kernel import group_size
 from attnviz.models.hugging_face.capture.scores import CallScores, add_tile, vector_norms
 
 CELLS, ROWS = 2**19, 128
@@ -47,7 +48,7 @@ def read_blocks(
 
     heads, rows, keys = call.query.shape[1], call.query.shape[2], call.key.shape[2]
     threads = torch.get_num_threads()
-    folds = study.start()
+    folds = study.start(group_size(call))
     score_study = ScoreStudy(heads, rows, keys) if scores else None
     truth, most = None, probe.largest_disagreement(call.value, AGREEMENT)
     if most < 0:  # any weights give these values

@@ -457,7 +457,7 @@ def capture_notes(
         if item.folds:
             side = sides.get(item.stream) or next(iter(sides.values()))
             note = f"{side[0]:,} tokens: weights were read in blocks of rows, and every number is "
-            groups = any(size > 1 for size in item.group_sizes)
+            groups = item.route == EAGER_ROUTE and any(size > 1 for size in item.group_sizes)
             left_out = "; kv-likeness needs whole maps and is left out" if groups else ""
             notes[f"{note}exact{left_out}"] = None
         elif item.grid is not None:
