@@ -68,16 +68,16 @@ class GroupFold:
 
     def part(self, block: RowBlock) -> list[Numbers]:
         """The sums of the groups of which this block has the last head."""
-        group, found = block.once(self, list[Any]), []
+        group, sums = block.once(self, list[Any]), []
         if self.size > 1:
             sides = (side.reshape(-1, *side.shape[-1:]) for side in (block.sums, block.entropies))
             heads = block.weights.reshape(-1, *block.weights.shape[-2:])
             for head in zip(heads, *sides, strict=True):
                 group.append(self._head(block.rows, *head))
                 if len(group) == self.size:
-                    found.append(self._pairs(group))
+                    sums.append(self._pairs(group))
                     group.clear()
-        return found
+        return sums
 
     def _head(
         self, rows: NDArray[np.intp], weights: Array, sums: Numbers, entropies: Numbers
@@ -107,7 +107,7 @@ class GroupFold:
 
     def _pairs(self, group: Sequence[tuple[Array, list[tuple[Numbers, Numbers]]]]) -> Numbers:
         """The sums of divergences of every two heads, and how many rows have one."""
-        found = np.zeros((2, 1 + self.may_drop, self.size, self.size))
+        sums = np.zeros((2, 1 + self.may_drop, self.size, self.size))
         count, keys = group[0][0].shape
         step = max(AT_ONCE // keys, 1)
         space = np.empty((2, min(step, count), keys), np.float32)
@@ -124,9 +124,9 @@ class GroupFold:
                     terms[rows] = np.einsum("ij,ij->i", between, logs)
                 apart = np.log(2) - terms / 2 - (sides[0][1] + sides[1][1]) / 2
                 apart = np.maximum(apart[~np.isnan(apart)], 0)
-                sums = apart.sum(), len(apart)
-                found[:, version, one, other] = found[:, version, other, one] = sums
-        return found
+                both = apart.sum(), len(apart)
+                sums[:, version, one, other] = sums[:, version, other, one] = both
+        return sums
 
     def join(self, heads: Sequence[list[Numbers]]) -> Any:
         groups = [group for own in heads for group in own]
