@@ -23,12 +23,7 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Special, names_in
-from attnviz.core.tokens import (
-    begins_causal,
-    first_is_sink,
-    text_places,
-    without_first,
-)
+from attnviz.core.tokens import begins_causal, first_is_sink, text_places, without_first
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:

@@ -14,7 +14,7 @@ from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, arg, opt, rare
 from attnviz.features.corpus.study import CorpusJournal
 from attnviz.features.heads import corpus
-from attnviz.features.heads import request as head_measures
+from attnviz.features.heads.request import HeadsRequest, check_alone, check_heads, report_heads
 from attnviz.features.measures.study import ORDERS, ROLES
 from attnviz.features.pruning.curve import Instead
 from attnviz.features.treebank.request import report_relations
@@ -166,7 +166,7 @@ def heads(
     how.choice.check_names()
     choose(statistics, corpus.STATISTICS, "statistics")
     output = how.output
-    request = head_measures.HeadsRequest(
+    request = HeadsRequest(
         cross=cross,
         role=role,
         order=sort,
@@ -193,8 +193,8 @@ def heads(
     if treebank is not None:
         others: dict[str, object] = {"--picture": output.picture, "prune_curve": prune_curve}
         others |= {run.spell("wiring"): wiring, run.spell("cross"): cross, run.spell("top"): top}
-        head_measures.check_alone(run.spell("treebank"), {**of_texts, **modes, **others})
-        head_measures.check_heads(how, request.command)
+        check_alone(run.spell("treebank"), {**of_texts, **modes, **others})
+        check_heads(how, request.command)
         with run.report("heads") as report:
             report_relations(treebank, how, report)
         return run.result
@@ -205,7 +205,7 @@ def heads(
         others |= {"--special": how.choice.special != "keep", "--resume": how.many.resume}
         others |= {"--labels": how.choice.token_groups or how.choice.labels}
         shell = others if run.in_shell else {"prune_curve": prune_curve}
-        head_measures.check_alone(run.spell("wiring"), {**modes, **shell})
+        check_alone(run.spell("wiring"), {**modes, **shell})
         return _report_wiring(
             run, request, text, input, of_texts=of_texts, weights_only=weights_only
         )
@@ -216,11 +216,11 @@ def heads(
         raise NO_CHECKPOINT
     if not run.in_shell:
         request = replace(request, compares=True if similar else None)
-    head_measures.check_heads(run.options, request.command)
+    check_heads(run.options, request.command)
     if how.many.resume:
         raise NOT_RESUMED
     with run.report("heads") as report:
-        head_measures.report_heads(request, inputs, run.options, report)
+        report_heads(request, inputs, run.options, report)
     return run.result
 
 
@@ -233,7 +233,7 @@ NO_CHECKPOINT = UsageError("checkpoint= continues a run over a file: give the te
 
 def _report_wiring(
     run: Run,
-    request: head_measures.HeadsRequest,
+    request: HeadsRequest,
     text: Any,
     files: Any,
     *,
@@ -242,8 +242,8 @@ def _report_wiring(
 ) -> Findings:
     """Show which heads read which, in texts or by the weights alone."""
     if weights_only:
-        head_measures.check_alone(run.spell("weights_only"), of_texts)
-    head_measures.check_heads(run.options, request.command)
+        check_alone(run.spell("weights_only"), of_texts)
+    check_heads(run.options, request.command)
     picture, top = run.options.pictures.get("overview"), request.top or PAIRS
     run.options = replace(run.options, pictures={"plot": picture})
     names = [files] if isinstance(files, str | Path) else files or []
@@ -294,7 +294,7 @@ def _inputs(run: Run, text: Any, files: Any, *, cross: bool) -> TextInput:
 
 def _report_corpus(
     run: Run,
-    request: head_measures.HeadsRequest,
+    request: HeadsRequest,
     inputs: TextInput,
     atlas: Any,
     checkpoint: Path | None,

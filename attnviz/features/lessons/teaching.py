@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from attnviz.core.errors import UsageError
 from attnviz.features.lessons import LESSONS
 from attnviz.features.lessons.lesson import Lesson
 from attnviz.renderers.data import escape
-from attnviz.renderers.reports import Data
+from attnviz.renderers.reports import Data, draw_by
 from attnviz.storage.documents import report_json
 from attnviz.storage.texts import check_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def teach(name: str, values: Mapping[str, Any]) -> Lesson:
@@ -38,11 +36,6 @@ def teach(name: str, values: Mapping[str, Any]) -> Lesson:
 
 
 def lesson_data(result: Lesson) -> Data:
-    def draw() -> Figure:
-        from attnviz.features.lessons.drawing import draw_lesson
-
-        return draw_lesson(result)
-
     def page(command: str) -> str:
         from attnviz.features.lessons.drawing import lesson_page
 
@@ -54,7 +47,7 @@ def lesson_data(result: Lesson) -> Data:
         rows=lambda: "".join(f"{line}\n" for line in lines),
         document=lambda: report_json("lesson", **result.data()),
         page=page,
-        figures={"plot": draw},
+        figures={"plot": partial(draw_by, "attnviz.features.lessons.drawing:draw_lesson", result)},
         about=result.title,
         value=result,
     )

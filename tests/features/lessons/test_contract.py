@@ -102,7 +102,9 @@ def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(name,
         return figures[0]
 
     monkeypatch.setattr(drawing, "draw_lesson", draw)
-    monkeypatch.setattr(drawing, "figure_bytes", lambda figure, suffix: b"<svg>" + suffix.encode())
+    monkeypatch.setattr(
+        drawing.sheet, "figure_bytes", lambda figure, suffix: b"<svg>" + suffix.encode()
+    )
     page = lesson_page(lesson, "attnviz <script>")
     assert any(name in text.get_text() for text in figures[0].findobj(Text))
     assert any(axes.lines or axes.images for axes in figures[0].axes)
