@@ -27,8 +27,8 @@ from attnviz.analyses.folds import (
     Targets,
     TotalFold,
 )
+from attnviz.analyses.group_fold import GroupFold
 from attnviz.analyses.heads import measure_heads, resting_places
-from attnviz.analyses.kv_groups import GroupFold
 from attnviz.analyses.masks import (
     CAUSAL_STREAMS,
     NO_SCORES,

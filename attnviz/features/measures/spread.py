@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import ENTROPY, middle, pair_divergences
-from attnviz.analyses.kv_groups import GroupFold, groups_of
+from attnviz.analyses.group_fold import GroupFold
+from attnviz.analyses.kv_groups import groups_of
 from attnviz.analyses.masks import MeasuredMap, Numbers, may_be_sink
 from attnviz.analyses.word_links import LEAST_MASS
 from attnviz.core.attention_map import AttentionMap, known_mean
