@@ -7,6 +7,7 @@ Neubig 2019).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,15 @@ def check_heads_apart(call: AttentionCall, kind: str) -> None:
             f"the attention kernel of architecture '{kind}' returns its heads together, so that "
             "one cannot be switched off"
         )
+
+
+def keep_output(call: AttentionCall, calls: list[AttentionCall]) -> Any:
+    """Add a call to a list, with an output whose gradient can be taken, and give this output."""
+    output = call.output
+    if not output.requires_grad:  # the weights before it are frozen
+        output = output.detach().requires_grad_()
+    calls.append(replace(call, output=output))
+    return output
 
 
 def change_output(

@@ -21,7 +21,12 @@ from attnviz.core.attention_call import AttentionCall
 from attnviz.core.effects import HeadOutputs, Intervention, SinkShares
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.locks import thread_hook
-from attnviz.features.experiments.interventions import change_output, check_heads_apart, upcast_half
+from attnviz.features.experiments.interventions import (
+    change_output,
+    check_heads_apart,
+    keep_output,
+    upcast_half,
+)
 from attnviz.features.experiments.layer_states import (
     Block,
     LayerStates,
@@ -281,13 +286,7 @@ class KernelExperiment(ExplainedOutputs):
                 blocks.append(Block(module, own, map_tensors(state, lambda one: one.detach())))
 
         def look(call: AttentionCall) -> Any:
-            if id(call.module) not in self.paths:
-                return None
-            kernel_output = call.output
-            if not kernel_output.requires_grad:  # the weights before it are frozen
-                kernel_output = kernel_output.detach().requires_grad_()
-            calls.append(replace(call, output=kernel_output))
-            return kernel_output
+            return keep_output(call, calls) if id(call.module) in self.paths else None
 
         with self._run_guarded(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
             for module in layers_of(self.model):

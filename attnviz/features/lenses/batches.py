@@ -17,7 +17,7 @@ from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
-from attnviz.features.experiments.interventions import check_heads_apart, upcast_half
+from attnviz.features.experiments.interventions import check_heads_apart, keep_output, upcast_half
 from attnviz.features.experiments.kernel import experiment_of, values_of
 from attnviz.features.experiments.outputs import ExperimentRequest, ExplainedOutputs
 from attnviz.features.experiments.sources import request_of
@@ -101,18 +101,11 @@ class GradientRunner(LensRunner[AttentionGradients]):
 
         model, calls = self.source.model, list[AttentionCall]()
 
-        def look(call: AttentionCall) -> Any:
-            output = call.output
-            if not output.requires_grad:  # the weights before it are frozen
-                output = output.detach().requires_grad_()
-            calls.append(replace(call, output=output))
-            return output
-
         devices = [model.device] if model.device.type == "cuda" else []
         eager = eager_attention(model) if mode.eager else nullcontext()
         inputs = self.tensors(batch, model)
         with eager, running_errors(model), torch.random.fork_rng(devices):
-            with torch.enable_grad(), watch_kernels(look):
+            with torch.enable_grad(), watch_kernels(partial(keep_output, calls=calls)):
                 logits = getattr(model(**inputs), "logits", None)
                 lengths = [len(next(iter(item.tokens.values()))) for item in batch]
                 texts = [
