@@ -225,26 +225,26 @@ ANSWERS: dict[str, dict[str, str]] = {
         "head_outputs": "experiments.sources:head_outputs",
         "many_gradients": "lenses.batches:many_gradients",
         "many_values": "lenses.batches:many_values",
-        "trace_writers": "writers.sources:record_text",
+        "trace_writers": "writers.recorded_text:record_text",
         "read_stream": "why.stream:read_stream",
     },
     "light": {
         "experiment": "experiments.light:open_light",
         "many_gradients": "lenses.batches:many_gradients",
-        "trace_writers": "writers.sources:stack_text",
-        "read_stream": "writers.sources:stream_of_text",
+        "trace_writers": "writers.stacked_text:stack_text",
+        "read_stream": "writers.stacked_text:stream_of_text",
     },
     "picture": {
         "experiment": "experiments.sources:open_picture",
-        "trace_writers": "writers.sources:record_picture",
+        "trace_writers": "writers.recorded_text:record_picture",
     },
     "picture-text": {"experiment": "experiments.sources:open_words"},
-    "recording": {"trace_writers": "writers.sources:record_speech"},
+    "recording": {"trace_writers": "writers.recorded_text:record_speech"},
 } | {
     name: {
         "experiment": f"experiments.{target}",
-        "trace_writers": "writers.sources:stack_pocket",
-        "read_stream": "writers.sources:stream_of_pocket",
+        "trace_writers": "writers.stacked_text:stack_pocket",
+        "read_stream": "writers.stacked_text:stream_of_pocket",
         "head_arithmetic": "steps.stored:stored_head",
     }
     for name, target in {

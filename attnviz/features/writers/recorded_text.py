@@ -4,11 +4,14 @@ The gradient of a query, a key or a logit by a leaf of the linear pass, times th
 leaf's part; the parts sum to the whole, or the model is refused.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,10 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnviz.core.attention_call import AttentionCall
+from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
-from attnviz.core.errors import AttentionError
+from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.query import Query
 from attnviz.core.writers import SIDES, Side, Writer
 from attnviz.features.experiments.interventions import upcast_half
+from attnviz.features.targets.outputs import check_head, class_name, spell_choice, spell_piece
 from attnviz.features.why.stream import StreamPass
 from attnviz.features.writers.linear_pass import (
     AttentionScores,
@@ -31,13 +37,20 @@ from attnviz.features.writers.linear_pass import (
 )
 from attnviz.models.hugging_face.capture.kernel import (
     copy_modules,
+    eager_copy,
     layer_names,
     match_stream,
     stream_of,
 )
 from attnviz.models.hugging_face.capture.passes import StopForward, attending_layers
-from attnviz.models.hugging_face.eager import run_eager
+from attnviz.models.hugging_face.eager import eager_inputs, run_eager
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.load.imports import quiet
+
+if TYPE_CHECKING:
+    from attnviz.features.audio.audio_model import AudioModel
+    from attnviz.features.vision.vision_model import VisionModel
+    from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 HIDDEN = -1e9  # a score below this hides a key
 
@@ -399,3 +412,49 @@ def as_array(one: Any) -> NDArray[Any]:
     """A tensor's numbers, of half precision as float32."""
     numbers: NDArray[Any] = upcast_half(one.detach()).cpu().numpy()
     return numbers
+
+
+def record_text(source: HuggingFaceModel, query: Query) -> RecordedText:
+    eager, spell = eager_inputs(source, source.encode_whole(query), is_copied=True), None
+    with suppress(ModelError):
+        check_head(source, query.kind)
+        spell = partial(spell_choice, source)
+    with quiet():
+        return RecordedText(eager, spell)
+
+
+def record_picture(source: VisionModel, query: Query) -> RecordedText:
+    with quiet():
+        encoding = source.encode(source.picture(query))
+        part = eager_copy(source.tower if source.task is None else source.model)
+        return RecordedText(replace(encoding, part=part), partial(class_name, source.model.config))
+
+
+def record_speech(source: AudioModel, query: Query) -> RecordedText:
+    """A recording, read with its padding, and its text if any."""
+    from attnviz.features.audio.audio_model import SIDE
+    from attnviz.features.audio.recordings import frame_tokens
+
+    recording = query.recording
+    if recording is None:
+        raise UsageError(f"'{source.name}' hears recordings: give the file of one")
+    with quiet():
+        heard, _ = source.encode_recording(recording, source.cut(recording))
+        inputs, tokens = dict(heard.features), {SIDE: heard.tokens}
+        if not source.has_patches:
+            step = source.step(heard.features, heard.count)
+            tokens[SIDE] = frame_tokens(heard.count, recording.start, step)
+        notes = list(recording.notes)
+        axes = {"self": (SIDE, SIDE)}
+        if source.writes:
+            target = source.target(query, heard)
+            inputs["decoder_input_ids"] = torch.tensor([target.ids], device=source.model.device)
+            tokens["text"], notes = target.tokens, [*notes, *target.notes]
+            axes = {"cross": ("text", SIDE), "encoder": (SIDE, SIDE), "decoder": ("text",) * 2}
+        empty = Attention((), source.provenance).with_maps((), notes=notes)
+        # What a transducer decides needs a text, which it reads without attention.
+        has_text = source.model.config.is_encoder_decoder and not source.writes
+        part = eager_copy(source.listener if has_text else source.model)
+        encoding = EncodedQuery(part, inputs, tokens, axes, empty, what=SIDE)
+        spell = partial(spell_piece, source) if source.can_generate else None
+        return RecordedText(encoding, spell)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
+from attnviz.core.query import Query
 from attnviz.core.writers import (
     NORMALISES_SUMS,
     SIDES,
@@ -22,9 +23,16 @@ from attnviz.core.writers import (
     Side,
     Writer,
     WriterKind,
+    WrittenText,
 )
+from attnviz.features.targets.outputs import spell_choice
 from attnviz.models import Choose
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.light import network
+
+if TYPE_CHECKING:
+    from attnviz.models.hugging_face.light_model import LightModel
+    from attnviz.models.pocket.stored import StoredModel
 
 Numbers = NDArray[np.floating]
 
@@ -455,3 +463,57 @@ def head_weights(
                 before += tuple(one.at for one in new)
         memory, last = before, scale(shape, shape.last_norm)
     return heads
+
+
+def stack_text(source: LightModel, query: Query) -> WrittenText:
+    encoding = encode(source, query)
+    reason = source.refuse([encoding])
+    if source.head is not None and not source.head.is_linear:
+        reason = reason or "the head is not linear"
+    if reason:
+        text: WrittenText = source.whole(reason).trace_writers(query)
+        return text
+    return _stack(source, encoding)
+
+
+def _stack(source: LightModel, encoding: EncodedQuery) -> StackedText:
+    """A query that was read, with what each part wrote."""
+    attention, _ = source.run(encoding)
+    name = "encoder" if source.below else attention.main.stream
+    stacks = list[Stack]()
+    for number, embeddings in enumerate(source.embed_parts(encoding.inputs)):
+        ends = ("decoder", embeddings, stacks[0], "cross") if number else (name, embeddings)
+        stack = Stack(source.weights, source.shapes[number], *ends)
+        stack.embed_without = partial(source.embed_without, encoding.inputs, number)
+        stacks.append(stack)
+    reads = source.head is not None and len(stacks) == len(source.shapes)
+    scores = partial(source.scores, source.weights) if reads else None
+    return StackedText(attention, stacks, scores, partial(spell_choice, source))
+
+
+def stream_of_text(
+    source: LightModel, query: Query, choose: Choose, *, attention_only: bool
+) -> ResidualStream | None:
+    encoding = encode(source, query)
+    if reason := source.refuse([encoding]):
+        return source.whole(reason).read_stream(query, choose, attention_only=attention_only)
+    if source.task is not None:
+        return None
+    return _stack(source, encoding).stream(choose, attention_only=attention_only)
+
+
+def stream_of_pocket(
+    source: StoredModel, query: Query, choose: Choose, *, attention_only: bool
+) -> ResidualStream | None:
+    return stack_pocket(source, query).stream(choose, attention_only=attention_only)
+
+
+def stack_pocket(source: StoredModel, query: Query) -> StackedText:
+    feed, attention = source.read(query)
+    model: Any = source if source.device == "cpu" else type(source)(source.folder)
+
+    def scores(states: NDArray[np.floating]) -> NDArray[np.floating]:
+        logits: NDArray[np.floating] = model.scores(model.weights, states)
+        return logits
+
+    return StackedText(attention, model.stacks(feed), scores, model.spell, first=model.decides)
