@@ -408,3 +408,12 @@ def test_functions_of_the_shipped_model_wait_for_no_torch():
         "assert not {'torch', 'transformers', 'scipy', 'matplotlib'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("window", ["0", "0-3"])
+def test_a_window_from_the_first_token_shows_each_token(window):
+    whole, part = attend(TEXT), attend(TEXT, window=window)
+    tokens = int(window[-1]) + 1
+    weights = whole.main.weights[:, :, :tokens, :tokens]
+    np.testing.assert_array_equal(part.main.weights, weights)
+    assert not any("blocks" in note for note in part.notes)

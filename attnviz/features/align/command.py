@@ -52,8 +52,8 @@ def align(
     head -n 3 pairs.tsv | attnviz align - > links.txt
     """
     run = Run("align", options)
-    is_name = isinstance(file, str | Path) and (run.in_shell or file != "-")
-    name = str(file) if is_name else None
-    many, pairs = run.options.many, None if name or file == "-" else file
+    many, name, pairs = run.options.many, None, file
+    if isinstance(file, str | Path):
+        pairs, name = None, str(file) if run.in_shell or file != "-" else None
     texts = read_texts("align", pairs, name, many, pairs=True, keep_blank=True)
     return align_texts(run, texts, symmetrize, against, score)

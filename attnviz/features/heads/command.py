@@ -274,7 +274,7 @@ def _inputs(run: Run, text: Any, files: Any, *, cross: bool) -> TextInput:
         return given_texts(
             *(Text(one.id, one.text or one.source or "", one.target) for one in maps)
         )
-    if files and text:
+    if not (files is None or text is None):
         both = "TEXT and --input" if run.in_shell else "text= and input="
         raise UsageError(f"both {both} were given: give one")
     if files is not None:

@@ -146,11 +146,11 @@ def sources(
     if run.in_shell and (clash := [name for name, value in others.items() if value]):
         needs = "is for an answer: leave --of output out" if of == "output" else "needs --of output"
         raise UsageError(f"{clash[0]} {needs}")
-    paths = [context] if isinstance(context, str | Path) else context or ()
+    paths = [context] if isinstance(context, str | Path) else () if context is None else context
     if not isinstance(paths, list | tuple) or not all(isinstance(n, str | Path) for n in paths):
         raise UsageError(f"context={in_short(context)} is no list of files")
     files = tuple(map(Path, paths))
-    texts = [question] if isinstance(question, str | Path) else [*question]
+    texts = question if isinstance(question, list | tuple) else [question]
     if of == "output":
         from attnviz.features.trace.request import TraceRequest, report_trace
 

@@ -104,7 +104,7 @@ def grids_of(
     for stream, (queries, keys) in sides.items():
         if region.window is not None:
             first, last = check_part(region.window, min(queries, keys), "--window")
-            part = split_blocks(first, last + 1, most or last)
+            part = split_blocks(first, last + 1, most or last + 1)
             grids[stream] = PooledGrid(part, part)
         elif region.rows is not None:
             first, last = check_part(region.rows, queries, "--rows")
