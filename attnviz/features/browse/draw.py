@@ -36,8 +36,7 @@ ActAt = Callable[[int, int], Act]  # what a click does on a cell of a line and a
 GLYPHS = " ░▒▓█"
 WIDE, ROOMY = 72, 100
 """Columns from which heads and matrix stand side by side, and also where one is moved over."""
-THUMBNAILS = (*((wide, 1) for wide in (16, 14, 12, 10, 8, 6, 5)), (8, 0), (6, 0), (5, 0), (4, 0))
-THUMBNAILS += ((3, 0),)
+THUMBNAILS = [(wide, 1) for wide in (16, 14, 12, 10, 8, 6, 5)] + [(n, 0) for n in (8, 6, 5, 4, 3)]
 """Columns of a thumbnail and lines between layers; a line is worth smaller ones, to a degree."""
 
 
@@ -118,9 +117,6 @@ def title(state: State) -> Line:
     return left if cell_len(plain(left)) + 2 > room else [*fit(left, room), Span(right, DIM)]
 
 
-# Colours of weights
-
-
 def limits_of_head(state: State) -> Limits:
     """The scale of a head: that of its words, since special tokens often exceed all else."""
 
@@ -187,9 +183,6 @@ def shades(state: State, cells: NDArray[Any], limits: Limits, act: ActAt) -> lis
     return [[Span(GLYPHS[n], act=act(y, x)) for x, n in enumerate(row)] for y, row in rows]
 
 
-# The sentence, and where the chosen token looks
-
-
 def sentence(state: State, most: int) -> list[Line]:
     """The text shaded by where the chosen token looks; of a pair, the target above the source."""
     item = state.item
@@ -254,9 +247,6 @@ def _links(row: NDArray[np.float32], tokens: Sequence[Token], side: str) -> str:
     places = [at for at in places if sizes[at] >= 0.005] or places[:1]
     words = [f"{name_of(tokens[at], side)} {two_digits(float(row[at]))}" for at in places]
     return " · ".join(words) or "nothing"
-
-
-# The panes
 
 
 def panes(state: State, rows: int) -> list[Line]:
@@ -411,9 +401,6 @@ def over_picture(state: State, rows: int, width: int) -> list[Line]:
         ground = lines[y][x].style.bgcolor
         lines[y][x] = Span("◉", look(ground=ground and tuple(ground.triplet), bold=True), act(y, x))
     return lines
-
-
-# The last two lines
 
 
 def status(state: State) -> Line:

@@ -16,13 +16,10 @@ from attnviz.core.tokens import patch_grid
 from attnviz.features.browse.ask import Subject
 from attnviz.features.browse.state import MOST_AT_ONCE, NOTHING, State
 
-Changes = dict[str, Any]
-Work = Callable[[], Changes]
-"""What is done in a thread of its own, and the fields of the state that it changes."""
-Step: TypeAlias = State | Work | str
-"""What a key makes of a state: another one, work, or the name of what the app does."""
-Act: TypeAlias = str | dict[str, Any]
-"""What a click does: the key that it stands for, or the places that it chooses."""
+Changes = dict[str, Any]  # fields of a state
+Work = Callable[[], Changes]  # what is done in a thread of its own, and what it changes
+Step: TypeAlias = State | Work | str  # another state, work, or the name of what the app does
+Act: TypeAlias = str | dict[str, Any]  # of a click: its key, or the places that it chooses
 
 NO_MODEL = "maps that are saved have no model, attnviz browse TEXT --model NAME has one"
 NO_LINK = "no strong link is known between these blocks, z shows the tokens of one"
@@ -109,11 +106,7 @@ def _soon(state: State, work: Work) -> Step:
 
 
 def _next(state: State, *, first: bool = False) -> Step:
-    def work() -> Changes:
-        new = state.next_head(first=first)
-        return {name: getattr(new, name) for name in ("layer", "head", "query", "key", "message")}
-
-    return _soon(state, work)
+    return _soon(state, lambda: state.next_head(first=first))
 
 
 def read(subject: Subject, **more: Any) -> Changes:
@@ -130,11 +123,11 @@ def _see(attention: Attention, **more: Any) -> Changes:
 
 def _text(state: State, *, step: int) -> Step:
     number = state.number + step
-    subject = state.subjects.at(number)
-    if subject is None:
-        return state.say(f"there is no text {'behind' if step > 0 else 'before'} this one")
 
     def work() -> Changes:
+        subject = state.subjects.at(number)
+        if subject is None:
+            return {"message": f"there is no text {'behind' if step > 0 else 'before'} this one"}
         try:
             return read(subject, number=number, message=f"text {number}")
         except AttnvizError as error:
@@ -145,9 +138,9 @@ def _text(state: State, *, step: int) -> Step:
 
 def lens(state: State, name: str = "") -> Work:
     """Work that looks through a lens, or the next; or else the first behind it that can be used."""
-    names = ["raw", *(one for one, row in LENSES.items() if state.live or row.needs == "weights")]
-
-    first = names.index(name) if name else names.index(state.lens) + 1
+    can = {one for one, row in LENSES.items() if state.live or row.needs == "weights"}
+    names = ["raw", *(one for one in LENSES if one in {*can, name})]
+    first = names.index(name or state.lens) + (not name)
 
     def work() -> Changes:
         refusals: list[str] = []

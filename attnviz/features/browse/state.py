@@ -177,27 +177,25 @@ class State:
         rank: list[tuple[int, int]] = self.note("rank", make)
         return rank
 
-    def next_head(self, *, first: bool = False) -> State:
-        """The next head in the order of what they say of the text, or the first."""
+    def next_head(self, *, first: bool = False) -> dict[str, Any]:
+        """The places of the next head by what it says of the text, or of the first."""
         rank, at = self.rank(), (self.layer, self.head)
         number = 0 if first or at not in rank else (rank.index(at) + 1) % len(rank)
-        layer, head = rank[number]
         said = f"head {number + 1} of {len(rank)} by the measure informative"
-        return replace(self, layer=layer, head=head, message=said).at_link()
+        return {**self.at_head(*rank[number]), "message": said}
 
-    def at_link(self) -> State:
-        """The state at the query of the link that says most in the head."""
+    def at_head(self, layer: int, head: int) -> dict[str, Any]:
+        """The places of a head and of the query of the link that says most in it."""
+        new = replace(self, layer=layer, head=head)
         item, query, links = self.item, self.query, self.word_links()
-        if self.over_picture:
-            return replace(self, key=None)
-        if links is not None:
-            place, _ = links.place(self.layer, self.head)
+        if links is not None and not self.over_picture:
+            place, _ = links.place(layer, head)
             query = same_place(links.item.query_tokens, place, item.query_tokens)
-        elif (link := sharpest(self.part)) is not None:
+        elif not self.over_picture and (link := sharpest(new.part)) is not None:
             query = link.query_position
             if item.is_pooled and item.links:  # exact links, by the tokens of the text
                 query = (query - item.starts[0]) // item.blocks[0]
-        return replace(self, query=query, key=None)
+        return {"layer": layer, "head": head, "query": query, "key": None}
 
     def see(self, **changes: Any) -> State:
         """The state with other fields; with other maps, places stay at their tokens.
@@ -269,4 +267,4 @@ def begin(attention: Attention, **fields: Any) -> State:
         first = next((n for n, one in enumerate(item.query_tokens) if not one.special), 0)
         return replace(state, layer=len(item.layers) - 1, query=first)
     layer, head = item.layers.index(focus.layer), item.heads.index(focus.head)
-    return replace(state, layer=layer, head=head).at_link()
+    return replace(state, **state.at_head(layer, head))

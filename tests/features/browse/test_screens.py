@@ -182,12 +182,16 @@ def test_saved_maps_say_why_nothing_can_be_asked():
         assert "attnviz browse TEXT --model NAME" in state.message
 
 
-def test_saved_maps_go_through_the_lenses_that_need_no_model():
+def test_saved_maps_go_through_the_lenses_that_need_no_model(monkeypatch):
+    monkeypatch.setenv("COLORFGBG", "15;0")
     state, seen = begin(saved()), []
     for _ in range(3):
         state = after(state, "l")
         seen.append(state.lens)
     assert seen == ["rollout", "flow", "raw"]
+    other = as_chosen(state, Options(choice=Choice(lens="gradient")))
+    assert other.lens == "raw"
+    assert "gradient" in other.message
 
 
 def test_places_stay_at_their_tokens():
