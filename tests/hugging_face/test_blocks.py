@@ -45,7 +45,12 @@ def in_blocks(source, query, monkeypatch, rows=5):
 
 @pytest.mark.parametrize(
     ("kind", "target"),
-    but_slow([*((kind, None) for kind in ("bert", "gpt2", "llama", "gemma2")), ("t5", "The cat.")]),
+    but_slow(
+        [
+            *((kind, None) for kind in ("bert", "gpt2", "llama", "gemma2", "gpt_oss")),
+            ("t5", "The cat."),
+        ]
+    ),
 )
 def test_heads_in_blocks_have_the_measures_of_whole_maps(kind, target, loaded, monkeypatch):
     source = loaded(kind)
@@ -67,7 +72,7 @@ def test_heads_in_blocks_have_the_measures_of_whole_maps(kind, target, loaded, m
             assert own.top == pytest.approx(one.top, rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "gpt_oss"])
 def test_what_sinks_hold_is_that_of_whole_maps(kind, loaded, monkeypatch):
     source, query = loaded(kind), Query(TEXT, in_blocks=named)
     shares = [

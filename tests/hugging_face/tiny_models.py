@@ -154,6 +154,21 @@ def gemma2(folder: Path) -> Path:
     return save(folder, "Gemma2ForCausalLM", byte_pieces(), config)
 
 
+def gpt_oss(folder: Path) -> Path:
+    config = transformers.GptOssConfig(
+        vocab_size=340,
+        num_key_value_heads=2,
+        head_dim=8,
+        sliding_window=4,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        **WIDE,
+        **ENDS,
+    )
+    return save(folder, "GptOssForCausalLM", byte_pieces(), config)
+
+
 def mamba(folder: Path) -> Path:
     config = transformers.MambaConfig(
         vocab_size=340, hidden_size=16, num_hidden_layers=2, state_size=4, **ENDS
@@ -222,7 +237,20 @@ def two_models(folder: Path, kind: str, positions: tuple[int, int] = (40, 40)) -
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
-    for made in (bert, roberta, gpt2, llama, gemma2, mamba, t5, byt5, bart, marian, m2m_100)
+    for made in (
+        bert,
+        roberta,
+        gpt2,
+        llama,
+        gemma2,
+        gpt_oss,
+        mamba,
+        t5,
+        byt5,
+        bart,
+        marian,
+        m2m_100,
+    )
 }
 
 FAST = ("bert", "gpt2", "t5")
