@@ -57,10 +57,10 @@ class Source:
         """Whether it has no answer of its own to a question, a method by name."""
         return name not in self.answers and getattr(type(self), name) is getattr(Source, name)
 
-    def _ask(self, name: str, *given: Any, **how: Any) -> Any:
+    def _ask(self, name: str, *arguments: Any, **how: Any) -> Any:
         """What the code of a feature answers; a UsageError or None where there is none."""
         if name in self.answers:
-            return FeatureEntry("", self.answers[name]).load()(self, *given, **how)
+            return FeatureEntry("", self.answers[name]).load()(self, *arguments, **how)
         if name in REASONS:
             raise UsageError(REASONS[name])
         return None
