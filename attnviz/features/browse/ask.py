@@ -18,8 +18,7 @@ from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import SourceKind, needs_head
-from attnviz.features.ablate.parts import predictions
-from attnviz.features.ablate.report import Prediction
+from attnviz.features.ablate import parts, report
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.image.request import look_through, sheet_parts
 from attnviz.features.why.request import effect_of, lens_until
@@ -123,7 +122,7 @@ class Subject:
         notify("switching off")
         experiment = open_experiment(*self._whole())
         attention = experiment.changed_maps(off) if maps else None
-        return attention, effect_words(off, predictions(experiment, off))
+        return attention, effect_words(off, parts.predictions(experiment, off))
 
     def why(self, link: LinkAt, width: int) -> str:
         notify("taking the score apart")
@@ -187,7 +186,7 @@ def _refuse(error: AttnvizError) -> NoReturn:
     raise error
 
 
-def effect_words(off: Intervention, changes: tuple[Prediction, ...]) -> str:
+def effect_words(off: Intervention, changes: tuple[report.Prediction, ...]) -> str:
     counts = {"head": len(off.heads), "link": len(off.links), "token": len(off.tokens)}
     what = ", ".join(f"{n} {name}{'s' * (n > 1)}" for name, n in counts.items() if n)
     if not changes:
