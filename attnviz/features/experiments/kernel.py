@@ -14,12 +14,14 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.effects import HeadOutputs, Intervention, SinkShares
 from attnviz.core.errors import AttentionError, ModelError
+from attnviz.core.fingerprints import ModelFingerprint
 from attnviz.core.locks import thread_hook
 from attnviz.features.experiments.interventions import (
     change_output,
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 COPIES = 6  # copies of a matrix while gradients are taken: weights, scores, both gradients, maps
 TOKENS = 1024, 4096  # tokens in one pass of all runs together: on a processor, on a GPU
 SCORES = 1 << 26  # scores that exist at once, 256 MB of them
+_CHECKS: WeakKeyDictionary[Any, tuple[ModelFingerprint, dict[str, int]]] = WeakKeyDictionary()
+"""By model, and what was checked, the tokens of the longest text for which it held."""
 SHARED = 4  # a run waits for one that shares at least this part of the layers left: a quarter
 
 
@@ -350,8 +354,21 @@ class KernelExperiment(ExplainedOutputs):
         # Later layers may read what earlier ones leave behind, as Gemma 3n does with keys.
         counts = {3 * len(self._all_blocks) // 4, len(self._all_blocks) - 1} - {0, -1}
         stops = [self._all_blocks[count - 1].calls.stop for count in counts]
-        reusable = all(self._repeats(self._all_blocks, stop, 2) for stop in stops)
-        return self._all_blocks if reusable else []
+        blocks = self._all_blocks
+        reusable = self._holds(
+            "layers", lambda: all(self._repeats(blocks, stop, 2) for stop in stops)
+        )
+        return blocks if reusable else []
+
+    def _holds(self, name: str, check: Callable[[], bool]) -> bool:
+        """Whether a check holds, by itself or of a text of this model that was no shorter."""
+        state = ModelFingerprint(self.model)
+        if self.model not in _CHECKS or _CHECKS[self.model][0] != state:
+            _CHECKS[self.model] = state, {}
+        lengths = _CHECKS[self.model][1]
+        if lengths.get(name, 0) < self.tokens and check():
+            lengths[name] = self.tokens
+        return lengths.get(name, 0) >= self.tokens
 
     def _repeats(self, blocks: Sequence[Block], first: int, count: int, row: int = 0) -> bool:
         """Whether unchanged runs give the same scores without the layers before a call."""
@@ -391,7 +408,10 @@ class KernelExperiment(ExplainedOutputs):
             return False
         if not inputs.get("attention_mask", torch.ones(1)).all():
             return False
-        return all(self._repeats(self.blocks, first, 1, row) for first in (0, len(numbers) // 2))
+        starts = 0, len(numbers) // 2
+        return self._holds(
+            "rows", lambda: all(self._repeats(self.blocks, first, 1, row) for first in starts)
+        )
 
     def _first_row(self, change: Intervention) -> int:
         """A row before which a change of a causal text changes nothing, or 0."""
