@@ -11,7 +11,12 @@ from attnviz.core.attention_map import DECISION, Token
 from attnviz.core.errors import ModelError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.load.family import likeliest_class, likely_tags, word_labels
+from attnviz.models.hugging_face.load.family import (
+    likeliest_class,
+    likely_tags,
+    task_named,
+    word_labels,
+)
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
@@ -117,6 +122,14 @@ def test_tags_that_may_all_be_true_are_listed():
     assert found[DECISION] == "a (88%), c (52%)"
     assert found["probabilities"]["b"] == pytest.approx(0.119203, abs=1e-6)
     assert likely_tags(-torch.ones(2), ("a", "b"))[DECISION] == "none of its tags"
+
+
+def test_classes_without_names_are_numbered():
+    config = transformers.PvtConfig(num_labels=3)
+    assert config.id2label is None
+    found = task_named("PvtForImageClassification", config)
+    assert found is not None
+    assert found.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
 
 
 def test_many_classes_keep_the_decision_only():

@@ -133,6 +133,11 @@ class AudioModel(LoadedModel):
         features = placed_inputs(self.model, {name: rows[name] for name in rows if name in names})
         with running_errors(self.model, SIDE), torch.no_grad():
             output = self.listener(**features)
+        if getattr(output, "last_hidden_state", None) is None:
+            raise ModelError(
+                f"'{self.model.config.model_type}' gives out no vectors of frames, as encoders of "
+                "speech do: codecs are not read"
+            )
         # SEW joins frames for its attention, and parts them again.
         count = int(output.last_hidden_state.shape[1]) // self.squeeze_factor
         seconds = len(samples) / self.rate

@@ -275,3 +275,13 @@ def test_what_cannot_be_read_or_written_is_refused_in_one_line(speech, folder_of
         attend_query(replace(speech("whisper"), can_generate=False), about())
     with pytest.raises(ModelError, match="has no feature extractor"):
         load_audio_model(str(folder_of("bert")), device="cpu")
+
+
+def test_a_codec_of_sounds_is_refused(tmp_path):
+    config = transformers.EncodecConfig(
+        num_filters=2, hidden_size=4, codebook_size=8, codebook_dim=4, num_lstm_layers=1
+    )
+    transformers.EncodecModel(config).save_pretrained(tmp_path)
+    transformers.EncodecFeatureExtractor().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="'encodec' gives out no vectors of frames"):
+        attend_query(load_audio_model(str(tmp_path), device="cpu"), about())

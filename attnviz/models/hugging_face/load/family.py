@@ -161,7 +161,9 @@ def task_named(architecture: str, config: Any) -> Task | None:
     loader = next((auto for end, auto in SUFFIXES.items() if architecture.endswith(end)), None)
     if loader is None:
         return None
-    labels = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
+    # PVT's own configuration counts its classes, and names none.
+    names = config.id2label or {n: f"LABEL_{n}" for n in range(config.num_labels)}
+    labels = tuple(str(names[number]) for number in sorted(names))
     if loader.endswith("TokenClassification"):
         kind = "tokens"
     elif config.problem_type == "regression" or len(labels) == 1:
