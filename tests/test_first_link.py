@@ -32,11 +32,7 @@ Nobody believed the story that the boy told.
 The river flows through the city and into the sea.
 You should eat more fruit and less sugar.
 The company that makes these phones opened a new factory.""".splitlines()
-MODELS = [
-    "pocket",
-    "pocket-lm",
-    pytest.param("minilm", marks=pytest.mark.minilm),
-]
+MODELS = ["pocket", "pocket-lm", pytest.param("minilm", marks=pytest.mark.minilm)]
 
 
 def model_name(name: str) -> str:

@@ -313,8 +313,7 @@ def at_import(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "room",
-    ["cli", "commands", "core", "models", "runs", "storage", "analyses", "mechanisms", "."],
+    "room", ["cli", "commands", "core", "models", "runs", "storage", "analyses", "mechanisms", "."]
 )
 def test_rooms_that_every_run_enters_import_nothing_heavy(room):
     paths = sorted((PACKAGE / room).glob("*.py"))

@@ -85,10 +85,7 @@ def gains(
         scale(lambda cell: cell[0], 0)
     named = [place for place in text if any(map(str.isalnum, words[place]))]
     return {
-        (i, j): (
-            share[i, j] * math.log((share[i, j] + 1e-6) / (table[i, j] + 1e-6)),
-            share[i, j],
-        )
+        (i, j): (share[i, j] * math.log((share[i, j] + 1e-6) / (table[i, j] + 1e-6)), share[i, j])
         for i, j in share
         if j in named and (apart is None or (i in named and i != j))
     }

@@ -5,11 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnviz.analyses.kv_groups import (
-    groups_in_words,
-    groups_of,
-    mean_of_groups,
-)
+from attnviz.analyses.kv_groups import groups_in_words, groups_of, mean_of_groups
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import AttentionMap, Focus, Token
 from attnviz.core.errors import UsageError

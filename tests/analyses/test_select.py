@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.select import (
-    check_selection,
-    link_at,
-    missing,
-    positions,
-    reduce_map,
-    select,
-)
+from attnviz.analyses.select import check_selection, link_at, missing, positions, reduce_map, select
 from attnviz.core.attention_map import SEVERAL, Attention, Link
 from attnviz.core.errors import UsageError
 from tests.samples import attention_of, checked, self_map

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from attnviz.analyses.sinks import (
-    held_by_special,
-    notable_holders,
-    sink_shares,
-    sinks_in_words,
-)
+from attnviz.analyses.sinks import held_by_special, notable_holders, sink_shares, sinks_in_words
 from attnviz.analyses.tokens import check_special, treat_special
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import AttentionMap, Token

@@ -72,8 +72,7 @@ class Forked:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which wait
             self.process = multiprocessing.get_context("fork").Process(
-                target=campaign.main,
-                args=([str(runs), "--seed", str(first), "--log", str(log)],),
+                target=campaign.main, args=([str(runs), "--seed", str(first), "--log", str(log)],)
             )
             self.process.start()
 

@@ -18,12 +18,7 @@ INDUCTION = Meaning("induction", "ind", "share", "never", "always", 1.0)
 
 def row(layer: int, head: int, previous: float, *, stream: str = "self", even: float = 0.1):
     roles = (Role("previous-token", previous, even),) if previous > 0.6 else ()
-    values = {
-        "entropy": 1.25,
-        "previous-token": previous,
-        "offset": -1.5,
-        "induction": math.nan,
-    }
+    values = {"entropy": 1.25, "previous-token": previous, "offset": -1.5, "induction": math.nan}
     uniform = {"entropy": 2.0, "previous-token": even, "offset": 0.0, "induction": math.nan}
     return HeadRow(stream, str(layer), str(head), values, uniform, roles)
 

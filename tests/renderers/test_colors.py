@@ -38,11 +38,7 @@ from attnviz.renderers.colors import (
 )
 from attnviz.renderers.page.data import schemes
 
-SIDES = {
-    "shares": SHADES,
-    "positive": SIGNED_SHADES[128:],
-    "negative": SIGNED_SHADES[128::-1],
-}
+SIDES = {"shares": SHADES, "positive": SIGNED_SHADES[128:], "negative": SIGNED_SHADES[128::-1]}
 
 
 def linear(colors):

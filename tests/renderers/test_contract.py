@@ -11,13 +11,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.registry import FORMATS, PICTURES, Entry, Format
 from attnviz.renderers import PICTURE_SUFFIXES, Display
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.reports import (
-    as_bytes,
-    format_of,
-    formats_of,
-    make_renderer,
-    picture_suffix,
-)
+from attnviz.renderers.reports import as_bytes, format_of, formats_of, make_renderer, picture_suffix
 from attnviz.runs.outputs import draw, views_of
 from attnviz.storage.saved_maps import read_attention
 from tests.samples import attention_of, self_map

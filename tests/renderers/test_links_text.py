@@ -33,12 +33,7 @@ def test_small_weights_keep_two_digits_and_changes_their_sign():
         format_weight(0.5),
         format_weight(-0.2, signed=True),
         format_weight(0.2, signed=True),
-    ] == [
-        "0.0043",
-        "0.50",
-        "-0.20",
-        "+0.20",
-    ]
+    ] == ["0.0043", "0.50", "-0.20", "+0.20"]
 
 
 def test_a_mean_over_heads_is_named_so():

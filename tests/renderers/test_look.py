@@ -17,13 +17,7 @@ from attnviz.features.grid.picture import grid
 from attnviz.features.lines.picture import lines
 from attnviz.renderers.figures.figure import figure_bytes, fit_width
 from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.renderers.look import (
-    color_table,
-    doubt_of,
-    drawing,
-    lightness,
-    relative_luminance,
-)
+from attnviz.renderers.look import color_table, doubt_of, drawing, lightness, relative_luminance
 from tests.invoke import attnviz as shell
 from tests.samples import notes_of
 

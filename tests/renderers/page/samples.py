@@ -79,10 +79,7 @@ def encoder_page(**options: Any) -> str:
     """The page of `encoder` with words and a measure."""
     attention = encoder()
     return page(
-        attention,
-        measures={0: [previous_token(attention)]},
-        words={0: (WORDS, WORDS)},
-        **options,
+        attention, measures={0: [previous_token(attention)]}, words={0: (WORDS, WORDS)}, **options
     )
 
 
