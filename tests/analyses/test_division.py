@@ -28,19 +28,34 @@ def pair():
     return replace(made, parts=TextParts("pair", 5))
 
 
-def test_a_second_part_begins_at_its_first_word(pair):
+def test_a_pair_is_divided_where_its_second_word_begins(pair):
     assert divisions(pair, pair.main) == (4, 4)
-
-
-def test_a_text_in_one_piece_is_not_divided():
     item = AttentionMap("self", TOKENS, TOKENS, weights_of((1, 1, 6, 6)))
     assert divisions(attention_of(item, text="ab c\nd"), item) == (None, None)
+    assert is_pair(pair)
+    assert not is_pair(replace(pair, parts=TextParts("prompt and output", 5)))
+    assert second_part(pair, TOKENS[:4], "text") is None
+    empty = (*TOKENS[:4], Token("", 5, 5), *TOKENS[4:])
+    assert second_part(pair, empty, "text") == 5
 
 
-def test_the_quarters_together_are_the_whole(pair):
+def test_quarters_are_the_whole_and_no_pair(pair):
     quarters = [pair_stream(pair, stream).weights for stream in PAIR_STREAMS]
     rows = [np.concatenate(quarters[place : place + 2], axis=-1) for place in (0, 2)]
     assert np.array_equal(np.concatenate(rows, axis=-2), pair.weights)
+    quarter = pair_stream(pair, "a-to-b")
+    assert divisions(quarter, quarter.main) == (None, None)
+    assert not quarter.provenance.settings
+    assert quarter.parts is None
+    assert not is_pair(quarter)
+    settings = {**SETTINGS, "seed": 3}
+    kept = replace(pair, provenance=replace(pair.provenance, settings=settings))
+    assert pair_stream(kept, "b-to-b").provenance.settings == {"seed": 3}
+    tokens = pair_stream(pair, "b-to-b").main.query_tokens
+    assert [(token.start, token.end, token.special) for token in tokens] == [
+        (0, 1, False),
+        (0, 0, True),
+    ]
 
 
 @pytest.mark.parametrize("stream", PAIR_STREAMS)
@@ -55,46 +70,10 @@ def test_offsets_of_a_quarter_are_into_its_own_texts(stream, pair):
         assert words == (["ab", "c"] if side == "source" else ["d"])
 
 
-def test_a_quarter_is_no_pair_any_more(pair):
-    quarter = pair_stream(pair, "a-to-b")
-    assert divisions(quarter, quarter.main) == (None, None)
-    assert not quarter.provenance.settings
-    assert quarter.parts is None
-    assert not is_pair(quarter)
-
-
-def test_other_settings_of_a_pair_stay(pair):
-    settings = {**SETTINGS, "seed": 3}
-    kept = replace(pair, provenance=replace(pair.provenance, settings=settings))
-    assert pair_stream(kept, "b-to-b").provenance.settings == {"seed": 3}
-
-
-def test_a_prompt_and_its_output_are_no_pair(pair):
-    assert is_pair(pair)
-    assert not is_pair(replace(pair, parts=TextParts("prompt and output", 5)))
-
-
-def test_offsets_of_the_second_part_begin_anew_and_special_tokens_stay_empty(pair):
-    tokens = pair_stream(pair, "b-to-b").main.query_tokens
-    assert [(token.start, token.end, token.special) for token in tokens] == [
-        (0, 1, False),
-        (0, 0, True),
-    ]
-
-
-def test_a_second_part_without_words_is_not_there(pair):
-    assert second_part(pair, TOKENS[:4], "text") is None
-    empty = (*TOKENS[:4], Token("", 5, 5), *TOKENS[4:])
-    assert second_part(pair, empty, "text") == 5
-
-
-def test_a_quarter_of_blocks_is_refused_by_the_option_that_asked(pair):
+def test_a_quarter_that_cannot_be_is_refused(pair):
     blocks = pair.main.with_weights(pair.weights, blocks=(2, 2))
     with pytest.raises(InputError, match=r"^--stream a-to-b needs single tokens"):
         pair_stream(replace(pair, maps=(blocks,)), "a-to-b")
-
-
-def test_a_second_text_without_a_token_is_told_by_its_place(pair):
     beyond = replace(pair, parts=TextParts("pair", 6))
     with pytest.raises(
         InputError, match=r"^no token stands for the second text, from character 6$"

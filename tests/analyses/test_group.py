@@ -59,30 +59,28 @@ def test_any_partition_keeps_the_sums_of_rows_and_equals_the_loop(numbers, seed)
         np.testing.assert_allclose(merged[:, :, query, key], expected, atol=1e-6)
 
 
-def test_a_partition_into_single_tokens_changes_nothing():
+def test_groups_by_words_sentences_and_single_tokens():
     item = attention().main
     alone = partition_of(TOKENS, [None] * len(TOKENS), TEXT)
     merged = merge(item, alone, alone)
     np.testing.assert_array_equal(merged.weights, item.weights)
     assert merged.query_tokens == TOKENS
-
-
-def test_sentences_are_groups_and_special_tokens_stay_alone():
     found = group_attention(attention(), "sentences")
     texts = [token.text for token in found.main.key_tokens]
     assert texts == ["<s>", "It rained.", "The old bridge was closed.", "</s>"]
     assert [token.special for token in found.main.key_tokens] == [True, False, False, True]
     assert found.provenance.steps == ("grouped by sentences",)
-
-
-def test_words_join_pieces_and_leave_punctuation_apart():
     found = group_attention(attention(), "words")
     texts = [token.text for token in found.main.query_tokens]
     words = ["It", "rained", ".", "The", "old", "bridge", "was", "closed", "."]
     assert texts == ["<s>", *words, "</s>"]
+    tokens = (Token("New", 0, 3, label="LOC"), Token("York", 4, 8, label="LOC"))
+    found = partition_of(tokens, [0, 0], "New York").tokens
+    assert found == (Token("New York", 0, 8, label="LOC"),)
+    assert group_numbers(TOKENS[1:4], "It rained.", [(0, 2)]) == [0, None, 0]
 
 
-def test_a_file_names_pieces_of_the_text_and_positions(tmp_path):
+def test_a_file_names_groups(tmp_path):
     path = tmp_path / "groups.txt"
     path.write_text("It rained\nold  bridge\n@8,10\n")
     found = group_attention(attention(), str(path))
@@ -90,6 +88,21 @@ def test_a_file_names_pieces_of_the_text_and_positions(tmp_path):
     texts = [token.text for token in found.main.key_tokens]
     assert texts == ["<s>", "It rained", ".", "The", "old bridge", "was closed.", "closed", "</s>"]
     np.testing.assert_allclose(found.weights.sum(-1), 1, atol=1e-5)
+    path.write_text("b c\n")
+    tokens = tuple(Token(letter) for letter in "abcd")
+    found = group_attention(attention(tokens, text=None), str(path))
+    assert [token.text for token in found.main.key_tokens] == ["a", "b c", "d"]
+
+    path = named(tmp_path, "first: Tom likes dogs\nlast: @5-7\n")
+    text = "Tom likes dogs. Mary likes cats."
+    found = attnviz.ablate(text, model="pocket-lm", each="groups", token_groups=path).value
+    assert [one.label for one in found.effects] == ["first", "last"]
+    apart = attnviz.ablate(
+        text, model="pocket-lm", tokens=["Tom", "likes[2]", "dogs"]
+    ).value.together
+    assert found.effects[0].effect == pytest.approx(apart.effect, abs=1e-5)
+    with pytest.raises(UsageError, match="needs names for tokens"):
+        attnviz.ablate(text, model="pocket-lm", each="groups")
 
 
 def test_a_file_groups_a_source_and_a_target(tmp_path):
@@ -105,14 +118,6 @@ def test_a_file_groups_a_source_and_a_target(tmp_path):
     found = group_attention(pair, str(path)).main
     assert [token.text for token in found.key_tokens] == ["the", "red car"]
     assert [token.text for token in found.query_tokens] == ["la", "voiture rouge"]
-
-
-def test_tokens_without_places_are_grouped_by_their_texts(tmp_path):
-    path = tmp_path / "groups.txt"
-    path.write_text("b c\n")
-    tokens = tuple(Token(letter) for letter in "abcd")
-    found = group_attention(attention(tokens, text=None), str(path))
-    assert [token.text for token in found.main.key_tokens] == ["a", "b c", "d"]
 
 
 @pytest.mark.parametrize(
@@ -142,16 +147,6 @@ def test_groups_that_do_not_fit_are_refused(tmp_path, lines, message):
         group_attention(attention(), str(path))
 
 
-def test_labels_that_agree_are_kept():
-    tokens = (Token("New", 0, 3, label="LOC"), Token("York", 4, 8, label="LOC"))
-    found = partition_of(tokens, [0, 0], "New York").tokens
-    assert found == (Token("New York", 0, 8, label="LOC"),)
-
-
-def test_positions_need_not_be_neighbours():
-    assert group_numbers(TOKENS[1:4], "It rained.", [(0, 2)]) == [0, None, 0]
-
-
 @pytest.mark.parametrize(
     ("text", "sentences"),
     [
@@ -170,7 +165,7 @@ def test_sentences_end_where_the_rule_says(text, sentences):
     assert [text[token.start : token.end] for token in found] == sentences
 
 
-def test_ways_are_known_by_name_and_files_are_read_at_once(tmp_path):
+def test_ways_are_known_and_files_read_at_once(tmp_path):
     for how in (None, "words", "sentences"):
         check_group(how)
     with pytest.raises(UsageError, match="Did you mean 'words'"):
@@ -189,7 +184,7 @@ def named(tmp_path, text):
     return path
 
 
-def test_names_become_labels_of_tokens_and_their_groups_still_merge(tmp_path):
+def test_names_become_labels_and_still_merge(tmp_path):
     path = named(tmp_path, "weather: @1-3\nplace: @4-7\n")
     found = name_tokens(attention(), path)
     labels = [token.label for token in found.main.key_tokens]
@@ -217,19 +212,6 @@ def test_the_share_of_the_own_group_by_hand(tmp_path):
     assert same_group(MeasuredMap(attention().main)) is None
 
 
-def test_a_group_is_hidden_as_all_its_tokens_at_once(tmp_path):
-    path = named(tmp_path, "first: Tom likes dogs\nlast: @5-7\n")
-    text = "Tom likes dogs. Mary likes cats."
-    found = attnviz.ablate(text, model="pocket-lm", each="groups", token_groups=path).value
-    assert [one.label for one in found.effects] == ["first", "last"]
-    apart = attnviz.ablate(
-        text, model="pocket-lm", tokens=["Tom", "likes[2]", "dogs"]
-    ).value.together
-    assert found.effects[0].effect == pytest.approx(apart.effect, abs=1e-5)
-    with pytest.raises(UsageError, match="needs names for tokens"):
-        attnviz.ablate(text, model="pocket-lm", each="groups")
-
-
 def part(first, last):
     """The rows from one token to another, of all columns."""
     found = attention()
@@ -244,7 +226,7 @@ def part(first, last):
 
 
 @pytest.mark.parametrize("line", ["weather: @1-3", "weather: It rained.", "@1-3", "It rained."])
-def test_one_file_names_and_merges_tokens_of_a_whole_text_and_of_a_part_of_its_rows(tmp_path, line):
+def test_one_file_names_tokens_of_a_text_and_of_its_part(tmp_path, line):
     path = named(tmp_path, f"{line}\n@4,5\n")
     name = line.partition(":")[0].removeprefix("@")
     for found, first in ((attention(), 0), (part(2, 6), 2)):

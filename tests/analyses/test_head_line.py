@@ -27,26 +27,20 @@ def test_what_a_head_does_is_said_in_words(matrix, pattern, share):
     assert weight == pytest.approx(share, abs=1e-6)
 
 
-def test_a_pattern_must_hold_half_of_the_attention():
+def test_when_a_head_has_a_pattern():
     before = np.eye(4, k=-1) * 0.6
     assert shown(before + 0.1)[0] == "each → the one before"
     assert "→ the one" not in shown(before * 0.5 + 0.15)[0]
-
-
-def test_two_tokens_are_too_few_for_a_pattern():
     item = self_map(["a", "b"]).with_weights(np.eye(2, dtype=np.float32)[None, None])
     assert describe(item)[0] == "a → b"
+    item = self_map(WORDS, signed=True).with_weights(np.eye(4, dtype=np.float32)[None, None])
+    assert "each" not in describe(item)[0]
 
 
-def test_there_is_a_line_for_each_head_of_the_first_layer():
+def test_there_is_a_line_a_head_of_the_first_layer():
     item = self_map(WORDS, 2, 3)
     lines = head_lines(item)
     assert [line.head for line in lines] == ["0", "1", "2"]
     for place, line in enumerate(lines):
         assert np.allclose(line.profile, item.weights[0, place].mean(axis=0), atol=1e-6)
         assert 0 <= line.entropy <= np.log(4)
-
-
-def test_signed_maps_have_no_patterns():
-    item = self_map(WORDS, signed=True).with_weights(np.eye(4, dtype=np.float32)[None, None])
-    assert "each" not in describe(item)[0]

@@ -27,7 +27,7 @@ def loop(item: AttentionMap, apart: Apart) -> list[list[float]]:
     return [[says(head, visible, words, apart) for head in heads] for heads in cells]
 
 
-def test_between_two_texts_only_the_key_counts():
+def test_what_counts_as_said():
     drawn = random_map(7)
     item = drawn.with_weights(
         drawn.weights[:, :, :5],
@@ -37,8 +37,6 @@ def test_between_two_texts_only_the_key_counts():
     )
     np.testing.assert_allclose(values_of(item), loop(item, None), atol=1e-3)
 
-
-def test_patches_lie_apart_in_rows_and_columns():
     drawn = random_map(10)
     item = drawn.with_weights(drawn.weights, query_tokens=PICTURE, key_tokens=PICTURE)
 
@@ -47,8 +45,6 @@ def test_patches_lie_apart_in_rows_and_columns():
 
     np.testing.assert_allclose(values_of(item), loop(item, apart), atol=1e-6)
 
-
-def test_a_key_that_most_rows_look_at_says_nothing():
     popular = np.full((8, 8), 0.05)
     popular[:, 3] = 0.65
     own = popular.copy()
@@ -57,8 +53,6 @@ def test_a_key_that_most_rows_look_at_says_nothing():
     nothing, something = values_of(map_of(np.stack([popular, own])))[0]
     assert nothing < 0.02 < something
 
-
-def test_what_a_row_gives_to_words_counts_if_it_is_a_twentieth_or_more():
     words, drawn = "[CLS] a b c d e f g", random_map(8, seed=3).weights
     whole = values_of(map_of(drawn, words))
     for share in (0.06, 0.04):
@@ -69,7 +63,7 @@ def test_what_a_row_gives_to_words_counts_if_it_is_a_twentieth_or_more():
         np.testing.assert_allclose(values_of(map_of(resting, words)), expected, atol=1e-4)
 
 
-def test_pieces_count_as_the_words_that_they_make():
+def test_pieces_count_as_their_words():
     text, ends = "unhappy cats sat down here", [2, 7, 12, 16, 19, 21, 26]
     starts = [0, 2, 8, 13, 17, 19, 22]
     tokens = tuple(
@@ -81,6 +75,11 @@ def test_pieces_count_as_the_words_that_they_make():
     assert len(joined.key_tokens) == 5
     np.testing.assert_allclose(values_of(item, text), values_of(joined), atol=1e-6)
     assert not np.allclose(values_of(item), values_of(joined), atol=1e-3)
+    text = "ab cd ef"
+    tokens = tuple(Token(text[at], at, at + 1) for at in (0, 1, 3, 4, 6, 7))
+    weights = np.random.default_rng(0).uniform(0.3, 1, (1, 2, 6, 6)).astype(np.float32)
+    item = AttentionMap("self", tokens, tokens, weights)
+    np.testing.assert_array_equal(values_of(item, text), values_of(item))
 
 
 @pytest.mark.parametrize("text", ["护士感谢了年轻的医生", "ฉันชอบอ่านหนังสือมาก"])
@@ -93,19 +92,16 @@ def test_scripts_without_spaces_say_something(text):
     np.testing.assert_allclose(values_of(item, text), by_word, atol=1e-6)
 
 
-def test_rows_of_more_than_one_are_not_joined():
-    text = "ab cd ef"
-    tokens = tuple(Token(text[at], at, at + 1) for at in (0, 1, 3, 4, 6, 7))
-    weights = np.random.default_rng(0).uniform(0.3, 1, (1, 2, 6, 6)).astype(np.float32)
-    item = AttentionMap("self", tokens, tokens, weights)
-    np.testing.assert_array_equal(values_of(item, text), values_of(item))
-
-
-def test_padding_takes_no_part():
+def test_padding_and_position_say_little():
     bare = random_map(5)
     padded = np.zeros((2, 3, 8, 8), np.float32)
     padded[..., :5, :5] = bare.weights
     np.testing.assert_allclose(values_of(map_of(padded)), values_of(bare), atol=1e-6)
+    before, jumps = np.eye(8, k=-1), np.zeros((8, 8))
+    before[0, 0] = 1
+    jumps[range(8), [3, 5, 7, 1, 0, 2, 4, 6]] = 1
+    one, other = values_of(map_of(np.stack([before, jumps])))[0]
+    assert one < 0.3 < 1 < other
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -114,14 +110,6 @@ def test_long_maps_are_measured_part_by_part(causal, monkeypatch):
     whole = values_of(item)
     monkeypatch.setattr(distance, "AT_ONCE", 1)
     np.testing.assert_allclose(values_of(item), whole, atol=1e-6)
-
-
-def test_heads_of_position_say_little_and_heads_of_content_much():
-    before, jumps = np.eye(8, k=-1), np.zeros((8, 8))
-    before[0, 0] = 1
-    jumps[range(8), [3, 5, 7, 1, 0, 2, 4, 6]] = 1
-    one, other = values_of(map_of(np.stack([before, jumps])))[0]
-    assert one < 0.3 < 1 < other
 
 
 @pytest.mark.parametrize(

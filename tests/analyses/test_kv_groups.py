@@ -21,7 +21,7 @@ def sample(sizes, layers=1, heads=4):
     return replace(attention_of(item), group_sizes={item.stream: by_layer})
 
 
-def test_groups_by_hand():
+def test_groups_and_means_by_hand():
     item = sample([2]).main
     assert groups_of(item, {"0": 2}) == [{0: [0, 1], 1: [2, 3]}]
     assert groups_of(item, {"0": 4}) == [{0: [0, 1, 2, 3]}]
@@ -30,8 +30,6 @@ def test_groups_by_hand():
     some = item.part(heads=["1", "2", "3"])
     assert groups_of(some, {"0": 2}) == [{1: [1, 2]}]  # of the first group one head is left
 
-
-def test_means_by_hand():
     attention = sample([2])
     found = mean_of_groups(attention)
     own = attention.weights[0].astype(np.float64)
@@ -44,7 +42,7 @@ def test_means_by_hand():
                          "0 to 1")  # fmt: skip
 
 
-def test_layers_with_as_many_heads_of_keys_make_a_map():
+def test_layers_and_facts_of_means():
     found = mean_of_groups(sample([2, 4, 4, 1], layers=4))
     assert [(item.layers, len(item.heads)) for item in found.maps] == [
         (("0",), 2),
@@ -52,6 +50,12 @@ def test_layers_with_as_many_heads_of_keys_make_a_map():
         (("3",), 4),
     ]
     assert found.provenance.steps == ("key–value heads (each the mean of 2 or 4 query heads)",)
+    attention = sample([2])
+    focus = {attention.main.stream: Focus("0", "3", "says most")}
+    at = (attention.main.stream, "0", "3")
+    full = replace(attention, focus=focus, effects={at: 0.1}, scores={at: {"score-max": 1.0}})
+    found = mean_of_groups(full)
+    assert [found.focus, found.effects, found.scores] == [{}, {}, {}]
 
 
 @pytest.mark.parametrize(
@@ -68,26 +72,14 @@ def test_a_refusal_says_why(attention, said):
         mean_of_groups(attention)
 
 
-def test_what_was_found_of_single_heads_goes():
-    attention = sample([2])
-    focus = {attention.main.stream: Focus("0", "3", "says most")}
-    at = (attention.main.stream, "0", "3")
-    full = replace(attention, focus=focus, effects={at: 0.1}, scores={at: {"score-max": 1.0}})
-    found = mean_of_groups(full)
-    assert [found.focus, found.effects, found.scores] == [{}, {}, {}]
-
-
-def test_the_old_name_of_the_whole_table_is_refused_in_one_line():
-    assert attnviz("self", "a b", "--table").mistake.endswith("--table is now --max-rows 0")
-
-
-def test_a_mechanism_with_groups_says_so():
+def test_the_command_has_groups():
     done = attnviz("self", "a b c", "--mechanism", "grouped-query", "--kv", "-f", "json")
     assert done.json()["maps"][0]["heads"] == [0, 1]
     said = attnviz("self", "a b c", "--mechanism", "multi-head", "--kv").mistake
     assert "has keys and values of its own" in said
     said = attnviz("self", "a b c", "--kv", "--lens", "all").mistake
     assert said.endswith("leave --lens all out")
+    assert attnviz("self", "a b", "--table").mistake.endswith("--table is now --max-rows 0")
 
 
 def with_groups(weights, size, special=()):
@@ -109,10 +101,7 @@ def test_likeness_by_hand():
     # Of (1/2, 1/2) and (1, 0): H(3/4, 1/4) − 1/2 bits.
     half = 1 - (-(0.75 * np.log2(0.75) + 0.25 * np.log2(0.25)) - 0.5)
     np.testing.assert_allclose(found, [[(1 + half) / 2, (1 + half) / 2, half]], atol=1e-6)
-
-
-def test_likeness_leaves_sinks_out():
-    """Rows that differ in what they give to a special token alone look the same."""
+    # Rows that differ in what they give to a special token alone look the same.
     rows = np.array([[0.6, 0.3, 0.1], [0.9, 0.075, 0.025]])
     heads = [[row] * 3 for row in rows.tolist()]
     found = kv_likeness(with_groups(np.array([heads]), 2, special="a")).values
@@ -144,7 +133,7 @@ def test_likeness_is_the_slow_loop():
         assert found[layer, head] == pytest.approx(np.mean(likeness), abs=1e-5)
 
 
-def test_the_head_that_stands_out_is_named():
+def test_what_is_said_of_likeness():
     values = {("0", str(head)): value for head, value in enumerate([0.6, 0.62, 0.58, 0.2])}
     assert groups_in_words(values, {"0": 4}) == (
         "every 4 query heads share keys and values, and look .50 alike; 0.3 stands out of 0.0–3 "
@@ -156,9 +145,7 @@ def test_the_head_that_stands_out_is_named():
     assert pairs.endswith("look .50 alike (most 0.0–1 .61, least 0.2–3 .39)")
     assert groups_in_words(values, {"0": 1}) == ""
 
-
-def test_the_others_are_as_alike_as_their_pairs():
-    """What is said of the others follows from each head's mean alone."""
+    # What is said of the others follows from each head's mean alone.
     apart = np.array([[0, 0.1, 0.2, 0.7], [0, 0, 0.3, 0.8], [0, 0, 0, 0.9], [0, 0, 0, 0]])
     alike = 1 - (apart + apart.T)
     values = {("0", str(h)): (alike[h].sum() - 1) / 3 for h in range(4)}

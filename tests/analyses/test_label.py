@@ -25,14 +25,15 @@ def labels(attention: Attention) -> list[str | None]:
     return [token.label for token in attention.main.query_tokens]
 
 
-def test_a_word_in_pieces_needs_one_label_and_marks_need_none():
+def test_labels_are_a_word_each_or_a_piece_each():
     found = label_tokens(pieces(), ("B-PER", "I-PER", "O"))
     assert labels(found) == [None, "B-PER", "I-PER", "I-PER", None, None]
-
-
-def test_each_piece_can_have_its_own():
     found = label_tokens(pieces(), ("A", "B", "C", "O"))
     assert labels(found) == [None, "A", "B", "C", None, None]
+    attention = attention_of(self_map(["a", "b"]))
+    assert labels(label_tokens(attention, ("X", "O"))) == ["X", None]
+    with pytest.raises(InputError, match="1 labels for 2 tokens"):
+        label_tokens(attention, ("X",))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6])
@@ -41,14 +42,7 @@ def test_any_other_number_is_refused(count):
         label_tokens(pieces(), ("X",) * count)
 
 
-def test_tokens_without_a_text_need_a_label_each():
-    attention = attention_of(self_map(["a", "b"]))
-    assert labels(label_tokens(attention, ("X", "O"))) == ["X", None]
-    with pytest.raises(InputError, match="1 labels for 2 tokens"):
-        label_tokens(attention, ("X",))
-
-
-def test_labels_of_a_pair_are_the_targets_and_leave_the_source_alone():
+def test_labels_of_a_pair_and_of_a_summary():
     queries, keys = (Token("le", 0, 2), Token("chat", 3, 7)), (Token("the", 0, 3),)
     cross = AttentionMap(
         "cross", queries, keys, weights_of((1, 1, 2, 1)), query_side="target", key_side="source"
@@ -61,8 +55,6 @@ def test_labels_of_a_pair_are_the_targets_and_leave_the_source_alone():
     assert [token.label for token in found.maps[0].query_tokens] == [None, "ANIMAL"]
     assert found.maps[0].key_tokens == found.maps[1].query_tokens == keys
 
-
-def test_a_summary_has_its_keys_labelled():
     keys = (Token("a", 0, 1), Token("b", 2, 3))
     item = AttentionMap(
         "a",

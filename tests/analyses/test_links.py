@@ -11,15 +11,13 @@ from attnviz.renderers.colors import scale_of
 from tests.samples import checked, maps, self_map
 
 
-def test_the_strongest_link_is_between_different_words():
+def test_the_strongest_link_joins_different_words():
     weights = np.array([[[[0.9, 0.1], [0.4, 0.6]]]], np.float32)
     link = sharpest(self_map(["a", "b"]).with_weights(weights, layers=("3",), heads=("5",)))
     assert link is not None
     assert (link.query, link.key, link.layer, link.head) == ("b", "a", "3", "5")
     assert link.weight == np.float32(0.4)
 
-
-def test_marks_count_only_where_there_is_nothing_else():
     tokens = (Token("[CLS]", special=True), Token("a"), Token("b"))
     weights = np.array([[[[0, 1, 0], [0.9, 0, 0.1], [0.8, 0.2, 0]]]], np.float32)
     link = sharpest(AttentionMap("self", tokens, tokens, weights))
@@ -28,12 +26,20 @@ def test_marks_count_only_where_there_is_nothing_else():
     alone = sharpest(AttentionMap("self", tokens[:1], tokens[:1], np.ones((1, 1, 1, 1))))  # type: ignore[arg-type]
     assert alone is not None
     assert alone.weight == 1
-
-
-def test_a_word_of_one_text_may_stand_where_the_others_stands():
     weights = np.array([[[[0.9, 0.1], [0.4, 0.6]]]], np.float32)
     cross = self_map(["a", "b"]).with_weights(weights, query_side="target", key_side="source")
     assert [link.weight for link in strongest_links(cross, 1)] == [np.float32(0.9)]
+
+    item = resting(6)
+    assert sink_place(item) == 0
+    assert [(link.query, link.key) for link in strongest_links(item, 3)] == [
+        ("2", "1"),
+        ("3", "2"),
+        ("4", "3"),
+    ]
+    tokens = tuple(map(Token, "abc"))
+    item = AttentionMap("self", tokens[:1], tokens, np.array([[[[0.8, 0.1, 0.1]]]], np.float32))
+    assert [link.key for link in strongest_links(item, 3)] == ["a", "b", "c"]
 
 
 @pytest.mark.slow
@@ -45,7 +51,7 @@ def test_links_are_the_largest_cells_in_order(item, count):
     assert np.array_equal([abs(link.weight) for link in links], expected)
 
 
-def test_equal_cells_come_in_the_order_of_the_map():
+def test_of_equal_cells_the_first_comes_first():
     even = self_map(["a", "b", "c"]).with_weights(np.full((1, 1, 3, 3), 1 / 3, np.float32))
     assert [(link.query, link.key) for link in strongest_links(even, 6)] == [
         ("a", "b"),
@@ -55,16 +61,9 @@ def test_equal_cells_come_in_the_order_of_the_map():
         ("c", "a"),
         ("c", "b"),
     ]
-
-
-def test_of_equal_cells_the_first_is_the_strongest():
-    even = self_map(["a", "b", "c"]).with_weights(np.full((1, 1, 3, 3), 1 / 3, np.float32))
     link = sharpest(even)
     assert link is not None
     assert (link.query, link.key) == ("a", "b")
-
-
-def test_the_size_of_a_signed_cell_counts():
     item = self_map(["a", "b"], signed=True)
     weights = np.array([[[[0, 0.2], [-0.7, 0]]]], np.float32)
     link = sharpest(item.with_weights(weights))
@@ -81,17 +80,7 @@ def resting(count: int, **fields: object) -> AttentionMap:
     return AttentionMap("causal", tokens, tokens, weights[None, None], **fields)  # type: ignore[arg-type]
 
 
-def test_a_sink_is_no_end_of_the_strongest_links():
-    item = resting(6)
-    assert sink_place(item) == 0
-    assert [(link.query, link.key) for link in strongest_links(item, 3)] == [
-        ("2", "1"),
-        ("3", "2"),
-        ("4", "3"),
-    ]
-
-
-def test_a_sink_holds_much_and_more_than_uniform_attention_gives_it():
+def test_a_sink_holds_much_and_more_than_an_even_look():
     count = 6
     tokens = tuple(map(Token, "abcdef"))
     causal = np.tri(count) / np.tri(count).sum(axis=1, keepdims=True)
@@ -103,9 +92,6 @@ def test_a_sink_holds_much_and_more_than_uniform_attention_gives_it():
         weights = np.full((1, 2, count, count), (1 - share) / (count - 1), np.float32)
         weights[..., 2] = share
         assert sink_place(AttentionMap("self", tokens, tokens, weights)) == sink
-
-
-def test_a_word_that_one_head_attends_to_is_no_sink():
     weights = np.full((1, 1, 6, 6), 0.1, np.float32)
     weights[..., 2] = 0.5
     one = AttentionMap("self", *2 * (tuple(map(Token, "abcdef")),), weights)
@@ -113,8 +99,6 @@ def test_a_word_that_one_head_attends_to_is_no_sink():
     assert scale_of(one) == (0, 1)
     assert sink_place(one.with_weights(weights, heads=("mean",))) == 2
 
-
-def test_sinks_are_of_single_tokens_of_one_text():
     assert sink_place(resting(3)) is None
     assert sink_place(resting(4)) == 0
     assert sink_place(resting(6, blocks=(2, 2))) is None
@@ -123,8 +107,6 @@ def test_sinks_are_of_single_tokens_of_one_text():
     empty = resting(6).with_weights(np.zeros((1, 1, 6, 6), np.float32))
     assert sink_place(empty) is None
 
-
-def test_words_are_neither_special_nor_a_sink_that_is_attended():
     item = resting(4)
     assert word_cells(item).tolist() == [[False, True, True, True]] * 4
     tokens = (*item.key_tokens[:3], Token("<eos>", special=True))
@@ -135,13 +117,7 @@ def test_words_are_neither_special_nor_a_sink_that_is_attended():
     assert word_cells(item.with_weights(item.weights, key_tokens=marks)).all()
 
 
-def test_only_a_square_of_one_text_has_a_diagonal_to_leave_out():
-    tokens = tuple(map(Token, "abc"))
-    item = AttentionMap("self", tokens[:1], tokens, np.array([[[[0.8, 0.1, 0.1]]]], np.float32))
-    assert [link.key for link in strongest_links(item, 3)] == ["a", "b", "c"]
-
-
-def test_links_of_blocks_come_strongest_first_and_those_of_tokens_are_found_anew():
+def test_links_of_blocks_and_of_parts():
     given = tuple(
         Link(name, "x", weight, "0", "0", 0, 0) for name, weight in (("p", 0.2), ("q", 1))
     )
@@ -154,9 +130,6 @@ def test_links_of_blocks_come_strongest_first_and_those_of_tokens_are_found_anew
     unread = item.with_weights(item.weights, blocks=(2, 2))
     assert strongest_links(unread, 2) == strongest_links(item, 2)
 
-
-def test_in_a_part_of_a_text_no_diagonal_is_left_out():
-    item = self_map(["a", "b", "c"])
     part = item.with_weights(item.weights[:, :, 1:], query_tokens=item.query_tokens[1:])
     allowed = cells_between_words(part)
     assert allowed is not None

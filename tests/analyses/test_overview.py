@@ -63,7 +63,7 @@ def test_heads_and_links_are_those_of_a_loop_over_cells(seed):
         assert np.allclose([link.weight for link in one.links], [link[3] for link in links])
 
 
-def test_every_number_of_the_first_head_is_a_cell_of_the_matrix():
+def test_numbers_of_the_first_head_are_cells():
     view = found(shaped())
     assert [token.text for token in view.map.key_tokens] == WORDS.split()[1:]
     assert np.allclose(view.map.weights.sum(axis=-1), 1)
@@ -75,6 +75,10 @@ def test_every_number_of_the_first_head_is_a_cell_of_the_matrix():
             view.map.key_tokens[link.key_position].text,
         )
     assert view.which == f"layer 0 head {view.heads[0].head}"
+    attention = attention_of(shaped())
+    named = overviews(attention, as_chosen=True, each=True)
+    assert [view.which for view in named] == [f"layer 0 head {head}" for head in range(6)]
+    assert not any(view.others or view.note for view in named)
 
 
 def test_what_special_tokens_held_is_said():
@@ -88,8 +92,6 @@ def test_what_special_tokens_held_is_said():
     half = less.with_weights(less.weights / 2)
     assert found(half).shares.endswith("rows hold 50%, and are scaled to sum to 1")
 
-
-def test_words_that_rest_on_a_special_token_are_named_with_what_they_give_it():
     weights = np.full((8, 8), 0.05)
     weights[:, 0] = 0.65
     weights[3] = [0.1, 0.6, *[0.05] * 6]
@@ -100,7 +102,7 @@ def test_words_that_rest_on_a_special_token_are_named_with_what_they_give_it():
     assert {link.key for link in view.resting} == {"[CLS]"}
 
 
-def test_the_other_heads_are_counted_by_their_clearest_role():
+def test_the_other_heads_are_counted_by_role():
     item = shaped(7, seed=2)
     weights = item.weights.copy()
     weights[0, 1] = np.eye(8) * 0.9 + 0.1 / 8
@@ -122,7 +124,7 @@ def test_the_other_heads_are_counted_by_their_clearest_role():
     assert view.others == f"the other {len(rest)}: 1 self, 1 rest on [CLS], {names['mixed']} mixed"
 
 
-def test_the_heads_that_the_reader_chose_have_no_other_order():
+def test_the_readers_heads_keep_their_order():
     item = replace(shaped(), stream="cross")
     focus = {"cross": Focus("0", "0", "trained to align")}
     attention = attention_of(item, focus=focus)
@@ -133,14 +135,7 @@ def test_the_heads_that_the_reader_chose_have_no_other_order():
     assert "trained" not in chosen.which
 
 
-def test_each_head_that_the_reader_named_has_its_matrix():
-    attention = attention_of(shaped())
-    named = overviews(attention, as_chosen=True, each=True)
-    assert [view.which for view in named] == [f"layer 0 head {head}" for head in range(6)]
-    assert not any(view.others or view.note for view in named)
-
-
-def test_what_cannot_tell_heads_apart_is_said():
+def test_what_has_no_overview_says_why():
     few = found(shaped(words="[CLS] a b c"))
     assert few.note == "too few words to tell heads apart by more than position"
     even = found(map_of(np.full((2, 8, 8), 1 / 8), WORDS))
@@ -151,15 +146,12 @@ def test_what_cannot_tell_heads_apart_is_said():
     untrained = found(shaped(), trained=False)
     assert not untrained.heads
     assert untrained.note == "untrained weights: no head says anything of the text"
-
-
-def test_one_word_effects_and_pictures_have_none():
     assert overview(attention_of(shaped(words="[CLS] a"))) is None
     assert overview(attention_of(self_map(list("abcdef"), signed=True))) is None
     assert overview(attention_of(replace(shaped(), key_side="picture"))) is None
 
 
-def test_of_blocks_links_have_different_keys_and_parts_are_means_and_sums():
+def test_links_of_blocks_differ_and_parts_are_sums():
     text = "one two three four five six seven eight"
     names, starts = text.split(), [text.index(word) for word in text.split()]
     tokens = tuple(
@@ -186,7 +178,7 @@ def test_of_blocks_links_have_different_keys_and_parts_are_means_and_sums():
         assert np.allclose(view.map.weights[0, 0, row], sums, atol=1e-6)
 
 
-def test_a_picture_lists_the_heads_whose_look_is_least_even():
+def test_a_picture_lists_heads_by_their_look():
     tokens = (Token("[CLS]", special=True), *patch_tokens(3, 3))
     weights = np.full((1, 3, 10, 10), 0.1, dtype=np.float32)
     weights[0, 1, 0] = [0, 0, 0, 0, 0, 0.9, 0.1, 0, 0, 0]

@@ -22,23 +22,25 @@ def test_reductions_are_numpys_and_a_mean_keeps_row_sums(over, item):
         assert np.allclose(mean.weights.sum(-1), 1, atol=1e-4)
 
 
-def test_a_reduced_axis_is_named_after_the_reduction_unless_there_was_nothing_to_reduce():
+def test_a_reduction_is_named_and_keeps_links():
     item = self_map(["a"], 1, 3)
     reduced = reduce_map(item, "mean", "both")
     assert (reduced.layers, reduced.heads) == (("0",), ("mean",))
     assert reduce_map(item, "none", "both") is item
+    item = self_map(["a", "b"], 1, 2)
+    item = item.with_weights(
+        item.weights, blocks=(2, 2), links=(Link("a", "b", 0.5, "0", "1", 0, 1),)
+    )
+    assert reduce_map(item, "mean", "heads").links == item.links
 
 
-def test_the_provenance_says_what_was_done():
+def test_every_map_is_reduced_and_it_is_said():
     attention = attention_of(self_map(["a"], 2, 3))
     assert reduce_attention(attention, "max", "both").provenance.steps == (
         "max over heads and layers",
     )
     assert reduce_attention(attention, "mean", "heads").provenance.steps == ("mean over heads",)
     assert reduce_attention(attention, "none", "heads") is attention
-
-
-def test_every_map_of_a_text_is_reduced_alike():
     found = reduce_attention(attention_of(self_map(["a"], 2, 3)), "mean", "heads")
     np.testing.assert_allclose(found.weights, self_map(["a"], 2, 3).weights.mean(1, keepdims=True))
     assert found.main.heads == ("mean",)
@@ -58,11 +60,3 @@ def test_what_is_unknown_is_named(how, what):
         parse_reduction(how)
     assert parse_reduction("max:heads") == ("max", "heads")
     assert parse_reduction("mean") == ("mean", "both")
-
-
-def test_the_links_of_blocks_outlive_a_reduction():
-    item = self_map(["a", "b"], 1, 2)
-    item = item.with_weights(
-        item.weights, blocks=(2, 2), links=(Link("a", "b", 0.5, "0", "1", 0, 1),)
-    )
-    assert reduce_map(item, "mean", "heads").links == item.links

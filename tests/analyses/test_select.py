@@ -25,7 +25,7 @@ NAMES = tuple(map(str, range(12)))
         ("007", [7]),
     ],
 )
-def test_a_selection_names_places_in_the_order_of_the_axis(selection, expected):
+def test_a_selection_names_places_in_order(selection, expected):
     check_selection(None, selection)
     assert positions(selection, NAMES) == expected
     assert missing(selection, set(NAMES)) == []
@@ -50,11 +50,16 @@ def test_a_head_names_its_layer_or_none(layer, head, message):
         check_selection(layer, head)
 
 
-def test_a_table_of_heads_has_the_same_of_each_layer():
+def test_rows_and_names_of_heads_are_checked():
     for head in (None, "2.3", "2.3,1.3", "3"):
         check_selection(None, head, rows=True)
     with pytest.raises(UsageError, match="give --layer 1,2 --head 0,3"):
         check_selection(None, "1.0,2.3", rows=True)
+    item = self_map(["a"], 1, 3)
+    for names, told in ((("0", "1", "2"), "0 to 2"), (("4", "5", "6"), "4 to 6"),
+                        (("4", "6", "7"), "4, 6, 7")):  # fmt: skip
+        with pytest.raises(UsageError, match=rf"has 3 heads, {told}$"):
+            select(attention_of(item.with_weights(item.weights, heads=names)), None, None, "9")
 
 
 def test_a_head_with_its_layer_is_that_head_alone():
@@ -71,10 +76,18 @@ def test_a_head_with_its_layer_is_that_head_alone():
     with pytest.raises(UsageError, match="layer 3 does not exist"):
         select(attention, None, None, "3.0")
 
+    two = self_map(["a", "b"], 1, 4)
+    other = replace(self_map(["a", "b"], 1, 2), stream="cross", layers=("7",))
+    found = attention_of(two, other)
+    assert [item.layers for item in select(found, None, None, "0.3,7.1").maps] == [("0",), ("7",)]
+    with pytest.raises(UsageError, match=r"head 7\.3 does not exist"):
+        select(found, None, None, "0.1,7.3,7.1")
+    assert select(found, None, None, "0.3,0.2,7.1").provenance.steps == ("head 0.3,0.2,7.1",)
+
 
 @checked
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, unique=True))
-def test_heads_of_several_layers_keep_their_numbers_and_places(heads):
+def test_heads_of_several_layers_keep_their_places(heads):
     item = self_map(["a", "b"], 3, 4)
     places = [(str(layer), str(head)) for layer, head in np.ndindex(3, 4)]
     links = tuple(Link("a", "b", 0.5, *place, 0, 1) for place in places)
@@ -89,7 +102,7 @@ def test_heads_of_several_layers_keep_their_numbers_and_places(heads):
     assert {link_at(chosen, (*at, 0, 1)).layer for at in cells} == {str(at) for at, _ in heads}
 
 
-def test_the_mean_over_heads_of_several_layers_is_that_of_these_heads():
+def test_the_mean_over_heads_of_several_layers():
     item = self_map(["a", "b"], 3, 4)
     chosen = select(attention_of(item), None, None, "2.3,0.1").main
     assert (chosen.layers, chosen.heads) == ((SEVERAL,), ("2.3", "0.1"))
@@ -99,16 +112,6 @@ def test_the_mean_over_heads_of_several_layers_is_that_of_these_heads():
     assert again.place(0, 0) == ("0", "1")
     for over in ("heads", "layers", "both"):
         np.testing.assert_allclose(reduce_map(chosen, "mean", over).weights[0, 0], mean, atol=1e-7)
-
-
-def test_no_head_of_several_layers_is_left_out_without_a_word():
-    two = self_map(["a", "b"], 1, 4)
-    other = replace(self_map(["a", "b"], 1, 2), stream="cross", layers=("7",))
-    found = attention_of(two, other)
-    assert [item.layers for item in select(found, None, None, "0.3,7.1").maps] == [("0",), ("7",)]
-    with pytest.raises(UsageError, match=r"head 7\.3 does not exist"):
-        select(found, None, None, "0.1,7.3,7.1")
-    assert select(found, None, None, "0.3,0.2,7.1").provenance.steps == ("head 0.3,0.2,7.1",)
 
 
 def named() -> Attention:
@@ -131,19 +134,25 @@ def test_what_is_kept_keeps_its_numbers_and_names(layers, heads):
     assert chosen.weights.flags["C_CONTIGUOUS"]
 
 
-def test_a_stream_without_the_chosen_layer_is_left_out():
+def test_streams_and_links_of_what_is_kept():
     assert [item.stream for item in select(named(), None, "7", None).maps] == ["cross"]
     assert [item.stream for item in select(named(), None, "0,7", None).maps] == ["self", "cross"]
     assert [item.stream for item in select(named(), "cross", None, None).maps] == ["cross"]
-
-
-def test_what_was_chosen_is_said_in_the_provenance():
     assert select(named(), "self", "0", "1,2").provenance.steps == (
         "stream self",
         "layer 0",
         "head 1,2",
     )
     assert select(named(), None, None, None).provenance.steps == ()
+    links = tuple(Link("a", "b", 0.5, layer, head, 0, 1) for layer in "01" for head in "01")
+    item = self_map(["a", "b"], 2, 2)
+    found = attention_of(item.with_weights(item.weights, links=links))
+    assert select(found, None, "1", None).main.links == links[2:]
+    assert select(found, None, None, "0").main.links == links[::2]
+    item = self_map(["a"]).with_weights(self_map(["a"]).weights, layers=("mean",))
+    assert select(attention_of(item), None, "mean", "0").main.layers == ("mean",)
+    with pytest.raises(UsageError, match="has 1 layer, mean"):
+        select(attention_of(item), None, "0", None)
 
 
 @pytest.mark.parametrize(
@@ -161,29 +170,6 @@ def test_what_does_not_exist_is_told_with_what_does(layer, head, message):
     assert message in str(caught.value)
 
 
-def test_a_reduced_axis_can_be_chosen_by_its_name():
-    item = self_map(["a"]).with_weights(self_map(["a"]).weights, layers=("mean",))
-    assert select(attention_of(item), None, "mean", "0").main.layers == ("mean",)
-    with pytest.raises(UsageError, match="has 1 layer, mean"):
-        select(attention_of(item), None, "0", None)
-
-
 @pytest.mark.parametrize("name", ["mean", "max"])
 def test_names_of_reduced_axes_are_selections(name):
     check_selection(None, name)
-
-
-def test_three_names_in_a_row_are_told_by_their_ends():
-    item = self_map(["a"], 1, 3)
-    for names, told in ((("0", "1", "2"), "0 to 2"), (("4", "5", "6"), "4 to 6"),
-                        (("4", "6", "7"), "4, 6, 7")):  # fmt: skip
-        with pytest.raises(UsageError, match=rf"has 3 heads, {told}$"):
-            select(attention_of(item.with_weights(item.weights, heads=names)), None, None, "9")
-
-
-def test_links_of_what_is_kept_are_kept():
-    links = tuple(Link("a", "b", 0.5, layer, head, 0, 1) for layer in "01" for head in "01")
-    item = self_map(["a", "b"], 2, 2)
-    found = attention_of(item.with_weights(item.weights, links=links))
-    assert select(found, None, "1", None).main.links == links[2:]
-    assert select(found, None, None, "0").main.links == links[::2]

@@ -37,6 +37,20 @@ def test_dropping_by_hand():
     assert found.provenance.notes == (
         "special tokens were left out; they held 75% of self; rows sum to less than 1",
     )
+    attention = attention_of(BY_HAND)
+    assert treat_special(attention, "keep") is attention
+    assert "special tokens dropped (75% of self)" in describe_run(found, found.main)
+    summary = AttentionMap("a", TOKENS[:1], TOKENS[1:3], np.full((1, 1, 1, 2), 0.5, np.float32))
+    assert treat_special(attention_of(summary), "drop").weights.shape == (1, 1, 1, 2)
+    for held, said in ((0.004, "under 1%"), (0.0051, "1%"), (0.0, "0%")):
+        rows = [[0.0, 1 - held, 0.0, held]] * 4
+        (step,) = treat_special(attention_of(marked(rows)), "drop").provenance.steps
+        assert step == f"special tokens dropped ({said} of self)"
+    with pytest.raises(UsageError, match="Did you mean 'renormalise'"):
+        check_special("renormalize")
+    done = attnviz("self", "the cat", "--special", "drp")
+    assert done.status == 2
+    assert "choose from keep, drop, renormalise. Did you mean 'drop'?" in done.mistake
 
 
 def test_renormalising_by_hand():
@@ -51,23 +65,6 @@ def test_renormalising_by_hand():
     with pytest.raises(UsageError, match=said):
         treat_special(attention_of(BY_HAND.with_weights(BY_HAND.weights, values="signed")),
                       "renormalise")  # fmt: skip
-
-
-def test_a_small_share_is_not_called_nothing():
-    for held, said in ((0.004, "under 1%"), (0.0051, "1%"), (0.0, "0%")):
-        rows = [[0.0, 1 - held, 0.0, held]] * 4
-        (step,) = treat_special(attention_of(marked(rows)), "drop").provenance.steps
-        assert step == f"special tokens dropped ({said} of self)"
-
-
-def test_what_is_kept_is_the_same_object():
-    attention = attention_of(BY_HAND)
-    assert treat_special(attention, "keep") is attention
-
-
-def test_the_caption_says_what_was_left_out():
-    found = treat_special(attention_of(BY_HAND), "drop")
-    assert "special tokens dropped (75% of self)" in describe_run(found, found.main)
 
 
 @pytest.mark.slow
@@ -97,12 +94,7 @@ def test_renormalised_rows_sum_to_one_or_to_nothing(item):
     assert ((abs(sums - 1) < 1e-5) | (sums == 0)).all()
 
 
-def test_an_axis_of_special_tokens_only_keeps_them():
-    summary = AttentionMap("a", TOKENS[:1], TOKENS[1:3], np.full((1, 1, 1, 2), 0.5, np.float32))
-    assert treat_special(attention_of(summary), "drop").weights.shape == (1, 1, 1, 2)
-
-
-def test_special_tokens_that_hold_much_are_named_with_their_share():
+def test_special_tokens_that_hold_much_are_named():
     rows = np.full((12, 12), 0.3 / 11)
     rows[:, 0] = 0.7
     tokens = (TOKENS[0], *(Token(word) for word in "abcdefghijk"))
@@ -118,22 +110,19 @@ def test_special_tokens_that_hold_much_are_named_with_their_share():
     )
     untrained = replace(sink, provenance=replace(sink.provenance, trained=False))
     assert notable_holders(untrained) == ()
-
-
-def test_an_even_look_in_a_short_text_is_not_worth_a_word():
     assert notable_holders(attention_of(marked([[0.25] * 4] * 4))) == ()
     causal = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
     words = tuple(Token(word) for word in "abcd")
     item = AttentionMap("causal", words, words, causal[None, None].astype(np.float32))
     assert notable_holders(attention_of(item)) == ()
 
-
-def test_unknown_ways_are_guessed():
-    with pytest.raises(UsageError, match="Did you mean 'renormalise'"):
-        check_special("renormalize")
-    done = attnviz("self", "the cat", "--special", "drp")
-    assert done.status == 2
-    assert "choose from keep, drop, renormalise. Did you mean 'drop'?" in done.mistake
+    marks = tuple(Token(f"<{place}>", special=True) for place in range(4))
+    tokens = (*marks, *(Token(word) for word in "abcdefghijklmnop"))
+    rows = np.full((20, 20), 0.1 / 16)
+    rows[:, :4] = 0.225
+    item = AttentionMap("self", tokens, tokens, rows[None, None].astype(np.float32))
+    (said,) = notable_holders(attention_of(item))
+    assert said.startswith("special tokens ('<0>', '<1>', '<2>') hold 90%")
 
 
 def test_a_sink_within_a_text_is_named_by_its_place():
@@ -164,16 +153,6 @@ def test_a_sink_within_a_text_is_named_by_its_place():
     assert notable_holders(grouped) == ("'d' holds 76% of the attention shown: a sink",)
 
 
-def test_at_most_three_special_tokens_are_named():
-    marks = tuple(Token(f"<{place}>", special=True) for place in range(4))
-    tokens = (*marks, *(Token(word) for word in "abcdefghijklmnop"))
-    rows = np.full((20, 20), 0.1 / 16)
-    rows[:, :4] = 0.225
-    item = AttentionMap("self", tokens, tokens, rows[None, None].astype(np.float32))
-    (said,) = notable_holders(attention_of(item))
-    assert said.startswith("special tokens ('<0>', '<1>', '<2>') hold 90%")
-
-
 def causal(rows):
     tokens = tuple(map(Token, "abcde"))
     return AttentionMap("causal", tokens, tokens, np.array([[rows]], np.float32))
@@ -190,7 +169,7 @@ RESTING = causal(
 )
 
 
-def test_a_first_word_that_is_a_sink_is_left_out_by_hand():
+def test_sinks_by_hand():
     found = treat_special(attention_of(RESTING), "renormalise")
     expected = np.zeros((5, 5))
     expected[1, 1] = 1
@@ -209,8 +188,6 @@ def test_a_first_word_that_is_a_sink_is_left_out_by_hand():
     again = treat_special(found, "renormalise")
     np.testing.assert_allclose(again.weights, found.weights, atol=1e-6)
 
-
-def test_what_sinks_hold_by_hand():
     shares = sink_shares(attention_of(RESTING))
     assert (shares.first_is_sink, shares.special, shares.learned) == (True, None, None)
     assert shares.first == pytest.approx(0.8)
@@ -224,7 +201,7 @@ def test_what_sinks_hold_by_hand():
     assert sink_shares(attention_of(RESTING, trained=False)) is None
 
 
-def test_the_first_token_is_a_sink_from_a_share_and_a_multiple_of_chance():
+def test_the_first_token_is_a_sink_or_not():
     even = causal(np.tri(5) / np.arange(1, 6)[:, None])
     assert not first_is_sink(even)
     assert first_is_sink(RESTING)
@@ -235,17 +212,11 @@ def test_the_first_token_is_a_sink_from_a_share_and_a_multiple_of_chance():
     ahead = RESTING.weights.copy()
     ahead[..., 0, 1] = 0.5
     assert not first_is_sink(RESTING.with_weights(ahead / ahead.sum(-1, keepdims=True)))
-
-
-def test_the_first_word_behind_a_dropped_token_is_no_sink():
     item = replace(RESTING, query_tokens=TOKENS[:1] + tuple(map(Token, "bcde")),
                    key_tokens=TOKENS[:1] + tuple(map(Token, "bcde")))  # fmt: skip
     found = treat_special(attention_of(item), "renormalise").main
     assert not found.begins
     assert found.weights[0, 0, 0].tolist() == [1, 0, 0, 0]
-
-
-def test_the_mean_over_texts_counts_those_that_have_a_share():
     shares = sink_shares(attention_of(RESTING))
     other = replace(shares, first=0.4, first_is_sink=False, first_token="x", special=0.2)
     mean = mean_shares([shares, other])

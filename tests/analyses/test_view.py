@@ -23,7 +23,7 @@ from tests.samples import attention_of, self_map
 WORDS = ["a", "b", "c"]
 
 
-def test_as_chosen_the_mean_of_the_last_layer_comes_with_a_line_for_each_head():
+def test_the_mean_of_the_last_layer_has_a_line_a_head():
     item = self_map(WORDS, 3, 4)
     (view,) = views(attention_of(item), as_chosen=True)
     assert np.allclose(view.map.weights[0, 0], item.weights[2].mean(axis=0), atol=1e-6)
@@ -38,9 +38,14 @@ def test_as_chosen_the_mean_of_the_last_layer_comes_with_a_line_for_each_head():
     )
     assert not view.second
     assert view.focus is None
+    item = self_map(WORDS, 1, 2).with_weights(self_map(WORDS, 1, 2).weights, layers=("5",))
+    found = attention_of(item, focus={"self": Focus("1", "2", "why")})
+    (view,) = views(found, as_chosen=True)
+    assert "mean over the heads of layer 5" in view.caption
+    assert views(found)[0].map.layers == ("5",)
 
 
-def test_a_focus_is_shown_with_its_reason_and_the_mean_of_its_layer_behind():
+def test_a_focus_comes_with_its_reason_and_the_mean_behind():
     item = self_map(WORDS, 3, 4)
     focus = Focus("1", "2", "trained to align")
     first, mean = views(attention_of(item, focus={"self": focus}))
@@ -51,14 +56,11 @@ def test_a_focus_is_shown_with_its_reason_and_the_mean_of_its_layer_behind():
     assert (mean.caption, mean.orientation) == ("mean over the heads of layer 1", "")
     assert (len(mean.heads), mean.second, mean.focus) == (4, True, None)
     assert mean.strongest is not None
-
-
-def test_a_focus_that_was_not_kept_is_forgotten():
-    item = self_map(WORDS, 1, 2).with_weights(self_map(WORDS, 1, 2).weights, layers=("5",))
-    found = attention_of(item, focus={"self": Focus("1", "2", "why")})
-    (view,) = views(found, as_chosen=True)
-    assert "mean over the heads of layer 5" in view.caption
-    assert views(found)[0].map.layers == ("5",)
+    item, focus = self_map(WORDS, 3, 2), Focus("1", "1", "why")
+    found = views(attention_of(item, focus={"self": focus}), every_layer=True, top=2)
+    assert [view.map.heads for view in found] == [("mean",), ("1",), ("mean",)]
+    assert [view.focus for view in found] == [None, focus, None]
+    assert [len(view.links) for view in found] == [2, 2, 2]
 
 
 def layered(*heads: np.ndarray, words: list[str] | None = None) -> AttentionMap:
@@ -75,7 +77,7 @@ JUMPS = np.full((5, 5), 0.04)
 JUMPS[range(5), [3, 2, 4, 1, 0]] = 0.84
 
 
-def test_the_head_that_says_most_of_this_text_comes_first_with_its_link():
+def test_the_head_that_says_most_comes_first():
     item = layered(RESTING, UNIFORM, AFTER, BEFORE, JUMPS, UNIFORM)
     chosen = Focus("2", "0", "says most: b → c .84")
     assert head_worth_showing(item) == chosen
@@ -85,14 +87,15 @@ def test_the_head_that_says_most_of_this_text_comes_first_with_its_link():
     assert np.array_equal(first.map.weights[0, 0], item.weights[2, 0])
     assert mean.caption == "mean over the heads of layer 2"
     assert len(mean.heads) == 2
-
-
-def test_of_equal_heads_the_first_comes_first():
     found = head_worth_showing(layered(UNIFORM, JUMPS, JUMPS, UNIFORM))
     assert found == Focus("0", "1", "says most: b → c .84")
+    item = layered(RESTING, BEFORE)
+    cross = item.with_weights(item.weights, query_side="target", key_side="source")
+    found = head_worth_showing(cross)
+    assert found == Focus("0", "1", "says most: b → a .84")
 
 
-def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short():
+def test_the_link_of_a_head_is_named_whole_but_short():
     words = ["The", "cat", "the", "x" * 30, "e"]
     links = np.full((5, 5), 0.04)
     links[[0, 3], [2, 1]] = 0.84
@@ -115,13 +118,6 @@ def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short():
     assert found.why == "says most: dogs → cats .90"
 
 
-def test_between_two_texts_a_key_is_held_against_itself_in_other_rows():
-    item = layered(RESTING, BEFORE)
-    cross = item.with_weights(item.weights, query_side="target", key_side="source")
-    found = head_worth_showing(cross)
-    assert found == Focus("0", "1", "says most: b → a .84")
-
-
 @pytest.mark.parametrize(
     "item",
     [
@@ -136,26 +132,42 @@ def test_no_head_stands_out(item):
     assert head_worth_showing(item) is None
 
 
-def test_no_head_of_an_untrained_model_stands_out():
+def test_no_head_of_an_untrained_model_or_of_blocks_is_first():
     (view,) = views(attention_of(self_map(WORDS, 3, 2), trained=False))
     assert "mean over the heads of layer 2" in view.caption
+    item = self_map(WORDS, 2, 2)
+    (view,) = views(attention_of(item.with_weights(item.weights, blocks=(2, 2))))
+    assert view.which == "mean over the heads of layer 1 (blocks hide which head says most)"
 
 
-def test_chosen_layers_are_all_shown():
+def test_captions_say_layers_heads_and_reductions():
     found = views(attention_of(self_map(WORDS, 3, 2)), every_layer=True)
     assert [view.map.layers for view in found] == [("0",), ("1",), ("2",)]
+    (view,) = views(attention_of(self_map(WORDS)))
+    assert view.caption == "sample · self · layer 0 head 0"
+    assert (view.heads, view.strongest) == ((), None)
+    item = self_map(WORDS)
+    item = item.with_weights(item.weights, layers=("mean",), heads=("max",))
+    (view,) = views(attention_of(item))
+    assert view.caption == "sample · self · mean over layers max over heads"
+    found = attention_of(self_map(WORDS, 2, 1))
+    item, title = few_heads(found, views(found)[0])
+    assert item is found.main
+    assert title == "layers 0, 1 · head 0"
 
-
-def test_every_chosen_layer_keeps_the_focus_and_its_links_at_the_top():
-    item, focus = self_map(WORDS, 3, 2), Focus("1", "1", "why")
-    found = views(attention_of(item, focus={"self": focus}), every_layer=True, top=2)
-    assert [view.map.heads for view in found] == [("mean",), ("1",), ("mean",)]
-    assert [view.focus for view in found] == [None, focus, None]
-    assert [len(view.links) for view in found] == [2, 2, 2]
+    item = self_map(WORDS).with_weights(self_map(WORDS).weights, layers=("rollout",))
+    assert views(attention_of(item))[0].which == "through all layers, head 0"
+    mean = item.with_weights(item.weights, heads=("mean",))
+    assert views(attention_of(mean))[0].which == "through all layers, mean over heads"
+    two = self_map(WORDS, 1, 2)
+    two = two.with_weights(two.weights, layers=("rollout",))
+    (view,) = views(attention_of(two), as_chosen=True)
+    assert view.which == "mean over the heads of rollout over layers"
+    assert view.map.heads == ("mean",)
 
 
 @pytest.mark.parametrize(("top", "kept"), [(0, 0), (1, 1), (4, 4)])
-def test_as_many_links_come_along_as_were_asked_for(top, kept):
+def test_as_many_links_come_as_were_asked_for(top, kept):
     item = self_map(WORDS, 2, 2)
     (view,) = views(attention_of(item), as_chosen=True, top=top)
     assert view.links == tuple(strongest_links(item, kept))
@@ -163,7 +175,7 @@ def test_as_many_links_come_along_as_were_asked_for(top, kept):
 
 
 @pytest.mark.parametrize("top", [0, 1, 3])
-def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top):
+def test_every_lens_has_a_view_of_the_last_layer(top):
     items = [
         self_map(WORDS, 3, 2, seed).with_weights(self_map(WORDS, 3, 2, seed).weights, stream=name)
         for seed, name in enumerate(("raw", "rollout"))
@@ -177,35 +189,6 @@ def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top):
         assert view.links == tuple(strongest_links(item, top))
 
 
-def test_heads_of_a_map_of_blocks_are_not_compared_and_the_caption_says_so():
-    item = self_map(WORDS, 2, 2)
-    (view,) = views(attention_of(item.with_weights(item.weights, blocks=(2, 2))))
-    assert view.which == "mean over the heads of layer 1 (blocks hide which head says most)"
-
-
-def test_one_head_alone_needs_no_lines():
-    (view,) = views(attention_of(self_map(WORDS)))
-    assert view.caption == "sample · self · layer 0 head 0"
-    assert (view.heads, view.strongest) == ((), None)
-
-
-def test_reduced_axes_are_said_in_words():
-    item = self_map(WORDS)
-    item = item.with_weights(item.weights, layers=("mean",), heads=("max",))
-    (view,) = views(attention_of(item))
-    assert view.caption == "sample · self · mean over layers max over heads"
-
-
-def test_the_run_says_whether_it_was_trained_and_the_rows_who_attends():
-    item = self_map(WORDS)
-    assert describe_run(attention_of(item, trained=False), item) == "sample (untrained) · self"
-    assert orientation(item) == "rows attend to columns"
-    cross = item.with_weights(item.weights, query_side="target", key_side="source")
-    assert orientation(cross) == "rows (target) attend to columns (source)"
-    signed = cross.with_weights(item.weights, values="signed")
-    assert orientation(signed) == "rows (target) against columns (source)"
-
-
 @pytest.mark.parametrize(("heads", "kept"), [(1, 1), (2, 2), (8, 8), (9, 1)])
 def test_eight_heads_at_most_stand_side_by_side(heads, kept):
     found = attention_of(self_map(WORDS, 1, heads))
@@ -215,15 +198,8 @@ def test_eight_heads_at_most_stand_side_by_side(heads, kept):
     assert title.endswith(f"layer 0 · heads {listed}") == (1 < heads < 9)
 
 
-def test_both_layers_are_named_where_their_heads_stand_side_by_side():
-    found = attention_of(self_map(WORDS, 2, 1))
-    item, title = few_heads(found, views(found)[0])
-    assert item is found.main
-    assert title == "layers 0, 1 · head 0"
-
-
 @pytest.mark.parametrize("heads", ["2.0,1.0", "2.1,0.0", "2.1,0.0,1.1"])
-def test_each_of_the_heads_of_several_layers_has_a_view_and_a_panel(heads):
+def test_heads_of_several_layers_have_views_and_panels(heads):
     item = self_map(WORDS, 3, 2)
     found = select(attention_of(item), None, None, heads)
     many = views_of(found, Choice(head=heads))
@@ -255,6 +231,14 @@ def test_a_run_is_said_with_all_that_sets_it_apart():
     square = item.with_weights(item.weights, blocks=(2, 2))
     assert "blocks of 2 tokens" in describe_run(attention_of(square), square)
 
+    item = self_map(WORDS)
+    assert describe_run(attention_of(item, trained=False), item) == "sample (untrained) · self"
+    assert orientation(item) == "rows attend to columns"
+    cross = item.with_weights(item.weights, query_side="target", key_side="source")
+    assert orientation(cross) == "rows (target) attend to columns (source)"
+    signed = cross.with_weights(item.weights, values="signed")
+    assert orientation(signed) == "rows (target) against columns (source)"
+
 
 @pytest.mark.parametrize(("layers", "heads"), [(1, 2), (2, 1)])
 def test_two_matrices_are_enough_for_a_strongest_link(layers, heads):
@@ -262,39 +246,13 @@ def test_two_matrices_are_enough_for_a_strongest_link(layers, heads):
     assert view.strongest is not None
 
 
-def test_links_of_blocks_stay_with_their_layer():
+def test_links_of_blocks_stay_and_lines_have_no_entropy():
     links = tuple(Link("a", "b", 0.5, layer, "0", 0, 1) for layer in ("0", "1"))
     item = self_map(WORDS, 2, 1)
     item = item.with_weights(item.weights, blocks=(2, 2), links=links)
     found = views(attention_of(item), every_layer=True)
     assert [view.map.links for view in found] == [links[:1], links[1:]]
 
-
-def test_what_went_through_all_layers_says_so():
-    item = self_map(WORDS).with_weights(self_map(WORDS).weights, layers=("rollout",))
-    assert views(attention_of(item))[0].which == "through all layers, head 0"
-    mean = item.with_weights(item.weights, heads=("mean",))
-    assert views(attention_of(mean))[0].which == "through all layers, mean over heads"
-    two = self_map(WORDS, 1, 2)
-    two = two.with_weights(two.weights, layers=("rollout",))
-    (view,) = views(attention_of(two), as_chosen=True)
-    assert view.which == "mean over the heads of rollout over layers"
-    assert view.map.heads == ("mean",)
-
-
-def test_sides_say_which_is_which():
-    item = self_map(WORDS)
-    assert sides(item) == "left attends to right"
-    cross = item.with_weights(item.weights, query_side="target", key_side="source")
-    assert sides(cross) == "left (target) attends to right (source)"
-    signed = cross.with_weights(item.weights, values="signed")
-    assert sides(signed) == "left (target) against right (source)"
-    output = item.with_weights(item.weights, query_side="output")
-    assert sides(output) == "left is what is predicted, right (text) its attribution"
-    assert orientation(output) == "the row is what is predicted, columns (text) its attribution"
-
-
-def test_heads_seen_in_blocks_have_lines_without_an_entropy():
     item = self_map(WORDS, 1, 2)
     lines = head_lines(item.with_weights(item.weights, blocks=(2, 2)))
     assert [line.head for line in lines] == ["0", "1"]
@@ -309,7 +267,19 @@ def test_heads_seen_in_blocks_have_lines_without_an_entropy():
     assert np.allclose([line.entropy for line in head_lines(item)], means)
 
 
-def test_the_head_to_see_first_is_the_sources_or_else_the_one_worth_showing():
+def test_sides_say_which_is_which():
+    item = self_map(WORDS)
+    assert sides(item) == "left attends to right"
+    cross = item.with_weights(item.weights, query_side="target", key_side="source")
+    assert sides(cross) == "left (target) attends to right (source)"
+    signed = cross.with_weights(item.weights, values="signed")
+    assert sides(signed) == "left (target) against right (source)"
+    output = item.with_weights(item.weights, query_side="output")
+    assert sides(output) == "left is what is predicted, right (text) its attribution"
+    assert orientation(output) == "the row is what is predicted, columns (text) its attribution"
+
+
+def test_the_head_to_see_first_is_the_sources_or_says_most():
     item = layered(BEFORE, JUMPS)
     plain = attention_of(item)
     assert first_focus(plain, item) == Focus("0", "1", "says most: b → c .84")

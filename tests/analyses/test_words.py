@@ -33,42 +33,27 @@ PIECES = (
 )
 
 
-def test_words_are_the_runs_between_spaces_with_their_places():
+def test_which_word_a_piece_belongs_to():
     assert [(w.text, w.start, w.end) for w in split_words("  l'eau,\tvite ! ")] == [
         ("l'eau,", 2, 8),
         ("vite", 9, 13),
         ("!", 14, 15),
     ]
-
-
-def test_a_piece_belongs_to_the_word_its_first_visible_character_lies_in():
     assert word_numbers(PIECES, TEXT) == [None, 0, 0, 1, 2, 2, None]
-
-
-def test_a_space_after_the_last_word_belongs_to_that_word():
     assert word_numbers((Token("a", 0, 1), Token("▁", 1, 2)), "a ") == [0, 0]
-
-
-def test_a_piece_that_covers_nothing_goes_to_the_word_after_it():
     assert word_numbers((Token("a", 0, 1), Token("▁", 2, 2), Token("b", 2, 3)), "a b") == [0, 1, 1]
 
 
-def test_key_pieces_are_added_and_query_pieces_averaged():
+def test_pieces_are_joined_and_special_tokens_stay():
     tokens = (Token("un", 0, 2), Token("do", 2, 4), Token("it", 5, 7))
     weights = np.array([[[[0.2, 0.3, 0.5], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]]]], dtype=np.float32)
     merged = merge_words(AttentionMap("self", tokens, tokens, weights), "undo it", "undo it")
     assert [token.text for token in merged.query_tokens] == ["undo", "it"]
     np.testing.assert_allclose(merged.weights[0, 0], [[0.65, 0.35], [0.2, 0.8]], atol=1e-6)
-
-
-def test_special_tokens_stay_where_they_are():
     weights = np.full((1, 1, 7, 7), 1 / 7, dtype=np.float32)
     merged = merge_words(AttentionMap("self", PIECES, PIECES, weights), TEXT, TEXT)
     assert [token.text for token in merged.key_tokens] == ["<s>", "unhappy", "cats", "!", "</s>"]
     assert merged.weights[0, 0, 1].tolist() == pytest.approx([1 / 7, 2 / 7, 1 / 7, 2 / 7, 1 / 7])
-
-
-def test_whole_words_are_left_as_they_were():
     tokens = split_words("one two three")
     weights = np.random.default_rng(0).dirichlet(np.ones(3), (2, 2, 3)).astype(np.float32)
     merged = merge_words(AttentionMap("self", tokens, tokens, weights), *("one two three",) * 2)
