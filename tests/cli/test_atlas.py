@@ -51,13 +51,22 @@ def test_the_page_says_what_the_command_says(texts, tmp_path):
         assert shown["texts"][best[0]][0] == head["links"][0]["id"]
 
 
-def test_notes_of_texts_are_on_the_page(tmp_path):
+def test_notes_and_hostile_texts_are_on_the_page(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n')
     place = tmp_path / "page.html"
     done = attnviz("heads", "--input", path, *SMALL, "-f", "none", "--atlas", place)
     assert done.status == 1
     assert document(place.read_text())["notes"][0] == "1 texts could not be read"
+
+    path.write_text(json.dumps({"id": HOSTILE, "text": HOSTILE}) + "\n")
+    page = atlas(path, tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text()
+    assert re.findall(r"</script", html) == ["</script"] * 2
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    (_, words), *_ = page["streams"][0]["texts"]
+    assert "</script><b" in "".join(words)
 
 
 @pytest.mark.parametrize(
@@ -83,18 +92,6 @@ def test_a_run_that_fails_leaves_nothing(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["texts.jsonl"]
 
 
-def test_hostile_texts_are_text(tmp_path):
-    path = tmp_path / "texts.jsonl"
-    path.write_text(json.dumps({"id": HOSTILE, "text": HOSTILE}) + "\n")
-    page = atlas(path, tmp_path / "page.html")
-    html = (tmp_path / "page.html").read_text()
-    assert re.findall(r"</script", html) == ["</script"] * 2
-    assert "\x1b" not in html
-    assert "\u202e" not in html
-    (_, words), *_ = page["streams"][0]["texts"]
-    assert "</script><b" in "".join(words)
-
-
 @pytest.mark.slow
 def test_resuming_gives_the_same_bytes(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
@@ -112,7 +109,7 @@ def test_resuming_gives_the_same_bytes(texts, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(texts, tmp_path, monkeypatch):
+def test_who_did_the_work_is_no_part_of_an_atlas(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     monkeypatch.chdir(tmp_path)
     how = [

@@ -20,7 +20,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "command"), PAIRS)
-def test_every_mechanism_runs_in_every_command_that_offers_it(name, command):
+def test_every_mechanism_runs_in_its_commands(name, command):
     texts = (SOURCE,) if command == "self" else (SOURCE, TARGET)
     document = attnviz(command, *texts, "--mechanism", name, "-f", "json").json()
     (item,) = document["maps"]
@@ -48,12 +48,26 @@ def test_causal_hides_every_later_token(name):
         assert weights[0, 0, 0, 0] == pytest.approx(1)
 
 
-def test_rows_of_cross_are_the_target_and_columns_the_source():
+def test_sides_labels_and_networks_are_said():
     (item,) = attnviz("cross", "one two three", "un deux", *OWN, "-f", "json").json()["maps"]
     assert [token["text"] for token in item["query_tokens"]] == ["un", "deux"]
     assert [token["text"] for token in item["key_tokens"]] == ["one", "two", "three"]
     shown = attnviz("cross", "one two three", "un deux", *OWN).text
     assert "rows (target) attend to columns (source)" in shown
+    for mechanism in ("co-parallel", "co-alternating", "co-two-stream"):
+        done = attnviz(
+            "cross", "John ran", "a car", "--mechanism", mechanism, "--labels", "B-PER O", "-q"
+        )
+        assert done.status == 0, done.err
+        assert "B-PER" in done.text
+
+    done = attnviz("self", SOURCE, "--causal", "-f", "json")
+    said = (
+        "another network answers, the decoder of the pocket model, which was trained to translate"
+    )
+    assert said in done.err
+    assert any(said in note for note in done.json()["provenance"]["notes"])
+    assert said not in attnviz("self", SOURCE, "-f", "json").err
 
 
 @pytest.mark.parametrize(
@@ -64,7 +78,7 @@ def test_rows_of_cross_are_the_target_and_columns_the_source():
         ("co-two-stream", ["a-to-b", "b-to-a"]),
     ],
 )
-def test_co_shows_both_directions_by_every_mechanism(mechanism, streams):
+def test_co_shows_both_directions(mechanism, streams):
     done = attnviz("cross", "what is red", "a car", "--mechanism", mechanism, "-f", "json")
     found = {item["stream"]: item for item in done.json()["maps"]}
     assert list(found) == streams
@@ -78,16 +92,7 @@ def test_co_shows_both_directions_by_every_mechanism(mechanism, streams):
         assert stream in chosen.lines[0]
 
 
-def test_labels_of_co_are_those_of_its_first_text():
-    for mechanism in ("co-parallel", "co-alternating", "co-two-stream"):
-        done = attnviz(
-            "cross", "John ran", "a car", "--mechanism", mechanism, "--labels", "B-PER O", "-q"
-        )
-        assert done.status == 0, done.err
-        assert "B-PER" in done.text
-
-
-def test_mechanisms_lists_every_row_in_three_forms():
+def test_models_lists_mechanisms_and_an_empty_cache(tmp_path, monkeypatch):
     listed = ("models", "--mechanisms")
     assert [line.split()[0] for line in attnviz(*listed).lines] == list(MECHANISMS)
     assert [row[0] for row in attnviz(*listed, "-f", "tsv").rows[1:]] == list(MECHANISMS)
@@ -95,16 +100,19 @@ def test_mechanisms_lists_every_row_in_three_forms():
     assert [row["summary"] for row in found["rows"]] == [
         item.summary for item in MECHANISMS.values()
     ]
-
-
-def test_models_of_an_empty_cache_is_no_failure(tmp_path, monkeypatch):
+    assert attnviz("models", "-f", "tsv").lines[1].split("\t")[:2] == ["pocket", "shipped"]
+    card = attnviz("models", "pocket").text
+    assert "CC BY 2.0" in card
+    assert "the head trained to align" in card
+    wrong = attnviz("models", "poket")
+    assert (wrong.status, "Did you mean 'pocket'" in wrong.err) == (2, True)
     monkeypatch.setattr("attnviz.models.hugging_face.load.locate.list_cached_models", lambda *_: [])
     for form in ("table", "tsv", "json"):
         done = attnviz("models", "-f", form)
         assert (done.status, "Traceback" in done.err) == (0, False)
 
 
-def test_a_selection_keeps_the_numbers_of_what_it_keeps():
+def test_a_selection_keeps_its_numbers():
     whole = np.array(attnviz("self", SOURCE, *OWN, "-f", "json").json()["maps"][0]["weights"])
     for selection, heads in (("2", [2]), ("0,3", [0, 3]), ("1-2", [1, 2]), ("last", [3])):
         (item,) = attnviz("self", SOURCE, *OWN, "--head", selection, "-f", "json").json()["maps"]
@@ -113,7 +121,7 @@ def test_a_selection_keeps_the_numbers_of_what_it_keeps():
     assert attnviz("self", SOURCE, *OWN, "--head", "all", "--layer", "0,last").status == 0
 
 
-def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path):
+def test_saved_weights_are_shown_whatever_their_size(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"weights": [[0.25, 0.75], [1, 0]], "tokens": ["x", "y"]}))
     for texts, words in (((), ["x", "y"]), (("maps here",), ["maps", "here"])):
@@ -124,6 +132,18 @@ def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path):
         assert document["provenance"]["model"] == "mine.json"
     done = attnviz("cross", "--weights", path, "-f", "json")
     assert done.json()["maps"][0]["stream"] == "cross"
+    path = tmp_path / "saved.npz"
+    text = " ".join(map(str, range(60)))
+    expected = attnviz("self", text, *OWN, "-f", "tsv", "-o", path).out
+    assert attnviz("self", "--weights", path, "-f", "tsv").out == expected
+    assert attnviz("self", text, "--weights", path, "-f", "tsv").out == expected
+    assert "other texts" in attnviz("self", "else", "--weights", path).mistake
+    path = tmp_path / "two.npz"
+    attnviz("self", "one two", "three four", *OWN, "-f", "none", "-o", path)
+    shown = attnviz("self", "three four", "--weights", path, "-f", "json").json()
+    assert shown["text"] == "three four"
+    done = attnviz("self", "--weights", path)
+    assert (done.status, "holds the attention of 2 texts" in done.mistake) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +156,7 @@ def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path):
     ],
 )
 @pytest.mark.parametrize("command", ["self", "cross"])
-def test_a_head_without_a_layer_is_that_of_every_layer_shown(command, words, places):
+def test_a_head_without_a_layer_is_that_of_every_layer(command, words, places):
     texts = (SOURCE,) if command == "self" else ("red car", "voiture rouge")
     shown = attnviz(command, *texts, *words, "-q").text
     captions = re.findall(r"^layer (\d) head (\d) (?:\(.*\) )?· rows", shown, re.MULTILINE)
@@ -149,16 +169,6 @@ def test_a_head_without_a_layer_is_that_of_every_layer_shown(command, words, pla
         how["head"] = 3
     main = attnviz_api.attend(*texts, **how).main
     assert [f"{layer}.{head}" for layer in main.layers for head in main.heads] == places
-
-
-def test_causal_says_which_network_answers():
-    done = attnviz("self", SOURCE, "--causal", "-f", "json")
-    said = (
-        "another network answers, the decoder of the pocket model, which was trained to translate"
-    )
-    assert said in done.err
-    assert any(said in note for note in done.json()["provenance"]["notes"])
-    assert said not in attnviz("self", SOURCE, "-f", "json").err
 
 
 @pytest.mark.parametrize(
@@ -176,30 +186,3 @@ def test_weights_that_do_not_fit_are_told(arguments, status, message, tmp_path):
     done = attnviz("self", *arguments, "--weights", path)
     assert done.status == status
     assert message in done.mistake
-
-
-def test_a_saved_map_serves_as_weights_whatever_its_size(tmp_path):
-    path = tmp_path / "saved.npz"
-    text = " ".join(map(str, range(60)))
-    expected = attnviz("self", text, *OWN, "-f", "tsv", "-o", path).out
-    assert attnviz("self", "--weights", path, "-f", "tsv").out == expected
-    assert attnviz("self", text, "--weights", path, "-f", "tsv").out == expected
-    assert "other texts" in attnviz("self", "else", "--weights", path).mistake
-
-
-def test_of_several_saved_texts_the_given_one_is_shown(tmp_path):
-    path = tmp_path / "two.npz"
-    attnviz("self", "one two", "three four", *OWN, "-f", "none", "-o", path)
-    shown = attnviz("self", "three four", "--weights", path, "-f", "json").json()
-    assert shown["text"] == "three four"
-    done = attnviz("self", "--weights", path)
-    assert (done.status, "holds the attention of 2 texts" in done.mistake) == (1, True)
-
-
-def test_the_shipped_model_is_listed_and_its_card_printed():
-    assert attnviz("models", "-f", "tsv").lines[1].split("\t")[:2] == ["pocket", "shipped"]
-    card = attnviz("models", "pocket").text
-    assert "CC BY 2.0" in card
-    assert "the head trained to align" in card
-    wrong = attnviz("models", "poket")
-    assert (wrong.status, "Did you mean 'pocket'" in wrong.err) == (2, True)

@@ -35,7 +35,7 @@ def texts(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(pairs, tmp_path):
+def test_a_pair_that_cannot_be_aligned_is_rejected(pairs, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
     done = attnviz("align", pairs, "--on-error", rejects)
     assert done.status == 1
@@ -51,7 +51,7 @@ def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(pairs, tmp
 
 
 @pytest.mark.slow
-def test_align_stops_at_the_first_failure_where_asked_and_leaves_no_file(pairs, tmp_path):
+def test_align_stops_at_the_first_failure_where_asked(pairs, tmp_path):
     links = tmp_path / "links.txt"
     done = attnviz("align", pairs, "--on-error", "stop", "-o", links)
     assert done.status == 1
@@ -60,7 +60,7 @@ def test_align_stops_at_the_first_failure_where_asked_and_leaves_no_file(pairs, 
     assert not links.exists()
 
 
-def test_heads_go_on_without_a_line_that_fails_or_stop_there(texts, tmp_path):
+def test_heads_go_on_without_a_failing_line_or_stop(texts, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
     how = ("heads", "--input", texts, *NUMBERS, "--no-repeat", "-f", "json")
     done = attnviz(*how, "--on-error", rejects)
@@ -81,7 +81,7 @@ def test_rejects_never_take_the_place_of_the_output(command, pairs, texts, tmp_p
     assert not same.exists()
 
 
-def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(capsys, tmp_path):
+def test_a_dead_worker_is_told_once(capsys, tmp_path):
     kept = tmp_path / "rejects.jsonl"
     with Outputs(plan(Options(many=Many(on_error=kept)))) as report:
         for number in range(3):
@@ -94,7 +94,7 @@ def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(capsys
 
 
 @pytest.mark.parametrize("large", [1e39, 1e200])
-def test_numbers_too_large_to_multiply_are_one_line_and_no_warning(large, tmp_path):
+def test_numbers_too_large_to_multiply_are_one_line(large, tmp_path):
     matrix = np.diag([large, 1.0, -large])
     path = tmp_path / "w.npz"
     np.savez(path, inputs=matrix, w_query=matrix, w_key=matrix, tokens=["a", "b", "c"])
@@ -133,7 +133,7 @@ def test_rejects_under_another_formats_name_are_refused(suffix, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_another_thread_a_page_is_written_and_workers_are_one_line(tmp_path, monkeypatch):
+def test_without_a_thread_a_page_is_written(tmp_path, monkeypatch):
     pages = [tmp_path / "a.html", tmp_path / "b.html"]
     given = ("self", "a b", *OWN, "-q", "-f", "none", "--html")
     assert attnviz(*given, pages[0]).status == 0

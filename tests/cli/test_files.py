@@ -25,7 +25,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_model")
 @pytest.mark.parametrize("option", ["-o", "--heatmap", "--grid"])
-def test_a_place_that_cannot_be_written_is_found_before_a_model_loads(option, tmp_path):
+def test_a_place_is_checked_before_a_model_loads(option, tmp_path):
     suffix = ".json" if option == "-o" else ".png"
     folder = tmp_path / f"folder{suffix}"
     folder.mkdir()
@@ -57,7 +57,7 @@ def test_a_closed_place_is_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "arguments", [("self", "a b", "--layer", "9"), ("self", "a b", "--labels", "X"), ("cross", "a")]
 )
-def test_a_run_that_fails_leaves_no_file_and_keeps_the_old_one(arguments, tmp_path):
+def test_a_run_that_fails_keeps_the_old_file(arguments, tmp_path):
     old, new = tmp_path / "old.npz", tmp_path / "h.png"
     old.write_bytes(b"old")
     done = attnviz(*arguments, *OWN, "-o", old, "--heatmap", new)
@@ -81,7 +81,7 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_has_the_usual_mode_and_keeps_the_one_it_had(tmp_path):
+def test_modes_links_and_long_names_are_kept(tmp_path):
     path = tmp_path / "a.json"
     umask = os.umask(0o022)
     try:
@@ -92,21 +92,19 @@ def test_a_file_has_the_usual_mode_and_keeps_the_one_it_had(tmp_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o601
     finally:
         os.umask(umask)
-
-
-def test_a_link_stays_a_link(tmp_path):
     target, link = tmp_path / "target.json", tmp_path / "link.json"
     target.write_bytes(b"old")
     link.symlink_to(target)
     write_file(link, b"new")
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
-
-
-def test_a_very_long_name_can_be_written(tmp_path):
     path = tmp_path / ("é" * 120 + ".json")
     write_file(path, b"1")
     assert path.read_bytes() == b"1"
+    link = tmp_path / "a.json"
+    link.symlink_to("/dev/null")
+    assert attnviz("self", "a b", *OWN, "-q", "-f", "none", "-o", link).err == ""
+    assert link.is_symlink()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
@@ -135,13 +133,6 @@ def test_a_full_disk_behind_stdout_is_told_in_one_line(arguments):
     assert b"No space left on device" in done.stderr
 
 
-def test_a_special_file_is_written_in_its_place(tmp_path):
-    link = tmp_path / "a.json"
-    link.symlink_to("/dev/null")
-    assert attnviz("self", "a b", *OWN, "-q", "-f", "none", "-o", link).err == ""
-    assert link.is_symlink()
-
-
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.slow
@@ -157,7 +148,7 @@ def test_a_signal_leaves_no_file(how, status, many, tmp_path):
 @pytest.mark.parametrize("module", ["typer", "attnviz.cli.app", "attnviz.core.options"])
 @pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.slow
-def test_a_signal_while_python_imports_ends_without_a_traceback(how, status, module):
+def test_a_signal_at_imports_leaves_no_traceback(how, status, module):
     done = dying(how, module, "self", "a b")
     assert (done.status, done.err, done.out) == (status, "", b"")
 
@@ -182,7 +173,7 @@ main()
     return Done(ended.returncode, ended.stdout, ended.stderr.decode())
 
 
-def test_what_a_killed_run_has_left_is_taken_up_by_the_next(tmp_path):
+def test_drafts_of_other_runs(tmp_path):
     path = tmp_path / "a.json"
     for written in (b"a long first part", b"half"):
         draft = PartialFile(path, kinds=PARTS)
@@ -192,9 +183,6 @@ def test_what_a_killed_run_has_left_is_taken_up_by_the_next(tmp_path):
     write_file(path, b"new")
     assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("a.json", b"new")]
 
-
-def test_two_runs_at_one_file_leave_one_of_theirs_whole(tmp_path):
-    path = tmp_path / "a.json"
     with PartialFile(path, kinds=PARTS) as first, PartialFile(path, kinds=PARTS) as second:
         first.write(b"first")
         second.write(b"second")
@@ -206,9 +194,6 @@ def test_two_runs_at_one_file_leave_one_of_theirs_whole(tmp_path):
     assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [
         ("a.json", b"second")
     ]
-
-
-def test_a_draft_follows_no_link_that_somebody_put_in_its_place(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.write_text("precious")
     (tmp_path / ".a.json.partial").symlink_to(theirs)
@@ -218,7 +203,7 @@ def test_a_draft_follows_no_link_that_somebody_put_in_its_place(tmp_path):
 
 
 @pytest.mark.parametrize("option", ["-o", "--html", "--grid", "--on-error"])
-def test_names_and_links_that_lead_nowhere_are_told_in_one_line(option, tmp_path):
+def test_a_link_that_leads_nowhere_is_told_in_one_line(option, tmp_path):
     suffix = {"-o": ".json", "--html": ".html", "--grid": ".png"}.get(option, "")
     loop, lost = tmp_path / f"loop{suffix}", tmp_path / f"lost{suffix}"
     loop.symlink_to(loop)

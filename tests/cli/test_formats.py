@@ -34,7 +34,7 @@ def text_file(tmp_path: Path) -> Path:
 
 
 @every_format
-def test_a_text_in_an_argument_gives_data_on_stdout_and_a_note_on_stderr(name):
+def test_a_text_gives_data_on_stdout_and_a_note_on_stderr(name):
     done = attnviz("self", TEXT, *OWN, "-f", name)
     assert done.status == 0
     assert done.err.startswith("note: untrained: 'multi-head'")
@@ -54,7 +54,7 @@ def test_a_file_and_stdin_give_the_same(name, text_file):
 
 
 @every_format
-def test_a_file_gets_by_its_suffix_what_stdout_would_get(name, tmp_path):
+def test_a_file_gets_what_stdout_would(name, tmp_path):
     if not (suffix := FORMATS[name].suffix):
         return
     path = tmp_path / f"out{suffix.upper()}"
@@ -63,12 +63,20 @@ def test_a_file_gets_by_its_suffix_what_stdout_would_get(name, tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == [path.name]
 
 
-def test_the_table_is_the_default_and_names_run_and_rows():
+def test_the_table_is_the_default_and_names_each():
     done = attnviz("self", TEXT, *OWN)
     assert done.out == attnviz("self", TEXT, *OWN, "-f", "table").out
     assert done.lines[0] == "multi-head (untrained) · self · 1 layer × 4 heads"
     assert "rows attend to columns" in done.text
     assert "heads of layer 0" in done.text
+    lines = attnviz("self", "a b", "c d", *OWN).lines
+    assert [line for line in lines if line.endswith(":")] == ["0:", "1:"]
+    assert attnviz("self", TEXT, *OWN, "--quiet").err == ""
+    said = attnviz("self", TEXT, *OWN, "-v").err.splitlines()
+    assert len(said) == 2
+    assert said[1].startswith("note: loaded in ")
+    assert "1 text in" in said[1]
+    assert attnviz("self", "a b", "b", "c", *OWN, "-f", "none").err.count("note") == 1
 
 
 def test_one_run_writes_everything_and_computes_once(tmp_path, monkeypatch):
@@ -94,7 +102,7 @@ def test_one_run_writes_everything_and_computes_once(tmp_path, monkeypatch):
     assert saved.tokens == tuple(WORDS)
 
 
-def test_json_is_one_document_whose_offsets_are_into_the_given_text():
+def test_json_is_a_document_of_offsets_a_list_or_lines(text_file):
     document = attnviz("self", TEXT, *OWN, "-f", "json").json()
     assert list(document) == ["schema", "kind", "id", "text", "maps", "provenance"]
     assert (document["schema"], document["id"], document["text"]) == (2, "0", TEXT)
@@ -107,24 +115,19 @@ def test_json_is_one_document_whose_offsets_are_into_the_given_text():
     assert np.shape(item["weights"]) == (1, 4, 7, 7)
     assert np.allclose(np.sum(item["weights"], axis=-1), 1, atol=1e-5)
     assert document["provenance"]["trained"] is False
-
-
-def test_json_of_several_texts_is_a_list_and_jsonl_a_line_a_text(text_file):
     found = attnviz("self", "--input", text_file, *OWN, "-f", "json").json()
     lines = attnviz("self", "--input", text_file, *OWN, "-f", "jsonl").lines
     assert [json.loads(line) for line in lines] == found
     assert [document["id"] for document in found] == ["0", "2"]
 
 
-def test_weights_keep_every_digit_of_a_float32():
+def test_csv_tsv_and_npz_keep_every_digit():
     expected = over_itself(OwnLayer(Origin(mechanism="multi-head"), "self"), TEXT).weights
     document = attnviz("self", TEXT, *OWN, "-f", "json").json()
     assert np.array_equal(np.array(document["maps"][0]["weights"], np.float32), expected)
     rows = attnviz("self", TEXT, *OWN, "-f", "tsv").rows[1:]
     assert np.array_equal(np.array([row[-1] for row in rows], np.float32), expected.ravel())
 
-
-def test_csv_and_tsv_are_tidy_and_say_the_same():
     columns = "id stream layer head query_position query_token key_position key_token weight"
     tsv = attnviz("self", TEXT, "x, y", *OWN, "-f", "tsv").rows
     comma = list(csv.reader(io.StringIO(attnviz("self", TEXT, "x, y", *OWN, "-f", "csv").text)))
@@ -133,27 +136,7 @@ def test_csv_and_tsv_are_tidy_and_say_the_same():
     assert len(tsv) == 1 + 4 * 7 * 7 + 4 * 3 * 3
     assert tsv[1][:8] == ["0", "self", "0", "0", "0", "The", "0", "The"]
     assert tsv[-1][:8] == ["1", "self", "0", "3", "2", "y", "2", "y"]
-
-
-def test_npz_loads_in_numpy_alone_and_holds_every_text():
     done = attnviz("self", TEXT, "a b", *OWN, "-f", "npz")
     with np.load(io.BytesIO(done.out)) as archive:
         assert archive["0/0/self"].shape == (1, 4, 7, 7)
         assert archive["1/0/self"].shape == (1, 4, 2, 2)
-
-
-def test_a_table_of_several_texts_names_each():
-    lines = attnviz("self", "a b", "c d", *OWN).lines
-    assert [line for line in lines if line.endswith(":")] == ["0:", "1:"]
-
-
-def test_quiet_says_nothing_and_verbose_says_how_fast():
-    assert attnviz("self", TEXT, *OWN, "--quiet").err == ""
-    said = attnviz("self", TEXT, *OWN, "-v").err.splitlines()
-    assert len(said) == 2
-    assert said[1].startswith("note: loaded in ")
-    assert "1 text in" in said[1]
-
-
-def test_a_note_is_said_once_for_many_texts():
-    assert attnviz("self", "a b", "b", "c", *OWN, "-f", "none").err.count("note") == 1

@@ -60,17 +60,14 @@ def test_a_file_without_texts_is_named(name, status, message, tmp_path, monkeypa
     assert (done.status, done.mistake) == (status, message)
 
 
-def test_an_empty_stdin_is_named():
+def test_nothing_and_too_much_are_named():
     assert attnviz("self", *OWN).mistake == "stdin holds no text"
     assert attnviz("self", "-", *OWN, stdin=b"\n \n").mistake == "stdin holds no text"
-
-
-def test_text_and_a_file_of_texts_are_one_too_many():
     done = attnviz("self", "a", "--input", "b.txt", *OWN)
     assert (done.status, done.mistake) == (2, "both TEXT and --input were given: give one")
 
 
-def test_good_lines_of_a_text_file_are_done_and_bad_ones_named(tmp_path):
+def test_good_lines_of_text_are_done_and_bad_named(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufefffirst\r\n".encode() + b"\xff\xfe bad\n\n  \nlast one")
     done = jsonl(path)
@@ -107,7 +104,7 @@ def test_good_records_are_done_and_bad_ones_named(tmp_path):
     assert [token.get("label") for token in labelled] == ["A", None]
 
 
-def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_path):
+def test_where_no_line_is_good_the_old_file_stays(tmp_path):
     path, kept = tmp_path / "a.txt", tmp_path / "kept.json"
     path.write_bytes(b"\xff\n")
     kept.write_text("old")
@@ -120,7 +117,7 @@ def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_pat
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "kept.json"]
 
 
-def test_pairs_come_tab_separated_and_a_line_without_a_target_is_named():
+def test_pairs_come_by_tabs_or_records(tmp_path):
     stdin = b"the cat\tle chat\nno target\n\ta\nthe dog\tle chien\n"
     done = attnviz("cross", "-", *OWN, "-f", "jsonl", "-q", stdin=stdin)
     assert done.status == 1
@@ -130,8 +127,6 @@ def test_pairs_come_tab_separated_and_a_line_without_a_target_is_named():
     assert said[1] == "attnviz: error: the source in line 3 of stdin is empty"
     assert len(said) == 2
 
-
-def test_pairs_come_from_records_too(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"source": "the cat", "target": "le chat", "id": "x"}\n{"words": "a"}\n')
     for command in (("cross", *OWN), ("cross", "--mechanism", "co")):
@@ -141,20 +136,17 @@ def test_pairs_come_from_records_too(tmp_path):
         assert done.err == f"attnviz: error: line 2 of '{path}' has no \"source\"\n"
 
 
-def test_a_layer_that_does_not_exist_ends_a_file_at_once(tmp_path):
+def test_a_wrong_layer_ends_and_any_character_passes(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("a b\nc d\n")
     assert jsonl(path, "--layer", "3").mistake.startswith("layer 3 does not exist")
-
-
-def test_a_record_may_hold_any_character(tmp_path):
     path = tmp_path / "a.jsonl"
     text = "a\x00b \x1b[31m\u202e x"
     path.write_text(json.dumps({"text": text}))
     assert json.loads(jsonl(path).out)["text"] == text
 
 
-def test_labels_are_a_word_each_or_a_token_each():
+def test_labels_are_a_word_or_a_token_each():
     def labels(*arguments: str) -> list[str | None]:
         (item,) = attnviz("self", *arguments, *OWN, "-f", "json").json()["maps"]
         assert item["query_tokens"] == item["key_tokens"]
@@ -164,9 +156,6 @@ def test_labels_are_a_word_each_or_a_token_each():
     assert labels("John ran.", "--labels", "O V") == [None, "V", "V"]
     done = attnviz("self", "John ran.", "--labels", "O", *OWN)
     assert (done.status, done.mistake) == (1, "1 labels for 3 tokens: John ran .")
-
-
-def test_labels_show_in_the_table():
     done = attnviz("self", "John ran", "--labels", "B-PER O", *OWN)
     assert any(line.startswith("John B-PER") for line in done.lines)
 
@@ -188,20 +177,20 @@ LONG = "a" * 300
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_name_that_no_file_system_takes_is_told_in_one_line(arguments):
+def test_a_name_that_no_file_system_takes(arguments):
     done = attnviz(*arguments)
     assert done.status == 1
     assert "File name too long" in done.mistake
 
 
 @pytest.mark.parametrize("arguments", [("render",), ("self", "--input"), ("self", "--weights")])
-def test_a_loop_of_links_is_told_in_one_line(arguments, tmp_path):
+def test_a_loop_of_links_is_one_line(arguments, tmp_path):
     loop = tmp_path / "loop.txt"
     loop.symlink_to(loop)
     assert "Too many levels of symbolic links" in attnviz(*arguments, loop).mistake
 
 
-def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(tmp_path, monkeypatch):
+def test_a_file_that_is_gone_when_read_is_one_line(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("the cat\n")
     real = formats.read_texts
@@ -217,9 +206,7 @@ def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(tmp_path, monke
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
-def test_a_line_longer_than_the_limit_ends_the_file_and_the_limit_is_told(
-    name, packed, tmp_path, monkeypatch
-):
+def test_a_line_longer_than_the_limit_ends_the_file(name, packed, tmp_path, monkeypatch):
     path = tmp_path / (f"{name}.gz" if packed else name)
     monkeypatch.setattr("attnviz.storage.texts.lines.LONGEST", 1 << 20)
     monkeypatch.setattr("attnviz.storage.texts.formats.LONGEST", 1 << 20)

@@ -35,7 +35,7 @@ def texts(file: str | Path, **how: object) -> list[str]:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("suffix", CONTENTS)
-def test_every_format_gives_the_same_texts_and_their_count(suffix, packed, tmp_path):
+def test_every_format_gives_the_same_texts(suffix, packed, tmp_path):
     data = CONTENTS[suffix].encode()
     path = tmp_path / f"a.{suffix}{'.gz' * packed}"
     path.write_bytes(gzip.compress(data) if packed else data)
@@ -61,7 +61,7 @@ READERS = [
 
 @pytest.mark.usefixtures("few_references")
 @pytest.mark.parametrize("command", READERS)
-def test_single_texts_may_stand_in_every_format_and_name_no_file(command, tmp_path):
+def test_texts_may_stand_in_every_format(command, tmp_path):
     picture = tmp_path / "shapes.png"
     picture.write_bytes((SAMPLES / "shapes.png").read_bytes())
     lines = [str(picture), "Tom likes dogs and Mary likes cats"]
@@ -83,7 +83,7 @@ def test_single_texts_may_stand_in_every_format_and_name_no_file(command, tmp_pa
 
 
 @pytest.mark.parametrize("command", ["why", "explain", "cache"])
-def test_a_model_of_pictures_opens_none_that_a_line_names(command, tmp_path):
+def test_a_model_of_pictures_opens_none_of_a_line(command, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text(f"{SAMPLES / 'shapes.png'}\n")
     rules = ["--keep", "h2o:3"] * (command == "cache")
@@ -92,12 +92,7 @@ def test_a_model_of_pictures_opens_none_that_a_line_names(command, tmp_path):
     assert f"line 1 of '{path}': 'pocket-vit' reads pictures" in done.mistake
 
 
-def test_stdin_may_be_gzip_and_of_any_format(monkeypatch):
-    done = attnviz("self", *OWN, "-f", "jsonl", "-q", stdin=gzip.compress(b"one two\n"))
-    assert json.loads(done.out)["text"] == "one two"
-
-
-def test_a_pipe_without_a_suffix_holds_lines_and_is_read_once(tmp_path):
+def test_stdin_may_be_of_any_format_and_is_read_once(tmp_path, monkeypatch):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=lambda: path.write_bytes(b"one\ntwo\n"))
@@ -106,6 +101,8 @@ def test_a_pipe_without_a_suffix_holds_lines_and_is_read_once(tmp_path):
     assert texts(path) == ["one", "two"]
     writer.join()
     assert count_records("-") is None
+    done = attnviz("self", *OWN, "-f", "jsonl", "-q", stdin=gzip.compress(b"one two\n"))
+    assert json.loads(done.out)["text"] == "one two"
 
 
 @pytest.mark.parametrize(
@@ -117,9 +114,7 @@ def test_a_pipe_without_a_suffix_holds_lines_and_is_read_once(tmp_path):
         ("a.dat", "a\n", {}, UsageError, "ends in none of .txt"),
     ],
 )
-def test_what_is_wrong_with_all_of_a_file_is_known_at_once(
-    name, data, how, kind, message, tmp_path
-):
+def test_what_is_wrong_with_a_whole_file_is_known_at_once(name, data, how, kind, message, tmp_path):
     path = tmp_path / name
     path.write_text(data)
     with pytest.raises(kind) as raised:
@@ -128,20 +123,22 @@ def test_what_is_wrong_with_all_of_a_file_is_known_at_once(
     assert "\n" not in str(raised.value)
 
 
-def test_columns_are_not_for_arguments():
-    with pytest.raises(UsageError, match="--columns is for files and stdin"):
-        texts_of(["a"], None, Many(columns="text=1"))
-
-
-def test_a_table_with_a_header_only_holds_no_text(tmp_path):
+def test_tables_without_texts_and_columns(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text\n")
     found = texts_of([], str(path)).open()
     with pytest.raises(InputError, match="holds no text"):
         list(found)
+    with pytest.raises(UsageError, match="--columns is for files and stdin"):
+        texts_of(["a"], None, Many(columns="text=1"))
+    path = Path(__file__).parents[2] / "sample_inputs" / "notes.csv"
+    found = list(texts_of([], str(path), Many(columns="text=note,id=key,labels=words")).open())
+    assert [text.line for text in found] == [2, 3, 5]
+    assert [text.id for text in found if isinstance(text, Text)] == ["fox", "letter", "quote"]
+    assert [bool(text.labels) for text in found if isinstance(text, Text)] == [True, False, False]
 
 
-def test_a_cut_gzip_file_is_done_as_far_as_it_goes(tmp_path):
+def test_cut_and_bad_lines_keep_their_numbers(tmp_path):
     path, out = tmp_path / "a.txt.gz", tmp_path / "a.jsonl"
     path.write_bytes(gzip.compress(b"one two\nthree four\n")[:-4])
     done = attnviz("self", "--input", path, *OWN, "-q", "-f", "jsonl", "-o", out)
@@ -150,9 +147,6 @@ def test_a_cut_gzip_file_is_done_as_far_as_it_goes(tmp_path):
         f"attnviz: error: '{path}' cannot be read after line 2: its gzip ends too early\n"
     )
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["0", "1"]
-
-
-def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "a"}\n{"txt": "b"}\r\n\xff\n')
     _, *bad = texts_of([], str(path)).open()
@@ -160,16 +154,8 @@ def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path):
     assert all(isinstance(text, BadText) for text in bad)
 
 
-def test_the_sample_table_is_read_by_its_own_names():
-    path = Path(__file__).parents[2] / "sample_inputs" / "notes.csv"
-    found = list(texts_of([], str(path), Many(columns="text=note,id=key,labels=words")).open())
-    assert [text.line for text in found] == [2, 3, 5]
-    assert [text.id for text in found if isinstance(text, Text)] == ["fox", "letter", "quote"]
-    assert [bool(text.labels) for text in found if isinstance(text, Text)] == [True, False, False]
-
-
 @pytest.mark.parametrize("command", ["self", "heads"])
-def test_a_note_on_many_texts_has_the_range_of_its_numbers(command, tmp_path, capfd):
+def test_a_note_on_many_texts_has_its_range(command, tmp_path, capfd):
     texts = tmp_path / "texts.txt"
     texts.write_text("The cat sat on the mat\nThe dog ran.\n")
     assert run([command, "--input", str(texts), "--special", "drop", "-f", "none"]) == 0

@@ -85,9 +85,7 @@ def content(folder: Path) -> dict[str, bytes]:
 )
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.slow
-def test_killed_anywhere_it_goes_on_to_the_same_bytes(
-    grows, shard_size, half, tmp_path, monkeypatch
-):
+def test_killed_anywhere_it_ends_in_the_same_bytes(grows, shard_size, half, tmp_path, monkeypatch):
     whole = tmp_path / "whole"
     whole.mkdir()
     run(whole, grows, shard_size)
@@ -165,7 +163,7 @@ def killing_at(patch: pytest.MonkeyPatch, last: int, half: bool) -> None:
 
 
 @pytest.mark.parametrize(("grows", "shard_size"), [(True, None), (True, 3), (False, 3)])
-def test_what_ends_early_leaves_whole_records_and_no_more(grows, shard_size, tmp_path):
+def test_what_ends_early_leaves_whole_records(grows, shard_size, tmp_path):
     place = tmp_path / "a.txt"
     said: list[str] = []
     sink = ResumableSink(
@@ -184,13 +182,10 @@ def test_what_ends_early_leaves_whole_records_and_no_more(grows, shard_size, tmp
     assert {*content(tmp_path)} == {".a.txt.journal"} | shards | (unfinished if grows else set())
 
 
-def test_what_ends_before_its_first_record_leaves_nothing(tmp_path):
+def test_nothing_unfinished_is_kept_without_reason(tmp_path):
     sink = ResumableSink(tmp_path / "a.txt", make, grows=True, options=STARTED)
     sink.leave()
     assert content(tmp_path) == {}
-
-
-def test_without_options_nothing_unfinished_is_kept(tmp_path):
     sink = ResumableSink(tmp_path / "a.txt", make, grows=False, shard_size=2)
     for number in range(3):
         sink.add(number, list)  # type: ignore[arg-type]
@@ -198,7 +193,7 @@ def test_without_options_nothing_unfinished_is_kept(tmp_path):
     assert {*content(tmp_path)} == {"a-00000.txt"}
 
 
-def test_where_every_record_failed_only_the_rejects_appear(tmp_path):
+def test_where_every_record_failed_rejects_appear(tmp_path):
     sink = ResumableSink(
         tmp_path / "a.txt", make, grows=True, rejects=tmp_path / "r", options=STARTED
     )
@@ -207,7 +202,7 @@ def test_where_every_record_failed_only_the_rejects_appear(tmp_path):
     assert made(tmp_path) == {"r": b"bad\n"}
 
 
-def test_shards_of_another_run_are_not_mixed_with_new_ones(tmp_path):
+def test_shards_of_another_run_are_not_mixed(tmp_path):
     (tmp_path / "a-00002.txt").touch()
     with pytest.raises(OutputError, match=r"'a-00002.txt' and 0 more are there from another run"):
         ResumableSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
@@ -261,7 +256,7 @@ def journal_of(document: dict[str, Any]) -> bytes:
     return json.dumps({**document, "checksum": checksum}, ensure_ascii=False).encode()
 
 
-def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path):
+def test_a_damaged_or_newer_journal_is_named(tmp_path):
     path = tmp_path / ".a.txt.journal"
     path.write_bytes(journal_of(GOOD))
     found = read_journal(path)
@@ -280,7 +275,7 @@ def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_damaged_journal_is_one_line_with_and_without_resume(tmp_path):
+def test_a_damaged_journal_is_one_line(tmp_path):
     texts, path, other = (tmp_path / name for name in ("t.txt", "a.jsonl", "r.jsonl"))
     texts.write_text("a b\nc d\n")
     other.write_text("mine\n")
@@ -297,7 +292,7 @@ def test_a_damaged_journal_is_one_line_with_and_without_resume(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--shard-size", "2")])
 @pytest.mark.parametrize("records", [0, 1, 3, 2, 10**15])
-def test_a_run_touches_only_what_its_command_line_names(more, records, tmp_path):
+def test_a_run_touches_only_what_it_names(more, records, tmp_path):
     """Whatever a journal names, and however far it says that its run has come."""
     texts, path = tmp_path / "t.txt", tmp_path / "a.jsonl"
     texts.write_text("a b\nc d\n")
@@ -315,7 +310,7 @@ def test_a_run_touches_only_what_its_command_line_names(more, records, tmp_path)
     assert {one.name for one in tmp_path.iterdir()} == {"t.txt", *(one.name for one in mine)} | made
 
 
-def test_a_journal_with_more_records_than_its_input_is_named(tmp_path):
+def test_a_journal_of_more_records_than_its_input(tmp_path):
     texts, path = tmp_path / "t.txt", tmp_path / "a.jsonl"
     texts.write_text("a b\nc d\n")
     asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
@@ -328,13 +323,22 @@ def test_a_journal_with_more_records_than_its_input_is_named(tmp_path):
     assert "the unfinished run has 999999999999998 records more than its input" in done.mistake
 
 
-def test_a_journal_comes_back_and_replaces_the_old_one_whole(tmp_path):
+def test_a_journal_comes_back_and_replaces_the_old(tmp_path):
     path = tmp_path / "j"
     for progress in (Progress(3, 1, 70, 12), Progress(9, 2, 90, 24, True)):
         journal = Journal({"--layer": "3"}, progress)
         journal.write(path)
         assert read_journal(path) == journal
         assert {*content(tmp_path)} == {"j"}
+
+    place = tmp_path / "a.txt"
+    place.write_text("a")
+    options = Options(Origin(rows="3"), Choice(explain="dog"), many=Many(shard_size=7, workers=2))
+    found = run_options("self", options, place)
+    assert [found[name] for name in ("--input", "--rows", "--target", "--shard-size")] == [
+        *(str(place), "3", "dog", "7")
+    ]
+    assert not {"--workers", "--model"} & {*found}
 
 
 def test_a_file_s_name_may_be_no_utf_8(tmp_path):
@@ -362,14 +366,3 @@ def test_an_unfinished_part_that_was_cut_is_named(tmp_path):
     (tmp_path / ".a.txt.unfinished").write_bytes(b"12")
     with pytest.raises(OutputError, match="lacks a part of what was written: remove it"):
         PartialFile(tmp_path / "a.txt", 3)
-
-
-def test_options_are_named_as_they_are_given(tmp_path):
-    place = tmp_path / "a.txt"
-    place.write_text("a")
-    options = Options(Origin(rows="3"), Choice(explain="dog"), many=Many(shard_size=7, workers=2))
-    found = run_options("self", options, place)
-    assert [found[name] for name in ("--input", "--rows", "--target", "--shard-size")] == [
-        *(str(place), "3", "dog", "7")
-    ]
-    assert not {"--workers", "--model"} & {*found}

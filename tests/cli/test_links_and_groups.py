@@ -11,7 +11,7 @@ TEXT = "The old bridge was closed. Nobody knew."
 WORDS = ["The", "old", "bridge", "was", "closed", ".", "Nobody", "knew", "."]
 
 
-def test_links_are_listed_one_a_line_strongest_first():
+def test_links_come_strongest_first_and_groups_by_file(tmp_path):
     done = attnviz("self", TEXT, *OWN, "-f", "links", "--top", "5")
     assert done.status == 0, done.err
     lines = done.text.splitlines()
@@ -19,6 +19,12 @@ def test_links_are_listed_one_a_line_strongest_first():
     assert len(lines) == 5
     assert weights == sorted(weights, reverse=True)
     assert all(" → " in line and " head " in line for line in lines)
+    path = tmp_path / "groups.txt"
+    path.write_text("The old bridge\nNobody knew\n")
+    done = attnviz("self", TEXT, *OWN, "--group", str(path), "-f", "json")
+    (item,) = json.loads(done.text)["maps"]
+    found = [token["text"] for token in item["key_tokens"]]
+    assert found == ["The old bridge", "was", "closed", ".", "Nobody knew", "."]
 
 
 @pytest.mark.slow
@@ -56,7 +62,7 @@ def test_pictures_in_text_follow_the_width(monkeypatch, name, columns):
     assert "share of a row's attention" in done.text.replace("\n", " ")
 
 
-def test_colour_is_forced_and_refused_by_the_usual_variables(monkeypatch):
+def test_colour_is_forced_and_refused(monkeypatch):
     assert "\x1b[" not in attnviz("self", TEXT, *OWN, "-f", "heatmap").text
     monkeypatch.setenv("FORCE_COLOR", "1")
     colored = attnviz("self", TEXT, *OWN, "-f", "heatmap").text
@@ -74,7 +80,7 @@ def test_colour_is_forced_and_refused_by_the_usual_variables(monkeypatch):
         (("--group", "sentences"), ["The old bridge was closed.", "Nobody knew."]),
     ],
 )
-def test_groups_are_said_and_their_rows_keep_their_sums(options, tokens):
+def test_groups_keep_the_sums_of_rows(options, tokens):
     done = attnviz("self", TEXT, *OWN, *options, "-f", "json")
     (item,) = json.loads(done.text)["maps"]
     assert [token["text"] for token in item["key_tokens"]] == tokens
@@ -82,15 +88,6 @@ def test_groups_are_said_and_their_rows_keep_their_sums(options, tokens):
         assert [sum(row) for row in head] == pytest.approx([1.0] * len(tokens), abs=1e-5)
     steps = json.loads(done.text)["provenance"]["steps"]
     assert steps == [f"grouped by {options[-1].removeprefix('--')}"]
-
-
-def test_a_file_names_the_groups(tmp_path):
-    path = tmp_path / "groups.txt"
-    path.write_text("The old bridge\nNobody knew\n")
-    done = attnviz("self", TEXT, *OWN, "--group", str(path), "-f", "json")
-    (item,) = json.loads(done.text)["maps"]
-    found = [token["text"] for token in item["key_tokens"]]
-    assert found == ["The old bridge", "was", "closed", ".", "Nobody knew", "."]
 
 
 @pytest.mark.parametrize("option", ["--heatmap", "--picture"])

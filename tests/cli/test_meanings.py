@@ -60,7 +60,7 @@ def test_these_names_have_no_exception(name):
     assert len(texts) == 1, texts
 
 
-def test_a_letter_is_one_option():
+def test_a_letter_is_one_option_of_few():
     by_letter: dict[str, set[str]] = defaultdict(set)
     for command in COMMANDS:
         for item in build_command(command).params:
@@ -69,9 +69,6 @@ def test_a_letter_is_one_option():
                 by_letter[letter].add(max(item.opts, key=len))
     assert dict.fromkeys(by_letter, 1) == {one: len(n) for one, n in by_letter.items()}
     assert by_letter["-m"] == {"--model"}
-
-
-def test_self_has_few_options():
     made = build_command("self")
     options = [item for item in made.params if item.param_type_name == "option"]
     first = [item for item in options if item.name not in made.rare]

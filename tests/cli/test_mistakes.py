@@ -79,7 +79,7 @@ def test_a_misspelt_command_is_told_in_one_line(arguments, message):
     assert message in done.mistake
 
 
-def test_a_command_of_an_earlier_version_says_its_new_name_in_one_line():
+def test_a_former_command_says_its_new_name():
     assert OLD_NAMES
     for name, now in OLD_NAMES.items():
         done = attnviz(name, "a")
@@ -91,27 +91,30 @@ def test_a_command_of_an_earlier_version_says_its_new_name_in_one_line():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_tells_of_an_unknown_option_and_has_help(command):
+def test_an_unknown_option_and_help(command):
     assert "unknown option '--nonsense'" in attnviz(command, "--nonsense").mistake
     done = attnviz(command, "--help")
     assert (done.status, done.err) == (0, "")
     assert f"attnviz {command}" in done.text
 
 
-def test_without_arguments_the_help_is_shown_and_nothing_complained_of():
+def test_the_help_is_shown_and_nothing_raw_or_too_long():
     done = attnviz()
     assert (done.status, done.err) == (2, "")
     assert "Usage: attnviz" in done.text
-
-
-def test_what_was_asked_is_repeated_without_its_power_over_a_terminal():
     done = attnviz("self", "a", "--stream", "\x1b[31m\u202e", *OWN)
     assert "\x1b" not in done.err
     assert "\u202e" not in done.err
     assert "␛[31m" in done.mistake
+    done = attnviz("self", "a b", "--mechanism", "x" * 50_000)
+    assert done.status == 2
+    assert len(done.mistake) < 3000
+    assert done.mistake.startswith("unknown mechanism 'xxx")
+    assert "xxx … xxx" in done.mistake
+    assert done.mistake.endswith("co-two-stream.")
 
 
-def test_a_size_beyond_the_memory_is_told_in_one_line(monkeypatch):
+def test_memory_and_bugs(monkeypatch):
     from attnviz.models.own import SeededEmbedding
 
     def exhaust(*_: object) -> None:
@@ -129,15 +132,6 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(OwnLayer, "_attend_one", lambda self, query: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         attnviz("self", "a", *OWN)
-
-
-def test_an_error_that_quotes_a_whole_file_shows_both_its_ends():
-    done = attnviz("self", "a b", "--mechanism", "x" * 50_000)
-    assert done.status == 2
-    assert len(done.mistake) < 3000
-    assert done.mistake.startswith("unknown mechanism 'xxx")
-    assert "xxx … xxx" in done.mistake
-    assert done.mistake.endswith("co-two-stream.")
 
 
 @pytest.mark.slow
@@ -164,7 +158,7 @@ def test_what_may_be_a_slip_is_noted(tmp_path, monkeypatch, arguments, note):
         (("self", "a b", "--special", "remove"), "unknown value 'remove' for --special"),
     ],
 )
-def test_a_mistake_is_answered_with_what_helps_or_nothing(arguments, message):
+def test_a_mistake_is_answered_with_what_helps(arguments, message):
     assert attnviz(*arguments).mistake.startswith(message)
 
 
@@ -245,7 +239,7 @@ def test_a_conflict_names_both_options(row, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("option", FORMER)
-def test_a_former_option_is_refused_by_what_it_is_now(option):
+def test_a_former_option_says_what_it_is_now(option):
     successor, asked = re.search("--[a-z-]+", FORMER[option]), 0
     for command in COMMANDS:
         names = {one for item in build_command(command).params for one in item.opts}
@@ -268,6 +262,6 @@ def test_a_former_option_is_refused_by_what_it_is_now(option):
         (("heads", "a", "--picture", "a.gif"), "'a.gif' names no picture"),
     ],
 )
-def test_a_picture_that_is_not_drawn_is_told_with_its_name(arguments, message):
+def test_a_picture_that_is_not_drawn_is_told(arguments, message):
     done = attnviz(*arguments)
     assert (done.status, message in done.mistake) == (2, True), done.err

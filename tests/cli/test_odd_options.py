@@ -14,7 +14,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize(("command", "option", "kind"), OPTIONS)
-def test_an_option_whose_value_is_empty_or_no_text_is_refused(command, option, kind):
+def test_an_empty_option_or_one_that_is_no_text(command, option, kind):
     said = f"{option} is empty: give a value, or leave it out"
     assert attnviz(command, option, "").mistake == said
     assert attnviz(command, f"{option}=").mistake == said

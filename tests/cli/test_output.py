@@ -32,14 +32,14 @@ def room(tmp_path: Path) -> Iterator[int]:
 
 def test_what_pytest_prints_may_go_to_a_file(tmp_path):
     path = tmp_path / "log"
-    name = f"{__file__}::{test_where_there_is_no_room_for_all_nothing_is_written.__name__}"
+    name = f"{__file__}::{test_where_there_is_no_room_nothing_is_written.__name__}"
     with path.open("w") as file:
         subprocess.run([sys.executable, "-m", "pytest", "-v", name], stdout=file, check=True)
     assert "3 passed" in path.read_text()
 
 
 @pytest.mark.parametrize("flags", [os.O_TRUNC, os.O_APPEND, 0])
-def test_where_there_is_no_room_for_all_nothing_is_written(flags, room, tmp_path):
+def test_where_there_is_no_room_nothing_is_written(flags, room, tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"old " * (flags != os.O_TRUNC))
     start = b"" if flags == os.O_TRUNC else b"old "
@@ -55,7 +55,7 @@ def test_where_there_is_no_room_for_all_nothing_is_written(flags, room, tmp_path
     os.close(file)
 
 
-def test_what_somebody_else_wrote_behind_is_never_cut_off(tmp_path, monkeypatch):
+def test_what_others_wrote_behind_is_never_cut_off(tmp_path, monkeypatch):
     path = tmp_path / "a"
     path.touch()
     file = os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -75,7 +75,7 @@ def test_what_somebody_else_wrote_behind_is_never_cut_off(tmp_path, monkeypatch)
     os.close(file)
 
 
-def test_a_pipe_that_does_not_wait_is_waited_for():
+def test_a_pipe_is_waited_for_and_threads_left_alone():
     read, write = os.pipe()
     os.set_blocking(write, False)
     data, got = os.urandom(300_000), bytearray()
@@ -91,6 +91,19 @@ def test_a_pipe_that_does_not_wait_is_waited_for():
     assert got == data
     os.close(read)
     os.close(write)
+
+    seen = []
+
+    def beside() -> None:
+        with hold_interrupts():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    thread.join(timeout=HUNG)
+    assert seen == [signal.default_int_handler]
+    with pytest.raises(ZeroDivisionError):
+        interrupted([], press, lambda: 1 / 0)
 
 
 def interrupted(done: list[int], *actions: Callable[[], object] | int) -> None:
@@ -113,21 +126,3 @@ def test_ctrl_c_waits_until_what_is_begun_is_done(actions, finished):
         interrupted(done, *actions)
     assert done == finished
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_an_error_goes_before_ctrl_c():
-    with pytest.raises(ZeroDivisionError):
-        interrupted([], press, lambda: 1 / 0)
-
-
-def test_other_threads_are_left_alone():
-    seen = []
-
-    def beside() -> None:
-        with hold_interrupts():
-            seen.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=beside)
-    thread.start()
-    thread.join(timeout=HUNG)
-    assert seen == [signal.default_int_handler]

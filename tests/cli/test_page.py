@@ -26,7 +26,7 @@ def document(html: str) -> Any:
     return json.loads(found[1])
 
 
-def test_html_writes_one_page_beside_the_data(tmp_path):
+def test_one_page_with_its_words_beside_the_data(tmp_path):
     file = tmp_path / "page.html"
     done = invoke("self", "the cat's sat down", *OWN, "--html", str(file), "-f", "tsv")
     assert done.status == 0
@@ -38,10 +38,6 @@ def test_html_writes_one_page_beside_the_data(tmp_path):
     assert names[0] == "entropy"
     assert "previous-token" in names
     assert "untrained" in found["notes"][0]
-
-
-def test_pieces_of_a_word_can_be_joined_on_the_page(tmp_path):
-    file = tmp_path / "page.html"
     assert invoke("self", "well-known, too", *OWN, "--html", str(file), "-f", "none").status == 0
     axis = document(file.read_text("utf-8"))["maps"][0]["keys"]
     assert [token["text"] for token in axis["tokens"]] == ["well", "-", "known", ",", "too"]
@@ -61,7 +57,7 @@ def test_other_commands_write_pages_too(tmp_path, command, streams):
     assert [item["stream"] for item in document(file.read_text("utf-8"))["maps"]] == streams
 
 
-def test_a_saved_map_becomes_the_same_page(tmp_path):
+def test_texts_become_pages_and_saved_maps_the_same(tmp_path):
     saved, first, again = (tmp_path / name for name in ("map.npz", "first.html", "again.html"))
     invoke("self", "the cat sat", *OWN, "-o", str(saved), "--html", str(first), "-f", "none")
     assert invoke("render", str(saved), "--html", str(again), "-f", "none").status == 0
@@ -82,7 +78,7 @@ ALL = ("--html", "page.html", "--heatmap", "map.png", "--grid", "grid.svg", "-f"
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["file", "pipe", "argument"])
 @pytest.mark.parametrize("command", ["self", "cross"])
-def test_one_text_gets_the_names_that_were_asked_for(tmp_path, monkeypatch, how, command):
+def test_one_text_gets_the_names_asked_for(tmp_path, monkeypatch, how, command):
     monkeypatch.chdir(tmp_path)
     text = "one two" if command == "self" else "one two\tthree"
     own = (*OWN[:1], "cross") if command == "cross" else OWN
@@ -101,7 +97,7 @@ def test_one_good_text_of_several_keeps_its_number(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["page-0.html"]
 
 
-def test_a_run_of_one_text_that_is_resumed_gives_its_page_the_name_too(tmp_path, monkeypatch):
+def test_a_resumed_run_of_one_text_has_its_page_too(tmp_path, monkeypatch):
     texts, page = tmp_path / "t.txt", tmp_path / "page.html"
     texts.write_text("one two\n")
     command = ("self", "-i", texts, *OWN, "-o", tmp_path / "o.jsonl", "--html", page, "-f", "none")
@@ -118,15 +114,7 @@ def interrupted(report: Outputs) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_text_alone_replaces_no_input(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in.html").write_text("one two\n")
-    done = invoke("self", "-i", "txt:in.html", *OWN, "--html", "in.html")
-    assert done.status == 2
-    assert "'in.html' would replace 'in.html', which is read" in done.mistake
-
-
-def test_of_one_text_from_a_file_open_shows_the_page_by_its_last_name(tmp_path, monkeypatch):
+def test_open_shows_the_page_by_its_last_name(tmp_path, monkeypatch):
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
     file = tmp_path / "page.html"
@@ -149,9 +137,12 @@ def test_open_shows_the_file_or_a_temporary_one(tmp_path, monkeypatch):
     shown = next(path for path in tmp_path.iterdir() if path.name.startswith("attnviz-"))
     assert opened[1] == shown.as_uri()
     assert document(shown.read_text("utf-8"))["texts"] == ["one two"]
+    monkeypatch.setattr(webbrowser, "open", lambda url: False)
+    assert f"no browser was found: open '{file}'" in done.err
+    assert done.status == 0
 
 
-def test_temporary_pages_are_closed_and_one_that_fails_is_removed(tmp_path, monkeypatch):
+def test_temporary_pages_are_closed_and_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     counts = set()
@@ -175,17 +166,9 @@ def test_temporary_pages_are_closed_and_one_that_fails_is_removed(tmp_path, monk
         ("watch --html p.html prog.py --workers 3", "watch --html p.html prog.py --workers 3"),
     ],
 )
-def test_the_command_that_makes_it_again_says_nothing_of_who_did_the_work(typed, kept, monkeypatch):
+def test_the_command_says_nothing_of_who_did_the_work(typed, kept, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/bin/attnviz", *typed.split()])
     assert command_line() == f"attnviz {kept}"
-
-
-def test_without_a_browser_the_page_is_named_instead(tmp_path, monkeypatch):
-    monkeypatch.setattr(webbrowser, "open", lambda url: False)
-    file = tmp_path / "page.html"
-    done = invoke("self", "one two", *OWN, "--html", str(file), "--open", "-f", "none")
-    assert f"no browser was found: open '{file}'" in done.err
-    assert done.status == 0
 
 
 def test_the_page_holds_the_command_that_made_it(tmp_path, monkeypatch):
@@ -197,14 +180,19 @@ def test_the_page_holds_the_command_that_made_it(tmp_path, monkeypatch):
     assert command.startswith("attnviz self 'it'\"'\"'s here' --mechanism")
 
 
-def test_another_suffix_is_refused_before_the_work(tmp_path):
+def test_wrong_places_of_pages_are_refused(tmp_path, monkeypatch):
     done = invoke("self", "one two", *OWN, "--html", str(tmp_path / "page.pdf"))
     assert done.status == 2
     assert done.mistake.endswith("page.pdf' must end in .html or .htm")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.html").write_text("one two\n")
+    done = invoke("self", "-i", "txt:in.html", *OWN, "--html", "in.html")
+    assert done.status == 2
+    assert "'in.html' would replace 'in.html', which is read" in done.mistake
 
 
 @pytest.mark.parametrize("mechanism", ["naive", "single-head", "scaled", "causal", "multi-head"])
-def test_kept_queries_and_keys_give_the_weights_they_stand_behind(mechanism):
+def test_kept_queries_and_keys_give_the_weights(mechanism):
     result = attend("the cat sat on it", mechanism=f"{mechanism}:size=16", keep_qk=True)
     kept = result.projections[result.main.stream]
     scores = np.einsum("lhqd,lhkd->lhqk", kept.query, kept.key) * kept.scale
@@ -215,7 +203,7 @@ def test_kept_queries_and_keys_give_the_weights_they_stand_behind(mechanism):
     np.testing.assert_allclose(result.weights, expected, atol=1e-5)
 
 
-def test_keep_qk_follows_the_chosen_heads_to_the_page(tmp_path):
+def test_keep_qk_follows_the_chosen_heads(tmp_path):
     file = tmp_path / "page.html"
     invoke("self", "a b c", *OWN, "--keep-qk", "--head", "1,3", "--html", file, "-f", "none")
     assert document(file.read_text("utf-8"))["maps"][0]["projections"]["size"] == 16
@@ -230,13 +218,13 @@ def test_keep_qk_follows_the_chosen_heads_to_the_page(tmp_path):
         (("--mechanism", "scaled"), "--keep-qk shows on the page only"),
     ],
 )
-def test_keep_qk_is_refused_where_there_is_nothing_to_keep(arguments, said):
+def test_keep_qk_is_refused_where_nothing_is_kept(arguments, said):
     done = invoke("self", "a b", *arguments, "--keep-qk")
     assert done.status == 2
     assert said in done.mistake
 
 
-def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
+def test_notebooks_and_blocks_have_pages():
     result = attend("the cat sat", mechanism="multi-head")
     shown = result._repr_html_()
     assert shown.startswith("<iframe ")
@@ -244,8 +232,6 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
     assert 'sandbox="allow-scripts allow-downloads"' in shown
     assert result.page().startswith("<!doctype html>")
 
-
-def test_a_map_of_blocks_becomes_a_page_with_the_links_it_brings():
     tokens = (Token("a … b", 0, 3), Token("c … d", 4, 7))
     links = (Link("b", "c", 0.75, "0", "0", 1, 2),)
     item = AttentionMap(
@@ -258,7 +244,7 @@ def test_a_map_of_blocks_becomes_a_page_with_the_links_it_brings():
     assert shown["measures"] == []
 
 
-def test_a_picture_lies_under_the_patches_at_the_end_of_the_keys():
+def test_a_picture_lies_under_its_patches():
     tokens = (Token("[CLS]", special=True), *patch_tokens(2, 3))
     item = AttentionMap(
         "encoder",
@@ -279,7 +265,7 @@ def test_a_picture_lies_under_the_patches_at_the_end_of_the_keys():
 
 
 @pytest.mark.slow
-def test_image_writes_a_page_with_the_picture_under_its_patches(tmp_path):
+def test_image_writes_a_page_with_its_picture(tmp_path):
     folder = VISION_BUILDERS["vit"](tmp_path)
     shapes = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
     file = tmp_path / "page.html"

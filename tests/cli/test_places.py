@@ -132,7 +132,7 @@ def test_files_beside_one_another_are_two(here):
     assert found == {"i.jsonl", "i-0.jsonl", "r.jsonl", *pictures}
 
 
-def test_the_files_of_a_model_are_read_and_others_in_its_folder_are_not(tmp_path, monkeypatch):
+def test_the_files_of_a_model_are_read_and_others_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     done = attnviz("self", "a b", "--model", ".", "-o", "config.json")
@@ -152,9 +152,7 @@ def test_the_files_of_a_model_are_read_and_others_in_its_folder_are_not(tmp_path
     ],
 )
 @pytest.mark.slow
-def test_a_stream_that_the_shell_sent_to_the_same_file_is_refused(
-    stream, mode, arguments, message, tmp_path
-):
+def test_a_stream_to_the_same_file_is_refused(stream, mode, arguments, message, tmp_path):
     (tmp_path / "i.jsonl").write_bytes(TEXTS)
     with (tmp_path / "i.jsonl").open(mode) as file:
         streams = {"stdin": subprocess.DEVNULL, "stdout": -1, "stderr": -1} | {stream: file}
@@ -172,7 +170,7 @@ def test_a_stream_that_the_shell_sent_to_the_same_file_is_refused(
         assert (tmp_path / "i.jsonl").read_bytes() == TEXTS
 
 
-def test_a_wrong_place_is_found_before_the_first_is_opened(tmp_path):
+def test_wrong_places_and_failures_leave_nothing(tmp_path, monkeypatch):
     for more in (
         ("--html", tmp_path / "a.pdf"),
         ("--html", tmp_path / "nowhere" / "a.html"),
@@ -184,8 +182,6 @@ def test_a_wrong_place_is_found_before_the_first_is_opened(tmp_path):
         assert done.mistake
         assert list(tmp_path.iterdir()) == []
 
-
-def test_what_fails_while_a_report_is_made_leaves_no_draft(tmp_path, monkeypatch):
     from attnviz.cli import destinations
 
     def fail(*_: object, **__: object) -> None:
@@ -221,7 +217,7 @@ def test_numbered_files_replace_only_what_attnviz_made(suffix, tmp_path):
     assert len(first.read_bytes()) <= len(made_before)
 
 
-def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path):
+def test_what_is_no_file_is_never_read(tmp_path):
     asked = ("self", "a b", "c d", *OWN, "-q", "-f", "none", "--html", tmp_path / "pg.html")
     lost, pipe, zeros, folder = (tmp_path / f"pg-{number}.html" for number in (9, 10, 11, 12))
     os.mkfifo(pipe)  # which nobody writes to: who reads it waits
@@ -236,7 +232,7 @@ def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path):
     assert attnviz(*asked).status == 0
 
 
-def test_options_say_what_was_given_unless_it_is_written(tmp_path, monkeypatch):
+def test_options_hold_what_was_given_but_outputs(tmp_path, monkeypatch):
     found: list[Options] = []
 
     def take(run: Run, *_: object) -> int:
@@ -281,7 +277,7 @@ OPTION = {"page": "--html", "picture": "--grid"}
 
 
 @pytest.mark.parametrize("what", OUTPUTS)
-def test_a_file_of_another_program_stays_and_one_of_attnviz_is_replaced(what, tmp_path):
+def test_a_file_of_another_program_stays(what, tmp_path):
     suffix, _, kind = what.partition(" ")
     path, option = tmp_path / f"a{suffix}", OPTION.get(kind, "-o")
     mine = b"mine" if suffix == ".npz" else b"id,text\nmine: attnviz\n"

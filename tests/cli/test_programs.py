@@ -32,7 +32,7 @@ def picked(value, path):
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_fields_of_documents_are_those_that_are_asked_for_and_no_others(form):
+def test_documents_have_the_fields_asked_for(form):
     def documents(*more):
         done = attnviz(*SELF, "-f", form, *more)
         assert done.status == 0, done.err
@@ -47,7 +47,7 @@ def test_fields_of_documents_are_those_that_are_asked_for_and_no_others(form):
 
 
 @pytest.mark.parametrize("form", ["tsv", "csv"])
-def test_columns_of_rows_stand_in_the_order_that_is_asked_for(form):
+def test_rows_have_the_columns_in_the_order_asked_for(form):
     def rows(*more):
         text = attnviz(*SELF, "-f", form, *more).text
         cells = csv.reader(io.StringIO(text), dialect="excel" if form == "csv" else "excel-tab")
@@ -65,10 +65,16 @@ def test_a_file_is_cut_too(tmp_path):
         assert done.status == 0, done.err
     assert [*json.loads((tmp_path / "x.jsonl").read_text().splitlines()[0])] == ["id", "maps"]
     assert (tmp_path / "x.tsv").read_text().count("id\tweight\n") == 1
+    pair = ("ablate", "The red car.", "La voiture rouge.", "--head", "2.0", "-f", "json", "-q")
+    found = attnviz(*pair, "--fields", "together.place.layer").json()
+    assert found == {"together": {"place": {}}}
+    link = ("why", "The red car is fast.", "La voiture rouge est rapide.", "-f", "json", "-q")
+    assert attnviz(*link, "--fields", "against.nope").status == 2
+    assert set(CUT) == {"json", "jsonl", "tsv", "csv"}
 
 
 @pytest.mark.parametrize("form", ["tsv", "csv"])
-def test_a_run_that_goes_on_writes_the_same_columns_and_no_second_header(form):
+def test_a_resumed_run_writes_no_second_header(form):
     attention, texts = attend("a b", mechanism="multi-head"), list[str]()
     for begun in (False, True):
         display = Display(many=True, begun=begun, fields=("weight", "id"))
@@ -96,16 +102,8 @@ def test_a_field_that_is_not_there_is_told(more, message):
     assert message in done.mistake
 
 
-def test_a_field_of_an_empty_list_or_of_null_is_no_mistake():
-    pair = ("ablate", "The red car.", "La voiture rouge.", "--head", "2.0", "-f", "json", "-q")
-    found = attnviz(*pair, "--fields", "together.place.layer").json()
-    assert found == {"together": {"place": {}}}
-    link = ("why", "The red car is fast.", "La voiture rouge est rapide.", "-f", "json", "-q")
-    assert attnviz(*link, "--fields", "against.nope").status == 2
-
-
 @pytest.mark.parametrize("command", WORK)
-def test_a_field_that_no_document_of_a_command_has_is_refused(command, tmp_path):
+def test_a_field_that_no_document_has_is_refused(command, tmp_path):
     params = {word for item in build_command(command).params for word in item.opts}
     if "--fields" not in params:
         assert command in ("live", "browse", "render", "watch"), command
@@ -114,10 +112,6 @@ def test_a_field_that_no_document_of_a_command_has_is_refused(command, tmp_path)
         done = attnviz(command, *WORK[command][0](tmp_path), "-f", "json", "--fields", field)
         assert done.status == 2, done.err
         assert f"unknown field '{field}'" in done.err
-
-
-def test_formats_that_can_be_cut_are_text():
-    assert set(CUT) == {"json", "jsonl", "tsv", "csv"}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +151,7 @@ def test_errors_of_a_watched_program_are_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_the_options_that_people_use_and_names_the_rest(command):
+def test_help_shows_what_people_use_and_names_the_rest(command):
     made = build_command(command)
     usual = [
         one
@@ -172,7 +166,7 @@ def test_help_shows_the_options_that_people_use_and_names_the_rest(command):
 
 
 @pytest.mark.slow
-def test_the_script_of_the_samples_names_what_it_needs_and_runs():
+def test_the_script_of_the_samples_runs():
     path = ROOT / "sample_inputs" / "roles.py"
     block = re.search(r"(?m)^# /// script$\n((?:#(?: .*)?\n)+?)# ///$", path.read_text())
     assert block

@@ -28,24 +28,18 @@ def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
 
 
-def test_short_work_shows_no_progress(screen, monkeypatch):
+def test_long_work_is_counted_with_its_rate(screen, monkeypatch):
     clock(monkeypatch, 0.01)
     with progress_bar() as advance:
         for _ in range(3):
             advance(1)
     assert "texts" not in screen.getvalue()
-
-
-def test_long_work_is_counted_with_its_rate(screen, monkeypatch):
     clock(monkeypatch, 0.6)
     with progress_bar() as advance:
         for _ in range(3):
             advance(1)
     assert "3 texts" in screen.getvalue()
     assert "a second" in screen.getvalue()
-
-
-def test_work_of_a_known_size_says_how_long_it_will_take(screen, monkeypatch):
     clock(monkeypatch, 60)
     with progress_bar(1200) as advance:
         advance(300)
@@ -54,7 +48,7 @@ def test_work_of_a_known_size_says_how_long_it_will_take(screen, monkeypatch):
     assert "0:03:00 left" in screen.getvalue()
 
 
-def test_a_pipe_behind_stderr_is_never_shown_progress(monkeypatch):
+def test_a_pipe_behind_stderr_gets_no_progress(monkeypatch):
     clock(monkeypatch, 5)
     done = attnviz("self", "a", "b", "c", *OWN, "-q", "-f", "none")
     assert (done.out, done.err) == (b"", "")
@@ -73,7 +67,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("on_terminal")
-def test_a_terminal_is_told_what_a_page_with_the_model_takes_time_for(tmp_path):
+def test_a_terminal_is_told_what_a_page_takes_time_for(tmp_path):
     run = ("live", "-o", tmp_path / "live.html")
     assert attnviz(*run).err == (
         "note: packing the model, and reading sentences for what its heads do in other texts\n"
@@ -91,9 +85,7 @@ def test_a_terminal_is_told_what_a_page_with_the_model_takes_time_for(tmp_path):
         (("cross", "--input", "pairs.tsv", "--score", "pairs.gold"), 2),
     ],
 )
-def test_a_terminal_is_shown_how_many_of_all_records_are_done(
-    words, records, tmp_path, monkeypatch
-):
+def test_a_terminal_is_shown_how_many_records_are_done(words, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_bytes(b"a b\n\xff\nc d e\n")  # one fails
     (tmp_path / "pairs.tsv").write_text("The cat .\tLe chat .\nThe dog .\tLe chien .\n")

@@ -27,14 +27,11 @@ def test_a_pipe_gives_what_a_direct_run_gives(saved_as, name):
         )
 
 
-def test_a_choice_can_be_made_later():
+def test_choices_and_labels_can_come_later():
     saved = attnviz("self", TEXTS[0], *OWN, "-f", "npz").out
     for choice in (("--head", "1,3"), ("--reduce", "mean"), ("--reduce", "max:heads")):
         later = attnviz("render", "-", *choice, "-f", "json", stdin=saved)
         assert later == attnviz("self", TEXTS[0], *OWN, *choice, "-f", "json")
-
-
-def test_labels_can_be_given_later():
     saved = attnviz("self", "John ran", *OWN, "-f", "json").out
     done = attnviz("render", "-", "--labels", "B-PER O", "-q", stdin=saved)
     assert done.out == attnviz("self", "John ran", *OWN, "--labels", "B-PER O").out
@@ -56,13 +53,24 @@ def test_one_of_several_texts_is_found_by_its_id(tmp_path):
     assert (done.status, done.mistake) == (1, f"'{path}' holds no text '7': it holds 0, 1")
 
 
-def test_a_head_that_was_not_saved_is_told_with_those_that_were():
+def test_what_cannot_be_shown_is_named(tmp_path):
     saved = attnviz("self", TEXTS[0], *OWN, "--head", "1,3", "-f", "npz").out
     done = attnviz("render", "-", "--head", "2", stdin=saved)
     assert (done.status, done.mistake) == (
         2,
         "head 2 does not exist: multi-head (self) has 2 heads, 1, 3",
     )
+    done = attnviz("render", tmp_path / "no.npz")
+    assert (done.status, done.mistake) == (1, f"there is no file '{tmp_path / 'no.npz'}'")
+    assert "is a folder" in attnviz("render", tmp_path).mistake
+
+    done = attnviz("self", TEXTS[0], *OWN, "--reduce", "mean:layers")
+    assert "--" not in done.text
+    document = attnviz("self", TEXTS[0], *OWN, "-f", "json").json()
+    document["maps"][0]["layers"] = ["mean"]
+    shown = attnviz("render", "-", stdin=json.dumps(document).encode()).text
+    assert "--layer" not in shown
+    assert "layer mean" not in shown
 
 
 @pytest.mark.parametrize(
@@ -79,22 +87,6 @@ def test_what_holds_no_map_is_told_in_one_line(data, message):
     done = attnviz("render", "-", stdin=data)
     assert done.status == 1
     assert message in done.mistake
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    done = attnviz("render", tmp_path / "no.npz")
-    assert (done.status, done.mistake) == (1, f"there is no file '{tmp_path / 'no.npz'}'")
-    assert "is a folder" in attnviz("render", tmp_path).mistake
-
-
-def test_reduced_maps_never_advise_a_layer_or_head_that_cannot_be_chosen():
-    done = attnviz("self", TEXTS[0], *OWN, "--reduce", "mean:layers")
-    assert "--" not in done.text
-    document = attnviz("self", TEXTS[0], *OWN, "-f", "json").json()
-    document["maps"][0]["layers"] = ["mean"]
-    shown = attnviz("render", "-", stdin=json.dumps(document).encode()).text
-    assert "--layer" not in shown
-    assert "layer mean" not in shown
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def in_folder(folder: Path, name: str) -> tuple[Any, ...]:
         ("other.tsv", ("--workers", "2")),
     ],
 )
-def test_killed_in_the_middle_of_a_record_it_goes_on_to_the_same_bytes(name, more, texts, tmp_path):
+def test_killed_amid_a_record_it_ends_in_the_same_bytes(name, more, texts, tmp_path):
     asked = ("self", "-i", texts, *SMALL, *more)
     whole = attnviz(*asked, *in_folder(tmp_path / "whole", name))
     assert whole.status == 1  # of two bad lines
@@ -108,7 +108,7 @@ def test_killed_in_the_middle_of_a_record_it_goes_on_to_the_same_bytes(name, mor
     assert made(folder) == expected
 
 
-def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path):
+def test_pocket_killed_from_outside_goes_on(tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"The red car number {n} is fast\n" for n in range(270)))
     (tmp_path / "out").mkdir()
@@ -143,7 +143,7 @@ def test_a_signal_leaves_what_can_be_gone_on_with(how, status, more, texts, tmp_
     assert made(out) == made(tmp_path / "whole")
 
 
-def test_ctrl_c_waits_for_the_record_that_is_on_its_way_to_stdout(tmp_path):
+def test_ctrl_c_waits_for_a_record_on_its_way_out(tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text(f"{'a b c d e f g h ' * 8}\n" * 500)
     process = subprocess.Popen(
@@ -163,7 +163,7 @@ def test_ctrl_c_waits_for_the_record_that_is_on_its_way_to_stdout(tmp_path):
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["0"]
 
 
-def test_a_full_disk_leaves_whole_records_to_go_on_with(texts, tmp_path):
+def test_a_full_disk_leaves_whole_records(texts, tmp_path):
     out = tmp_path / "out"
     asked = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(out, "a.jsonl"))
     done = dying("limit", 100_001, *asked)
@@ -197,7 +197,7 @@ def test_a_full_disk_behind_stdout_leaves_whole_records(mode, texts, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_many_texts_to_a_full_device_end_in_one_line(tmp_path):
+def test_many_texts_to_a_full_device_are_one_line(tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a b\nc d\n")
     with Path("/dev/full").open("wb") as full:
@@ -207,7 +207,7 @@ def test_many_texts_to_a_full_device_end_in_one_line(tmp_path):
     assert done.err == "attnviz: error: cannot write to stdout: No space left on device\n"
 
 
-def test_a_file_is_written_to_its_end_though_nobody_reads_stdout(texts, tmp_path):
+def test_a_file_is_whole_though_nobody_reads_stdout(texts, tmp_path):
     path = tmp_path / "a.tsv"
     command = f"{sys.executable} -m attnviz self -i {texts} {' '.join(OWN)} -q -f tsv"
     script = f"{command} -o {path} | head -n 1; echo ${{PIPESTATUS[0]}}"
@@ -218,7 +218,7 @@ def test_a_file_is_written_to_its_end_though_nobody_reads_stdout(texts, tmp_path
     assert path.read_bytes() == (tmp_path / "b.tsv").read_bytes()
 
 
-def test_other_options_or_another_input_are_refused(texts, tmp_path):
+def test_other_options_or_inputs_are_refused(texts, tmp_path):
     path = tmp_path / "a.jsonl"
     asked = ("self", "-i", texts, *SMALL, "-o", path)
     dying("SIGKILL", 200, *asked)
@@ -235,7 +235,7 @@ def test_other_options_or_another_input_are_refused(texts, tmp_path):
     assert "the input's checksum was" in attnviz(*asked, "--resume").mistake
 
 
-def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(texts, tmp_path):
+def test_the_first_record_replaces_the_old_part(texts, tmp_path):
     path = tmp_path / "a.jsonl"
     asked = ("self", "-i", texts, *OWN, "-f", "none", "-o", path)
     dying("SIGINT", 50, *asked)
@@ -271,7 +271,7 @@ def test_nothing_to_resume_and_everything_done(tmp_path):
         assert left(tmp_path) == before
 
 
-def test_of_lines_that_all_went_well_everything_done_is_no_failure(tmp_path):
+def test_everything_done_is_no_failure(tmp_path):
     texts = tmp_path / "texts.csv"
     texts.write_text('id,text\nx,a b\nx,a b\nx,a b c\n\ny,"d\n"\n')
     for name in ("a.jsonl", "a.tsv", "a.csv", "a.parquet"):
@@ -281,7 +281,7 @@ def test_of_lines_that_all_went_well_everything_done_is_no_failure(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.tsv"])
-def test_killed_behind_its_end_it_ends_with_the_same_status(name, texts, tmp_path):
+def test_killed_behind_its_end_the_status_stays(name, texts, tmp_path):
     asked = ("self", "-i", texts, *SMALL, *in_folder(tmp_path / "out", name))
     assert dying("end", 0, *asked).status == 9
     journal = tmp_path / "out" / f".{name}.journal"
@@ -339,7 +339,7 @@ def test_a_bad_record_takes_its_number_in_the_shards(tmp_path):
         assert done.json()["text"] == "d"
 
 
-def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path):
+def test_a_file_that_another_run_writes_is_left_alone(tmp_path):
     code = (
         "import sys; from pathlib import Path; from attnviz.storage.writing import PartialFile\n"
         "held = PartialFile(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"

@@ -59,13 +59,18 @@ def test_a_model_inside_needs_no_torch(arguments):
 
 
 @pytest.mark.slow
-def test_rendering_a_saved_map_needs_no_torch(tmp_path):
+def test_rendering_and_completion_need_no_torch(tmp_path):
     saved = attnviz("self", "a b", *OWN, "-f", "npz").out
     loaded, done = imported("render", "-", "--grid", tmp_path / "g.png", stdin=saved)
     assert done.status == 0
     assert not loaded & {"torch", "transformers"}
     assert {"numpy", "matplotlib"} <= loaded, "the probe sees no import"
     assert (tmp_path / "g.png").exists()
+    assert completed("attnviz", "mo") == ["models"]
+    assert {"causal", "causal-linear"} <= set(completed("attnviz", "self", "--mechanism", "c"))
+    assert completed("attnviz", "self", "--mechanism", "m") == ["multi-head", "multi-query"]
+    assert completed("attnviz", "self", "--for") == ["--format"]
+    assert completed("attnviz", "self", "-f", "js") == ["json", "jsonl"]
 
 
 def completed(*words: str) -> list[str]:
@@ -76,15 +81,6 @@ def completed(*words: str) -> list[str]:
     )
     assert done.status == 0
     return done.lines
-
-
-@pytest.mark.slow
-def test_a_shell_completes_commands_options_and_names():
-    assert completed("attnviz", "mo") == ["models"]
-    assert {"causal", "causal-linear"} <= set(completed("attnviz", "self", "--mechanism", "c"))
-    assert completed("attnviz", "self", "--mechanism", "m") == ["multi-head", "multi-query"]
-    assert completed("attnviz", "self", "--for") == ["--format"]
-    assert completed("attnviz", "self", "-f", "js") == ["json", "jsonl"]
 
 
 def test_completion_imports_nothing_heavy(monkeypatch):

@@ -22,7 +22,7 @@ def writing(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(write)
 
 
-def test_a_pipe_that_idles_is_known_to(writing):
+def test_pipes_that_idle_and_pipes_of_gzip(writing):
     os.write(writing, b"one\ntwo\nthr")
     lines = stdin_lines()
     assert next(lines) == b"one\n"
@@ -33,6 +33,12 @@ def test_a_pipe_that_idles_is_known_to(writing):
     assert stdin_is_ready()
     assert next(lines) == b"three\n"
     assert not stdin_is_ready()
+    os.write(writing, gzip.compress(b"one\ntwo\n"))
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, writing)  # ends the pipe; the fixture closes what stands there now
+    os.close(null)
+    assert list(stdin_lines()) == [b"one\n", b"two\n"]
+    assert stdin_is_ready()
 
 
 def test_a_pipe_at_its_end_does_not_wait(monkeypatch):
@@ -64,12 +70,3 @@ def test_what_cannot_idle_is_always_there(monkeypatch, tmp_path):
         assert stdin_is_ready()
         assert list(lines) == [b"two\n"]
         assert stdin_is_ready()
-
-
-def test_gzip_is_known_by_its_first_bytes(writing):
-    os.write(writing, gzip.compress(b"one\ntwo\n"))
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, writing)  # ends the pipe; the fixture closes what stands there now
-    os.close(null)
-    assert list(stdin_lines()) == [b"one\n", b"two\n"]
-    assert stdin_is_ready()

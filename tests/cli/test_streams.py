@@ -38,7 +38,7 @@ def test_head_ends_quietly():
 
 @pytest.mark.slow
 @pytest.mark.core
-def test_ctrl_c_ends_with_130_and_without_a_traceback():
+def test_ctrl_c_ends_with_130_without_a_traceback():
     process = subprocess.Popen(
         [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],
         stdin=subprocess.PIPE,
@@ -56,7 +56,7 @@ def test_ctrl_c_ends_with_130_and_without_a_traceback():
     assert err == b""
 
 
-def test_a_terminal_gets_its_width_and_colours_and_stderr_stays_apart():
+def test_a_terminal_gets_its_width_and_colours():
     done = on_terminal("self", SENTENCE, *OWN, columns=60)
     assert done.status == 0
     assert done.err.startswith("note: untrained")
@@ -76,7 +76,7 @@ def test_a_terminal_has_the_colours_that_it_names(system, colors, monkeypatch):
 
 
 @pytest.mark.slow
-def test_no_color_wins_on_a_terminal_and_over_force_color(monkeypatch):
+def test_no_color_wins_over_force_color(monkeypatch):
     plain = on_terminal("self", SENTENCE, *OWN, NO_COLOR="1").text
     # Bold and dim are no colours; what a pipe gets has neither.
     assert not re.search(r"\x1b\[[0-9;]*[34][0-9]", plain)
@@ -85,7 +85,7 @@ def test_no_color_wins_on_a_terminal_and_over_force_color(monkeypatch):
     assert b"\x1b" not in attnviz("self", "a b", *OWN).out
 
 
-def test_a_pipe_is_plain_unless_colour_is_forced_and_as_wide_as_columns(monkeypatch):
+def test_colour_is_for_terminals_or_forced(monkeypatch):
     plain = attnviz("self", "a b", *OWN)
     monkeypatch.setenv("FORCE_COLOR", "1")
     forced = attnviz("self", "a b", *OWN)
@@ -99,14 +99,10 @@ def test_a_pipe_is_plain_unless_colour_is_forced_and_as_wide_as_columns(monkeypa
 
 
 @pytest.mark.slow
-def test_binary_is_kept_off_a_terminal():
+def test_what_a_terminal_gets_or_waits_for():
     done = on_terminal("self", "a b", *OWN, "-f", "npz")
     assert (done.status, done.out) == (2, b"")
     assert done.mistake.startswith("format 'npz' is binary and stdout is a terminal: redirect it")
-
-
-@pytest.mark.slow
-def test_without_a_text_on_a_terminal_nothing_waits():
     for arguments in (("self", *OWN), ("cross", *OWN)):
         done = on_terminal(*arguments)
         assert done.status == 2
@@ -114,23 +110,10 @@ def test_without_a_text_on_a_terminal_nothing_waits():
 
 
 @pytest.mark.slow
-def test_python_dash_m_and_the_version():
+def test_python_dash_m_flushes_records_one_by_one():
     done = fresh("--version")
     assert (done.status, done.text, done.err) == (0, f"attnviz {__version__}\n", "")
 
-
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
-@pytest.mark.slow
-def test_a_stream_that_the_shell_closed_is_no_crash(closed):
-    command = f"{sys.executable} -m attnviz self 'a b' {' '.join(OWN)} {closed}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
-    assert done.returncode == 0
-    assert b"Traceback" not in done.stderr
-    assert bool(done.stdout) == (closed != ">&-")
-
-
-@pytest.mark.slow
-def test_records_are_flushed_one_by_one():
     process = subprocess.Popen(
         [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],
         stdin=subprocess.PIPE,
@@ -144,6 +127,16 @@ def test_records_are_flushed_one_by_one():
     assert process.stdout.readline().startswith(b'{"schema":2,"kind":"maps","id":"0"')
     process.communicate(timeout=HUNG)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.slow
+def test_a_stream_that_the_shell_closed_is_no_crash(closed):
+    command = f"{sys.executable} -m attnviz self 'a b' {' '.join(OWN)} {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert bool(done.stdout) == (closed != ">&-")
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def sixel_pixels(shown: bytes) -> np.ndarray:
     return pixels[:high] * 2.55
 
 
-def test_each_protocol_carries_the_same_picture_and_the_table_comes_first():
+def test_each_protocol_carries_the_same_picture():
     done = {name: on_terminal(*SELF, answer=answer, **PLAIN) for name, answer in ANSWERS.items()}
     for one in done.values():
         assert (one.status, one.err) == (0, UNTRAINED)
@@ -106,7 +106,7 @@ def test_each_protocol_carries_the_same_picture_and_the_table_comes_first():
 
 
 @pytest.mark.slow
-def test_a_picture_fits_the_width_of_the_terminal():
+def test_a_picture_fits_and_the_first_or_written_is_shown(tmp_path):
     for columns in (60, 80):
         done = on_terminal(
             *("heads", "The cat sat", *OWN, "--show"),
@@ -114,10 +114,17 @@ def test_a_picture_fits_the_width_of_the_terminal():
         )
         picture = Image.open(BytesIO(kitty_picture(done.out)))
         assert 0.9 * columns * 10 < picture.width <= columns * 10
+    done = on_terminal("self", "a b", "c d", *OWN, "--show", answer=ANSWERS["iterm2"], **PLAIN)
+    assert done.out.count(b"\x1b]1337") == 1
+    assert "--show shows the first result" in done.err
+    files = ("--grid", tmp_path / "g.png", "--picture", tmp_path / "l.png")
+    done = on_terminal(*SELF, *files, "--style", "title=Mine", answer=ANSWERS["iterm2"], **PLAIN)
+    assert (done.status, done.out.count(b"\x1b]1337")) == (0, 2)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["g.png", "l.png"]
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_a_terminal_without_pictures_gets_a_line_that_says_how(name):
+def test_a_terminal_without_pictures_gets_a_line(name):
     answer, said = NOTHING[name]
     done = on_terminal(*SELF, answer=answer, **PLAIN)
     assert done.status == 0
@@ -131,7 +138,7 @@ def test_a_terminal_without_pictures_gets_a_line_that_says_how(name):
     assert not re.search(rb"\x1b[_P\]]", after)
 
 
-def test_a_pipe_and_a_dumb_terminal_get_no_question(tmp_path):
+def test_a_pipe_gets_no_question(tmp_path, monkeypatch):
     done = attnviz(*SELF)
     assert b"\x1b" not in done.out
     assert done.err == (
@@ -141,8 +148,6 @@ def test_a_pipe_and_a_dumb_terminal_get_no_question(tmp_path):
     for kind in ("dumb", "linux"):
         assert b"\x1b[c" not in on_terminal(*SELF, **(PLAIN | {"TERM": kind})).out
 
-
-def test_sixels_without_their_package_say_how_to_get_it(monkeypatch):
     monkeypatch.setattr(terminal, "find_spec", lambda name: None)
     monkeypatch.setattr(terminal, "ask_terminal", lambda questions: ANSWERS["sixel"])
     monkeypatch.setattr(
@@ -153,21 +158,6 @@ def test_sixels_without_their_package_say_how_to_get_it(monkeypatch):
     )
     monkeypatch.setenv("TERM", "foot")
     assert "pip install 'attnviz[terminal]'" in terminal.ask_screen().lack
-
-
-@pytest.mark.slow
-def test_of_several_texts_the_first_is_shown():
-    done = on_terminal("self", "a b", "c d", *OWN, "--show", answer=ANSWERS["iterm2"], **PLAIN)
-    assert done.out.count(b"\x1b]1337") == 1
-    assert "--show shows the first result" in done.err
-
-
-@pytest.mark.slow
-def test_the_pictures_that_are_written_are_those_that_are_shown(tmp_path):
-    files = ("--grid", tmp_path / "g.png", "--picture", tmp_path / "l.png")
-    done = on_terminal(*SELF, *files, "--style", "title=Mine", answer=ANSWERS["iterm2"], **PLAIN)
-    assert (done.status, done.out.count(b"\x1b]1337")) == (0, 2)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["g.png", "l.png"]
 
 
 PAIR = ("The red car.", "La voiture rouge.")
@@ -191,7 +181,7 @@ def test_every_command_with_a_picture_shows_it(command, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_inside_tmux_nothing_is_left_on_the_screen_or_in_the_title(tmp_path):
+def test_inside_tmux_nothing_is_left_on_the_screen(tmp_path):
     command = f"{sys.executable} -m attnviz self 'a b' --mechanism multi-head --show; echo done"
     tmux = ("tmux", "-f", "/dev/null", "-S", str(tmp_path / "socket"))
 

@@ -70,7 +70,7 @@ READ = [
 
 
 @pytest.mark.parametrize("given", READ, ids=" ".join)
-def test_a_pipe_that_nobody_writes_to_and_a_device_are_no_files(given, tmp_path, monkeypatch):
+def test_a_pipe_and_a_device_are_no_files(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("a b\n")
     (tmp_path / "b.npz").write_bytes(ARCHIVE)
@@ -83,7 +83,7 @@ def test_a_pipe_that_nobody_writes_to_and_a_device_are_no_files(given, tmp_path,
 
 
 @pytest.mark.parametrize("given", [("self", "--weights"), ("self", "--qk"), ("render",)])
-def test_a_header_larger_than_any_is_refused_and_not_read(given, tmp_path):
+def test_a_header_larger_than_any_is_not_read(given, tmp_path):
     path = tmp_path / "a.safetensors"
     with path.open("wb") as file:
         file.write((3 << 30).to_bytes(8, "little") + b"{")
@@ -110,6 +110,11 @@ def test_damage_is_told_in_no_words_of_python(tmp_path):
         mistake = attnviz("render", path).mistake
         assert mistake.startswith(f"'{path}' is damaged: ")
         assert not re.search("codec|modulo|Error|\\bargument", mistake), mistake
+    reader, writer = os.pipe()
+    os.write(writer, ARCHIVE)
+    os.close(writer)
+    assert attnviz("render", f"/dev/fd/{reader}").status == 0
+    os.close(reader)
 
 
 @pytest.mark.parametrize(
@@ -122,14 +127,6 @@ def test_damage_is_told_in_no_words_of_python(tmp_path):
 )
 def test_errors_of_python_are_said_in_plain_words(error, words):
     assert first_line(error) == words
-
-
-def test_what_the_shell_pipes_into_a_descriptor_is_read(tmp_path):
-    reader, writer = os.pipe()
-    os.write(writer, ARCHIVE)
-    os.close(writer)
-    assert attnviz("render", f"/dev/fd/{reader}").status == 0
-    os.close(reader)
 
 
 @pytest.mark.parametrize(
@@ -194,14 +191,12 @@ def test_a_flipped_byte_is_harmless_or_an_input_error(place, mask):
     assert len(found) == 1
 
 
-def test_pickled_arrays_are_never_loaded():
+def test_json_is_told_and_told_apart():
     file = io.BytesIO()
     np.savez(file, attnviz=np.array([object()], dtype=object))
     with pytest.raises(InputError, match="damaged"):
         list(read_attention(file.getvalue(), "'f'"))
 
-
-def test_only_what_attnviz_wrote_is_taken_for_saved_attention():
     assert holds_attention(ARCHIVE)
     assert holds_attention(DOCUMENT)
     assert not holds_attention(archive_of(weights=np.eye(2)))
@@ -211,14 +206,8 @@ def test_only_what_attnviz_wrote_is_taken_for_saved_attention():
     zipfile.ZipFile(empty, "w").close()
     assert not holds_attention(empty.getvalue())
     assert not holds_attention(b"PK\x03\x04 and no more")
-
-
-def test_json_says_where_it_breaks():
     with pytest.raises(InputError, match=r"line 3 of 'a' is not JSON: .*column 7"):
         parse_json('{"a": ', "line 3 of 'a'")
-
-
-def test_json_shows_nothing_raw_that_turns_or_hides_text():
     text = "\u202e\u200b\x7f\x9b\u2028\ufeff\u061c"
     dumped = dump_json({"a": text})
     assert dumped.isascii()
@@ -238,7 +227,7 @@ def rewritten(data: bytes, member: str, change: Callable[[bytes], bytes]) -> byt
 @pytest.mark.slow
 @checked
 @given(st.lists(st.tuples(st.integers(6, 117), st.sampled_from(b"0(){}'|<O-T\n")), min_size=1))
-def test_a_broken_header_of_a_member_is_harmless_or_an_input_error(spoilt):
+def test_a_broken_header_is_harmless_or_an_input_error(spoilt):
     def change(content: bytes) -> bytes:
         broken = bytearray(content)
         for place, letter in spoilt:
@@ -260,9 +249,7 @@ def test_a_broken_header_of_a_member_is_harmless_or_an_input_error(spoilt):
         ("(4, 1, 2, 2)", "has the shape (4, 1, 2, 2), not (2, 2, 2, 2)"),
     ],
 )
-def test_a_shape_that_does_not_fit_is_refused_before_the_numbers_are_read(
-    claimed, message, monkeypatch
-):
+def test_a_shape_that_does_not_fit_is_refused_at_once(claimed, message, monkeypatch):
     def claim(content: bytes) -> bytes:
         return (
             content[:10]
@@ -301,7 +288,7 @@ def test_what_would_fill_the_memory_is_not_read(monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["render", "self"])
-def test_complex_numbers_never_lose_a_part_without_a_word(command, tmp_path):
+def test_complex_numbers_never_lose_a_part(command, tmp_path):
     path, given = tmp_path / "a.npz", (("--weights",) if command == "self" else ())
     index = np.array(json.dumps([json.loads(DOCUMENT)]))
     members = {"0/0/self": SAVED.weights.astype(complex)}
@@ -341,7 +328,7 @@ def test_foreign_parquet_is_told_by_its_column(columns, message):
 @pytest.mark.parametrize(
     ("shape", "weights"), [([1, 1, 1, 2], [1.0]), ([1, 1, -1, 1], [1.0]), ([1], [1.0]), (None, [1])]
 )
-def test_weights_that_do_not_fill_their_shape_are_an_input_error(shape, weights):
+def test_weights_that_do_not_fill_their_shape(shape, weights):
     item = {"stream": "s", "query_tokens": ["a"], "key_tokens": ["a"], "starts": [0, 0]}
     with pytest.raises(InputError, match="text 0 of 'f': "):
         list(read_attention(rows_of(maps=[{**item, "shape": shape, "weights": weights}]), "'f'"))

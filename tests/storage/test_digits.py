@@ -33,7 +33,7 @@ def written(weights, digits, values="share"):
 
 
 @pytest.mark.parametrize("digits", DIGITS)
-def test_shares_are_rounded_as_python_rounds_them(digits):
+def test_shares_and_signed_values_are_rounded(digits):
     draw = np.random.default_rng(digits)
     shares = np.concatenate([draw.random(3000) ** draw.integers(1, 9, 3000), EDGES])
     weights = shares.astype(np.float32).reshape(1, 1, 1, -1)
@@ -43,10 +43,6 @@ def test_shares_are_rounded_as_python_rounds_them(digits):
         # an oracle without floats: the nearest decimal, a tie to the even one
         assert one == float(Fraction(round(Fraction(weight) * 10**digits), 10**digits)), weight
 
-
-@pytest.mark.parametrize("digits", DIGITS)
-def test_signed_values_of_any_size_are_rounded_too_and_what_is_absent_stays_null(digits):
-    draw = np.random.default_rng(digits)
     values = np.concatenate([draw.normal(size=500) * 10.0 ** draw.integers(-8, 30, 500), EDGES])
     values = np.concatenate([values, -values, [np.nan, 3e38]]).astype(np.float32)
     found = np.ravel(written(values.reshape(1, 1, 1, -1), digits, "signed")[1]).tolist()
@@ -60,7 +56,7 @@ def test_signed_values_of_any_size_are_rounded_too_and_what_is_absent_stays_null
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 4, 5), (3, 1, 2, 1), (1, 4, 1, 3)])
 @pytest.mark.parametrize("digits", DIGITS)
 @pytest.mark.parametrize("block", [1, 7, 1 << 17])
-def test_the_table_spells_what_orjson_spells_byte_for_byte(shape, digits, block, monkeypatch):
+def test_the_table_spells_what_orjson_spells(shape, digits, block, monkeypatch):
     monkeypatch.setattr(documents, "BLOCK", block)
     weights = np.random.default_rng(0).random(shape).astype(np.float32) ** 3
     plain = orjson.dumps(round_weights(weights, digits), option=orjson.OPT_SERIALIZE_NUMPY)
@@ -69,7 +65,7 @@ def test_the_table_spells_what_orjson_spells_byte_for_byte(shape, digits, block,
     assert json.loads(line)["provenance"]["notes"] == [f"weights are rounded to {digits} decimals"]
 
 
-def test_every_text_format_of_the_shell_holds_the_same_rounded_weights(tmp_path):
+def test_every_format_and_command_holds_what_was_rounded(tmp_path):
     command = ("self", "a b", "c d e", *OWN, "-q")
     whole = [one["maps"][0]["weights"] for one in attnviz(*command, "-f", "json").json()]
     full = [one for text in whole for one in np.ravel(text).astype(np.float32).tolist()]
@@ -89,8 +85,6 @@ def test_every_text_format_of_the_shell_holds_the_same_rounded_weights(tmp_path)
             found = [one for each in texts for one in np.ravel(each).tolist()]
         assert found == wanted, form
 
-
-def test_other_commands_and_jq_read_what_was_rounded(tmp_path):
     attention = attend("a b c", mechanism="multi-head")
     a, b = tmp_path / "a.json", tmp_path / "b.jsonl"
     attention.save(a, digits=2)
@@ -124,7 +118,7 @@ def test_digits_of_what_has_none_are_refused(more, message):
 
 
 @pytest.mark.parametrize(("file", "digits"), [("x.json", 0), ("x.json", 7), ("x.npz", 3)])
-def test_python_refuses_digits_that_the_shell_refuses(tmp_path, file, digits):
+def test_python_refuses_what_the_shell_refuses(tmp_path, file, digits):
     with pytest.raises(UsageError, match=r"digits"):
         attend("a b", mechanism="multi-head").save(tmp_path / file, digits=digits)
     assert not [*tmp_path.iterdir()]

@@ -25,7 +25,7 @@ def write(path: Path, **members: object) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".npz", ".safetensors"])
-def test_matrices_and_words_come_out_of_every_kind_of_file(tmp_path, suffix):
+def test_matrices_and_words_of_every_kind_of_file(tmp_path, suffix):
     path = write(tmp_path / f"m{suffix}", weights=np.eye(2), tokens=["a", "b"])
     found = read_matrices(path)
     assert found["tokens"] == ["a", "b"]
@@ -60,26 +60,17 @@ def test_a_file_of_something_else_says_what_is_wrong(tmp_path, name, content, me
     assert message in str(caught.value)
 
 
-def test_a_missing_file_and_a_folder_are_named(tmp_path):
+def test_other_files_and_numbers(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         read_matrices(tmp_path / "a.json")
     (tmp_path / "b.json").mkdir()
     with pytest.raises(InputError, match="is a folder, not a file"):
         read_matrices(tmp_path / "b.json")
-
-
-def test_numbers_of_half_precision_can_be_read(tmp_path):
     path = write(tmp_path / "a.safetensors", weights=np.eye(2, dtype=np.float16))
     assert np.array_equal(read_matrices(path)["weights"], np.eye(2))
-
-
-def test_pickled_numbers_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", weights=np.array([object()], dtype=object))
     with pytest.raises(InputError, match=r"cannot be read as \.npz"):
         read_matrices(tmp_path / "a.npz")
-
-
-def test_complex_numbers_are_not_cut_down(tmp_path):
     np.savez(tmp_path / "a.npz", weights=np.array([[1 + 2j]]))
     with pytest.raises(InputError, match="holds complex numbers"):
         read_matrices(tmp_path / "a.npz")

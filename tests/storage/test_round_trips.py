@@ -57,34 +57,29 @@ def test_a_document_gives_back_what_was_saved(attention):
 @given(several)
 @pytest.mark.parametrize("dump", [as_archive, as_json_list, as_json_lines])
 @pytest.mark.slow
-def test_every_file_of_several_texts_gives_them_back_in_order(dump, found):
+def test_several_texts_come_back_in_order(dump, found):
     data = dump(found)  # type: ignore[operator]
     assert holds_attention(data)
     loaded = list(read_attention(data, "x"))
     assert [same(*pair) for pair in zip(found, loaded, strict=True)] == [True] * len(found)
 
 
-def test_a_change_of_the_last_bit_would_be_seen():
+def test_saved_bytes_change_with_the_last_bit_only():
     item = self_map(["a", "b"])
     changed = item.weights.copy()
     changed[0, 0, 0, 0] = np.nextafter(changed[0, 0, 0, 0], np.float32(1))
     assert not same(attention_of(item), attention_of(item.with_weights(changed)))
     assert same(attention_of(item), attention_of(item.with_weights(item.weights.copy())))
-
-
-def test_the_same_maps_make_the_same_bytes():
     item = attention_of(self_map(["a", "b"], 2, 3))
     assert dump_archive([item]) == dump_archive([item])
 
 
-def test_an_archive_needs_nothing_but_numpy_and_no_pickle():
+def test_an_archive_and_a_document_as_promised():
     item = self_map(["a", "b"], 2, 3)
     with np.load(io.BytesIO(dump_archive([attention_of(item, text="a b")]))) as archive:
         assert np.array_equal(archive["0/0/self"], item.weights)
         assert json.loads(str(archive["attnviz"]))[0]["text"] == "a b"
 
-
-def test_the_document_has_the_keys_that_the_schema_promises():
     item = self_map(["John", "ran"])
     tokens = (Token("John", 0, 4, label="B-PER"), Token("[SEP]", 4, 4, special=True))
     document = to_document(attention_of(item, text="John"))
@@ -101,8 +96,6 @@ def test_the_document_has_the_keys_that_the_schema_promises():
         {"text": "[SEP]", "start": 4, "end": 4, "special": True},
     ]
 
-
-def test_a_pair_has_source_and_target_instead_of_a_text():
     pair = Attention((self_map(["a"]),), attention_of().provenance, source="a", target="b")
     assert list(to_document(pair)) == [
         "schema",
@@ -115,7 +108,7 @@ def test_a_pair_has_source_and_target_instead_of_a_text():
     ]
 
 
-def test_what_the_program_steers_by_is_read_back_from_facts_of_the_provenance():
+def test_what_the_program_steers_by_is_read_back():
     facts = {PARTS: "prompt and output", SECOND_PART: 4, "prompt tokens": 2, "output tokens": 3}
     provenance = Provenance("file", "m", settings=facts | {DECISION: "cat (70%)"})
     saved = Attention((self_map(["a", "b"]),), replace(provenance, steps=("head 1", "lens all")))

@@ -45,7 +45,7 @@ def written(path: Path, found: list[Attention]) -> Path:
 
 
 @every_kind
-def test_an_id_goes_before_a_number_and_numbers_count_from_0(kind, tmp_path):
+def test_ids_go_before_numbers_and_shards_are_one(kind, tmp_path):
     found = texts(IDS)
     files = openers(written(tmp_path / f"a.{kind}", found))
     for record, place in (("first", 0), ("0", 1), (IDS[2], 2), ("7", 3), ("3", 3), ("4", 4)):
@@ -55,9 +55,6 @@ def test_an_id_goes_before_a_number_and_numbers_count_from_0(kind, tmp_path):
         with pytest.raises(InputError, match=f"'a' holds no text '{missing}': it holds first, 0"):
             pick(files, missing, "'a'")
 
-
-@every_kind
-def test_shards_are_read_as_one(kind, tmp_path):
     found, path = texts([*"0123456", "x"]), tmp_path / f"a.{kind}"
     for number, start in enumerate(range(0, 8, 3)):
         written(shard_path(path, number), found[start : start + 3])
@@ -70,7 +67,7 @@ def test_shards_are_read_as_one(kind, tmp_path):
     assert len(list(read_all(openers(path)))) == 1
 
 
-def test_a_text_whose_id_is_its_number_is_looked_for_in_its_shard_first(tmp_path, monkeypatch):
+def test_a_text_whose_id_is_its_number(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     for number in range(6):
         written(shard_path(path, number), texts([str(2 * number), str(2 * number + 1)]))
@@ -103,12 +100,9 @@ def test_other_texts_are_not_unpacked(kind, tmp_path, monkeypatch):
     assert made == ["e"]
 
 
-def test_texts_of_the_same_id_all_come(tmp_path):
+def test_texts_and_lines_are_found_by_their_ids(tmp_path):
     files = openers(written(tmp_path / "a.npz", texts(["a", "b", "a"])))
     assert len(pick(files, "a", "'a'")) == 2
-
-
-def test_lines_of_another_writer_are_read_by_their_id(tmp_path):
     path = written(tmp_path / "a.jsonl", texts(["a", "b"]))
     lines = path.read_text().replace(
         '{"schema":2,"kind":"maps","id":"b",', '{"id": "b", "schema": 1, '
@@ -116,23 +110,17 @@ def test_lines_of_another_writer_are_read_by_their_id(tmp_path):
     path.write_text(lines)
     assert pick(openers(path), "b", "'a'")[0].id == "b"
 
-
-def test_a_damaged_line_is_named_and_those_before_it_come(tmp_path):
-    path = written(tmp_path / "a.jsonl", texts(["a", "b"]))
     with path.open("a") as file:
         file.write("{")
     read: Iterator[Attention] = read_all(openers(path))
     assert [next(read).id, next(read).id] == ["a", "b"]
     with pytest.raises(InputError, match=f"line 3 of '{path}' is not JSON"):
         next(read)
-
-
-def test_a_missing_file_is_named_once(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         list(read_all(openers(tmp_path / "no.npz")))
 
 
-def test_the_head_to_show_first_is_saved_with_the_provenance_by_number():
+def test_the_head_to_show_first_is_saved_by_number():
     focus = {"self": Focus("0", "1", "trained to align")}
     document = to_document(attention_of(self_map(("a", "b"), 1, 2), focus=focus))
     saved = {"self": {"layer": 0, "head": 1, "why": "trained to align"}}

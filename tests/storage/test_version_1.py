@@ -29,7 +29,7 @@ def raw(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ONE)
-def test_a_document_is_read_as_it_stands(name):
+def test_a_document_is_read_and_written_without_a_loss(name):
     """Layers and heads are strings in it, and in a map, so every field must be equal."""
     (found,), document = read(f"{name}.json"), raw(f"{name}.json")
     for item, about in zip(found.maps, document["maps"], strict=True):
@@ -47,9 +47,6 @@ def test_a_document_is_read_as_it_stands(name):
         for head, own in found.scores.items()
     } == scores
 
-
-@pytest.mark.parametrize("name", ONE)
-def test_a_document_that_was_read_is_written_anew_without_a_loss(name):
     (found,) = read(f"{name}.json")
     document = json.loads(dump_json(to_document(found)))
     assert (document["schema"], document["kind"]) == (2, "maps")
