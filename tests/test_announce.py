@@ -3,7 +3,7 @@ import pytest
 from attnviz.core.notices import join_notices, kind_of, notices_to, notify
 
 
-def test_what_is_announced_is_heard_while_somebody_listens():
+def test_what_is_announced_is_heard_until_an_error():
     heard: list[str] = []
     notify("before")
     with notices_to(heard.append):
@@ -13,9 +13,6 @@ def test_what_is_announced_is_heard_while_somebody_listens():
         notify("again")
     notify("after")
     assert heard == ["during", "again"]
-
-
-def test_an_error_ends_the_listening():
     heard: list[str] = []
     with pytest.raises(ValueError, match="stop"), notices_to(heard.append):
         raise ValueError("stop")
@@ -23,7 +20,7 @@ def test_an_error_ends_the_listening():
     assert not heard
 
 
-def test_notices_that_differ_in_numbers_and_names_are_joined_to_ranges():
+def test_notices_that_differ_are_joined_to_ranges():
     texts = ["'a' and 'b' hold 9% of 1,204", "'a' and 'b' hold 35% of 1,204", "'c' hold 10% of 7"]
     assert len({kind_of(text) for text in texts}) == 1
     both = join_notices(texts[0], texts[1])

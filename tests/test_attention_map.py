@@ -14,17 +14,20 @@ def made(weights: object, **facts: object) -> AttentionMap:
     return AttentionMap("self", TOKENS, TOKENS, np.asarray(weights), **facts)  # type: ignore[arg-type]
 
 
-def test_layers_and_heads_are_numbered_unless_named():
+def test_numbers_types_and_frozen_fields():
     item = made(weights_of((3, 2, 2, 2)))
     assert (item.layers, item.heads) == (("0", "1", "2"), ("0", "1"))
     named = made(weights_of((1, 1, 2, 2)), layers=("5",), heads=("mean",))
     assert (named.layers, named.heads) == (("5",), ("mean",))
-
-
-def test_weights_are_float32_in_one_piece():
     item = made(np.moveaxis(weights_of((1, 2, 2, 2)).astype(np.float64), 0, 1))
     assert item.weights.dtype == np.float32
     assert item.weights.flags["C_CONTIGUOUS"]
+    with pytest.raises(InputError, match="are empty"):
+        AttentionMap("self", (), TOKENS, np.zeros((1, 1, 0, 2), np.float32))
+    assert made(np.full((1, 1, 2, 2), -3.0), values="signed").weights.min() == -3
+    assert made(np.full((1, 1, 2, 2), 0.1)).weights.sum() == pytest.approx(0.4)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        self_map(["a"]).stream = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -42,21 +45,6 @@ def test_weights_are_float32_in_one_piece():
 def test_what_is_no_map_is_refused(weights, facts, message):
     with pytest.raises(InputError, match=message):
         made(weights, **facts)
-
-
-def test_an_empty_map_is_refused():
-    with pytest.raises(InputError, match="are empty"):
-        AttentionMap("self", (), TOKENS, np.zeros((1, 1, 0, 2), np.float32))
-
-
-def test_signed_maps_may_hold_any_number_and_rows_may_sum_to_less():
-    assert made(np.full((1, 1, 2, 2), -3.0), values="signed").weights.min() == -3
-    assert made(np.full((1, 1, 2, 2), 0.1)).weights.sum() == pytest.approx(0.4)
-
-
-def test_maps_are_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        self_map(["a"]).stream = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,26 @@ def test_a_page_shows_what_is_printed(step, expected, command, folder):
     assert alike(expected, found) if expected else "error: " not in found, found
 
 
-def test_every_block_of_a_page_is_one_that_is_known():
+def test_every_block_is_known_and_no_link_dead():
     for page in PAGES:
         kinds = re.findall(r"^```(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(kinds) <= {"console", "python", "text", "sh"}
         assert [step for step, _, _ in steps(page)]
+
+    # Pages that only the site has are no files here.
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]
+    dead = []
+    for page in pages:
+        for link in LINK.findall(prose(page)):
+            path, _, heading = link.partition("#")
+            target = page.parent / path if path else page
+            if re.match(r"[a-z]+:", link):
+                continue
+            if not target.exists() or (
+                heading and target.suffix == ".md" and heading not in anchors(target)
+            ):
+                dead.append((page.name, link))
+    assert dead == []
 
 
 def update() -> None:
@@ -112,24 +127,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in plain}
 
 
-def test_no_link_of_the_checkout_is_dead():
-    """Pages that only the site has are no files here."""
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]
-    dead = []
-    for page in pages:
-        for link in LINK.findall(prose(page)):
-            path, _, heading = link.partition("#")
-            target = page.parent / path if path else page
-            if re.match(r"[a-z]+:", link):
-                continue
-            if not target.exists() or (
-                heading and target.suffix == ".md" and heading not in anchors(target)
-            ):
-                dead.append((page.name, link))
-    assert dead == []
-
-
-def test_files_that_the_pages_scripts_name_exist():
+def test_files_and_options_that_pages_name_work():
     own = ROOT / "attnviz"
     missing = [
         (script.name, name)
@@ -138,9 +136,6 @@ def test_files_that_the_pages_scripts_name_exist():
         if not any((place / name).is_file() for place in (ROOT, own, script.parent))
     ]
     assert missing == []
-
-
-def test_the_options_that_the_guide_names_for_a_pair_work():
     row = next(
         line for line in PAGES[-1].read_text("utf-8").split("\n") if "`attnviz ablate" in line
     )

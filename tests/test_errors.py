@@ -9,19 +9,12 @@ from attnviz.storage.texts.lines import BrokenFileError
 from tests.invoke import OWN, attnviz
 
 
-def test_every_error_is_of_one_family_with_a_status():
+def test_every_error_has_a_status_and_travels_whole():
     family = [item for item in vars(errors).values() if isinstance(item, type)]
     children = [item for item in family if issubclass(item, AttnvizError)]
     assert {item.status for item in children} == {1, 2, 3}
     assert [item for item in children if item.status == 2] == [UsageError]
-
-
-def family(kind: type[AttnvizError]) -> list[type[AttnvizError]]:
-    return [kind, *(child for own in kind.__subclasses__() for child in family(own))]
-
-
-def test_every_error_comes_back_whole_from_a_worker_or_a_file():
-    """A process sends it pickled, and a corpus out of a pipe waits in a file until it is read."""
+    # A process sends it pickled, and a corpus out of a pipe waits in a file until it is read.
     assert BrokenFileError in family(AttnvizError)
     for kind in family(AttnvizError):
         error = BrokenFileError.after("a", 3, "cut") if kind is BrokenFileError else kind("a\nb")
@@ -29,11 +22,13 @@ def test_every_error_comes_back_whole_from_a_worker_or_a_file():
         assert (type(back), str(back), vars(back)) == (kind, str(error), vars(error))
 
 
-def test_a_name_that_is_allowed_is_itself():
+def family(kind: type[AttnvizError]) -> list[type[AttnvizError]]:
+    return [kind, *(child for own in kind.__subclasses__() for child in family(own))]
+
+
+def test_names_are_allowed_or_guessed():
     assert choose("a", ("a", "b"), "letter") == "a"
 
-
-def test_a_name_that_is_not_allowed_lists_and_guesses():
     with pytest.raises(UsageError) as caught:
         choose("tabel", ("table", "json"), "format")
     assert (
@@ -43,10 +38,11 @@ def test_a_name_that_is_not_allowed_lists_and_guesses():
     assert did_you_mean("zzz", ("table", "json")) == ""
 
 
-def test_digits_without_end_are_no_number():
+def test_numbers_and_ranges_have_ends():
     assert is_number("007")
     assert is_number("9" * 18)
     assert not any(map(is_number, ("9" * 19, "9" * 5000, "²", "-1", "1.0", "")))
+    assert positions("1-999999999999999999", ["0", "1", "mean", "2"]) == [1, 3]
 
 
 ENDLESS = "9" * 5000
@@ -79,7 +75,3 @@ def test_a_number_without_end_is_refused_in_one_line(given, tmp_path):
     done = attnviz(*(word.replace("{folder}", str(tmp_path)) for word in given))
     assert done.status in (1, 2)
     assert done.mistake
-
-
-def test_a_range_without_end_is_only_as_long_as_there_are_names():
-    assert positions("1-999999999999999999", ["0", "1", "mean", "2"]) == [1, 3]

@@ -123,7 +123,7 @@ def truth(model, tokenizer, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [assigned, swapped, replaced_data, written_data, adapted])
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
-def test_a_lens_sees_the_weights_that_a_model_in_memory_has_now(kind, change, load):
+def test_a_lens_sees_the_weights_of_now(kind, change, load):
     model, tokenizer = load(kind)
     before = attend(TEXT, model=model, tokenizer=tokenizer, lens="norm")
     change(model)
@@ -163,7 +163,7 @@ def test_layers_that_were_put_in_are_all_read(load):
 
 
 @pytest.mark.slow
-def test_layers_of_ones_own_are_kept_where_attention_is_chosen_at_the_making(load):
+def test_layers_of_ones_own_are_kept(load):
     class Doubled(torch.nn.Module):
         def __init__(self, inside):
             super().__init__()
@@ -188,7 +188,7 @@ def test_layers_of_ones_own_are_kept_where_attention_is_chosen_at_the_making(loa
         attend(TEXT, model=model, tokenizer=tokenizer)
 
 
-def test_a_buffer_that_no_checkpoint_holds_is_shared_too(load):
+def test_a_buffer_is_shared_too(load):
     model, tokenizer = load("falcon")
     eager, _ = load("falcon", attn_implementation="eager")
     for one in (model, eager):
@@ -197,7 +197,7 @@ def test_a_buffer_that_no_checkpoint_holds_is_shared_too(load):
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-5)
 
 
-def test_a_state_is_that_of_the_model_and_not_of_its_addresses(load):
+def test_a_state_is_that_of_the_model(load):
     model, _ = load("bert")
     state = ModelFingerprint(model)
     assert state == ModelFingerprint(model)
@@ -219,7 +219,7 @@ def saved_again(folder):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_was_saved_anew_is_read_anew(folders, tmp_path):
+def test_a_checkpoint_saved_anew_is_read_anew(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     before = attend(TEXT, model=folder)
     assert attend(TEXT, model=folder) == before
@@ -231,7 +231,7 @@ def test_a_checkpoint_that_was_saved_anew_is_read_anew(folders, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dump.npz", "dump.json"])
-def test_a_dump_that_was_written_again_is_read_again(name, tmp_path):
+def test_a_dump_written_again_is_read_again(name, tmp_path):
     path = tmp_path / name
     rng = np.random.default_rng(0)
     found = []
@@ -249,7 +249,7 @@ def test_a_dump_that_was_written_again_is_read_again(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_reads_one_state_of_a_model_from_its_first_text_to_its_last(folders, tmp_path):
+def test_a_run_reads_one_state_of_a_model(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     many = [f"{text} {word}" for text in TEXTS for word in ["a"] * 60]
     whole = list(attend_many(many, model=folder))
@@ -260,7 +260,7 @@ def test_a_run_reads_one_state_of_a_model_from_its_first_text_to_its_last(folder
     assert [first, *rest] == whole
 
 
-def test_a_worker_that_opens_a_model_behind_a_change_says_so(folders, tmp_path):
+def test_a_worker_behind_a_change_says_so(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     work = AttendChunk(Origin(model=str(folder)), Choice(), "self")
     saved_again(folder)
@@ -288,7 +288,7 @@ def test_what_the_disk_says_of_files(tmp_path):
     assert fingerprint_files([path]) != state
 
 
-def test_values_that_stand_for_different_things_differ_by_both_signs():
+def test_values_differ_by_both_signs():
     one, other = object(), object()
     first, same, second = InMemoryModel(one), InMemoryModel(one), InMemoryModel(other)
     assert first == same
@@ -350,7 +350,7 @@ def test_eight_threads_get_what_one_gets(models, kinds, load):
     assert not hasattr(transformers.modeling_utils.AttentionInterface, "_unwatched")
 
 
-def test_one_thread_at_a_time_keeps_native_code_off_stdout():
+def test_one_thread_keeps_native_code_off_stdout():
     """Of two at once the second would put back as stdout what the first has put there."""
     with quiet_native(), ThreadPoolExecutor(1) as pool:
         assert not pool.submit(imports._NATIVE.acquire, blocking=False).result()
@@ -360,7 +360,7 @@ def test_one_thread_at_a_time_keeps_native_code_off_stdout():
 
 
 @pytest.mark.slow
-def test_threads_share_a_model_that_is_loaded_by_its_name(folders):
+def test_threads_share_a_model_loaded_by_name(folders):
     attnviz.unload()
     asks = [
         lambda n=n: attend(TEXTS[n % 5], model=folders["bert"]).weights.tolist() for n in range(8)
@@ -387,7 +387,7 @@ def test_threads_with_models_without_attention(tmp_path):
     assert together(asks) == expected
 
 
-def test_a_forward_pass_of_another_thread_is_no_part_of_what_is_watched(load):
+def test_another_threads_pass_is_not_watched(load):
     model, _ = load("bert")
     ids = torch.arange(4)[None]
     seen: list[Any] = []
@@ -446,7 +446,7 @@ def unfinished(place, options):
     beside(place, "unfinished").touch()
 
 
-def test_a_run_does_not_go_on_with_a_model_that_was_saved_anew(folders, tmp_path):
+def test_a_resumed_run_wants_the_same_model(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     texts, place = tmp_path / "t.txt", tmp_path / "a.jsonl"
     texts.write_text("\n".join(TEXTS))
@@ -464,7 +464,7 @@ def test_a_run_does_not_go_on_with_a_model_that_was_saved_anew(folders, tmp_path
     assert not place.exists()
 
 
-def test_nor_with_another_file_of_groups(tmp_path):
+def test_a_resumed_run_wants_the_same_groups(tmp_path):
     texts, groups = tmp_path / "t.txt", tmp_path / "groups"
     texts.write_text("a")
     found = []
@@ -476,7 +476,7 @@ def test_nor_with_another_file_of_groups(tmp_path):
 
 
 @pytest.mark.slow
-def test_nor_with_another_model_in_memory(load, tmp_path):
+def test_a_resumed_run_wants_the_same_memory(load, tmp_path):
     """The same numbers in another process are the same model; one changed number is another."""
     texts = tmp_path / "t.txt"
     texts.write_text("\n".join(TEXTS))
@@ -516,7 +516,7 @@ def test_what_is_kept_of_a_model_lets_go_of_it(load):
     assert known() is None
 
 
-def test_a_hook_of_ones_own_acts_under_every_lens(load):
+def test_a_hook_acts_under_every_lens(load):
     model, tokenizer = load("bert")
     plain = attend(TEXT, model=model, tokenizer=tokenizer, lens="norm")
     layer = model.encoder.layer[0]

@@ -60,6 +60,6 @@ def is_empty(sentence: str, model: str) -> bool:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_few_texts_open_on_a_full_stop_or_a_key_of_most_rows(name):
+def test_few_texts_open_on_a_full_stop(name):
     model = model_name(name)
     assert [one for one in SENTENCES if is_empty(one, model)][2:] == []

@@ -46,7 +46,7 @@ PRINTED |= {"show", "fields", "errors", "digits", "table", "pieces"}
 """Options of the shell that mean nothing where nothing is printed."""
 
 
-def test_what_the_shell_can_do_python_can_by_the_same_names():
+def test_the_shell_and_python_share_their_names():
     for command, entry in COMMANDS.items():
         if command in WITHOUT_A_FUNCTION:
             assert not (name := WITHOUT_A_FUNCTION[command]) or callable(getattr(attnviz, name))
@@ -58,8 +58,6 @@ def test_what_the_shell_can_do_python_can_by_the_same_names():
         for name in inspect.signature(for_typer(function.command)).parameters:
             assert name in taken or name in IN_PYTHON or name in PRINTED, (command, name)
 
-
-def test_every_function_says_what_each_parameter_takes():
     for name in ("attend", "attend_many", *(COMMANDS.keys() - WITHOUT_A_FUNCTION.keys())):
         function = getattr(attnviz, name)
         for item in inspect.signature(function).parameters.values():
@@ -67,13 +65,7 @@ def test_every_function_says_what_each_parameter_takes():
             shared = item.name in {**KINDS, "processor": None}
             assert shared or f"\n    {item.name}: " in function.__doc__, (name, item.name)
         assert "attnviz " + name not in function.__doc__
-
-
-def test_attend_takes_every_option_of_a_model_and_of_its_maps():
     assert {*DECLARED[Origin], *DECLARED[Choice]} <= {*inspect.signature(attend).parameters}
-
-
-def test_what_the_shell_writes_to_files_python_has_of_the_result():
     for name, instead in IN_PYTHON.items():
         with pytest.raises(UsageError, match=re.escape(instead)):
             attnviz.heads(TEXT, **{name: "a.png"})  # type: ignore[arg-type]
@@ -100,7 +92,7 @@ def test_a_function_finds_what_the_shell_prints(words, found):
 
 
 @pytest.mark.slow
-def test_lists_of_texts_and_pairs_are_read_like_a_file(tmp_path):
+def test_lists_of_texts_and_pairs_are_read(tmp_path):
     texts = [TEXT, "", "A dog ran."]
     file = tmp_path / "texts.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
@@ -125,14 +117,11 @@ def test_errors_come_in_the_place_of_their_texts():
         np.testing.assert_allclose(again, attend(text, lens="rollout").weights, atol=2e-6)
     pair, other = attend_many(PAIRS)
     assert [item.main.stream for item in (pair, other)] == ["cross", "cross"]
-
-
-def test_nothing_found_is_the_error_itself():
     with pytest.raises(InputError, match="text 0: the text is empty"):
         attnviz.heads([""])
 
 
-def test_results_are_measured_and_compared_as_they_are():
+def test_results_are_measured_and_compared():
     one, other = attend(TEXT), attend("The dog sat on the mat.")
     measured = attnviz.heads([one, other])
     assert measured.value.texts == 2
@@ -145,7 +134,7 @@ def test_results_are_measured_and_compared_as_they_are():
     assert "The dog sat" in compared.table()
 
 
-def test_a_table_in_a_notebook_is_text_and_prints_nothing(monkeypatch, capsys):
+def test_a_table_in_a_notebook_prints_nothing(monkeypatch, capsys):
     plain = attnviz.heads(TEXT).table()
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     found = attnviz.heads(TEXT)
@@ -154,17 +143,6 @@ def test_a_table_in_a_notebook_is_text_and_prints_nothing(monkeypatch, capsys):
     assert "<pre><span" in html  # its colours
     assert unescape(re.sub("<[^>]+>", "", html)).rstrip() == plain.rstrip()
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.slow
-def test_pictures_show_themselves_in_a_notebook():
-    for figure in (
-        attend(TEXT).heatmap(),
-        attend(TEXT).lines(),
-        attnviz.heads(TEXT).picture("scatter"),
-        attnviz.lesson("scaling").picture(),
-    ):
-        assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
@@ -186,6 +164,14 @@ def test_findings_are_saved_drawn_and_made_frames(tmp_path):
     assert isinstance(frame, pandas.DataFrame)
     assert len(frame) == 24
     assert frame["entropy"].dtype == float
+
+    for figure in (
+        attend(TEXT).heatmap(),
+        attend(TEXT).lines(),
+        attnviz.heads(TEXT).picture("scatter"),
+        attnviz.lesson("scaling").picture(),
+    ):
+        assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
 
 
 def test_notes_come_along_and_nothing_is_printed(capfd):
@@ -235,7 +221,7 @@ def test_a_wrong_name_or_type_is_one_line(ask, message):
 
 
 @pytest.mark.slow
-def test_a_result_says_what_it_is_and_gives_parts_of_itself():
+def test_a_result_gives_parts_of_itself():
     found = attend(*PAIRS[0])
     assert repr(found) == "<Result cross · pocket · 4 layers × 6 heads · 7 × 7 tokens · 3 streams>"
     assert found.select(layer=2, head=[0, 1]).weights.shape == (1, 2, 7, 7)
@@ -256,7 +242,7 @@ def test_a_result_says_what_it_is_and_gives_parts_of_itself():
 
 
 @pytest.mark.slow
-def test_attention_compares_by_value_and_travels_without_loss(tmp_path):
+def test_attention_compares_by_value_and_travels(tmp_path):
     found = attend(*PAIRS[0])
     changed = found.weights.copy()
     changed[0, 0, 0, 0] += 1e-3
@@ -282,7 +268,7 @@ def test_datasets_of_xarray_are_read_and_written():
         attnviz.from_dict({"attrs": {}, "data_vars": {}})
 
 
-def test_numbers_of_ones_own_become_a_result():
+def test_numbers_and_tensors_become_a_result():
     found = attnviz.from_numpy(np.full((2, 3, 4), 0.25), "abc", "wxyz")
     assert (found.main.stream, found.weights.shape, found.tokens) == (
         "cross",
@@ -297,8 +283,6 @@ def test_numbers_of_ones_own_become_a_result():
     with pytest.raises(InputError, match="2 query"):
         attnviz.from_numpy(np.eye(3), "ab")
 
-
-def test_tensors_as_transformers_hands_them_over_become_a_result():
     layers = tuple(torch.rand(1, 2, 3, 3).softmax(-1).requires_grad_() for _ in range(2))
     result = attnviz.from_numpy(layers, "abc")
     expected = np.stack([layer[0].detach().numpy() for layer in layers])
@@ -320,7 +304,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
 
 
 @pytest.mark.slow
-def test_a_model_in_memory_is_read_and_left_as_it_was(loaded):
+def test_a_model_in_memory_is_left_as_it_was(loaded):
     model, tokenizer, folder = loaded
     model.train()
     model.transformer.h[0].eval()
@@ -356,10 +340,6 @@ def test_a_model_that_learned_is_read_anew(loaded):
     assert before[1] != after[1]
     with torch.no_grad():
         weight.copy_(learned)
-
-
-def test_a_model_from_python_stays_in_its_process(loaded):
-    model, tokenizer, _ = loaded
     with pytest.raises(UsageError, match="GPT2LMHeadModel is in this process alone"):
         attnviz.heads(["a cat", "a dog"], model=model, tokenizer=tokenizer, workers=2)
     with pytest.raises(UsageError, match="needs its tokenizer or processor"):
@@ -377,7 +357,7 @@ def test_wrapped_models_are_reached(loaded):
     assert found.provenance.settings["wrapped"] == "module"
 
 
-def test_models_stay_loaded_until_they_are_let_go(tmp_path, monkeypatch):
+def test_models_stay_loaded_until_let_go(tmp_path, monkeypatch):
     from attnviz.runs import many_texts
 
     loads: list[Any] = []
@@ -398,7 +378,7 @@ def test_models_stay_loaded_until_they_are_let_go(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_functions_of_the_shipped_model_wait_for_no_torch():
+def test_the_shipped_model_waits_for_no_torch():
     import subprocess
     import sys
 
@@ -411,7 +391,7 @@ def test_functions_of_the_shipped_model_wait_for_no_torch():
 
 
 @pytest.mark.parametrize("window", ["0", "0-3"])
-def test_a_window_from_the_first_token_shows_each_token(window):
+def test_a_window_of_the_first_token_shows_each(window):
     whole, part = attend(TEXT), attend(TEXT, window=window)
     tokens = int(window[-1]) + 1
     weights = whole.main.weights[:, :, :tokens, :tokens]

@@ -135,21 +135,28 @@ def lines_of(files: Iterable[Path]) -> int:
     return sum(len(file.read_bytes().splitlines()) for file in files)
 
 
-def test_the_core_stays_small():
+def test_the_core_and_features_stay_small():
     core = [file for file in sources_in(PACKAGE) if FEATURES not in file.parents]
     assert len(core) <= MOST_FILES
     assert lines_of(core) <= MOST_LINES
-
-
-def test_a_feature_stays_small():
     for feature in FEATURES.iterdir():
         files = sources_in(feature)
         assert len(files) <= MOST_FILES_OF_A_FEATURE, feature.name
         most = LARGER_FEATURES.get(feature.name, MOST_LINES_OF_A_FEATURE)
         assert lines_of(files) <= most, feature.name
 
+    rooms = {path.parent for path in PACKAGE.rglob("*.py")}
+    crowded = {
+        str(room.relative_to(ROOT)): count
+        for room in rooms
+        if (count := len([*room.glob("*.py")])) > MOST_IN_A_ROOM + (room / "__init__.py").exists()
+    }
+    assert crowded == {}
+    top = {path.name for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert len(top - {"__init__.py", "__main__.py", "__pycache__"}) <= MOST_AT_THE_ROOT
 
-def test_what_is_left_works_without_the_features(tmp_path):
+
+def test_what_is_left_works_without_features(tmp_path):
     package = tmp_path / "attnviz"
     package.mkdir()
     for part in PACKAGE.iterdir():
@@ -207,7 +214,7 @@ def test_no_function_is_called_by_a_bare_participle():
     assert [*map(bare_participle, names)] == [True] * 3 + [False] * 5
 
 
-def test_no_parameter_or_variable_is_called_by_a_bare_participle():
+def test_parameters_are_no_bare_participles():
     """Fields are left out: those of reports are the keys of documents, which users read."""
     found = []
     for path in PACKAGE.rglob("*.py"):
@@ -229,18 +236,6 @@ def test_no_module_gives_a_name_two_values():
         given = Counter(written_in(path).names)
         twice = [name for name, times in given.items() if times > 1]
         assert not twice, f"{path.name}: {twice}"
-
-
-def test_no_room_is_crowded():
-    rooms = {path.parent for path in PACKAGE.rglob("*.py")}
-    crowded = {
-        str(room.relative_to(ROOT)): count
-        for room in rooms
-        if (count := len([*room.glob("*.py")])) > MOST_IN_A_ROOM + (room / "__init__.py").exists()
-    }
-    assert crowded == {}
-    top = {path.name for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert len(top - {"__init__.py", "__main__.py", "__pycache__"}) <= MOST_AT_THE_ROOT
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -276,15 +271,13 @@ def test_the_check_fails_where_a_room_looks_up(tmp_path, room, line):
     assert "BROKEN" in done.stdout
 
 
-def test_the_contract_of_features_names_each():
+def test_every_contract_names_each():
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
     (own,) = (one["modules"] for one in contracts if one["type"] == "independence")
     folders = {f"attnviz.features.{file.parent.name}" for file in FEATURES.glob("*/__init__.py")}
     assert {*own} == folders
 
-
-def test_every_large_room_has_a_contract_that_names_each_of_its_files():
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
     ordered = set()
@@ -315,7 +308,7 @@ def at_import(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     "room", ["cli", "commands", "core", "models", "runs", "storage", "analyses", "mechanisms", "."]
 )
-def test_rooms_that_every_run_enters_import_nothing_heavy(room):
+def test_rooms_of_every_run_import_nothing_heavy(room):
     paths = sorted((PACKAGE / room).glob("*.py"))
     assert paths
     assert {path.name: at_import(path) & HEAVY for path in paths if at_import(path) & HEAVY} == {}

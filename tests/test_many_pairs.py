@@ -32,7 +32,7 @@ def links_of(aligner: Aligner, pair: Text) -> Links:
 
 
 @pytest.mark.slow
-def test_links_of_many_pairs_are_those_of_each_pair_alone():
+def test_links_of_pairs_are_those_of_each_alone():
     source = source_for(Origin(), "cross")
     for how in ("intersection", "forward", "reverse", "product"):
         work = pickle.loads(pickle.dumps(AlignChunk(Origin(), how=how)))
@@ -44,7 +44,7 @@ def test_links_of_many_pairs_are_those_of_each_pair_alone():
 
 
 @pytest.mark.slow
-def test_each_failure_stands_in_its_own_place_and_harms_no_other():
+def test_each_failure_harms_no_other():
     good = texts()
     bad = BadText("line 9", InputError("line 9 is empty"))
     one_sided = Text("7", "no target", where="line 7")

@@ -125,7 +125,7 @@ def test_every_function_is_tried():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_model_in_memory_with_a_wrong_reader_or_wrong_heads_is_one_line(tmp_path):
+def test_a_wrong_reader_in_memory_is_one_line(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = gpt2(tmp_path / "gpt2")

@@ -25,24 +25,16 @@ def cells(notebook: Any) -> list[tuple[str, str]]:
 
 
 @each_source
-def test_a_notebook_is_its_source_with_outputs(source):
+def test_a_notebook_is_its_source_and_names_no_path(source):
     path = source.with_suffix(".ipynb")
     found = nbformat.read(path, as_version=4)
     assert cells(found) == cells(build.notebook_of(source)), f"run docs/notebooks/build.py {path}"
     assert path.stat().st_size < LARGEST
     assert any("image/png" in o.get("data", {}) for c in found.cells for o in c.get("outputs", []))
     assert not any(o.get("name") == "stderr" for c in found.cells for o in c.get("outputs", []))
-
-
-@each_source
-def test_no_notebook_names_a_path_of_the_machine_that_made_it(source):
     text = source.with_suffix(".ipynb").read_text(encoding="utf-8")
     assert str(ROOT) not in text
     assert str(Path(sys.prefix)) not in text
-
-
-@each_source
-def test_answers_are_folded_away(source):
     text = source.read_text(encoding="utf-8")
     assert text.count("<details>") == text.count("</details>") >= 2
     assert text.count("<details><summary>Answer</summary>\n\n") == text.count("<details>")
@@ -61,7 +53,7 @@ def test_every_cell_and_every_answer_runs(source, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")  # jupyter's own, in this process
-def test_a_kernel_runs_a_notebook_up_to_a_cell_that_fails(tmp_path):
+def test_a_kernel_runs_up_to_a_cell_that_fails(tmp_path):
     blocks = ("```python\nprint(6 * 7)\n```", "```python\n1 / 0\n```")
     (tmp_path / "1.md").write_text("words\n\n" + "\n\n".join(blocks) + "\n")
     notebook = build.notebook_of(tmp_path / "1.md")

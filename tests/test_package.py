@@ -9,7 +9,7 @@ import attnviz
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_lowest_versions_are_those_that_are_asked_for():
+def test_versions_and_citation_agree():
     lines = (ROOT / "tests" / "lowest.txt").read_text().splitlines()
     lowest = dict(line.split("==") for line in lines if not line.startswith("#"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -20,9 +20,6 @@ def test_the_lowest_versions_are_those_that_are_asked_for():
     for name, version in asked.items():
         longer, shorter = lowest[name].split("."), version.split(".")
         assert longer == shorter + ["0"] * (len(longer) - len(shorter)), name
-
-
-def test_a_citation_names_the_version_that_there_is():
     cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited is not None
     assert cited[1] == attnviz.__version__

@@ -69,7 +69,7 @@ MATS = ("The cat sat on the mat", "-q", "-f", "json")
 
 
 @pytest.mark.slow
-def test_a_command_and_a_picture_of_another_package_are_used_and_listed(installed, tmp_path):
+def test_a_command_and_a_picture_are_used_and_listed(installed, tmp_path):
     run = program(installed)
     assert "Show how far heads look." in run("--help").stdout
     bars, keys = tmp_path / "bars.png", tmp_path / "keys.svg"
@@ -92,7 +92,7 @@ def test_a_command_and_a_picture_of_another_package_are_used_and_listed(installe
 
 
 @pytest.mark.slow
-def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed):
+def test_mechanisms_and_lenses_are_used(installed):
     run = program(installed)
     assert "(from 'attnviz-example')" in run("models", "--mechanisms").stdout
     weights = json.loads(run("self", *MATS, "--mechanism", "cosine").stdout)["maps"][0]["weights"]
@@ -103,10 +103,6 @@ def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed):
     cosines = query @ np.swapaxes(key, -1, -2) / sizes
     assert_allclose(parts["scores"], 10 * cosines, atol=1e-5)
 
-
-@pytest.mark.slow
-def test_a_lens_of_another_package_squares_the_weights(installed):
-    run = program(installed)
     raw, seen = (
         np.array(json.loads(run("self", *MATS, *lens).stdout)["maps"][0]["weights"])
         for lens in ((), ("--lens", "sharper"))
@@ -119,7 +115,7 @@ def test_a_lens_of_another_package_squares_the_weights(installed):
 
 
 @pytest.mark.slow
-def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(installed):
+def test_a_measure_is_in_tables_data_and_roles(installed):
     run = program(installed)
     kept = run("cache", "the cat saw the dog and the cat", "--keep", "peak:3", "-q")
     assert "peak:3" in kept.stdout, kept.stderr
@@ -138,7 +134,7 @@ def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(ins
 
 
 @pytest.mark.slow
-def test_a_format_of_another_package_writes_and_names_files(installed, tmp_path):
+def test_formats_of_packages_write_and_name_files(installed, tmp_path):
     path = tmp_path / "links.dot"
     done = program(installed)("self", MATS[0], "-o", str(path), "-q")
     assert done.returncode == 0, done.stderr
@@ -157,7 +153,7 @@ WRONG = [
 
 
 @pytest.mark.slow
-def test_each_plugin_that_cannot_be_had_costs_one_line(tmp_path, plain):
+def test_each_plugin_that_cannot_be_had_is_one_line(tmp_path, plain):
     for number, (group, name, value, code, _) in enumerate(WRONG):
         declare(tmp_path, f"broken{number}", group, name, f"broken{number}:{value}", code)
     done = program(tmp_path)("self", MATS[0], "-q")
@@ -177,7 +173,7 @@ ENDS = FAILS.replace("ValueError", "SystemExit")
 
 
 @pytest.mark.slow
-def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path):
+def test_measures_and_lenses_that_fail_are_left_out(tmp_path):
     for name, fails in (("bad", FAILS), ("worse", ENDS)):
         row = ROW.format("Measure", f"'{name}'").replace("broken", name)
         declare(tmp_path, name, "measures", name, f"{name}:ROW", row + fails)
@@ -187,6 +183,14 @@ def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path):
     for name, kind in (("bad", "ValueError"), ("worse", "SystemExit")):
         assert f"measure {name} of '{name}' is left out: {kind}: this fails" in done.stderr
     assert "Traceback" not in done.stderr
+    run = broken(tmp_path, "lenses", "bad", "broken:ROW", ROW.format("Lens", "") + FAILS)
+    done = run("self", MATS[0], "--lens", "all", "-f", "json")
+    assert done.returncode == 0
+    assert "lens bad is left out: this fails" in done.stdout.replace("\\n", " ")
+    fails = FAILS.replace("ValueError", "KeyboardInterrupt")
+    run = broken(tmp_path, "measures", "bad", "broken:ROW", ROW.format("Measure", "'bad'") + fails)
+    done = run("heads", MATS[0], "--no-repeat")
+    assert (done.returncode, done.stdout) == (130, "")
 
 
 @pytest.mark.slow
@@ -198,31 +202,13 @@ def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path):
         ("formats", ROW.format("Format", ""), ("-f", "bad"), "BaseException"),
     ],
 )
-def test_what_fails_where_it_is_asked_for_is_one_line_and_status_1(
-    tmp_path, group, row, asked, kind
-):
+def test_what_fails_where_it_is_asked_for_is_one_line(tmp_path, group, row, asked, kind):
     fails = FAILS.replace("ValueError", kind)
     done = broken(tmp_path, group, "bad", "broken:ROW", row + fails)("self", MATS[0], *asked)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == (
         f"attnviz: error: the plug-in 'broken' failed: {kind}: this fails"
     )
-
-
-@pytest.mark.slow
-def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path):
-    fails = FAILS.replace("ValueError", "KeyboardInterrupt")
-    run = broken(tmp_path, "measures", "bad", "broken:ROW", ROW.format("Measure", "'bad'") + fails)
-    done = run("heads", MATS[0], "--no-repeat")
-    assert (done.returncode, done.stdout) == (130, "")
-
-
-@pytest.mark.slow
-def test_beside_every_lens_one_that_fails_is_left_out(tmp_path):
-    run = broken(tmp_path, "lenses", "bad", "broken:ROW", ROW.format("Lens", "") + FAILS)
-    done = run("self", MATS[0], "--lens", "all", "-f", "json")
-    assert done.returncode == 0
-    assert "lens bad is left out: this fails" in done.stdout.replace("\\n", " ")
 
 
 def test_code_that_is_gone_is_one_line(tmp_path):

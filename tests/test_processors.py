@@ -37,7 +37,7 @@ def answers() -> list[str]:
     ],
     ids=lambda processor: processor["OPENBLAS_CORETYPE"],
 )
-def test_the_models_inside_print_the_same_on_every_processor(processor):
+def test_processors_print_the_same(processor):
     command = [sys.executable, "-m", "tests.test_processors"]
     done = subprocess.run(command, env=os.environ | processor, stdout=subprocess.PIPE, check=True)
     for question, one, other in zip(QUESTIONS, answers(), json.loads(done.stdout), strict=True):

@@ -39,12 +39,20 @@ def test_importing_the_package_costs_nothing():
     assert done.stdout.split("\n")[:2] == ["set()", "True False"]
 
 
-def test_attend_gives_what_the_command_line_gives():
+def test_attend_gives_what_the_command_line_does():
     result = own()
     document = run("self", TEXT, *OWN, "-f", "json").json()
     assert result.tokens == ("The", "cat", "sat")
     assert result.weights.shape == (1, 4, 3, 3)
     assert np.array_equal(result.weights, np.array(document["maps"][0]["weights"], np.float32))
+
+    cross = own("the cat", "le chat noir")
+    assert (cross.main.stream, cross.tokens) == ("cross", ("le", "chat", "noir"))
+    co = attend("the cat", "le chat", mechanism="co-two-stream")
+    assert [item.stream for item in co.maps] == ["a-to-b", "b-to-a"]
+    assert co.stream("b-to-a").weights.shape == (1, 4, 2, 2)
+    with pytest.raises(UsageError, match="unknown stream 'b-to-c'"):
+        co.stream("b-to-c")
 
 
 SLOWER = [{}, {"layer": "0-2", "head": 3}, {"lens": "all"}]
@@ -60,7 +68,7 @@ SLOWER = [{}, {"layer": "0-2", "head": 3}, {"lens": "all"}]
     ],
     ids=str,
 )
-def test_pictures_from_python_are_those_that_the_command_line_draws(chosen, tmp_path):
+def test_pictures_of_python_are_those_of_the_shell(chosen, tmp_path):
     text = "The red car is fast and the red car is loud."
     result = attend(text, model="pocket", **chosen)
     options = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
@@ -73,16 +81,6 @@ def test_pictures_from_python_are_those_that_the_command_line_draws(chosen, tmp_
     assert (tmp_path / "b.txt").read_bytes() == table.read_bytes()
     focus = re.compile(r'"focus":(null|\[.*?\])')
     assert focus.findall(result.page()) == focus.findall(page.read_text("utf-8")) != []
-
-
-def test_a_target_makes_a_pair_and_a_mechanism_co_attention():
-    cross = own("the cat", "le chat noir")
-    assert (cross.main.stream, cross.tokens) == ("cross", ("le", "chat", "noir"))
-    co = attend("the cat", "le chat", mechanism="co-two-stream")
-    assert [item.stream for item in co.maps] == ["a-to-b", "b-to-a"]
-    assert co.stream("b-to-a").weights.shape == (1, 4, 2, 2)
-    with pytest.raises(UsageError, match="unknown stream 'b-to-c'"):
-        co.stream("b-to-c")
 
 
 @pytest.mark.parametrize("value", ["1,3", [1, 3], (1, 3)])

@@ -80,12 +80,9 @@ def furnish(place: Path) -> None:
     shutil.copytree(ROOT / "sample_inputs", place / "sample_inputs")
 
 
-def test_there_are_blocks_to_run():
+def test_the_readme_is_short_with_blocks_to_run():
     assert len(commands(PAGES[0])) >= 5
     assert all(commands(page) or blocks(page, "python") for page in PAGES)
-
-
-def test_the_readme_is_short():
     assert len(PAGES[0].read_text("utf-8").splitlines()) <= 150
 
 

@@ -26,7 +26,7 @@ def test_every_row_loads_what_it_names(entry):
 
 
 @pytest.mark.parametrize("entry", ROWS)
-def test_every_summary_is_one_sentence_on_one_line(entry):
+def test_every_summary_is_one_sentence(entry):
     assert "\n" not in entry.summary
     assert entry.summary[0].isupper()
     assert entry.summary.endswith(".")
@@ -34,7 +34,7 @@ def test_every_summary_is_one_sentence_on_one_line(entry):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_mechanisms_summary_is_the_first_line_of_its_docstring(name):
+def test_a_mechanisms_summary_is_its_docstrings(name):
     function = MECHANISMS[name].load()
     assert (inspect.getdoc(function) or "").split("\n")[0] == MECHANISMS[name].summary
     assert function.__name__ == name.replace("-", "_")
@@ -42,22 +42,27 @@ def test_a_mechanisms_summary_is_the_first_line_of_its_docstring(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_commands_summary_begins_as_its_help_does(name):
+def test_a_commands_summary_begins_as_its_help(name):
     first = (inspect.getdoc(COMMANDS[name].load()) or "").split("\n")[0]
     summary = COMMANDS[name].summary.rstrip(".")
     assert first.startswith(summary) or first.split(",")[0].split(":")[0].split(";")[0] in summary
 
 
-def test_suffixes_are_distinct_and_their_formats_too():
+def test_formats_have_suffixes_headers_and_forms():
     for kind in DATA_KINDS:
         suffixes = [entry.suffix for entry in formats_of(kind).values() if entry.suffix]
         assert len(set(suffixes)) == len(suffixes)
         assert all(suffix.startswith(".") for suffix in suffixes)
         assert not set(suffixes) & set(PICTURE_SUFFIXES)
+    renderer = make_renderer("csv", Display(many=True), "corpus")
+    assert renderer.add(REPORTS, tuple) == 'name,value\n"a, b",1\n'
+    assert renderer.add(REPORTS, tuple) == '"a, b",1\n'
+    with pytest.raises(UsageError, match="choose -f json"):
+        make_renderer("csv", Display(), "heads").add(Data(), tuple)
 
 
 @pytest.mark.parametrize("kind", DATA_KINDS)
-def test_every_kind_of_data_is_written_as_json_and_by_every_format_that_can_hold_it(kind):
+def test_every_kind_of_data_is_written_by_its_formats(kind):
     formats = formats_of(kind)  # type: ignore[arg-type]
     assert {"json", "none"} <= set(formats)
     form = DATA_KINDS[kind][1][0]  # type: ignore[index]
@@ -78,7 +83,7 @@ REPORTS = Data(
 
 
 @pytest.mark.parametrize("name", [name for name, entry in FORMATS.items() if entry.form != "maps"])
-def test_every_format_of_reports_writes_one_and_several(name):
+def test_every_format_of_reports_writes_several(name):
     for count in (1, 2):
         renderer = make_renderer(name, Display(many=count > 1), "corpus")
         found = [*(renderer.add(REPORTS, tuple) for _ in range(count)), renderer.finish()]
@@ -89,32 +94,16 @@ def test_every_format_of_reports_writes_one_and_several(name):
             assert any(found)
 
 
-def test_rows_have_one_header_and_csv_quotes_its_fields():
-    renderer = make_renderer("csv", Display(many=True), "corpus")
-    assert renderer.add(REPORTS, tuple) == 'name,value\n"a, b",1\n'
-    assert renderer.add(REPORTS, tuple) == '"a, b",1\n'
-
-
-def test_a_format_without_its_form_is_refused_in_one_line():
-    with pytest.raises(UsageError, match="choose -f json"):
-        make_renderer("csv", Display(), "heads").add(Data(), tuple)
-
-
-def test_pictures_of_maps_are_drawn_by_an_option_and_a_method_each():
+def test_names_of_pictures_causal_forms_and_layers():
     from attnviz import Result
     from attnviz.commands.command import MAP_PICTURES, OPTIONS
 
     for name in PICTURES:
         assert name in OPTIONS or name in MAP_PICTURES
         assert callable(getattr(Result, name))
-
-
-def test_causal_forms_exist():
     for entry in MECHANISMS.values():
         assert entry.causal is None or entry.causal in MECHANISMS
 
-
-def test_a_layer_is_called_by_its_name_and_a_reduced_axis_by_what_was_reduced():
     assert registry.axis_name("layer", "3") == "layer 3"
     assert registry.axis_name("layer", "decoder.2.attention") == "layer decoder.2.attention"
     assert registry.axis_name("head", "mean") == "mean over heads"

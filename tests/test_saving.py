@@ -122,7 +122,7 @@ def test_there_is_something_of_everything_that_saves(things):
 @pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize(("kind", "name"), methods())
-def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(kind, name, full, things):
+def test_a_full_disk_keeps_the_old_file(kind, name, full, things):
     suffix = suffix_of(kind, name)
     before = held(full)
     for path in (full / f"old{suffix}", full / f"new{suffix}"):
@@ -133,7 +133,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(kind, name, full, thi
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), methods())
-def test_a_place_that_cannot_be_is_named_in_one_line(kind, name, tmp_path, things):
+def test_a_place_that_cannot_be_is_named(kind, name, tmp_path, things):
     suffix = suffix_of(kind, name)
     (folder := tmp_path / f"folder{suffix}").mkdir()
     for path, reason in (
@@ -147,9 +147,7 @@ def test_a_place_that_cannot_be_is_named_in_one_line(kind, name, tmp_path, thing
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), methods())
-def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
-    kind, name, tmp_path, things
-):
+def test_what_is_saved_is_whole_and_keeps_its_mode(kind, name, tmp_path, things):
     path, link = (tmp_path / f"{stem}{suffix_of(kind, name)}" for stem in ("a", "link"))
     path.write_bytes(b"old" * 100_000)
     path.chmod(0o640)
@@ -199,7 +197,7 @@ def test_a_full_temporary_folder_is_told_in_one_line(full, monkeypatch):
     assert done.mistake.startswith("cannot keep the texts in a temporary file: ")
 
 
-def test_a_sample_on_a_full_disk_leaves_the_run_and_the_older_samples(full):
+def test_a_full_disk_leaves_the_run_and_older_samples(full):
     import torch
 
     class Attends(torch.nn.Module):
@@ -214,7 +212,7 @@ def test_a_sample_on_a_full_disk_leaves_the_run_and_the_older_samples(full):
 
 
 @pytest.mark.slow
-def test_nothing_but_the_one_way_to_save_opens_a_file_to_write():
+def test_only_the_one_way_to_save_opens_files():
     found = {
         str(path.relative_to(PACKAGE)): re.findall(WRITES, text)
         for path in PACKAGE.rglob("*.py")
@@ -224,9 +222,7 @@ def test_nothing_but_the_one_way_to_save_opens_a_file_to_write():
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
-def test_a_new_file_has_the_mode_that_the_umask_leaves_and_nobody_sets_it(
-    umask, tmp_path, monkeypatch
-):
+def test_a_new_file_has_the_mode_of_the_umask(umask, tmp_path, monkeypatch):
     before = os.umask(umask)
     try:
         with monkeypatch.context() as patch:
@@ -237,7 +233,7 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves_and_nobody_sets_it(
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o666 & ~umask
 
 
-def test_what_replaces_a_private_file_is_never_open_to_others(tmp_path, monkeypatch):
+def test_a_private_file_is_never_open_to_others(tmp_path, monkeypatch):
     path, draft = tmp_path / "a", tmp_path / ".a.partial"
     path.touch(0o600)
     draft.touch(0o644)  # a killed run has left it

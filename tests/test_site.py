@@ -26,7 +26,7 @@ MANUAL = {path: text for path, text in SHARED.items() if path.endswith(".1")}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_explains_what_most_people_use_and_names_the_rest(name, monkeypatch):
+def test_help_explains_what_most_use(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "600")
     short, whole = (run(name, option).text for option in ("--help", "--help-all"))
     explained, every = (set(re.findall(r"│ +(--[\w-]+)", text)) for text in (short, whole))
@@ -37,7 +37,7 @@ def test_help_explains_what_most_people_use_and_names_the_rest(name, monkeypatch
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_commands_page_has_every_option_that_its_help_lists(name):
+def test_a_commands_page_has_every_option(name):
     listed = set(re.findall(r"│ (--[\w-]+)", run(name, "--help-all").text)) - {"--help"}
     shown = set(re.findall(r"^\| `(--[\w-]+)`", MADE[f"commands/{name}.md"], re.MULTILINE))
     assert listed == shown - {"--help"}
@@ -45,7 +45,7 @@ def test_a_commands_page_has_every_option_that_its_help_lists(name):
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_a_commands_help_has_two_examples_that_it_understands(name):
+def test_a_commands_help_has_two_examples(name):
     page = next(one for one in (reference.main_page(), *reference.pages()) if one.name == name)
     assert len(page.examples) >= 2
     for example in page.examples:
@@ -62,7 +62,7 @@ PAGES = [file for file in DOCS.glob("*.md") if file.stem not in ("gallery", "plu
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_command_that_a_page_shows_without_running_it_is_understood(page):
+def test_a_command_that_is_not_run_is_understood(page):
     for block in re.findall(
         r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
     ):
@@ -71,7 +71,7 @@ def test_a_command_that_a_page_shows_without_running_it_is_understood(page):
                 understood(re.match(r"(?:[^|>'\"#]|'[^']*'|\"[^\"]*\")*", line)[0])  # type: ignore[index]
 
 
-def test_the_page_of_python_has_every_public_name_and_every_option():
+def test_the_page_of_python_has_every_name():
     parts = dict(
         re.findall(
             r"^## attnviz\.(\w+)\n(.*?)(?=^## |\Z)", MADE["reference.md"], re.DOTALL | re.MULTILINE
@@ -86,7 +86,7 @@ def test_the_page_of_python_has_every_public_name_and_every_option():
             assert {*own, *options} >= {*taken}, name
 
 
-def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood():
+def test_the_gallery_and_navigation_are_whole():
     commands = pages.gallery()
     files = {file.name: file for file in (DOCS / "gallery").glob("*")}
     assert len(commands) >= 20
@@ -96,17 +96,6 @@ def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood():
         assert name in command
         understood(f"attnviz {command}")
 
-
-@pytest.mark.slow
-def test_pictures_of_the_gallery_are_what_their_commands_draw(tmp_path):
-    names = ("links.png", "window.png")
-    for path, content in pages.draw_gallery(*names).items():
-        (tmp_path / "new.png").write_bytes(content)
-        with Image.open(tmp_path / "new.png") as new, Image.open(DOCS / path) as kept:
-            assert new.size == kept.size
-
-
-def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     listed = re.findall(
         r"^ +- (?:\w+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE
     )
@@ -118,13 +107,22 @@ def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     assert len(listed) == len(set(listed))
 
 
+@pytest.mark.slow
+def test_pictures_of_the_gallery_are_what_their_commands_draw(tmp_path):
+    names = ("links.png", "window.png")
+    for path, content in pages.draw_gallery(*names).items():
+        (tmp_path / "new.png").write_bytes(content)
+        with Image.open(tmp_path / "new.png") as new, Image.open(DOCS / path) as kept:
+            assert new.size == kept.size
+
+
 @pytest.mark.parametrize("name", ["names", pytest.param("columns", marks=pytest.mark.slow)])
 def test_a_table_that_is_made_is_the_codes(name):
     text = (DOCS / "tables" / f"{name}.md").read_text("utf-8")
     assert text == tables.made(name), "python docs/tables.py writes it"
 
 
-def test_links_between_pages_lead_somewhere():
+def test_links_and_brackets_of_pages():
     known = {str(file.relative_to(DOCS)) for file in DOCS.rglob("*") if file.is_file()} | set(MADE)
     texts = {str(file.relative_to(DOCS)): file.read_text("utf-8") for file in DOCS.glob("*.md")}
     for page, text in {**texts, **MADE}.items():
@@ -134,17 +132,14 @@ def test_links_between_pages_lead_somewhere():
     readme = (ROOT / "README.md").read_text("utf-8")
     for link in re.findall(r"\]\(([^)#:\s]+)\)", readme):
         assert (ROOT / link).exists(), link
-
-
-def test_brackets_one_behind_the_other_stand_in_code():
-    """Outside it `[layers,] [heads,]` is a link to the heading called "heads,"."""
+    # Outside it `[layers,] [heads,]` is a link to the heading called "heads,".
     texts = {str(file.relative_to(DOCS)): file.read_text("utf-8") for file in DOCS.rglob("*.md")}
     for page, text in {**texts, **MADE}.items():
         prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
         assert not re.findall(r".*\] ?\[.*", prose), page
 
 
-def test_every_command_has_a_manual_page_with_every_option():
+def test_manual_pages_and_completions_have_all():
     assert {Path(path).stem for path in MANUAL} == {
         "attnviz",
         *(f"attnviz-{one}" for one in COMMANDS),
@@ -158,6 +153,11 @@ def test_every_command_has_a_manual_page_with_every_option():
         assert bold == set(
             re.findall(r"^\| `(--[\w-]+)`", MADE[f"commands/{name}.md"], re.MULTILINE)
         )
+    assert {path.split("/")[1] for path in SHARED} == {"man", "bash-completion", "zsh", "fish"}
+    for shell, path in reference.COMPLETIONS.items():
+        assert "_ATTNVIZ_COMPLETE" in SHARED[path]
+        if shutil.which(shell):
+            subprocess.run([shell, "-n"], input=SHARED[path], text=True, check=True)
 
 
 @pytest.mark.slow
@@ -170,14 +170,6 @@ def test_groff_has_no_word_against_a_manual_page():
         assert "EXIT STATUS" in done.stdout
 
 
-def test_shells_read_the_completion_that_a_wheel_has():
-    assert {path.split("/")[1] for path in SHARED} == {"man", "bash-completion", "zsh", "fish"}
-    for shell, path in reference.COMPLETIONS.items():
-        assert "_ATTNVIZ_COMPLETE" in SHARED[path]
-        if shutil.which(shell):
-            subprocess.run([shell, "-n"], input=SHARED[path], text=True, check=True)
-
-
 def named(requirements: list[str]) -> set[str]:
     """The packages that are required, as they are imported."""
     names = (re.split(r"[<>=]", one)[0].replace("-", "_") for one in requirements)
@@ -185,7 +177,7 @@ def named(requirements: list[str]) -> set[str]:
 
 
 @pytest.mark.slow
-def test_manual_pages_are_made_with_no_more_than_a_build_has():
+def test_manual_pages_are_made_with_a_build_alone():
     """A wheel is built where pyproject.toml's build requirements are, and nothing else."""
     code = """
 import sys
@@ -204,7 +196,7 @@ shared()
     assert done.returncode == 0, done.stderr
 
 
-def test_a_wheel_has_them_and_an_editable_installation_has_not(monkeypatch):
+def test_a_wheel_has_them_and_an_editable_has_not(monkeypatch):
     from hatch_build import CustomBuildHook
 
     monkeypatch.setattr(sys, "path", [*sys.path])

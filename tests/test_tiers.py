@@ -34,25 +34,23 @@ def is_fast(item: pytest.Item) -> bool:
     return item.get_closest_marker("slow") is None
 
 
-def test_the_fast_tier_runs_every_command(items):
+def test_the_fast_tier_runs_commands_and_contracts(items):
     ran = {
         item.callspec.params["command"]  # type: ignore[attr-defined]
         for item in items
         if is_fast(item) and item.name.startswith("test_every_command_does_its_work[")
     }
     assert ran == set(COMMANDS)
-
-
-def test_the_fast_tier_holds_every_contract(items):
     for name in CONTRACTS:
         own = [item for item in items if item.nodeid.startswith(f"{name}::")]
         assert own, f"{name} has no tests"
         assert all(map(is_fast, own)), f"{name} has slow tests"
+    for item in items:
+        if any(item.get_closest_marker(name) for name in ("browser", "ray", "real")):
+            assert not is_fast(item), item.nodeid
 
 
-def test_the_core_has_a_browser_a_kill_and_a_pretrained_model_but_not_a_hundred_tests(
-    items, request
-):
+def test_the_core_is_small_and_of_every_kind(items, request):
     if request.config.getoption("markexpr") == "not slow":
         pytest.skip("the core is left out of this run")
     core = [item for item in items if item.get_closest_marker("core")]
@@ -81,9 +79,7 @@ ALONE = pytest.Config.ArgsSource.TESTPATHS
         ({}, ARGUMENTS, ""),
     ],
 )
-def test_slow_tests_are_left_out_where_nothing_is_asked_for_and_one_line_says_so(
-    asked, source, chosen
-):
+def test_slow_tests_are_left_out_and_a_line_says_so(asked, source, chosen):
     option = SimpleNamespace(**{"all": False, "markexpr": "", "keyword": "", **asked})
     config, lines = SimpleNamespace(option=option, args_source=source), []
     choose_tests(config)
@@ -92,13 +88,7 @@ def test_slow_tests_are_left_out_where_nothing_is_asked_for_and_one_line_says_so
     assert len(lines) == (chosen == SHORT_RUN)
 
 
-def test_what_needs_a_browser_ray_or_real_weights_is_slow(items):
-    for item in items:
-        if any(item.get_closest_marker(name) for name in ("browser", "ray", "real")):
-            assert not is_fast(item), item.nodeid
-
-
-def test_ctrl_c_is_heard_where_whoever_started_the_tests_has_it_ignored():
+def test_ctrl_c_is_heard_where_it_was_ignored():
     kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         hear_ctrl_c()

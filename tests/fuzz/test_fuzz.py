@@ -31,7 +31,7 @@ def check(case: Case) -> None:
 @pytest.mark.core
 @settings(drawn, max_examples=30)
 @given(cases(models=False))
-def test_a_few_random_command_lines_keep_every_invariant(case):
+def test_a_few_random_lines_keep_every_invariant(case):
     check(case)
 
 
@@ -39,7 +39,7 @@ def test_a_few_random_command_lines_keep_every_invariant(case):
 @given(cases())
 @pytest.mark.slow
 @pytest.mark.models
-def test_random_command_lines_keep_every_invariant(case):
+def test_random_lines_keep_every_invariant(case):
     check(case)
 
 
@@ -55,7 +55,7 @@ TOGETHER = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", TOGETHER, ids=[words[0] for words in TOGETHER])
-def test_two_workers_keep_every_invariant_and_write_what_one_does(words):
+def test_two_workers_write_what_one_does(words):
     ran = [run(Case((words, *more), {"t.jsonl": LINES})) for more in ((), (("--workers", "2"),))]
     assert [broken_invariants(one) for one in ran] == [[], []]
     assert (ran[0].status, ran[0].out) == (ran[1].status, ran[1].out)

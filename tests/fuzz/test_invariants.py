@@ -82,8 +82,10 @@ BREAKING: dict[str, tuple[Ran, ...]] = {
 }
 
 
-def test_nothing_is_held_against_a_good_run():
+def test_good_runs_and_every_format():
     assert broken_invariants(ran()) == []
+    assert set(READERS) == set(FORMATS)
+    assert {entry.suffix for entry in FORMATS.values() if entry.suffix} <= set(FILES)
 
 
 @pytest.mark.parametrize("name", INVARIANTS)
@@ -93,12 +95,7 @@ def test_an_invariant_can_fail(name):
     assert INVARIANTS[name](ran()) is None
 
 
-def test_every_format_and_file_can_be_read():
-    assert set(READERS) == set(FORMATS)
-    assert {entry.suffix for entry in FORMATS.values() if entry.suffix} <= set(FILES)
-
-
-def test_a_page_that_asks_or_acts_is_refused():
+def test_acts_of_pages_are_refused():
     page(b"<!doctype html><html><p>a</p></html>")
     for bad in (
         b'<script src="https://a/x.js"></script>',
@@ -117,12 +114,9 @@ def seen(work: Callable[[], Any], tmp_path: Path, files: dict[str, bytes] | None
     return observe(tmp_path, case, lambda: work() or 0)
 
 
-def test_what_is_printed_past_python_is_seen(tmp_path):
+def test_what_is_printed_or_warned_of_is_seen(tmp_path):
     found = seen(lambda: os.write(2, b"panic\n") and os.write(1, b"out") and None, tmp_path)
     assert (found.out, found.err) == (b"out", b"panic\n")
-
-
-def test_a_warning_is_seen_each_time(tmp_path):
     for number in range(2):
         found = seen(
             lambda: warnings.warn("odd", RuntimeWarning, stacklevel=1), tmp_path / str(number)
@@ -131,7 +125,7 @@ def test_a_warning_is_seen_each_time(tmp_path):
         assert "says_it_plainly" in dict(broken_invariants(found))
 
 
-def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path):
+def test_what_stays_in_folders_is_seen(tmp_path):
     def litter() -> None:
         Path(".out.json.abc").touch()
         Path("../up.json").touch()
@@ -141,7 +135,7 @@ def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path):
     assert {"leaves_nothing_behind", "writes_nowhere_else"} <= set(wrong)
 
 
-def test_sockets_pickles_programs_and_code_of_the_folder_are_seen(tmp_path):
+def test_sockets_pickles_and_programs_are_seen(tmp_path):
     def act() -> None:
         Path("own.py").write_text("value = 1")
         exec(compile(Path("own.py").read_text(), str(Path("own.py").resolve()), "exec"), {})
@@ -167,7 +161,7 @@ def test_an_endless_run_is_ended(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_that_fills_the_memory_is_seen_and_held_back(tmp_path):
+def test_a_run_that_fills_the_memory_is_held_back(tmp_path):
     # In a process of its own: one that has been larger does not grow by what it takes again.
     code = f"""
 from pathlib import Path

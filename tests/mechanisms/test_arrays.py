@@ -23,11 +23,8 @@ def test_attention_of_numpy_arrays_never_loads_torch():
     assert ran.stdout.split() == ["True", "False", "False"]
 
 
-def test_each_kind_has_its_own_functions():
+def test_kinds_have_functions_and_transpose():
     assert namespace(np.ones(2)) is np
     assert isinstance(namespace(torch.ones(2)).zeros_like(torch.ones(2)), torch.Tensor)
-
-
-def test_transposing_leaves_leading_axes_alone():
     assert transpose(np.ones((2, 3, 4))).shape == (2, 4, 3)
     assert transpose(torch.ones(2, 3, 4)).shape == (2, 4, 3)

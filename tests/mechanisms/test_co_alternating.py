@@ -49,7 +49,7 @@ def turn_slowly(inputs, guide, given):
     return sum(weight * one for weight, one in zip(weights, inputs, strict=True)), weights
 
 
-def test_it_is_three_turns_position_by_position_for_sizes_that_differ():
+def test_it_is_three_turns_position_by_position():
     summaries, weights = co_alternating(FIRST, SECOND, **LEARNED)
     alone, over_first = turn_slowly(FIRST, None, TURNS["first"])
     second, over_second = turn_slowly(SECOND, alone, TURNS["second"])
@@ -57,23 +57,17 @@ def test_it_is_three_turns_position_by_position_for_sizes_that_differ():
     expected = (over_first, over_second, over_first_again)
     for one, other in zip(weights + summaries, (*expected, first, second), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)
+    _, weights = co_alternating(FIRST, SECOND, np.array([True, False, True]), **LEARNED)
+    assert [bool((one == 0).any()) for one in weights] == [True, False, True]
+    _, weights = co_alternating(FIRST, SECOND, None, np.array([True] * 4 + [False]), **LEARNED)
+    assert [bool((one == 0).any()) for one in weights] == [False, True, False]
 
 
-def test_what_dropout_leaves_is_what_is_summed():
+def test_dropout_reaches_each_turn():
     (summary, _), (_, _, weights) = co_alternating(
         FIRST, SECOND, dropout=lambda given: 3 * given, **LEARNED
     )
     np.testing.assert_allclose(summary, weights @ FIRST, rtol=0, atol=1e-13)
     assert abs(weights.sum() - 3) < 1e-13
-
-
-def test_dropout_reaches_each_turn():
     _, weights = co_alternating(FIRST, SECOND, dropout=np.zeros_like, **LEARNED)
     assert not any(one.any() for one in weights)
-
-
-def test_each_mask_hides_positions_in_its_turns_only():
-    _, weights = co_alternating(FIRST, SECOND, np.array([True, False, True]), **LEARNED)
-    assert [bool((one == 0).any()) for one in weights] == [True, False, True]
-    _, weights = co_alternating(FIRST, SECOND, None, np.array([True] * 4 + [False]), **LEARNED)
-    assert [bool((one == 0).any()) for one in weights] == [False, True, False]

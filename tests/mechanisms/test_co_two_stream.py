@@ -41,15 +41,9 @@ def test_each_streams_queries_look_over_the_others_keys():
             outputs + weights, (first[0], second[0], first[1], second[1]), strict=True
         ):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)
-
-
-def test_a_streams_mask_hides_it_from_the_other_only():
     seen = np.array([True, False, True])
     _, (over_second, over_first) = co_two_stream(FIRST, SECOND, first_mask=seen)
     assert (over_first[..., 1] == 0).all()
     assert (over_second > 0).all()
-
-
-def test_dropout_reaches_both_streams():
     outputs, weights = co_two_stream(FIRST, SECOND, dropout=np.zeros_like)
     assert not any(one.any() for one in outputs + weights)

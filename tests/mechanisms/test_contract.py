@@ -37,7 +37,7 @@ def test_the_docstring_names_a_paper_and_says_what_comes_back(name):
     assert same or "Returns:" in documented
 
 
-def test_a_test_imports_each_function_to_check_it_against_a_slow_loop():
+def test_each_function_has_a_slow_loop():
     functions = {row.target.partition(":")[2] for row in MECHANISMS.values()}
     tests = [path for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__)]
     imported = {
@@ -50,7 +50,7 @@ def test_a_test_imports_each_function_to_check_it_against_a_slow_loop():
     assert functions <= imported, f"no test imports {functions - imported}"
 
 
-def test_a_command_offers_each_and_the_listing_has_it():
+def test_the_commands_and_documents_list_each():
     done = attnviz("models", "--mechanisms")
     assert done.status == 0, done.err
     listed = {line.split()[0] for line in done.text.splitlines() if line.split()}
@@ -58,20 +58,15 @@ def test_a_command_offers_each_and_the_listing_has_it():
         assert name in listed
         assert row.commands
         assert set(row.commands) <= set(get_args(Command))
-
-
-@every_mechanism
-def test_every_command_that_offers_it_shows_it(name):
-    for command in MECHANISMS[name].commands:
-        texts = ("the red car", "la voiture rouge")[: 1 if command == "self" else 2]
-        assert attnviz(command, *texts, "--mechanism", name, "-q").status == 0
+    page = docs.PAGE.read_text("utf-8")
+    assert "\n".join(docs.table()) in page, "python -m tests.mechanisms.docs writes it"
 
 
 CO = pytest.mark.parametrize("name", [name for name, row in MECHANISMS.items() if row.mutual])
 
 
 @CO
-def test_a_co_attention_is_for_cross_alone_and_its_streams_are_parts_of_it(name):
+def test_a_co_attention_is_for_cross_alone(name):
     assert name.startswith("co-")
     assert MECHANISMS[name].commands == ("cross",)
     parts = {part.name: part for part in example_parts(MECHANISMS[name], 2, 4, 1)}
@@ -81,18 +76,7 @@ def test_a_co_attention_is_for_cross_alone_and_its_streams_are_parts_of_it(name)
 
 
 @every_mechanism
-def test_a_causal_form_is_a_row_of_its_own(name):
-    assert MECHANISMS[name].causal in (None, *MECHANISMS)
-
-
-@every_mechanism
-def test_many_heads_means_that_the_function_takes_heads(name):
-    parameters = inspect.signature(MECHANISMS[name].load()).parameters
-    assert MECHANISMS[name].many_heads == ("heads" in parameters)
-
-
-@every_mechanism
-def test_shapes_are_those_of_queries_and_keys(name):
+def test_shapes_and_causal_rows_are_as_said(name):
     attended = attend(name)
     heads = (HEADS,) if MECHANISMS[name].many_heads else ()
     contract = co_contract(name)
@@ -102,11 +86,17 @@ def test_shapes_are_those_of_queries_and_keys(name):
     for weights in attended.weights:
         queries = () if summarised else (POSITIONS,)
         assert weights.shape == (BATCH, *heads, *queries, POSITIONS)
+    for command in MECHANISMS[name].commands:
+        texts = ("the red car", "la voiture rouge")[: 1 if command == "self" else 2]
+        assert attnviz(command, *texts, "--mechanism", name, "-q").status == 0
+    assert MECHANISMS[name].causal in (None, *MECHANISMS)
+    parameters = inspect.signature(MECHANISMS[name].load()).parameters
+    assert MECHANISMS[name].many_heads == ("heads" in parameters)
 
 
 @every_mechanism
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_rows_are_shares_that_sum_to_one_unless_the_row_says_otherwise(name, kind):
+def test_rows_sum_to_one_unless_the_row_says_not(name, kind):
     sums, signed = MECHANISMS[name].sums, MECHANISMS[name].signed
     for weights in attend(name, kind).weights:
         assert (values(weights) < 0).any() == signed
@@ -132,7 +122,7 @@ def test_numpy_and_torch_say_the_same(name, dtype, tolerance):
 
 
 @every_mechanism
-def test_a_hidden_key_has_no_weight_and_its_content_changes_nothing(name):
+def test_a_hidden_key_changes_nothing(name):
     plain, disturbed = attend(name, hidden=(1,)), attend(name, hidden=(1,), noise=50.0)
     for weights in plain.weights:
         assert (weights[..., 1] == 0).all()
@@ -141,6 +131,12 @@ def test_a_hidden_key_has_no_weight_and_its_content_changes_nothing(name):
         plain.outputs + plain.weights, disturbed.outputs + disturbed.weights, strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+    attended = attend(name, "torch", hidden=tuple(range(POSITIONS)))
+    for array in attended.outputs + attended.weights:
+        assert (array == 0).all()
+    sum(array.sum() for array in attended.outputs + attended.weights).backward()
+    for tensor in attended.inputs:
+        assert tensor.grad is None or torch.isfinite(tensor.grad).all()
 
 
 @every_mechanism
@@ -151,18 +147,8 @@ def test_a_key_in_sight_does_change_the_output(name):
 
 
 @every_mechanism
-def test_where_nothing_is_in_sight_all_is_zero_and_nothing_is_nan(name):
-    attended = attend(name, "torch", hidden=tuple(range(POSITIONS)))
-    for array in attended.outputs + attended.weights:
-        assert (array == 0).all()
-    sum(array.sum() for array in attended.outputs + attended.weights).backward()
-    for tensor in attended.inputs:
-        assert tensor.grad is None or torch.isfinite(tensor.grad).all()
-
-
-@every_mechanism
 @pytest.mark.parametrize("hidden", [(), (0, 3)], ids=["all seen", "some hidden"])
-def test_autograd_agrees_with_finite_differences(name, hidden):
+def test_gradients_are_finite_differences(name, hidden):
     seen = torch.ones(BATCH, POSITIONS, dtype=torch.bool)
     seen[:, list(hidden)] = False
 
@@ -173,16 +159,11 @@ def test_autograd_agrees_with_finite_differences(name, hidden):
     assert torch.autograd.gradcheck(outputs, attend(name, "torch").inputs, fast_mode=True)
 
 
-def test_the_documentation_lists_every_mechanism_with_its_formulas():
-    page = docs.PAGE.read_text("utf-8")
-    assert "\n".join(docs.table()) in page, "python -m tests.mechanisms.docs writes it"
-
-
 SOFT = pytest.mark.parametrize("name", [name for name, row in MECHANISMS.items() if not row.mutual])
 
 
 @SOFT
-def test_padding_behind_a_text_changes_nothing_of_it(name):
+def test_padding_behind_a_text_changes_nothing(name):
     padded = attend(name, hidden=(POSITIONS - 1,))
     short = [
         array[:, :-1] if array.shape[:2] == (BATCH, POSITIONS) else array for array in padded.inputs
@@ -192,10 +173,13 @@ def test_padding_behind_a_text_changes_nothing_of_it(name):
     np.testing.assert_allclose(
         padded.weights[0][..., :-1, :-1], alone.weights[0], rtol=0, atol=1e-12
     )
+    later = np.triu(np.ones((POSITIONS, POSITIONS), dtype=bool), 1)
+    weights = attend(name).weights[0]
+    assert (weights[..., later] == 0).all() == (MECHANISMS[name].causal == name)
 
 
 @SOFT
-def test_its_parts_have_names_and_formulas_and_end_in_what_a_call_answers(name):
+def test_parts_have_names_and_end_in_the_answer(name):
     attended = attend(name)
     options = dict(zip(MECHANISMS[name].learned, attended.inputs[3:], strict=True))
     if MECHANISMS[name].many_heads:
@@ -211,10 +195,3 @@ def test_its_parts_have_names_and_formulas_and_end_in_what_a_call_answers(name):
     found = {part.name: part.value for part in parts}
     np.testing.assert_allclose(found["weights"], attended.weights[0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(found["output"], attended.outputs[0], rtol=0, atol=1e-12)
-
-
-@SOFT
-def test_what_is_causal_by_itself_sees_nothing_later(name):
-    later = np.triu(np.ones((POSITIONS, POSITIONS), dtype=bool), 1)
-    weights = attend(name).weights[0]
-    assert (weights[..., later] == 0).all() == (MECHANISMS[name].causal == name)

@@ -55,25 +55,19 @@ def test_it_is_the_definition_summed_one_by_one(formula, given, shown, hidden):
 
 
 @both
-def test_weights_nobody_asked_for_are_not_made(formula, given, shown):
+def test_weights_and_masks_of_queries(formula, given, shown):
     output, weights = formula(*given(), need_weights=False)
     assert weights is None
     np.testing.assert_array_equal(output, formula(*given())[0])
-
-
-@both
-def test_a_mask_that_differs_between_queries_is_refused(formula, given, shown):
     with pytest.raises(ValueError, match="one mask row"):
         formula(*given(), np.ones(shown.shape, dtype=bool))
 
 
-def test_queries_and_keys_of_different_length_are_refused():
+def test_lengths_differ_and_features_have_slopes():
     query, key, value = alike()
     with pytest.raises(ValueError, match="as many queries as keys"):
         causal_linear(query[:3], key, value)
 
-
-def test_the_feature_map_is_elu_plus_one_with_its_slope_at_zero_too():
     inputs = torch.tensor([-800.0, -1.0, 0.0, 0.5, 800.0], dtype=torch.float64)
     ours, theirs = (inputs.clone().requires_grad_() for _ in range(2))
     mapped, expected = feature_map(ours), torch.nn.functional.elu(theirs) + 1

@@ -145,10 +145,16 @@ def test_rotary(seen):
     check(rotary, expected, seen)
 
 
-def test_queries_behind_a_cache_are_turned_as_the_last_positions():
+def test_queries_behind_a_cache_are_the_last_positions():
     whole, _ = rotary(QUERY, KEY, VALUE, heads=HEADS)
     last, _ = rotary(QUERY[-2:], KEY, VALUE, heads=HEADS)
     np.testing.assert_allclose(last, whole[-2:], rtol=0, atol=1e-12)
+    one, _ = grouped_query(QUERY, KEY[:, :4], VALUE[:, :4], heads=4)
+    for head, group in enumerate((0, 0, 1, 1)):
+        q, k = QUERY[:, 2 * head :][:, :2], KEY[:, 2 * group :][:, :2]
+        powers = np.exp(q @ k.T / sqrt(2))
+        alone = powers / powers.sum(1, keepdims=True) @ VALUE[:, 2 * group :][:, :2]
+        np.testing.assert_allclose(one[:, 2 * head :][:, :2], alone, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("formula", [rotary, differential, retention])
@@ -173,15 +179,6 @@ def test_shared_keys(formula, seen):
     found = formula(QUERY, KEY[:, columns], VALUE[:, columns], mask, heads=HEADS)
     np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-12)
-
-
-def test_two_of_four_heads_share_a_group():
-    one, _ = grouped_query(QUERY, KEY[:, :4], VALUE[:, :4], heads=4)
-    for head, group in enumerate((0, 0, 1, 1)):
-        q, k = QUERY[:, 2 * head :][:, :2], KEY[:, 2 * group :][:, :2]
-        powers = np.exp(q @ k.T / sqrt(2))
-        alone = powers / powers.sum(1, keepdims=True) @ VALUE[:, 2 * group :][:, :2]
-        np.testing.assert_allclose(one[:, 2 * head :][:, :2], alone, rtol=0, atol=1e-12)
 
 
 @masked
@@ -274,7 +271,7 @@ def test_online(seen, tile):
     check(online, looped(scaled, seen), seen, tile=tile)
 
 
-def test_the_running_maximum_and_sum_end_at_those_of_the_whole_row():
+def test_running_sums_end_at_the_whole_row():
     parts = {part.name: part.value for part in online.parts(QUERY, KEY, VALUE, heads=HEADS)}
     scores = parts["scaled_scores"]
     assert parts["running_maximum"].shape == (HEADS, LENGTH, LENGTH // 2)
@@ -329,15 +326,12 @@ def test_delta_rules(seen, fading):
     assert not np.triu(weights, 1).any()
 
 
-def test_a_delta_rule_that_corrects_in_full_answers_a_repeated_key_with_its_last_value():
+def test_a_full_correction_answers_with_the_last_value():
     key = np.eye(4)[[0, 1, 0, 2, 0]]
     value = np.arange(5.0)[:, None] + 1
     output, weights = delta_rule(key, key, np.tile(value, 4), beta=np.ones((5, 1)))
     np.testing.assert_allclose(2 * output[:, 0], value[:, 0], atol=1e-5)
     np.testing.assert_allclose(2 * weights[0, 4], [0, 0, 0, 0, 1], atol=1e-5)
-
-
-def test_a_mask_of_its_own_for_each_query_has_no_running_state():
     mask = np.tri(LENGTH, dtype=bool)
     beta = np.ones((LENGTH, HEADS))
     for formula, more in ((retention, {}), (delta_rule, {"beta": beta})):

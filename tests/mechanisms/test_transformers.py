@@ -303,7 +303,7 @@ def test_the_gate_is_that_of_qwen3_next():
     same(gated(*sides, gate=gate, heads=HEADS), output, weights)
 
 
-def test_retention_without_turning_is_minimaxs_lightning_attention():
+def test_retention_is_minimaxs_lightning_attention():
     from transformers import MiniMaxConfig
     from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
 

@@ -27,9 +27,6 @@ def test_the_naive_sentence_is_weighed_over_its_keys():
     same(weights, example["weights"])
     same(output, example["output"])
 
-
-def test_the_naive_sentence_is_not_weighed_over_its_queries():
-    example = EXAMPLES["naive"]
     inputs, trap = np.array(example["inputs"]), np.array(example["trap_weights_over_queries"])
     _, weights = naive(inputs)
     np.testing.assert_allclose(trap.sum(axis=0), 1, rtol=0, atol=1e-5)

@@ -138,7 +138,7 @@ def seen(colors, eyes):
 
 @EYES
 @pytest.mark.parametrize("palette", CATEGORIES)
-def test_everybody_tells_the_colours_of_names_from_one_another(palette, eyes):
+def test_everybody_tells_the_colours_of_names_apart(palette, eyes):
     """At least 15 apart, six times the difference that is just seen (2.3, Mahy 1994)."""
     lab = seen(np.array(CATEGORIES[palette]), eyes)
     apart = np.linalg.norm(lab[:, None] - lab, axis=-1)[np.triu_indices(len(lab), 1)]
@@ -159,48 +159,48 @@ def test_everybody_sees_every_scale_in_order(scheme, eyes):
 
 @EYES
 @pytest.mark.parametrize("scheme", [name for name in SCHEMES if name.endswith("signed")])
-def test_the_colour_blind_tell_positive_from_negative(scheme, eyes):
+def test_the_colour_blind_tell_the_signs_apart(scheme, eyes):
     lab = seen(SCHEMES[scheme], eyes)
     apart = np.linalg.norm((lab - lab[::-1])[:96], axis=-1)
     assert apart.min() > 20
 
 
-def test_zero_of_the_signed_map_is_neutral_and_its_ends_are_equally_dark():
+def test_zero_and_ends_of_signed_scales():
     lightness, a, b = cielab(SIGNED_SHADES).T
     assert abs(a[128]) < 1
     assert abs(b[128]) < 1
     assert lightness[0] == pytest.approx(lightness[-1], abs=4)
+    assert color_of(1.5) == color_of(1.0) == tuple(SHADES[-1])
+    assert color_of(-1.0) == color_of(0.0) == tuple(SHADES[0])
+    assert color_of(0.0, (-0.3, 0.3)) == tuple(shades((-0.3, 0.3))[128])
+    assert limits_of(np.array([0.1, -0.31], dtype=np.float32), "signed") == (-0.4, 0.4)
+    assert limits_of(np.zeros(3, dtype=np.float32), "signed") == (-1.0, 1.0)
+    item = resting(0.2)
+    signed = item.with_weights(-item.weights, values="signed")
+    assert scale_of(signed) == (-0.2, 0.2)
+    assert beyond_note(signed, (-0.2, 0.2)) == BEYOND
+    assert beyond_note(signed, (-0.8, 0.8)) == ""
+    weights = np.array([[-0.3, 0.2]], np.float32)
+    assert is_beyond(weights, (-0.3, 0.3)) == (False, False)
+    assert is_beyond(weights, (-0.2, 0.2)) == (True, False)
+    assert is_beyond(weights, (-0.4, 0.1)) == (False, True)
 
 
 @given(st.floats(-2, 2), st.sampled_from([(0.0, 1.0), (0.0, 0.2), (-0.5, 0.5)]))
-def test_one_value_has_the_same_colour_alone_and_in_an_array(value, limits):
+def test_one_value_has_one_colour(value, limits):
     table = colors_of(np.full((2, 3), value), limits)
     assert table.shape == (2, 3, 3)
     assert table.dtype == np.uint8
     assert (table == color_of(value, limits)).all()
 
 
-def test_values_outside_the_scale_take_the_colour_of_its_end():
-    assert color_of(1.5) == color_of(1.0) == tuple(SHADES[-1])
-    assert color_of(-1.0) == color_of(0.0) == tuple(SHADES[0])
-
-
-def test_the_middle_of_a_signed_scale_is_zero():
-    assert color_of(0.0, (-0.3, 0.3)) == tuple(shades((-0.3, 0.3))[128])
-
-
 @pytest.mark.parametrize(
     ("largest", "top"),
     [(1.0, 1.0), (0.5, 1.0), (0.499, 0.5), (0.17, 0.2), (0.2, 0.2), (0.0123, 0.02), (0.0, 1.0)],
 )
-def test_shares_are_shown_to_one_or_else_to_the_next_round_number(largest, top):
+def test_shares_are_shown_to_a_round_number(largest, top):
     weights = np.array([[0.0, largest]], dtype=np.float32)
     assert limits_of(weights, "share") == (0.0, top)
-
-
-def test_signed_values_are_shown_around_zero_as_far_as_the_largest_reaches():
-    assert limits_of(np.array([0.1, -0.31], dtype=np.float32), "signed") == (-0.4, 0.4)
-    assert limits_of(np.zeros(3, dtype=np.float32), "signed") == (-1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_signed_values_are_shown_around_zero_as_far_as_the_largest_reaches():
         ([0.0, 0.0], 0.0),
     ],
 )
-def test_a_scale_reaches_for_all_but_a_few_cells_that_hold_less_than_half(sizes, far):
+def test_a_scale_reaches_for_all_but_a_few_cells(sizes, far):
     assert reach(np.array(sizes, np.float32)) == pytest.approx(far)
 
 
@@ -227,7 +227,7 @@ def even_causal(count: int, first: int = 0) -> AttentionMap:
     return AttentionMap("causal", tokens, tokens, weights[None, None], starts=(first, first))
 
 
-def test_the_first_rows_of_a_causal_map_do_not_set_its_scale():
+def test_samples_and_first_rows_do_not_set_a_scale(monkeypatch):
     # Row i gives 1 / (i + 1) to each key, 1 in the corner. Of 495,450 cells from row 100 on, 2,477
     # may lie beyond: those of 22 rows, up to 1 / 122 = 0.0082.
     assert scale_of(even_causal(1000))[1] == 0.009
@@ -235,8 +235,6 @@ def test_the_first_rows_of_a_causal_map_do_not_set_its_scale():
     assert scale_of(even_causal(2))[1] == 1.0  # nothing else is there
     assert scale_of(even_causal(8, first=4))[1] == 1.0  # the rows of a window are no first rows
 
-
-def test_a_sample_of_a_large_map_sets_nearly_the_scale_of_all_its_cells(monkeypatch):
     random = np.random.default_rng(3)
     weights = random.exponential(size=(4, 600, 600)).astype(np.float32) ** 3
     weights /= weights.sum(axis=-1, keepdims=True)
@@ -248,15 +246,8 @@ def test_a_sample_of_a_large_map_sets_nearly_the_scale_of_all_its_cells(monkeypa
     assert limits_of(weights, "share") == scale_of(item)
 
 
-def test_weights_beyond_either_end_are_found_but_for_rounding():
-    weights = np.array([[-0.3, 0.2]], np.float32)
-    assert is_beyond(weights, (-0.3, 0.3)) == (False, False)
-    assert is_beyond(weights, (-0.2, 0.2)) == (True, False)
-    assert is_beyond(weights, (-0.4, 0.1)) == (False, True)
-
-
 @given(st.floats(1e-30, 1e30))
-def test_a_number_rounded_up_is_never_much_smaller_nor_twice_as_large(value):
+def test_a_number_rounded_up_is_near(value):
     assert value * (1 - 1e-6) <= round_up(value) <= 2 * value * (1 + 1e-6)
 
 
@@ -279,19 +270,11 @@ def resting(largest: float) -> AttentionMap:
 
 
 @pytest.mark.parametrize(("largest", "top"), [(0.24, 0.3), (0.46, 0.5), (0.51, 1.0)])
-def test_words_set_the_scale_and_special_tokens_lie_beyond(largest, top):
+def test_words_set_the_scale(largest, top):
     item = resting(largest)
     limits = scale_of(item)
     assert limits == (0, top)
     assert beyond_note(item, limits) == (BEYOND if top < 0.8 else "")
-
-
-def test_a_signed_scale_reaches_as_far_as_its_words():
-    item = resting(0.2)
-    signed = item.with_weights(-item.weights, values="signed")
-    assert scale_of(signed) == (-0.2, 0.2)
-    assert beyond_note(signed, (-0.2, 0.2)) == BEYOND
-    assert beyond_note(signed, (-0.8, 0.8)) == ""
 
 
 def test_tables_have_a_colour_for_each_byte_and_no_role_is_grey():

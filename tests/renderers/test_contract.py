@@ -75,13 +75,15 @@ def test_a_format_is_found_by_its_name_and_by_its_suffix(name):
         assert format_of(Path(f"x{suffix.upper()}")) == name
 
 
-def test_what_is_no_format_is_refused_with_those_that_are():
+def test_what_is_no_format_or_picture_is_refused():
     with pytest.raises(UsageError, match=r"format 'tvs'.*'tsv'"):
         make_renderer("tvs", Display())
     with pytest.raises(UsageError) as refused:
         format_of(Path("x.jsn"))
     assert all(entry.suffix in str(refused.value) for entry in formats_of("maps").values())
     assert "Did you mean '.json'" in str(refused.value)
+    with pytest.raises(UsageError, match=r"\.png, \.svg, \.pdf"):
+        picture_suffix(Path("x.jpg"))
 
 
 class Forgetful:
@@ -148,11 +150,6 @@ def test_every_picture_is_complete(name):
     check_picture(name, PICTURES[name])
 
 
-def test_what_is_no_picture_is_refused():
-    with pytest.raises(UsageError, match=r"\.png, \.svg, \.pdf"):
-        picture_suffix(Path("x.jpg"))
-
-
 def no_picture(item: object, *, title: str, subtitle: str) -> str:
     """Not a figure."""
     return title
@@ -164,7 +161,7 @@ def test_an_incomplete_picture_fails(monkeypatch):
         check_picture("no", PICTURES["no"])
 
 
-def test_views_are_worked_out_once_a_text_and_only_if_asked(monkeypatch):
+def test_views_are_worked_out_once_and_only_if_asked(monkeypatch):
     from attnviz.runs import outputs
 
     counted: list[str] = []

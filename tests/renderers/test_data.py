@@ -67,18 +67,26 @@ def test_csv_and_tsv_hold_the_same_cells(attention):
 @checked
 @given(attentions())
 @pytest.mark.slow
-def test_weights_come_layer_by_layer_and_read_back_to_the_last_bit(attention):
+def test_weights_come_by_layer_and_read_back(attention):
     weights = np.array([row[-1] for row in weight_rows(attention)], np.float32)
     expected = np.concatenate([item.weights.ravel() for item in attention.maps])
     assert weights.tobytes() == expected.tobytes()
 
 
-def test_the_header_comes_once():
+def test_headers_come_once_and_documents_alone():
     item = attention_of(self_map(["a"]))
     for renderer in (CsvReport(Display()), TsvReport(Display())):
         assert renderer.add(item, NO_VIEWS).startswith("id")
         assert renderer.add(item, NO_VIEWS).startswith("0")
         assert renderer.finish() == ""
+    alone, many = JsonReport(Display()), JsonReport(Display(many=True))
+    assert json.loads(alone.add(item, NO_VIEWS) + alone.finish())["schema"] == 2
+    assert len(json.loads(many.add(item, NO_VIEWS) + many.add(item, NO_VIEWS) + many.finish())) == 2
+    whole = rendered("tsv", [item, item])
+    renderer = FORMATS["tsv"].load()(Display(many=True, begun=True))
+    assert whole.endswith(renderer.add(item, NO_VIEWS).encode())
+    assert whole.count(b"weight") == 1
+    assert not renderer.add(item, NO_VIEWS).startswith("id")
 
 
 @pytest.mark.parametrize(
@@ -93,17 +101,10 @@ def test_escapes(text, escaped):
     assert escape(text) == escaped
 
 
-def test_one_json_document_stands_alone_unless_several_may_come():
-    item = attention_of(self_map(["a"]))
-    alone, many = JsonReport(Display()), JsonReport(Display(many=True))
-    assert json.loads(alone.add(item, NO_VIEWS) + alone.finish())["schema"] == 2
-    assert len(json.loads(many.add(item, NO_VIEWS) + many.add(item, NO_VIEWS) + many.finish())) == 2
-
-
 @pytest.mark.slow
 @few
 @given(attentions())
-def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention):
+def test_npz_hands_on_each_text(attention):
     renderer = FORMATS["npz"].load()(Display())
     parts = [renderer.add(attention, list) for _ in range(3)]
     assert min(map(len, parts)) > min(item.weights.nbytes for item in attention.maps) / 2
@@ -122,22 +123,9 @@ def test_npz_holds_on_to_no_weights():
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 200 * item.weights.nbytes / 20
-
-
-@pytest.mark.slow
-def test_parquet_numbers_records_by_their_place_in_the_input():
     renderer = FORMATS["parquet"].load()(Display(first=70))
     parts = [renderer.add(attention_of(self_map(["a"])), list)]
     renderer.skip()
     parts.append(renderer.add(attention_of(self_map(["b"])), list))
     table = pq.read_table(io.BytesIO(b"".join([*parts, renderer.finish()])))
     assert table["record"].to_pylist() == [70, 72]
-
-
-def test_a_table_that_is_gone_on_with_has_no_second_header():
-    item = attention_of(self_map(["a"]))
-    whole = rendered("tsv", [item, item])
-    renderer = FORMATS["tsv"].load()(Display(many=True, begun=True))
-    assert whole.endswith(renderer.add(item, NO_VIEWS).encode())
-    assert whole.count(b"weight") == 1
-    assert not renderer.add(item, NO_VIEWS).startswith("id")

@@ -37,7 +37,7 @@ def one_head() -> Attention:
     return replace(found, maps=(chosen,))
 
 
-def test_no_value_is_grey_and_takes_no_part_in_the_scale():
+def test_no_value_is_grey_null_or_nothing():
     item = effects_map()
     assert color_of(np.nan, (-1.0, 1.0)) == NO_VALUE
     assert colors_of(np.array([[np.nan, 0.0]]), (-1.0, 1.0))[0, 0].tolist() == [*NO_VALUE]
@@ -46,15 +46,6 @@ def test_no_value_is_grey_and_takes_no_part_in_the_scale():
     assert scale_of(item) == scale_of(filled)
     assert limits_of(np.full((2, 2), np.nan, np.float32), "signed") == (-1.0, 1.0)
 
-
-@pytest.mark.parametrize("name", ["json", "jsonl", "npz", "parquet"])
-def test_files_give_back_effects_and_the_links_beside_them(name):
-    (found,) = read_any(shown(name, effects()), "x")
-    assert same(found, effects())
-    assert found.lens_name == "effect"
-
-
-def test_json_spells_no_value_as_null_and_csv_as_nothing():
     document = json.loads(shown("json", effects()))
     assert document["maps"][0]["weights"][0][0][0] == [None, 0.0, 0.0, 0.0]
     assert document["measured"][0]["link"]["query"] == "sat"
@@ -65,8 +56,15 @@ def test_json_spells_no_value_as_null_and_csv_as_nothing():
     assert b"nan" not in shown("tsv", effects())
 
 
+@pytest.mark.parametrize("name", ["json", "jsonl", "npz", "parquet"])
+def test_files_give_back_effects_and_the_links_beside_them(name):
+    (found,) = read_any(shown(name, effects()), "x")
+    assert same(found, effects())
+    assert found.lens_name == "effect"
+
+
 @pytest.mark.parametrize("spoilt", [None, "1", [1.0]])
-def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt):
+def test_what_cannot_be_shown_of_effects_is_refused(spoilt):
     document = json.loads(shown("json", effects()))
     document["maps"][0]["weights"][0][0][1][1] = spoilt
     if spoilt is None:

@@ -38,7 +38,7 @@ def test_the_same_map_gives_the_same_bytes(draw, suffix):
 
 @pytest.mark.slow
 @SUFFIX
-def test_a_readers_own_matplotlib_settings_do_not_reach_the_bytes(suffix):
+def test_a_readers_settings_do_not_reach_the_bytes(suffix):
     settings = {
         "savefig.bbox": "tight", "savefig.dpi": 50, "svg.fonttype": "none", "text.usetex": True,
         "axes.grid": True, "font.size": 40, "axes.facecolor": "red", "figure.autolayout": True,
@@ -51,7 +51,7 @@ def test_a_readers_own_matplotlib_settings_do_not_reach_the_bytes(suffix):
     assert changed == figure_bytes(heatmap(item, title="$a$"), suffix)
 
 
-def test_every_figure_is_drawn_under_settings_of_its_own():
+def test_every_figure_has_settings_of_its_own():
     found = 0
     root = Path(attnviz.__file__).parent
     for path in (*root.glob("renderers/figures/*.py"), *root.glob("features/**/*.py")):
@@ -70,7 +70,7 @@ def test_every_figure_is_drawn_under_settings_of_its_own():
 
 
 @pytest.mark.slow
-def test_a_readers_broken_matplotlib_costs_no_line_and_leaves_no_folder(tmp_path):
+def test_a_broken_matplotlib_leaves_no_folder(tmp_path):
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\nnot a setting\nbackend: nope\n")
     (tmp_path / "made").mkdir()
     (tmp_path / "file").touch()
@@ -86,16 +86,12 @@ def test_a_readers_broken_matplotlib_costs_no_line_and_leaves_no_folder(tmp_path
 
 
 @pytest.mark.slow
-def test_provenance_is_kept_in_the_file():
+def test_files_keep_provenance_and_pixels():
     told = "own layer · seed 0\nmodèle ‹x› \x1b"
     png = Image.open(io.BytesIO(drawn(heatmap, ".png", provenance=told)))
     assert png.text["Description"] == "own layer · seed 0\nmodèle ‹x› ␛"
     assert "modèle".encode() in drawn(heatmap, ".svg", provenance=told)
     assert b"/Subject" in drawn(heatmap, ".pdf", provenance=told)
-
-
-@pytest.mark.slow
-def test_a_png_has_the_figures_pixels_at_200_to_the_inch():
     figure = heatmap(map_of(shares(4, 5)), title="x")
     png = Image.open(io.BytesIO(figure_bytes(figure, ".png")))
     assert png.size == tuple(np.rint(figure.get_size_inches() * 200).astype(int))
@@ -113,17 +109,13 @@ def test_odd_text_is_drawn_in_every_format(draw, suffix):
 
 
 @pytest.mark.slow
-def test_a_long_title_is_broken_so_that_it_stays_within_the_figure():
+def test_a_long_title_is_broken_or_cut():
     figure = heatmap(map_of(shares(2, 2)), title="a long title " * 12, subtitle="more " * 60)
     right = figure.get_size_inches()[0] * 200
     for text in figure.texts:
         box = text.get_window_extent()
         assert box.x0 >= 0
         assert box.x1 <= right
-
-
-@pytest.mark.slow
-def test_a_title_that_repeats_a_whole_book_is_cut():
     figure = grid(map_of(shares(2, 2)), title="word " * 100_000, subtitle="x" * 100_000)
     assert figure.axes[0].get_title().endswith("…")
     assert max(figure.get_size_inches()) < 6

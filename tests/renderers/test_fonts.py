@@ -15,25 +15,27 @@ NO_FONT_DRAWS = "\U000f1234"
 LEFT_TO_RIGHT = "\u200e"
 
 
-def test_latin_greek_and_arabic_need_only_the_font_that_comes_with_matplotlib():
+def test_what_no_font_draws_is_its_code_point():
     assert typeface(["Éléphant", "λόγος", "كتاب", "שלום"]).families == ("DejaVu Sans",)
-
-
-def test_a_character_that_no_font_draws_is_shown_as_its_code_point():
     face = typeface(["rocket", NO_FONT_DRAWS])
     assert face.missing == {NO_FONT_DRAWS}
     assert face.drawable(f"a{NO_FONT_DRAWS}b") == "a‹F1234›b"
     assert face.drawable(NO_FONT_DRAWS * 2) == "‹F1234 F1234›"
+    assert substitute("␛") == "‹1B›"
+    assert substitute("中") == "‹4E2D›"
 
 
-def test_without_a_chinese_font_chinese_is_shown_as_code_points(monkeypatch):
+def test_without_a_chinese_font_code_points_are_shown(monkeypatch):
     monkeypatch.setattr(fonts, "_candidates", lambda missing: iter(()))
     face = typeface(["中国"])
     assert face.families == ("DejaVu Sans",)
     assert face.drawable("中国") == "‹4E2D 56FD›"
+    monkeypatch.setattr(fonts, "_candidates", lambda missing: iter(()))
+    text = "👩\u200d🔬"
+    assert typeface([text]).drawable(text) == "‹1F469 1F52C›"
 
 
-def test_a_further_font_is_taken_only_for_what_the_first_one_lacks(monkeypatch):
+def test_a_further_font_draws_what_the_first_lacks(monkeypatch):
     drawn = {"DejaVu Sans": "ab", "Second": "c", "Third": "abcd", "Fourth": "e"}
     monkeypatch.setattr(fonts, "_draws", lambda family, character: character in drawn[family])
     monkeypatch.setattr(fonts, "_candidates", lambda missing: iter(["Second", "Third", "Fourth"]))
@@ -43,7 +45,7 @@ def test_a_further_font_is_taken_only_for_what_the_first_one_lacks(monkeypatch):
 
 
 @pytest.mark.parametrize(("letter", "first"), [("中", "SC"), ("か", "JP"), ("한", "KR")])
-def test_a_language_has_its_own_form_of_chinese_characters(monkeypatch, letter, first):
+def test_a_language_has_its_own_chinese_characters(monkeypatch, letter, first):
     names = [f"Noto Sans CJK {form}" for form in ("JP", "KR", "SC")]
     found = [SimpleNamespace(name=name, style="normal") for name in ("A", *names, "cmr10")]
     monkeypatch.setattr(fonts, "fontManager", SimpleNamespace(ttflist=found))
@@ -52,28 +54,14 @@ def test_a_language_has_its_own_form_of_chinese_characters(monkeypatch, letter, 
     assert set(candidates) == {"A", *names}
 
 
-def test_control_characters_are_named_by_their_own_code():
-    assert substitute("␛") == "‹1B›"
-    assert substitute("中") == "‹4E2D›"
-
-
-def test_a_joiner_beside_a_replaced_character_is_dropped(monkeypatch):
-    monkeypatch.setattr(fonts, "_candidates", lambda missing: iter(()))
-    text = "👩\u200d🔬"
-    assert typeface([text]).drawable(text) == "‹1F469 1F52C›"
-
-
-def test_arabic_does_not_draw_what_follows_over_to_its_other_side():
+def test_arabic_keeps_its_side_and_order():
     shown = typeface(["كتاب · 4 heads"]).drawable("كتاب · 4 heads")
     assert shown == f"{LEFT_TO_RIGHT}كتاب{LEFT_TO_RIGHT} · 4 heads"
-
-
-def test_arabic_words_in_a_row_keep_their_own_order():
     shown = typeface(["في البيت"]).drawable("في البيت")
     assert shown.strip(LEFT_TO_RIGHT) == "في البيت"
 
 
-def test_text_is_wrapped_at_spaces_and_broken_only_where_a_word_is_too_long():
+def test_text_is_wrapped_at_spaces():
     face = typeface(["x"])
     assert face.wrap("a short line", 8, 2000) == "a short line"
     lines = face.wrap("mean over the heads of layer 3 " + "x" * 60, 8, 300).split("\n")

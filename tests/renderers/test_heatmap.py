@@ -31,22 +31,28 @@ def labels(figure, side):
 
 
 @pytest.mark.slow
-def test_numbers_in_cells_are_the_weights():
+def test_numbers_are_the_weights_and_fit_their_cells():
     weights = shares(4, 6, sharpness=1)
     texts = cells(draw(weights))
     assert len(texts) == (weights >= 0.005).sum()
     for text in texts:
         column, row = text.get_position()
         assert float(text.get_text()) == pytest.approx(weights[row, column], abs=0.005)
-
-
-@pytest.mark.slow
-def test_numbers_fit_their_cells():
     figure = draw(-shares(16, 16), values="signed", unit="difference")
     picture, _ = picture_and_bar(figure)
     width = pixels(figure, picture)[2] / 16
     assert len(cells(figure)) > 100
     assert max(text.get_window_extent().width for text in cells(figure)) < width
+    row = tuple(map(Token, ["$x_1$", "[bold]", "\x1b[31m", "\u202e", " "]))
+    figure = draw(shares(5, 5), row, row)
+    shown = [label.get_text() for label in labels(figure, "rows")]
+    assert shown == ["$x_1$", "[bold]", "‹1B›[31m", "‹202E›", "␣"]
+    assert not any(label.get_parse_math() for label in labels(figure, "rows"))
+    weights = shares(3100, 4)
+    picture, _ = picture_and_bar(draw(weights))
+    image = picture.images[0].get_array()
+    assert image.shape == (1034, 4)
+    assert np.array_equal(image[0], weights[:3].max(0))
 
 
 @pytest.mark.parametrize(
@@ -68,18 +74,29 @@ def test_a_number_is_as_short_as_it_can_be(value, digits, text):
     assert cell_number(value, digits) == text
 
 
-@pytest.mark.slow
-def test_markup_in_a_token_stays_text():
-    row = tuple(map(Token, ["$x_1$", "[bold]", "\x1b[31m", "\u202e", " "]))
-    figure = draw(shares(5, 5), row, row)
-    shown = [label.get_text() for label in labels(figure, "rows")]
-    assert shown == ["$x_1$", "[bold]", "‹1B›[31m", "‹202E›", "␣"]
-    assert not any(label.get_parse_math() for label in labels(figure, "rows"))
-
-
-def test_a_very_long_token_is_cut():
+def test_long_tokens_sentences_and_heads():
     figure = draw(shares(1, 2), None, (Token("x" * 100_000), Token("y")))
     assert labels(figure, "columns")[0].get_text() == "x" * 17 + "…"
+
+    names = ["Anna lived with her mother.", "Extraordinarily tired people slept."]
+    item = map_of([[0.5, 0.5], [0.5, 0.5]])
+    tokens = tuple(map(Token, names))
+    item = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
+    axes = heatmap(item, title="").axes[0]
+    cut = ["Anna lived with…", "Extraordinarily…"]
+    for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [label.get_text() for label in ticks] == cut
+    with pytest.raises(ValueError, match="one head"):
+        heatmap(map_of(shares(1, 2, 3, 3)), title="x")
+
+    # Not the white of what is outside: float32 holds −0.4 as a little less.
+    weights = np.array([[-0.4, 0.1], [0.2, -0.3]], dtype=np.float32)
+    shown = map_of(weights, values="signed")
+    figure = heatmap(shown, title="x", limits=(-0.4, 0.4))
+    with Image.open(io.BytesIO(figure_bytes(figure, ".png"))) as png:
+        left, bottom, _, height = pixels(figure, figure.axes[0])
+        corner = int(left) + 8, int(png.height - bottom - height) + 8
+        assert png.convert("RGB").getpixel(corner) == tuple(SIGNED_SHADES[0].tolist())
 
 
 @pytest.mark.parametrize(
@@ -88,7 +105,7 @@ def test_a_very_long_token_is_cut():
 )
 @pytest.mark.slow
 @pytest.mark.core
-def test_labels_never_overlap_and_stay_within_the_figure(queries, keys):
+def test_labels_never_overlap_or_leave_the_figure(queries, keys):
     words = ["a", "sentence", "of", "extraordinarily", "long", "words"]
     row = tuple(Token(words[i % 6], label="B" if i % 17 == 8 else None) for i in range(300))
     figure = draw(shares(queries, keys), row[:queries], row[:keys])
@@ -112,39 +129,3 @@ def _across(picture, label, side):
     x, y = label.get_position()
     place = picture.transData.transform((x, y))[1 if side == "rows" else 0]
     return place * np.sin(np.radians(label.get_rotation() or 90))
-
-
-@pytest.mark.slow
-def test_a_long_side_does_not_pool_a_short_one():
-    weights = shares(3100, 4)
-    picture, _ = picture_and_bar(draw(weights))
-    image = picture.images[0].get_array()
-    assert image.shape == (1034, 4)
-    assert np.array_equal(image[0], weights[:3].max(0))
-
-
-def test_several_heads_are_not_one_heat_map():
-    with pytest.raises(ValueError, match="one head"):
-        heatmap(map_of(shares(1, 2, 3, 3)), title="x")
-
-
-def test_what_lies_below_the_scale_has_the_colour_of_its_end():
-    """Not the white of what is outside: float32 holds −0.4 as a little less."""
-    weights = np.array([[-0.4, 0.1], [0.2, -0.3]], dtype=np.float32)
-    shown = map_of(weights, values="signed")
-    figure = heatmap(shown, title="x", limits=(-0.4, 0.4))
-    with Image.open(io.BytesIO(figure_bytes(figure, ".png"))) as png:
-        left, bottom, _, height = pixels(figure, figure.axes[0])
-        corner = int(left) + 8, int(png.height - bottom - height) + 8
-        assert png.convert("RGB").getpixel(corner) == tuple(SIGNED_SHADES[0].tolist())
-
-
-def test_labels_of_sentences_end_with_a_whole_word():
-    names = ["Anna lived with her mother.", "Extraordinarily tired people slept."]
-    item = map_of([[0.5, 0.5], [0.5, 0.5]])
-    tokens = tuple(map(Token, names))
-    item = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
-    axes = heatmap(item, title="").axes[0]
-    cut = ["Anna lived with…", "Extraordinarily…"]
-    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
-        assert [label.get_text() for label in labels] == cut

@@ -23,23 +23,14 @@ def lines(found, top=20, many=False):
 WEIGHTS = [[[[0.1, 0.9], [0.28, 0.72]], [[1.0, 0.0], [0.0, 1.0]]]]
 
 
-def test_top_bounds_the_lines():
+def test_links_are_bounded_named_and_printable():
     assert len(lines(attention(WEIGHTS, ["a", "b"]), top=1)) == 1
-
-
-def test_small_weights_keep_two_digits_and_changes_their_sign():
     assert [
         format_weight(0.004321),
         format_weight(0.5),
         format_weight(-0.2, signed=True),
         format_weight(0.2, signed=True),
     ] == ["0.0043", "0.50", "-0.20", "+0.20"]
-
-
-def test_a_mean_over_heads_is_named_so():
     found = attention([[[[0.1, 0.9], [0.3, 0.7]]]], ["a", "b"], heads=("mean",))
     assert lines(found)[0] == "a → b 0.90 layer 0 mean over heads"
-
-
-def test_escapes_in_tokens_stay_visible_text():
     assert "\x1b" not in "".join(lines(attention(WEIGHTS, ["\x1b[31m", "b"])))

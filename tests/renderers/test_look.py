@@ -53,7 +53,7 @@ def contrast(text, ground):
 @pytest.mark.parametrize(
     ("count", "width"), [(8, "single"), (11, "single"), (30, "single"), (64, "double")]
 )
-def test_a_column_holds_its_labels_and_numbers_and_all_can_be_read(count, width, suffix):
+def test_a_column_holds_labels_and_numbers(count, width, suffix):
     weights = shares(1, 1, count, count, sharpness=1)
     figure = fitted(heatmap, map_of(weights, row(count), row(count)), width, title="t")
     figure_bytes(figure, suffix)
@@ -78,18 +78,7 @@ def test_a_column_holds_its_labels_and_numbers_and_all_can_be_read(count, width,
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
-def test_numbers_tell_cells_apart_or_are_not_written():
-    weights = np.array([[0.98, 0.004, 0.016], [0.5, 0.25, 0.25], [0, 0.01, 0.99]], np.float32)
-    figure = fitted(heatmap, map_of(weights), "double", title="t")
-    texts = {text.get_position(): text.get_text() for text in numbers(figure)}
-    assert texts[0, 0] == ".98"
-    assert (1, 0) not in texts  # rounded it would read as 0
-    assert (0, 2) not in texts  # nor is an exact 0 written, such as that of a hidden cell
-    assert notes_of(figure) == ("cells without a number: below .005",)
-    assert numbers(fitted(heatmap, map_of(shares(30, 30)), "single", title="t")) == []
-
-
-def test_matplotlib_finds_title_axes_image_and_colour_bar_where_it_looks_for_them():
+def test_matplotlib_finds_titles_axes_and_bars():
     for draw, names in (
         (heatmap, ("query (attends)", "key (attended)")),
         (grid, ("", "")),  # names of heads stand above their tiles
@@ -117,7 +106,7 @@ def test_the_look_of_every_picture(draw):
     assert min(sizes) == 2 * min(text.get_fontsize() for text in shown(draw).texts)
 
 
-def test_colours_scale_and_numbers_are_those_asked_for():
+def test_colours_scales_and_numbers_are_those_asked_for():
     figure = shown(cmap="viridis", scale="0-0.5", values="no")
     image = figure.axes[0].images[0]
     assert (image.get_clim(), numbers(figure)) == ((0, 0.5), [])
@@ -130,8 +119,6 @@ def test_colours_scale_and_numbers_are_those_asked_for():
     with pytest.raises(OutputError, match=r"--style values=yes: the numbers do not fit .*leave"):
         shown(count=64, values="yes", width="double")
 
-
-def test_a_grid_has_one_scale_or_one_for_each_head():
     weights = shares(1, 2, 4, 4) * np.array([1, 0.1], np.float32)[:, None, None]
     for scale, tops in ((None, weights.max() * np.array([1, 0.1])), ("own", [1, 1])):
         with drawing(Look(scale=scale)):
@@ -142,6 +129,15 @@ def test_a_grid_has_one_scale_or_one_for_each_head():
         assert largest == pytest.approx(tops, rel=0.2)
         written = [text.get_text() for text in axes.texts if text.get_gid() == "largest"]
         assert len(written) == (2 if scale else 0)
+
+    weights = np.array([[0.98, 0.004, 0.016], [0.5, 0.25, 0.25], [0, 0.01, 0.99]], np.float32)
+    figure = fitted(heatmap, map_of(weights), "double", title="t")
+    texts = {text.get_position(): text.get_text() for text in numbers(figure)}
+    assert texts[0, 0] == ".98"
+    assert (1, 0) not in texts  # rounded it would read as 0
+    assert (0, 2) not in texts  # nor is an exact 0 written, such as that of a hidden cell
+    assert notes_of(figure) == ("cells without a number: below .005",)
+    assert numbers(fitted(heatmap, map_of(shares(30, 30)), "single", title="t")) == []
 
 
 @pytest.mark.parametrize(
@@ -175,13 +171,13 @@ PICTURE = ("self", "the cat sat", "-f", "none", "--heatmap", "{}/a.png")
         (("--style", "sacle=own"), "Did you mean 'scale'?"),
     ],
 )  # fmt: skip
-def test_a_look_that_cannot_be_is_refused_before_the_work(options, mistake, tmp_path):
+def test_a_look_that_cannot_be_is_refused_at_once(options, mistake, tmp_path):
     answer = shell(*(word.format(tmp_path) for word in PICTURE), *options)
     assert (answer.status, [*tmp_path.iterdir()]) == (2, [])
     assert answer.mistake.endswith(mistake)
 
 
-def test_an_option_that_a_picture_has_no_use_for_is_noted(tmp_path):
+def test_an_option_without_use_is_noted(tmp_path):
     files = ("--heatmap", f"{tmp_path}/a.png", "--picture", f"{tmp_path}/b.png")
     answer = shell("self", "the cat sat", "-f", "none", *files, "--style", "values=no,cmap=jet")
     assert answer.err.splitlines()[:2] == [

@@ -47,7 +47,7 @@ def test_every_form_has_a_row_for_each_query(count, width):
         assert len(named) >= 1
 
 
-def test_columns_have_names_as_long_as_they_fit():
+def test_columns_patches_and_parts_have_their_names():
     item = self_map(words(12))
     assert shown(item, 64)[0].split() == words(12)
     narrow = shown(item, 63)
@@ -57,16 +57,11 @@ def test_columns_have_names_as_long_as_they_fit():
         keys = np.argsort(-row, kind="stable")[:3]
         assert links == [part for key in keys for part in (f"w{key}", two_digits(float(row[key])))]
         assert name == f"w{np.where(item.weights[0, 0] == row)[0][0]}"
-
-
-def test_patches_have_their_number_down_to_the_width_that_it_needs():
     item = replace(self_map([str(place) for place in range(12)]), key_side="columns")
     for width, start in ((63, "0"), (39, "0"), (38, "1")):
         assert shown(item, width)[0].split()[0] == start, width
     assert "shades:" in " ".join(shown(item, 19))
 
-
-def test_rows_of_a_part_have_their_numbers_and_small_weights_two_digits():
     keys = tuple(Token(f"key{number}") for number in range(90))
     weights = np.full((1, 1, 2, 90), 0.0004, np.float32)
     weights[..., 0, 5], weights[..., 1, 7] = 0.012, 0.0061

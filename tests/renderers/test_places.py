@@ -24,7 +24,7 @@ def map_of_text(text, first=0, block=1):
     return AttentionMap("self", tokens, tokens, weights, starts=(first,) * 2, blocks=(block,) * 2)
 
 
-def test_paragraphs_come_first_then_sentences_each_by_its_number_and_first_words():
+def test_sentences_are_named_by_number_and_first_words():
     places = places_of(map_of_text(TEXT), 0, TEXT)
     assert [*places.begins] == [0, 7, 3, 5, 10, 13]
     assert [places.name(place, 12) for place in places.begins] == [
@@ -37,13 +37,21 @@ def test_paragraphs_come_first_then_sentences_each_by_its_number_and_first_words
     ]
 
 
-def test_numbers_are_those_of_the_whole_text_in_a_part_and_among_blocks():
+def test_numbers_are_those_of_the_whole_text():
     assert places_of(map_of_text(TEXT, first=2700), 0, TEXT).name(3, 9) == "2703 She sat."
     assert places_of(map_of_text(TEXT, first=10, block=3), 1, TEXT).name(3, 9) == "19 She sat."
+    item = map_of_text(TEXT)
+    part = item.with_weights(
+        item.weights[:, :, 3:5], query_tokens=item.query_tokens[3:5], starts=(3, 0)
+    )
+    assert names_of(heatmap(part, title="t", texts=(TEXT, TEXT))) == ["3 She", "4 sat."]
+    figure = heatmap(map_of_text(TEXT, block=3), title="t")
+    says = "a cell: what 3 tokens give to 3 tokens, the mean of its rows and the sum of its columns"
+    assert says in notes_of(figure)
 
 
 @pytest.mark.parametrize("text", ["", "one sentence of words without an end"])
-def test_a_text_without_sentences_has_tokens_at_equal_steps(text):
+def test_a_text_without_sentences_has_equal_steps(text):
     assert not places_of(map_of_text(text or TEXT), 0, text).begins
 
 
@@ -52,7 +60,7 @@ def names_of(figure):
     return [label.get_text() for label in axes.get_yticklabels()]
 
 
-def test_a_long_map_names_its_sentences_and_a_short_one_its_tokens():
+def test_a_long_map_names_sentences_a_short_one_tokens():
     text = " ".join(f"Word{number} is here and then it goes on." for number in range(60))
     item = map_of_text(text)
     figure = heatmap(item, title="t", texts=(text, text))
@@ -64,17 +72,3 @@ def test_a_long_map_names_its_sentences_and_a_short_one_its_tokens():
         figure
     )
     assert names_of(heatmap(map_of_text(TEXT), title="t", texts=(TEXT, TEXT)))[:2] == ["He", "ran"]
-
-
-def test_rows_of_a_part_have_their_numbers_in_the_text():
-    item = map_of_text(TEXT)
-    part = item.with_weights(
-        item.weights[:, :, 3:5], query_tokens=item.query_tokens[3:5], starts=(3, 0)
-    )
-    assert names_of(heatmap(part, title="t", texts=(TEXT, TEXT))) == ["3 She", "4 sat."]
-
-
-def test_a_cell_of_blocks_is_explained():
-    figure = heatmap(map_of_text(TEXT, block=3), title="t")
-    says = "a cell: what 3 tokens give to 3 tokens, the mean of its rows and the sum of its columns"
-    assert says in notes_of(figure)

@@ -60,7 +60,7 @@ def test_what_cannot_be_seen_becomes_visible(text, shown):
         "❤\ufe0f",
     ],
 )
-def test_joiners_and_selectors_stay_where_they_shape_what_is_read(text):
+def test_joiners_stay_where_they_shape_what_is_read(text):
     assert printable(text) == text
 
 
@@ -82,7 +82,7 @@ def test_joiners_and_selectors_without_work_are_shown(text, shown):
 
 @given(ANY_TEXT)
 @example("\u202e\x1b]0;title\x07")
-def test_nothing_that_steers_a_terminal_or_a_line_is_left(text):
+def test_nothing_that_steers_a_terminal_is_left(text):
     shown = printable(text)
     steering = {character for character in shown if _steers(character)}
     assert steering == set()
@@ -150,5 +150,5 @@ def test_text_that_fits_is_not_touched(text):
         ("", 18, ""),
     ],
 )
-def test_labels_of_several_words_are_cut_between_words(text, width, cut):
+def test_labels_are_cut_between_words(text, width, cut):
     assert shorten_words(text, width) == cut

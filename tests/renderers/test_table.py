@@ -72,7 +72,7 @@ def test_the_numbers_are_the_maps_and_rows_are_queries(count, seed):
         assert line.split() == [word, *(two_digits(float(value / row.sum())) for value in row)]
 
 
-def test_the_whole_matrix_stands_in_blocks_of_columns():
+def test_tables_name_what_comes_twice_and_break_captions():
     words = [f"w{place}" for place in range(40)]
     item = self_map(words)
     lines = shown(attention_of(item), 60, whole=True, short=False).splitlines()
@@ -86,20 +86,35 @@ def test_the_whole_matrix_stands_in_blocks_of_columns():
         word: [two_digits(float(value)) for value in row]
         for word, row in zip(words, rows, strict=True)
     }
+    text = shown(attention_of(self_map(["the", "cat", "the", "dog", "sat", "down"], 1, 6)))
+    listed = text[text.index("heads that") : text.index("the other")]
+    assert "the[0]" in listed
+    assert not re.search(r"\bthe\b(?!\[)", listed)
+    renderer = TableRenderer(Display(many=True))
+    found = [attention_of(self_map(["a", "b"])) for _ in range(2)]
+    texts = [renderer.add(item, views_of(item)) for item in found]
+    assert texts[0].startswith("0:\n")
+    assert texts[1].startswith("\n0:\n")
+    lines = wrap_text("one · two · three", 11, between=" · ")
+    assert [line.plain for line in lines] == ["one · two", "three"]
+    assert [line.plain for line in wrap_text("one", 1)] == ["one"]
 
 
-def test_what_to_type_next_is_for_a_reader_at_a_terminal():
+def test_what_to_type_next_is_for_a_terminal():
     attention = attention_of(self_map(WORDS, 2, 4))
     hint = "another head: --head"
     assert hint in shown(attention, hints=True)
     assert hint not in shown(attention)
 
+    found = sharpest(self_map(["a", "b"]).with_weights(np.full((1, 1, 2, 2), 0.5, np.float32)))
+    assert found is not None
 
-def test_words_that_come_twice_have_their_place():
-    text = shown(attention_of(self_map(["the", "cat", "the", "dog", "sat", "down"], 1, 6)))
-    listed = text[text.index("heads that") : text.index("the other")]
-    assert "the[0]" in listed
-    assert not re.search(r"\bthe\b(?!\[)", listed)
+    def said(layer: str, head: str) -> str:
+        return strongest_line(replace(found, layer=layer, head=head)).plain
+
+    assert said("2", "3") == "a → b  .50 in layer 2 head 3  (--head 2.3 shows it)"
+    assert said("mean", "3") == "a → b  .50 in head 3"
+    assert said("mean", "max") == "a → b  .50"
 
 
 @pytest.mark.parametrize("colors", ["truecolor", "256", "standard"])
@@ -110,29 +125,3 @@ def test_colour_comes_only_when_asked_for(colors):
     assert re.search(r"\x1b\[[0-9;]*4[0-9]", colored)
     rows = [line.rstrip() for line in STYLE.sub("", colored).splitlines()]
     assert rows == plain.splitlines()
-
-
-def test_several_texts_are_named_and_set_apart():
-    renderer = TableRenderer(Display(many=True))
-    found = [attention_of(self_map(["a", "b"])) for _ in range(2)]
-    texts = [renderer.add(item, views_of(item)) for item in found]
-    assert texts[0].startswith("0:\n")
-    assert texts[1].startswith("\n0:\n")
-
-
-def test_a_caption_breaks_between_its_parts():
-    lines = wrap_text("one · two · three", 11, between=" · ")
-    assert [line.plain for line in lines] == ["one · two", "three"]
-    assert [line.plain for line in wrap_text("one", 1)] == ["one"]
-
-
-def test_the_strongest_link_says_how_to_see_it_only_where_it_can_be_seen():
-    found = sharpest(self_map(["a", "b"]).with_weights(np.full((1, 1, 2, 2), 0.5, np.float32)))
-    assert found is not None
-
-    def said(layer: str, head: str) -> str:
-        return strongest_line(replace(found, layer=layer, head=head)).plain
-
-    assert said("2", "3") == "a → b  .50 in layer 2 head 3  (--head 2.3 shows it)"
-    assert said("mean", "3") == "a → b  .50 in head 3"
-    assert said("mean", "max") == "a → b  .50"

@@ -54,7 +54,7 @@ def inside(figure):
         (lines, (2, 3), 120, "single"),
     ],
 )
-def test_a_picture_is_as_wide_as_the_column_and_holds_all_its_texts(draw, heads, tokens, width):
+def test_a_picture_is_as_wide_as_the_column(draw, heads, tokens, width):
     side = words(tokens)
     shown = map_of(shares(*heads, tokens, tokens), side, side)
     figure = fitted(draw, shown, width, title=TITLE, subtitle="rows attend to columns")
@@ -67,7 +67,7 @@ def test_a_picture_is_as_wide_as_the_column_and_holds_all_its_texts(draw, heads,
 
 
 @pytest.mark.slow
-def test_panels_fit_the_column_or_say_that_they_do_not():
+def test_panels_fit_the_column_or_say_so():
     maps = [map_of(shares(1, 1, 9, 9, seed=seed), words(9), words(9)) for seed in range(4)]
     for width, pixels in PIXELS.items():
         assert inside(fitted(panels, maps * 2, width, title=TITLE)) == pytest.approx(pixels)
@@ -78,7 +78,7 @@ def test_panels_fit_the_column_or_say_that_they_do_not():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", [heatmap, lines])
-def test_labels_that_leave_no_room_are_an_error_that_says_what_would_help(draw):
+def test_labels_that_leave_no_room_are_an_error(draw):
     side = tuple(Token("W" * 12, label="M" * 12) for _ in range(3))
     shown = map_of(shares(1, 1, 3, 3), side, side)
     with pytest.raises(OutputError, match="choose --style width=double"):
@@ -92,7 +92,7 @@ def width_of(path):
 
 
 @pytest.mark.slow
-def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path):
+def test_width_is_that_of_every_picture_written(tmp_path):
     import attnviz
 
     places = {name: tmp_path / f"{name}.png" for name in ("heatmap", "grid", "lines")}
@@ -124,17 +124,13 @@ def objects(pdf):
 
 
 @pytest.mark.slow
-def test_a_pdf_embeds_its_fonts_as_truetype_and_is_as_wide_as_the_column():
+def test_a_pdf_embeds_truetype_and_nothing_else():
     figure = fitted(heatmap, map_of(shares(4, 5), words(4), words(5)), "single", title="été ▁ →")
     found = objects(figure_bytes(figure, ".pdf"))
     assert b"/FontFile2" in found
     assert b"/Type3" not in found
     (box,) = re.findall(rb"/MediaBox \[ ?0 0 ([\d.]+) ", found)
     assert float(box) == pytest.approx(PIXELS["single"] / 200 * 72, abs=0.01)
-
-
-@pytest.mark.slow
-def test_a_font_with_other_outlines_is_not_passed_off_as_truetype():
     families = typeface(["中国"]).families
     if can_embed(families):
         pytest.skip("no font here draws Chinese, or it is TrueType")

@@ -23,7 +23,7 @@ def test_texts_name_the_words_of_pharaoh_lines(links):
     ]
 
 
-def test_pairs_take_the_lines_in_order_and_words_without_a_link_have_none(links):
+def test_pairs_take_the_lines_in_order(links):
     pairs = b"the red car\tla voiture rouge\na cat\tun chat\n"
     done = attnviz("cross", "-", "--weights", links, "-f", "tsv", "-q", stdin=pairs)
     assert done.status == 0, done.err
@@ -33,7 +33,7 @@ def test_pairs_take_the_lines_in_order_and_words_without_a_link_have_none(links)
     ]  # fmt: skip
 
 
-def test_an_array_with_one_more_token_than_words_ends_in_the_end_mark(tmp_path):
+def test_a_token_more_than_words_ends_in_the_end_mark(tmp_path):
     path = tmp_path / "soft.npz"
     np.savez(path, cross_attention=np.array([[0.9, 0.1], [0.1, 0.9]]))
     done = attnviz("cross", "red", "rouge", "--weights", str(path), "-f", "json", "-q")
@@ -54,7 +54,7 @@ def test_texts_that_do_not_fit_are_refused(links, texts, message):
     assert message in done.err
 
 
-def test_without_texts_the_only_one_is_shown_by_its_positions(tmp_path):
+def test_without_texts_positions_are_shown(tmp_path):
     path = tmp_path / "one.npz"
     np.savez(path, layer_0=np.eye(2)[None, None])
     done = attnviz("self", "--weights", str(path), "-q")

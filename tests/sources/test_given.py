@@ -27,7 +27,7 @@ def written(path: Path, **members: Any) -> Path:
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (4, 2, 3, 3)])
-def test_weights_of_two_three_or_four_axes_are_taken(tmp_path, shape):
+def test_weights_of_two_to_four_axes_are_taken(tmp_path, shape):
     weights = weights_of((1,) * (4 - len(shape)) + shape).reshape(shape)  # type: ignore[arg-type]
     path = written(tmp_path / "m.json", weights=weights, tokens=["a", "b", "c"])
     attention = over_itself(source_of(path), "")
@@ -45,9 +45,11 @@ def test_queries_and_keys_may_differ(tmp_path):
     assert [token.text for token in item.key_tokens] == ["a", "b", "c"]
     renamed = over_source(source_of(path, "cross"), "one two three", "un deux").main
     assert [token.text for token in renamed.key_tokens] == ["one", "two", "three"]
+    path = written(tmp_path / "m.json", weights=[[1.0]], tokens=["maps"])
+    assert over_itself(source_of(path), "").tokens == ("maps",)
 
 
-def test_projections_attend_over_seeded_vectors_or_inputs_of_the_file(tmp_path):
+def test_projections_attend_over_vectors_or_inputs(tmp_path):
     rng = np.random.default_rng(0)
     inputs, w_query, w_key = (
         rng.normal(size=(3, 4)),
@@ -104,12 +106,7 @@ def test_matrices_that_do_not_fit_say_why(members, text, message, tmp_path, monk
     assert message in str(caught.value)
 
 
-def test_a_sentence_about_maps_is_not_taken_for_a_saved_map(tmp_path):
-    path = written(tmp_path / "m.json", weights=[[1.0]], tokens=["maps"])
-    assert over_itself(source_of(path), "").tokens == ("maps",)
-
-
-def test_a_saved_map_is_played_back_and_says_from_where(tmp_path):
+def test_a_saved_map_is_played_back_with_its_place(tmp_path):
     from attnviz.storage.archive import dump_archive
 
     saved = attention_of(self_map(["a", "b"], 2, 2), text="a b")
@@ -122,7 +119,7 @@ def test_a_saved_map_is_played_back_and_says_from_where(tmp_path):
         over_itself(source_of(path), "b a")
 
 
-def test_origins_that_contradict_each_other_are_refused(tmp_path):
+def test_origins_that_contradict_are_refused(tmp_path):
     for origin, command, message in (
         (Origin(model="a", weights=tmp_path), "self", "--model and --weights name two origins"),
         (Origin(mechanism="co"), "self", "mechanism 'co-parallel' is not for 'self'"),

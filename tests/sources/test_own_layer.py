@@ -38,7 +38,7 @@ def weights_of(attention: Attention) -> np.ndarray:
     return np.concatenate([item.weights.ravel() for item in attention.maps])
 
 
-def test_equal_words_get_equal_vectors_and_their_own_places():
+def test_vectors_of_words_are_pinned():
     embedding = SeededEmbedding(3, 8)
     tokens = word_tokens("the cat the")
     drawn = embedding.embed(tokens) - sinusoidal_positions(3, 8)
@@ -46,12 +46,6 @@ def test_equal_words_get_equal_vectors_and_their_own_places():
     assert not np.allclose(drawn[0], drawn[1])
     (alone,) = embedding.embed(word_tokens("the")) - sinusoidal_positions(1, 8)
     assert np.allclose(alone, drawn[0])
-
-
-PINNED = [0.12077304608419365, -0.03285986335100705, 1.3041577431135576, -0.4979528790143269]
-
-
-def test_drawn_numbers_are_pinned_so_that_every_machine_agrees():
     # A change here changes every untrained picture that anybody has made.
     first = SeededEmbedding(0, 4).draw("cat", 4)
     assert first == pytest.approx(PINNED, abs=1e-12)
@@ -59,9 +53,12 @@ def test_drawn_numbers_are_pinned_so_that_every_machine_agrees():
     assert SeededEmbedding(0, 4).draw("act", 4) != pytest.approx(first)
 
 
+PINNED = [0.12077304608419365, -0.03285986335100705, 1.3041577431135576, -0.4979528790143269]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SELF)
-def test_a_run_repeats_exactly_and_seeds_differ(name):
+def test_a_run_repeats_and_seeds_differ(name):
     # Without scaling, large vectors look at nothing but themselves, whatever the seed: take small.
     first, again = (over_itself(own(name, size=4, heads=2), SOURCE).weights for _ in range(2))
     assert np.array_equal(first, again)
@@ -69,27 +66,53 @@ def test_a_run_repeats_exactly_and_seeds_differ(name):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_co_attention_repeats_exactly_and_seeds_differ(name):
+def test_co_attention_repeats_agrees_and_names_its_texts(name):
     first, again = (weights_of(over_each_other(co(name), SOURCE, TARGET)) for _ in range(2))
     assert np.array_equal(first, again)
     assert not np.allclose(first, weights_of(over_each_other(co(name, seed=1), SOURCE, TARGET)))
+    expected = weights_of(over_each_other(co(name, size=16), SOURCE, TARGET))
+    found = weights_of(over_each_other(co(name, size=16, dtype="bfloat16"), SOURCE, TARGET))
+    assert np.allclose(found, expected, atol=0.06)
+
+    sides = {"source": 5, "target": 4, "summary": 1}
+    attention = over_each_other(co(name), SOURCE, TARGET)
+    assert (attention.source, attention.target, attention.text) == (SOURCE, TARGET, None)
+    for item in attention.maps:
+        assert len(item.query_tokens) == sides[item.query_side]
+        assert len(item.key_tokens) == sides[item.key_side]
+        assert item.values == ("signed" if item.stream == "affinity" else "share")
 
 
 @pytest.mark.parametrize("name", SELF)
-def test_causal_attention_of_a_prefix_is_the_prefix_of_causal_attention(name):
+def test_a_causal_prefix_is_the_prefix(name):
     whole = over_itself(own(name, causal=True), SOURCE).weights
     prefix = over_itself(own(name, causal=True), "the red car").weights
     assert not np.triu(whole, 1).any()
     assert np.allclose(whole[..., :3, :3], prefix, atol=1e-6)
 
 
-def test_linear_attention_takes_its_causal_form():
+def test_linear_and_halves():
     attention = over_itself(own("linear", causal=True), SOURCE)
     assert attention.provenance.model == "causal-linear"
     assert np.array_equal(attention.weights, over_itself(own("causal-linear"), SOURCE).weights)
     assert (
         attention.main.stream == over_itself(own("causal-linear"), SOURCE).main.stream == "causal"
     )
+    layer = OwnLayer(Origin(mechanism="naive:size=70000", dtype="float16"), "self")
+    with pytest.raises(InputError, match=r"layer 0 head 0 .*NaN or infinite: .*float16"):
+        over_itself(layer, "a b")
+    for attention in (
+        over_itself(own("naive"), SOURCE),
+        over_each_other(co("co-parallel"), SOURCE, TARGET),
+    ):
+        assert attention.provenance.trained is False
+        assert attention.provenance.notes[0].startswith("untrained: ")
+    with pytest.raises(InputError, match="needs a TARGET"):
+        over_source(own("scaled"), SOURCE, None)
+    with pytest.raises(InputError, match="needs two texts"):
+        over_each_other(co("co-parallel"), SOURCE, None)
+    with pytest.raises(UsageError, match="needs two texts"):
+        over_itself(co("co-parallel"), SOURCE)
 
 
 @pytest.mark.slow
@@ -103,19 +126,6 @@ def test_other_precisions_agree_with_float32(name, dtype, close):
     assert found.provenance.dtype == dtype
 
 
-def test_half_precision_that_overflows_is_refused_without_a_warning():
-    layer = OwnLayer(Origin(mechanism="naive:size=70000", dtype="float16"), "self")
-    with pytest.raises(InputError, match=r"layer 0 head 0 .*NaN or infinite: .*float16"):
-        over_itself(layer, "a b")
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_torch_agrees_with_numpy_in_co_attention(name):
-    expected = weights_of(over_each_other(co(name, size=16), SOURCE, TARGET))
-    found = weights_of(over_each_other(co(name, size=16, dtype="bfloat16"), SOURCE, TARGET))
-    assert np.allclose(found, expected, atol=0.06)
-
-
 def test_multi_head_is_scaled_attention_of_slices():
     size, heads = 12, 3
     embedding = SeededEmbedding(0, size)
@@ -126,6 +136,8 @@ def test_multi_head_is_scaled_attention_of_slices():
         part = slice(head * 4, head * 4 + 4)
         raised = np.exp(query[:, part] @ key[:, part].T / 2)
         assert np.allclose(found[head], raised / raised.sum(-1, keepdims=True), atol=1e-5)
+    assert over_itself(own("scaled", size=10), SOURCE).weights.shape == (1, 1, 5, 5)
+    assert over_itself(own("scaled"), SOURCE).provenance.settings["heads"] == 1
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
@@ -135,47 +147,15 @@ def test_any_size_will_do_that_the_heads_share_out(size):
 
 
 @pytest.mark.parametrize("name", ["multi-head", "co-two-stream"])
-def test_sizes_that_the_heads_do_not_share_out_are_refused(name):
+def test_sizes_that_heads_do_not_share_are_refused(name):
     with pytest.raises(UsageError, match="size=10 cannot be split into heads=4"):
         (own if name == "multi-head" else co)(name, size=10)
 
 
-def test_one_head_needs_no_sharing_out():
-    assert over_itself(own("scaled", size=10), SOURCE).weights.shape == (1, 1, 5, 5)
-    assert over_itself(own("scaled"), SOURCE).provenance.settings["heads"] == 1
-
-
-def test_what_is_untrained_says_so():
-    for attention in (
-        over_itself(own("naive"), SOURCE),
-        over_each_other(co("co-parallel"), SOURCE, TARGET),
-    ):
-        assert attention.provenance.trained is False
-        assert attention.provenance.notes[0].startswith("untrained: ")
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_streams_of_co_attention_name_their_texts(name):
-    sides = {"source": 5, "target": 4, "summary": 1}
-    attention = over_each_other(co(name), SOURCE, TARGET)
-    assert (attention.source, attention.target, attention.text) == (SOURCE, TARGET, None)
-    for item in attention.maps:
-        assert len(item.query_tokens) == sides[item.query_side]
-        assert len(item.key_tokens) == sides[item.key_side]
-        assert item.values == ("signed" if item.stream == "affinity" else "share")
-
-
-def test_one_text_is_not_enough_for_a_pair():
-    with pytest.raises(InputError, match="needs a TARGET"):
-        over_source(own("scaled"), SOURCE, None)
-    with pytest.raises(InputError, match="needs two texts"):
-        over_each_other(co("co-parallel"), SOURCE, None)
-    with pytest.raises(UsageError, match="needs two texts"):
-        over_itself(co("co-parallel"), SOURCE)
-
-
-def test_a_device_that_is_not_there_is_refused():
+def test_devices_signs_and_shared_values():
     import torch
+
+    from tests.invoke import attnviz as shell
 
     if not torch.backends.mps.is_available():
         with pytest.raises(UsageError, match="device 'mps' is not available on this machine"):
@@ -183,26 +163,17 @@ def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(UsageError, match="Did you mean 'cuda'"):
         attnviz.attend(SOURCE, mechanism="scaled", device="cud")
 
+    (item,) = shell("self", SOURCE, "--mechanism", "retention", "-f", "json", "-q").json()["maps"]
+    assert (item["values"], item["unit"]) == ("signed", "implied weight, may be negative")
+    for lens in ("rollout", "flow"):
+        done = shell("self", SOURCE, "--mechanism", "retention", "--lens", lens)
+        assert done.status == 2
+        assert "these weights can be negative: use --lens raw" in done.err
+    done = shell("self", SOURCE, "--mechanism", "multi-query", "--lens", "norm")
+    assert (done.status, "mechanism 'multi-query' does more" in done.err) == (2, True)
+
 
 @pytest.mark.skipif("not __import__('torch').cuda.is_available()", reason="needs a GPU")
 def test_a_gpu_gives_the_same():
     expected = over_itself(own("multi-head"), SOURCE).weights
     assert np.allclose(over_itself(own("multi-head", device="cuda"), SOURCE).weights, expected)
-
-
-def test_signed_weights_say_what_they_are_and_flow_through_no_lens():
-    from tests.invoke import attnviz
-
-    (item,) = attnviz("self", SOURCE, "--mechanism", "retention", "-f", "json", "-q").json()["maps"]
-    assert (item["values"], item["unit"]) == ("signed", "implied weight, may be negative")
-    for lens in ("rollout", "flow"):
-        done = attnviz("self", SOURCE, "--mechanism", "retention", "--lens", lens)
-        assert done.status == 2
-        assert "these weights can be negative: use --lens raw" in done.err
-
-
-def test_values_that_heads_share_have_no_norms():
-    from tests.invoke import attnviz
-
-    done = attnviz("self", SOURCE, "--mechanism", "multi-query", "--lens", "norm")
-    assert (done.status, "mechanism 'multi-query' does more" in done.err) == (2, True)

@@ -34,7 +34,7 @@ def test_the_name_says_the_format(name, expected):
 
 
 @given(st.binary())
-def test_any_bytes_give_texts_or_reasons_and_every_line_back(data):
+def test_any_bytes_give_texts_or_reasons(data):
     for input_format in ("txt", "jsonl"):
         found = list(read_texts(io.BytesIO(data), "'a'", FileFormat(input_format, keep_blank=True)))
         lines = list(io.BytesIO(data))
@@ -48,7 +48,7 @@ def test_any_bytes_give_texts_or_reasons_and_every_line_back(data):
 
 @pytest.mark.slow
 @given(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1))
-def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line):
+def test_a_line_of_text_is_no_copy(line):
     if line.isspace() or line.startswith("\ufeff"):
         return
     (found,) = read_texts([line.encode() + b"\n"], "'a'", FileFormat())
@@ -57,7 +57,7 @@ def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line):
     assert found.raw is found.text
 
 
-def test_objects_may_have_keys_of_their_own():
+def test_objects_have_keys_and_ids():
     line = json.dumps({"sentence": "one two", "key": 7, "tags": ["A", "B"], "id": "no"}).encode()
     columns = {"text": "sentence", "id": "key", "labels": "tags"}
     (found,) = read_texts([line], "'a'", FileFormat("jsonl", columns=columns))
@@ -66,6 +66,9 @@ def test_objects_may_have_keys_of_their_own():
     (bad,) = read_texts([b'{"text": "x"}'], "'a'", FileFormat("jsonl", columns=columns))
     assert isinstance(bad, BadText)
     assert str(bad.error) == "line 1 of 'a' has no \"sentence\""
+    (found,) = read_texts([b'{"text": "x", "id": null}'], "'a'", FileFormat("jsonl"))
+    assert isinstance(found, Text)
+    assert found.id == "0"
 
 
 @pytest.mark.parametrize(
@@ -120,12 +123,6 @@ def test_a_conversation_without_texts_is_refused(turns, said):
     (bad,) = read_texts([json.dumps(turns).encode()], "'a'", FileFormat("jsonl"))
     assert isinstance(bad, BadText)
     assert said in str(bad.error)
-
-
-def test_an_object_whose_id_is_null_gets_its_number():
-    (found,) = read_texts([b'{"text": "x", "id": null}'], "'a'", FileFormat("jsonl"))
-    assert isinstance(found, Text)
-    assert found.id == "0"
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ class Drops(io.RawIOBase):
 
 @pytest.mark.slow
 @given(st.lists(st.binary(max_size=6)), st.lists(st.integers(1, 5)), st.booleans())
-def test_lines_are_those_of_the_file_however_they_come(pieces, sizes, packed):
+def test_lines_are_those_of_the_file(pieces, sizes, packed):
     data = b"\n".join(pieces)
     if data.startswith(b"\x1f\x8b"):
         return
@@ -39,19 +39,13 @@ def test_lines_are_those_of_the_file_however_they_come(pieces, sizes, packed):
     assert list(open_lines(stream, "a")) == list(io.BytesIO(data))
 
 
-def test_a_line_longer_than_every_chunk_is_one_line():
+def test_lines_of_any_length_come_when_wanted():
     data = b"x" * 1_000_000 + b"\nnext"
     assert list(LineReader(io.BytesIO(data))) == [b"x" * 1_000_000 + b"\n", b"next"]
-
-
-def test_nothing_is_read_before_it_is_wanted():
     stream = io.BytesIO(b"line\n" * 1_000_000)
     lines = whole_lines(open_lines(stream, "a"), "a")
     next(lines)
     assert stream.tell() <= 1 << 17
-
-
-def test_several_gzip_files_in_one_are_read_through():
     data = gzip.compress(b"one\n") + gzip.compress(b"two\n")
     assert list(open_lines(io.BytesIO(data), "a", is_gzip=True)) == [b"one\n", b"two\n"]
 
@@ -61,7 +55,7 @@ CONTENT = "".join(f"number {number * number} \u00e9\n" for number in range(400))
 
 @pytest.mark.parametrize("cut", range(0, len(gzip.compress(CONTENT, mtime=0)), 7))
 @pytest.mark.slow
-def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut):
+def test_a_cut_gzip_file_gives_lines_and_one_error(cut):
     whole = CONTENT.decode().splitlines()
     data = gzip.compress(CONTENT, mtime=0)[:cut]
 
@@ -76,21 +70,13 @@ def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut):
     assert str(last.error) == f"'a.gz' cannot be read after line {len(texts)}: {reason}"
 
 
-def test_most_of_a_cut_gzip_file_is_read():
+def test_damaged_files_and_disks_are_named():
     data = gzip.compress(CONTENT)[:-20]
     found = []
     with pytest.raises(BrokenFileError):
         found.extend(list(whole_lines(_collect(data, found), "a")))
     assert len(found) > 350
 
-
-def _collect(data: bytes, found: list[bytes]) -> Iterator[bytes]:
-    for line in open_lines(io.BytesIO(data), "a"):
-        found.append(line)
-        yield line
-
-
-def test_a_damaged_gzip_file_is_named_so():
     data = bytearray(gzip.compress(CONTENT))
     data[-6] ^= 1
     with pytest.raises(BrokenFileError, match="its gzip is damaged"):
@@ -100,8 +86,6 @@ def test_a_damaged_gzip_file_is_named_so():
     with pytest.raises(BrokenFileError, match="its gzip is damaged"):
         list(whole_lines(open_lines(io.BytesIO(data), "a"), "a"))
 
-
-def test_a_disk_that_fails_is_named_with_the_line():
     class Failing(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             chunk = super().read(4)
@@ -114,7 +98,13 @@ def test_a_disk_that_fails_is_named_with_the_line():
     assert str(raised.value) == "'a' cannot be read after line 2: Input/output error"
 
 
-def test_a_stream_that_does_not_wait_is_not_taken_for_its_end():
+def _collect(data: bytes, found: list[bytes]) -> Iterator[bytes]:
+    for line in open_lines(io.BytesIO(data), "a"):
+        found.append(line)
+        yield line
+
+
+def test_a_stream_that_does_not_wait_is_not_its_end():
     class Nonblocking:
         def read(self, size: int, /) -> bytes | None:
             return None

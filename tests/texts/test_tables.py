@@ -29,11 +29,14 @@ def texts(found: list[Text | BadText]) -> list[str]:
     return [text.text for text in found if isinstance(text, Text)]
 
 
-def test_columns_go_by_their_names_and_others_are_left():
+def test_columns_go_by_names():
     (found,) = read("id,label,text,labels\nx,1,one two,A  B\n")
     assert found == Text(
         "x", "one two", None, ("A", "B"), where="line 2 of 'a'", line=2, raw="x,1,one two,A  B"
     )
+    (found,) = read("source,id\none\n", pairs=True)
+    assert isinstance(found, Text)
+    assert (found.id, found.text, found.target) == ("0", "one", None)
 
 
 @pytest.mark.slow
@@ -58,7 +61,7 @@ def test_tsv_is_parted_at_tabs_and_keeps_its_quotes(cells):
     ]
 
 
-def test_a_row_over_several_lines_is_named_by_its_first():
+def test_rows_over_several_lines():
     found = read('text\n"one\ntwo\n\nthree"\n" "\n\nfour\n')
     assert [(text.line, text.raw) for text in found] == [
         (2, '"one\ntwo\n\nthree"'),
@@ -70,12 +73,24 @@ def test_a_row_over_several_lines_is_named_by_its_first():
     assert isinstance(bad, BadText)
     assert str(bad.error) == "the text in line 6 of 'a' is empty"
 
+    found = read('text\n"a\nb\n"one\ntwo"\nc\n')
+    assert [(text.line, text.raw) for text in found] == [
+        (2, '"a'),
+        (3, "b"),
+        (4, '"one\ntwo"'),
+        (6, "c"),
+    ]
 
-def test_blank_rows_are_left_out_or_kept_as_bad_ones():
+
+def test_blank_rows_and_bytes_cost_their_row():
     assert texts(read("text\none\n\n  \ntwo\n")) == ["one", "two"]
     kept = read("text\none\n\ntwo\n", keep_blank=True)
     assert [type(text) for text in kept] == [Text, BadText, Text]
     assert str(kept[1].error) == "line 3 of 'a' is empty"  # type: ignore[union-attr]
+    found = read(b'text\none\n"t\xff\nwo"\nth\x00ree\n')
+    assert [type(text) for text in found] == [Text, BadText, Text]
+    assert str(found[1].error) == "line 3 of 'a' is not valid UTF-8"  # type: ignore[union-attr]
+    assert found[1].raw.encode("utf-8", "surrogateescape") == b'"t\xff\nwo"'
 
 
 @pytest.mark.parametrize(
@@ -96,7 +111,7 @@ def test_a_wrong_row_costs_itself_only(rows, line, reason):
     assert found[-1].line == 2 + rows.count("\n")
 
 
-def test_a_quote_that_is_never_closed_ends_after_so_many_lines(monkeypatch):
+def test_an_open_quote_ends_after_so_many_lines(monkeypatch):
     monkeypatch.setattr("attnviz.storage.texts.formats.ROW_LINES", 3)
     found = read('text\n"a\nb\nc\nd\n"e\nf\ng"\nh\n')
     assert [text.line for text in found if isinstance(text, BadText)] == [2]
@@ -122,24 +137,7 @@ def test_no_line_is_read_more_than_twice(monkeypatch):
     assert passed <= 2 * 502
 
 
-def test_a_row_over_several_lines_survives_the_quote_before_it():
-    found = read('text\n"a\nb\n"one\ntwo"\nc\n')
-    assert [(text.line, text.raw) for text in found] == [
-        (2, '"a'),
-        (3, "b"),
-        (4, '"one\ntwo"'),
-        (6, "c"),
-    ]
-
-
-def test_bytes_that_are_no_text_cost_their_row_only():
-    found = read(b'text\none\n"t\xff\nwo"\nth\x00ree\n')
-    assert [type(text) for text in found] == [Text, BadText, Text]
-    assert str(found[1].error) == "line 3 of 'a' is not valid UTF-8"  # type: ignore[union-attr]
-    assert found[1].raw.encode("utf-8", "surrogateescape") == b'"t\xff\nwo"'
-
-
-def test_numbers_are_for_tables_without_a_header():
+def test_tables_without_a_header():
     found = read("a,k1\nb,k2\n", columns={"text": "1", "id": "2"})
     assert [(text.id, text.text) for text in found if isinstance(text, Text)] == [
         ("k1", "a"),
@@ -149,8 +147,6 @@ def test_numbers_are_for_tables_without_a_header():
     assert isinstance(pair, Text)
     assert (pair.text, pair.target) == ("b", "a")
 
-
-def test_a_tsv_without_a_header_holds_texts_or_pairs():
     assert texts(read("one\ntwo\n", "tsv")) == ["one", "two"]
     found = read("no target\na\tb\nc ||| d\ne\tf\tg\n", "tsv", pairs=True)
     assert [(text.text, text.target) for text in found if isinstance(text, Text)] == [
@@ -177,12 +173,6 @@ def test_texts_alone_are_pairs_without_a_target():
     assert (glossary.text, glossary.target) == ("text", "texte")
 
 
-def test_a_table_may_have_no_target_and_a_row_no_last_column():
-    (found,) = read("source,id\none\n", pairs=True)
-    assert isinstance(found, Text)
-    assert (found.id, found.text, found.target) == ("0", "one", None)
-
-
 @pytest.mark.parametrize(
     ("data", "input_format", "how", "kind", "message"),
     [
@@ -207,15 +197,13 @@ def test_a_table_may_have_no_target_and_a_row_no_last_column():
         ),
     ],
 )
-def test_columns_that_are_not_there_are_named_with_those_that_are(
-    data, input_format, how, kind, message
-):
+def test_wrong_columns_are_named_with_the_right_ones(data, input_format, how, kind, message):
     with pytest.raises(kind) as raised:
         read(data, input_format, **how)
     assert str(raised.value).startswith(message)
 
 
-def test_a_first_line_of_any_length_makes_a_short_message():
+def test_a_first_line_of_any_length_is_a_short_message():
     with pytest.raises(InputError) as raised:
         read("x" * 1_000_000 + ",y" * 100)
     assert len(str(raised.value)) < 300

@@ -17,19 +17,10 @@ def test_windows_are_full_but_for_the_last():
     found = [len(window) for window in chunks(texts(2 * CHUNK_SIZE + 88))]
     assert found == [CHUNK_SIZE, CHUNK_SIZE, 88]
     assert list(chunks([])) == []
-
-
-def test_a_window_of_long_texts_has_fewer_of_them_and_the_same_ones_each_time():
     long = [Text(str(number), "x" * 2048) for number in range(20)]
     assert [len(window) for window in chunks(long)] == [8, 8, 4]
-
-
-def test_a_bad_record_counts_as_one():
     mixed = [*texts(3), BadText("line 4", None), *texts(2)]
     assert [len(window) for window in chunks(mixed, size=4)] == [4, 2]
-
-
-def test_a_window_goes_on_as_it_is_where_nothing_more_is_waiting():
     waiting = iter([True, True, False, True, False, False])
     found = chunks(texts(6), ready=lambda: next(waiting))
     assert [len(window) for window in found] == [3, 2, 1]
@@ -37,7 +28,7 @@ def test_a_window_goes_on_as_it_is_where_nothing_more_is_waiting():
 
 @pytest.mark.slow
 @given(LENGTHS, st.integers(20, 300), st.none() | st.integers(1, 9), st.booleans())
-def test_each_record_is_in_one_batch_which_is_as_large_as_allowed(lengths, tokens, most, even):
+def test_each_record_is_in_one_batch(lengths, tokens, most, even):
     plan = list(
         batches(range(len(lengths)), lengths.__getitem__, tokens=tokens, most=most, even=even)
     )
@@ -57,7 +48,7 @@ def test_records_of_similar_length_come_together():
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))
-def test_stretches_are_consecutive_and_fit_unless_they_are_one_record(sizes, room):
+def test_stretches_are_consecutive_and_fit(sizes, room):
     plan = list(chunks_by_memory(sizes, room))
     assert [number for stretch in plan for number in stretch] == list(range(len(sizes)))
     for stretch in plan:

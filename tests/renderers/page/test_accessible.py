@@ -132,7 +132,7 @@ def test_axe_finds_nothing_in_steps(open_page, tmp_path, look):
     ],
     ids=lambda command: command[0],
 )
-def test_axe_finds_nothing_on_pages_of_other_commands(open_page, tmp_path, command, look):
+def test_axe_finds_nothing_on_pages_of_commands(open_page, tmp_path, command, look):
     path = tmp_path / "page.html"
     done = attnviz(*command, "--html", path)
     assert done.status == 0, done.err
@@ -154,7 +154,7 @@ def test_axe_finds_nothing_in_a_history(open_page, tmp_path, look):
     assert opened.tab.evaluate(SMALL) == []
 
 
-def test_bars_legends_and_frames_are_seen_in_forced_colours(open_page, live_page):
+def test_forced_colours_show_bars_and_frames(open_page, live_page):
     state = "off=cross:0:2&row=3&column=1&measure=effect"
     opened = open_page(live_page, state, **LOOKS["forced colours"])
     opened.tab.wait_for_selector("#overview .legend:has-text('Bars:')")
@@ -169,9 +169,6 @@ def test_bars_legends_and_frames_are_seen_in_forced_colours(open_page, live_page
         }"""
     )
     assert seen == [True, True, True]
-
-
-def test_what_axe_would_find_is_found(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.evaluate("document.querySelector('.fact').style.color = '#bbb'")
     assert any("color-contrast" in found for found in findings(opened.tab))

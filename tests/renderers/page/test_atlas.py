@@ -39,7 +39,7 @@ def center(opened: Opened, number: int) -> tuple[float, float]:
 
 
 @pytest.mark.core
-def test_heads_are_pointed_at_chosen_gathered_and_found(open_page, atlas):
+def test_heads_are_pointed_at_chosen_and_found(open_page, atlas):
     opened = open_page(atlas, "stream=1")
     tab = opened.tab
     tab.mouse.move(*center(opened, 5))
@@ -72,7 +72,7 @@ def test_heads_are_pointed_at_chosen_gathered_and_found(open_page, atlas):
     assert "effect" in tab.locator("#head .measures").inner_text()
 
 
-def test_arrow_keys_go_from_head_to_head_and_all_is_shown(open_page, atlas):
+def test_arrow_keys_go_from_head_to_head(open_page, atlas):
     opened = open_page(atlas, "head=2.3")
     plot = opened.tab.locator("#plot svg")
     plot.focus()
@@ -101,7 +101,7 @@ def test_axe_finds_nothing(open_page, atlas, look):
     assert opened.tab.evaluate(SMALL) == []
 
 
-def test_the_heads_are_saved_as_a_whole_picture(open_page, atlas):
+def test_heads_are_saved_with_what_they_count(open_page, atlas):
     opened = open_page(atlas, "stream=1&head=2.3&find=self")
     root = ElementTree.fromstring(opened.download("svg"))
     words = " ".join(item.text or "" for item in root.iter("{http://www.w3.org/2000/svg}text"))
@@ -112,8 +112,6 @@ def test_the_heads_are_saved_as_a_whole_picture(open_page, atlas):
         assert wanted in words
     assert opened.download("png").startswith(b"\x89PNG")
 
-
-def test_an_atlas_says_what_its_measures_count(open_page, atlas):
     opened = open_page(atlas, "stream=1&x=relative-entropy&y=effect")
     said = opened.tab.locator("#terms").inner_text()
     assert said.startswith("relative-entropy in shares of the entropy of an even look. Low: ")
@@ -123,7 +121,7 @@ def test_an_atlas_says_what_its_measures_count(open_page, atlas):
     assert "nats" not in opened.tab.locator("#terms").inner_text()
 
 
-def test_an_address_of_an_atlas_is_checked_kept_and_undone(open_page, atlas):
+def test_an_address_of_an_atlas_is_checked(open_page, atlas):
     opened = open_page(atlas, "stream=9&head=7.7&x=none")
     told = opened.tab.locator("#amiss").inner_text()
     assert [one in told for one in ("stream 9", "head 7.7", "x none")] == [True] * 3
@@ -138,7 +136,7 @@ def test_an_address_of_an_atlas_is_checked_kept_and_undone(open_page, atlas):
     opened.tab.wait_for_function("() => !location.hash")
 
 
-def test_on_a_phone_nothing_is_wider_than_the_screen(open_page, atlas):
+def test_a_phone_shows_nothing_wider(open_page, atlas):
     opened = open_page(atlas)
     opened.resize(390)
     heading(opened)
@@ -146,7 +144,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(open_page, atlas):
     opened.tab.wait_for_function("() => document.documentElement.scrollWidth <= 390")
 
 
-def test_pictures_show_a_framed_patch_and_shaded_ones(open_page, tmp_path):
+def test_pictures_show_framed_and_shaded_patches(open_page, tmp_path):
     path = tmp_path / "atlas.html"
     assert (
         attnviz("heads", "--input", SAMPLES / "shapes.png", "-f", "none", "--atlas", path).status

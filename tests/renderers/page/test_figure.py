@@ -56,7 +56,7 @@ def inside(opened: Opened, svg: bytes) -> bool:
 
 @pytest.mark.parametrize("width", ["85", "178", "px"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_saved_figure_has_its_title_scale_and_model_whole(open_page, view, width):
+def test_a_saved_figure_is_whole(open_page, view, width):
     opened = open_page(attend(TEXT).page(), f"view={view}&row=3&heads=0.0")
     root = figure(opened, width)
     words = told(root)
@@ -71,7 +71,7 @@ def test_a_saved_figure_has_its_title_scale_and_model_whole(open_page, view, wid
     assert inside(opened, opened.download("svg"))
 
 
-def test_every_head_and_the_whole_table_are_saved_where_they_are_seen(open_page):
+def test_every_view_is_saved_as_it_is_seen(open_page):
     opened = open_page(encoder_page(), "view=heads")
     root = figure(opened)
     assert len(root.findall(f".//{SVG}image")) == 6 + 1  # and the scale
@@ -81,9 +81,27 @@ def test_every_head_and_the_whole_table_are_saved_where_they_are_seen(open_page)
     )
     assert len(numbers) == 49
 
+    root = figure(open_page(encoder_page(), "view=lines&heads=0.0,1.1"))
+    words = told(root)
+    assert "layer 0 head 0" in words
+    assert "layer 1 head 1" in words
+    lines = {one.get("stroke") for one in root.iter(f"{SVG}path")}
+    chips = [one.get("fill") for one in root.iter(f"{SVG}rect") if one.get("height") == "6"]
+    assert len(chips) == 2
+    assert set(chips) <= lines
+
+    attention, kept = with_projections()
+    words = told(figure(open_page(page(attention, projections={0: kept}), "view=query-key&row=1")))
+    assert "over √8" in words
+    attention, image = picture()
+    html = page(attention, patches={0: Patches(image, 2, 2, 1)})
+    words = told(figure(open_page(html, "specials=drop")))
+    assert "that all queries give on average" in words
+    assert "[CLS]" in told(figure(open_page(html, "view=heatmap")))
+
 
 @pytest.mark.core
-def test_what_is_off_and_both_sentences_stand_in_the_figure(open_page, live_page):
+def test_what_is_off_and_both_sentences_are_drawn(open_page, live_page):
     off = ",".join(f"cross:{layer}:{head}" for layer in range(3) for head in range(6))
     state = {"off": f"{off},source:1,cross:3:0:3:2", "beside": "on"}
     opened = open_page(live_page, urlencode(state))
@@ -97,28 +115,6 @@ def test_what_is_off_and_both_sentences_stand_in_the_figure(open_page, live_page
     assert "The blue car is fast. →" in words
     assert inside(opened, opened.download("svg"))
     assert "model pocket" in words
-
-
-def test_the_lines_of_several_heads_have_their_legend(open_page):
-    root = figure(open_page(encoder_page(), "view=lines&heads=0.0,1.1"))
-    words = told(root)
-    assert "layer 0 head 0" in words
-    assert "layer 1 head 1" in words
-    lines = {one.get("stroke") for one in root.iter(f"{SVG}path")}
-    chips = [one.get("fill") for one in root.iter(f"{SVG}rect") if one.get("height") == "6"]
-    assert len(chips) == 2
-    assert set(chips) <= lines
-
-
-def test_other_views_say_what_they_show(open_page):
-    attention, kept = with_projections()
-    words = told(figure(open_page(page(attention, projections={0: kept}), "view=query-key&row=1")))
-    assert "over √8" in words
-    attention, image = picture()
-    html = page(attention, patches={0: Patches(image, 2, 2, 1)})
-    words = told(figure(open_page(html, "specials=drop")))
-    assert "that all queries give on average" in words
-    assert "[CLS]" in told(figure(open_page(html, "view=heatmap")))
 
 
 def dimensions(data: bytes) -> tuple[int, int]:
@@ -160,7 +156,7 @@ def printed(tab: Any) -> float:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_dark_page_is_printed_on_white_without_buttons(open_page, view):
+def test_a_dark_page_is_printed_on_white(open_page, view):
     opened = open_page(encoder_page(), f"view={view}", color_scheme="dark")
     opened.settle()
     assert printed(opened.tab) > 180

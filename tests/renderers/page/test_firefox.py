@@ -24,7 +24,7 @@ text.dispatchEvent(new Event('input'));
 """
 
 
-def test_a_finished_page_and_one_that_answers_open_in_firefox(tmp_path, live_page):
+def test_pages_open_in_firefox(tmp_path, live_page):
     (tmp_path / "profile").mkdir()
     with firefox(tmp_path / "profile") as browser:
         for name, html in (("finished", encoder_page()), ("live", live_page)):
@@ -61,7 +61,7 @@ done([preview.width, new Set(data).size]);
 """
 
 
-def test_firefox_undoes_goes_back_and_draws_what_is_saved(tmp_path):
+def test_firefox_goes_back_and_draws_what_is_saved(tmp_path):
     (tmp_path / "profile").mkdir()
     file = tmp_path / "page.html"
     file.write_text(encoder_page(), encoding="utf-8")

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.mark.core
-def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page):
+def test_the_page_opens_with_the_head_in_focus(open_page):
     opened = open_page(
         encoder_page(title="sample · 2 layers", command="attnviz render x"), "view=heatmap"
     )
@@ -44,7 +44,7 @@ def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page):
     np.testing.assert_allclose(weights_of(opened), encoder().weights[1, 2], atol=CLOSE)
 
 
-def test_reduced_layers_and_heads_are_called_by_what_was_done(open_page):
+def test_heads_are_named_added_and_taken_away(open_page):
     item = encoder().main
     mean = item.with_weights(
         item.weights.mean(axis=(0, 1), keepdims=True), layers=("mean",), heads=("mean",)
@@ -54,8 +54,6 @@ def test_reduced_layers_and_heads_are_called_by_what_was_done(open_page):
     assert opened.text("#caption") == expected
     assert "within 0.00004" in opened.text("footer")
 
-
-def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     heads = opened.tab.locator("#overview .head")
     assert heads.count() == 6
@@ -64,8 +62,6 @@ def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page):
     np.testing.assert_allclose(weights_of(opened), encoder().weights[0, 1], atol=CLOSE)
     assert heads.nth(1).get_attribute("aria-pressed") == "true"
 
-
-def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page):
     opened = open_page(encoder_page(), "heads=0.0")
     head = opened.tab.locator("#overview .head").nth(4)
     head.click(modifiers=["Shift"])
@@ -75,11 +71,7 @@ def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page):
     assert "mean over 2 chosen heads" in opened.text("#caption")
     head.click(modifiers=["Shift"])
     assert "layer 0 head 0" in opened.text("#caption")
-
-
-def test_a_head_named_twice_counts_once(open_page):
     opened = open_page(encoder_page(), "heads=1.0,1.0,0.1")
-    weights = encoder().weights
     np.testing.assert_allclose(weights_of(opened), (weights[1, 0] + weights[0, 1]) / 2, atol=CLOSE)
     assert "mean over 2 chosen heads" in opened.text("#caption")
 
@@ -104,7 +96,7 @@ def test_csv_names_the_layer_and_head_of_each_weight(open_page, fragment, names)
         np.testing.assert_allclose(found, np.ravel(expected), atol=CLOSE)
 
 
-def test_words_without_a_value_count_in_no_mean_and_have_numbers_of_their_own(open_page):
+def test_words_without_a_value_count_in_no_mean(open_page):
     """The sums over a word's keys, and their mean over those of its queries that have a value."""
     words = (None, 0, 0, 1)
     opened = open_page(page(effects(), words={0: (words, words)}), "heads=0.0&unit=words")
@@ -130,7 +122,7 @@ def test_csv_has_the_digits_that_the_page_keeps(open_page, few, digits, monkeypa
     assert max(len(text.partition(".")[2]) for text in large) == digits
 
 
-def test_several_heads_are_shown_as_their_mean_or_maximum(open_page):
+def test_heads_are_mixed_and_chosen_by_name(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("layer", "all")
     for mix in ("max", "mean"):
@@ -138,11 +130,16 @@ def test_several_heads_are_shown_as_their_mean_or_maximum(open_page):
         expected = getattr(encoder().weights, mix)(axis=(0, 1))
         np.testing.assert_allclose(weights_of(opened), expected, atol=CLOSE)
 
+    opened.choose("layer", "0")
+    assert "layer 0 head 2" in opened.text("#caption")
+    opened.choose("head", "all")
+    assert "mean over the heads of layer 0" in opened.text("#caption")
+    opened.choose("head", "1")
+    assert "layer 0 head 1" in opened.text("#caption")
+
 
 @pytest.mark.parametrize("values", ["share", "signed"])
-def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scale(
-    open_page, values
-):
+def test_many_weights_stay_within_a_thousandth(open_page, values):
     tokens = tuple(Token(f"word{place}") for place in range(128))
     weights = softmax_rows(1, 25, 128, 128, spread=4.0)
     if values == "signed":
@@ -157,17 +154,7 @@ def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scal
     assert "within 0.00" in opened.text("footer")
 
 
-def test_layers_and_heads_are_chosen_by_name(open_page):
-    opened = open_page(encoder_page(), "view=heatmap")
-    opened.choose("layer", "0")
-    assert "layer 0 head 2" in opened.text("#caption")
-    opened.choose("head", "all")
-    assert "mean over the heads of layer 0" in opened.text("#caption")
-    opened.choose("head", "1")
-    assert "layer 0 head 1" in opened.text("#caption")
-
-
-def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page):
+def test_the_cell_under_keys_or_pointer_shows_its_weight(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.locator(".plot canvas").last.focus()
     opened.key("ArrowDown")
@@ -178,8 +165,6 @@ def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page):
     opened.key("Escape")
     assert "row" not in opened.fragment()
 
-
-def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(open_page):
     opened = open_page(encoder_page(), "heads=0.0")
     box = opened.tab.locator(".plot canvas").last.bounding_box()
     seen = set()
@@ -200,7 +185,7 @@ def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(open
     assert len(seen) >= 3
 
 
-def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page):
+def test_zoom_keeps_the_numbers_and_is_remembered(open_page):
     attention = random_map(1, 1, 60)
     opened = open_page(page(attention), "view=heatmap")
     opened.tab.locator(".plot canvas").last.focus()
@@ -226,7 +211,7 @@ def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page):
     opened.tab.wait_for_function("() => !location.hash.includes('zoom')")
 
 
-def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_page):
+def test_words_and_special_tokens_change_the_weights(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("by", "words")
     columns = np.add.reduceat(encoder().weights[1, 2], [0, 1, 2, 4, 5, 6], axis=1)
@@ -236,9 +221,6 @@ def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_pag
     opened.settle("#table")
     assert "professor" in opened.text("#table tbody")
 
-
-def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(open_page):
-    opened = open_page(encoder_page(), "view=heatmap")
     whole = encoder().weights[1, 2]
     kept = whole[1:6, 1:6]
     opened.choose("special tokens", "drop")
@@ -252,7 +234,7 @@ def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(o
     np.testing.assert_allclose(weights_of(opened).sum(axis=1), 1, atol=0.01)
 
 
-def test_streams_have_their_own_sides_units_and_signs(open_page):
+def test_streams_and_lenses_have_sides_and_switches(open_page):
     opened = open_page(page(pair()), "view=heatmap")
     assert "rows (target) attend to columns (source)" in opened.text("#caption")
     opened.choose("stream", "affinity")
@@ -262,11 +244,19 @@ def test_streams_have_their_own_sides_units_and_signs(open_page):
     opened.key("t")
     assert opened.text("#caption").startswith("cross")
 
+    first = encoder()
+    item = first.main
+    rollout = AttentionMap(
+        "encoder · rollout", item.query_tokens, item.key_tokens, item.weights[:1, :1]
+    )
+    opened = open_page(page(replace(first, maps=(item, rollout))), "view=heatmap")
+    opened.choose("lens", "rollout")
+    assert "rollout · layer 0 head 0" in opened.text("#caption")
+    np.testing.assert_allclose(weights_of(opened), item.weights[0, 0], atol=CLOSE)
+
 
 @pytest.mark.parametrize("few", [400_000, 0])
-def test_cells_without_a_value_say_so_and_links_with_effects_lead_to_them(
-    open_page, few, monkeypatch
-):
+def test_cells_without_a_value_say_so(open_page, few, monkeypatch):
     monkeypatch.setattr(document, "_FEW", few)
     opened = open_page(page(effects()), "heads=0.0&row=0&column=0")
     assert "no value" in opened.text("#readout")
@@ -282,19 +272,7 @@ def test_cells_without_a_value_say_so_and_links_with_effects_lead_to_them(
     assert "attend" not in opened.text("#stage")
 
 
-def test_lenses_of_a_stream_have_a_switch(open_page):
-    first = encoder()
-    item = first.main
-    rollout = AttentionMap(
-        "encoder · rollout", item.query_tokens, item.key_tokens, item.weights[:1, :1]
-    )
-    opened = open_page(page(replace(first, maps=(item, rollout))), "view=heatmap")
-    opened.choose("lens", "rollout")
-    assert "rollout · layer 0 head 0" in opened.text("#caption")
-    np.testing.assert_allclose(weights_of(opened), item.weights[0, 0], atol=CLOSE)
-
-
-def test_a_swipe_over_the_heat_map_scrolls_the_page_unless_it_can_be_panned(open_page):
+def test_a_swipe_scrolls_unless_it_can_pan(open_page):
     opened = open_page(page(random_map(1, 1, 60)), has_touch=True)
     over = opened.tab.locator(".plot canvas").last
     touch = "one => [one, one.parentElement].map((part) => getComputedStyle(part).touchAction)"
@@ -308,7 +286,7 @@ def test_a_swipe_over_the_heat_map_scrolls_the_page_unless_it_can_be_panned(open
     assert "none" not in over.evaluate(touch)
 
 
-def test_heads_are_sorted_and_filtered_by_a_measure_those_it_says_nothing_of_last(open_page):
+def test_heads_are_sorted_and_filtered_by_a_measure(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("measure", "previous-token")
     names = opened.tab.locator("#overview .head .name").all_inner_texts()
@@ -355,12 +333,12 @@ def test_the_address_reopens_the_same_view(open_page):
     "fragment",
     ["view=nothing", "map=99&heads=7.7,x", "row=1e9&column=-5&zoom=a,b,c", "%E0%A4%A", "least=x"],
 )
-def test_a_foreign_address_opens_something_sensible(open_page, fragment):
+def test_a_foreign_address_opens_something(open_page, fragment):
     opened = open_page(encoder_page(), fragment)
     assert "layer 1 head 2" in opened.text("#caption")
 
 
-def test_every_key_of_the_list_does_what_it_says(open_page):
+def test_every_key_does_what_the_list_says(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     caption = lambda: opened.text("#caption")  # noqa: E731
     opened.key("[")
@@ -390,9 +368,6 @@ def test_every_key_of_the_list_does_what_it_says(open_page):
     opened.key("Escape")
     assert not opened.tab.locator("#help").is_visible()
 
-
-def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page):
-    opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.locator("#tab-heatmap").focus()
     opened.key("ArrowRight")
     assert opened.fragment()["view"] == "lines"
@@ -403,11 +378,28 @@ def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page):
     assert "layer 0 head 1" in opened.text("#caption")
 
 
-def test_the_scale_can_end_at_the_largest_weight_of_the_view(open_page):
+def test_colours_scale_and_pools_are_said(open_page):
     opened = open_page(page(random_map(1, 2, 12)), "view=heatmap")
     opened.choose("scale", "view")
     assert 0.1 < random_map(1, 2, 12).weights[0].mean(axis=0).max() < 0.2
     assert opened.text("#scale span >> nth=1") == ".2"
+
+    def ground(opened: Opened) -> int:
+        color = opened.tab.locator("body").evaluate(
+            "body => getComputedStyle(body).backgroundColor"
+        )
+        return sum(map(int, re.findall(r"\d+", color)[:3]))
+
+    assert ground(open_page(encoder_page(), color_scheme="light")) > 700
+    assert ground(open_page(encoder_page(), color_scheme="dark")) < 150
+
+    attention = random_map(1, 1, 130)
+    opened = open_page(page(attention, most_weights=5000))
+    weights = attention.weights[0, 0]
+    query, key = map(int, np.unravel_index(weights.argmax(), weights.shape))
+    remark = opened.text("#remark")
+    assert "Pooled: 2 queries × 2 keys" in remark
+    assert f"exact: word{query} {query} → word{key} {key}" in remark
 
 
 @pytest.mark.parametrize("view", ["heatmap", "lines", "text", "table"])
@@ -421,7 +413,7 @@ def test_a_view_is_saved_as_svg_and_png(open_page, view):
 
 
 @pytest.mark.core
-def test_hostile_tokens_are_shown_and_saved_as_text(open_page):
+def test_hostile_tokens_are_text(open_page):
     opened = open_page(page(hostile()), "view=heatmap")
     for view in ("table", "text", "lines", "heatmap"):
         opened.tab.locator(f"#tab-{view}").click()
@@ -436,28 +428,7 @@ def test_hostile_tokens_are_shown_and_saved_as_text(open_page):
         assert part.tag.split("}")[1] in {"svg", "g", "rect", "path", "text", "image", "clipPath"}
 
 
-def test_dark_is_dark_and_light_is_light(open_page):
-    def ground(opened: Opened) -> int:
-        color = opened.tab.locator("body").evaluate(
-            "body => getComputedStyle(body).backgroundColor"
-        )
-        return sum(map(int, re.findall(r"\d+", color)[:3]))
-
-    assert ground(open_page(encoder_page(), color_scheme="light")) > 700
-    assert ground(open_page(encoder_page(), color_scheme="dark")) < 150
-
-
-def test_a_pooled_page_says_so_and_names_exact_links(open_page):
-    attention = random_map(1, 1, 130)
-    opened = open_page(page(attention, most_weights=5000))
-    weights = attention.weights[0, 0]
-    query, key = map(int, np.unravel_index(weights.argmax(), weights.shape))
-    remark = opened.text("#remark")
-    assert "Pooled: 2 queries × 2 keys" in remark
-    assert f"exact: word{query} {query} → word{key} {key}" in remark
-
-
-def test_several_pages_in_one_notebook_do_not_disturb_each_other(open_page, tmp_path):
+def test_pages_in_one_notebook_are_apart(open_page, tmp_path):
     notebook = f"<!doctype html>{iframe(encoder_page())}{iframe(page(pair()))}"
     opened = open_page(notebook)
     first, second = (opened.tab.frame_locator("iframe").nth(place) for place in (0, 1))
@@ -471,7 +442,7 @@ def test_several_pages_in_one_notebook_do_not_disturb_each_other(open_page, tmp_
 
 
 @pytest.mark.core
-def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page):
+def test_a_training_run_has_a_slider_of_steps(open_page):
     item = random_map(2, 2, 5).main
     maps = tuple(
         replace(item, stream=f"step {step}", weights=np.roll(item.weights, step // 100, axis=3))
@@ -493,7 +464,7 @@ def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page):
     assert np.allclose(weights_of(opened), maps[2].weights[0, 1], atol=CLOSE)
 
 
-def test_a_cell_of_heads_by_steps_opens_that_head_at_that_step(open_page, tmp_path):
+def test_a_cell_of_a_history_opens_head_and_step(open_page, tmp_path):
     item = random_map(2, 2, 5).main
     for step in (0, 100, 200):
         made = item.with_weights(np.roll(item.weights, step // 100, axis=3))

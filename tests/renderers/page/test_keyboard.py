@@ -76,7 +76,7 @@ def test_tab_reaches_every_control_of_every_view(open_page, name):
         walked(opened)
 
 
-def test_tab_reaches_every_control_of_a_page_that_answers_and_of_its_dialogs(open_page, live_page):
+def test_tab_reaches_every_control_that_answers(open_page, live_page):
     off = "off=source:1,cross:0:2,cross:2:0:3:1&row=3&column=1&beside=on"
     opened = open_page(live_page, off)
     opened.tab.wait_for_selector("#overview .legend:has-text('Bars:')")
@@ -96,7 +96,7 @@ def test_tab_reaches_every_control_of_a_page_that_answers_and_of_its_dialogs(ope
         opened.tab.wait_for_selector("dialog[open]", state="detached")
 
 
-def test_tab_reaches_every_control_of_an_atlas_and_of_steps(open_page, tmp_path):
+def test_tab_reaches_all_of_an_atlas_and_of_steps(open_page, tmp_path):
     files = [tmp_path / "atlas.html", tmp_path / "steps.html"]
     text = tmp_path / "texts.txt"
     text.write_text("The cat sat.\nA dog ran.\n", "utf-8")
@@ -127,8 +127,19 @@ def test_arrows_reach_every_head_and_every_view(open_page):
         f"tab-{one}" for one in ("heads", "lines", "sentence", "table", "text")
     ]
 
+    opened = open_page(encoder_page(), "view=lines&row=2")
+    opened.key("Tab")
+    assert opened.tab.evaluate("document.activeElement.innerText") == "Skip to the view"
+    opened.key("Enter")
+    assert opened.tab.evaluate("document.activeElement.id") == "stage"
+    assert opened.fragment() == {"view": "lines", "row": "2"}
+    opened.tab.evaluate("location.hash = 'footer'")
+    became(opened, view="lines", row="2")
+    opened = open_page(encoder_page(), "specials=dropped")
+    assert opened.tab.locator('[data-switch="special tokens"]').input_value() == "drop"
 
-def test_letters_are_no_keys_where_the_reader_switched_them_off(open_page):
+
+def test_letters_can_be_switched_off_as_keys(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.locator("#keys").focus()
     opened.key("Enter")
@@ -159,7 +170,7 @@ def became(opened: Opened, **state: str) -> None:
 
 
 @pytest.mark.core
-def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_page):
+def test_everything_is_undone_and_redone(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     undo, redo = (opened.tab.get_by_role("button", name=name) for name in ("Undo", "Redo"))
     assert undo.is_disabled()
@@ -204,7 +215,7 @@ def test_what_comes_while_the_browser_goes_back_waits(open_page):
     became(opened, unit="words")
 
 
-def test_undo_goes_on_without_a_history_that_never_answers(open_page):
+def test_undo_without_a_history_or_an_address(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("by", "words")
     opened.choose("layer", "0")
@@ -214,8 +225,6 @@ def test_undo_goes_on_without_a_history_that_never_answers(open_page):
     opened.key("U")
     became(opened, unit="words", heads="0.2")
 
-
-def test_a_frame_without_an_address_undoes_too(open_page):
     opened = open_page(f"<!doctype html>{iframe(encoder_page())}")
     frame = opened.tab.frame_locator("iframe")
     frame.locator("body[data-complete]").wait_for()
@@ -223,17 +232,6 @@ def test_a_frame_without_an_address_undoes_too(open_page):
     frame.locator("#caption", has_text="layer 0 head 0").wait_for()
     frame.get_by_role("button", name="Undo").click()
     frame.locator("#caption", has_text="layer 1 head 2").wait_for()
-
-
-def test_the_way_past_everything_keeps_the_address(open_page):
-    opened = open_page(encoder_page(), "view=lines&row=2")
-    opened.key("Tab")
-    assert opened.tab.evaluate("document.activeElement.innerText") == "Skip to the view"
-    opened.key("Enter")
-    assert opened.tab.evaluate("document.activeElement.id") == "stage"
-    assert opened.fragment() == {"view": "lines", "row": "2"}
-    opened.tab.evaluate("location.hash = 'footer'")
-    became(opened, view="lines", row="2")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +245,7 @@ def test_the_way_past_everything_keeps_the_address(open_page):
         ("heads=0.1&row=2", []),
     ],
 )
-def test_what_an_address_asks_for_in_vain_is_told(open_page, fragment, told):
+def test_an_address_that_asks_in_vain_is_told(open_page, fragment, told):
     opened = open_page(encoder_page(), fragment)
     said = opened.tab.locator("#amiss").inner_text()
     assert [one in said for one in told] == [True] * len(told)
@@ -259,13 +257,8 @@ def test_what_an_address_asks_for_in_vain_is_told(open_page, fragment, told):
         opened.tab.wait_for_selector("#amiss:empty", state="attached")
 
 
-def test_old_names_of_special_tokens_are_still_known(open_page):
-    opened = open_page(encoder_page(), "specials=dropped")
-    assert opened.tab.locator('[data-switch="special tokens"]').input_value() == "drop"
-
-
 @pytest.mark.parametrize("view", ["heatmap", "heads"])
-def test_numbers_that_cannot_be_unpacked_are_told_in_a_line(open_page, view):
+def test_numbers_that_cannot_be_unpacked_are_told(open_page, view):
     html = encoder_page()
     start = html.index('id="m0-1">') + len('id="m0-1">')
     opened = open_page(html[:start] + "AAAA" + html[start + 4 :], "", wait="#broken")
@@ -286,7 +279,7 @@ def test_a_worker_that_dies_is_told_in_a_line(open_page, live_page):
     assert "does not run" in opened.tab.locator(".failed").first.inner_text()
 
 
-def test_query_and_key_open_on_a_link_between_words_and_list_no_hidden_key(open_page):
+def test_query_and_key_open_on_a_link_between_words(open_page):
     found = attend("The cat sat on the mat", model="pocket-lm", keep_qk=True)
     opened = open_page(found.page(), "view=query-key&heads=1.3")
     row = int(opened.tab.get_by_label("query", exact=True).input_value())

@@ -36,7 +36,7 @@ def words_alone(weights: np.ndarray) -> np.ndarray:
     return rows / rows.sum(axis=1, keepdims=True)
 
 
-def test_a_sentence_opens_as_its_words_with_lines_beside_a_matrix_of_rows_that_sum_to_1(open_page):
+def test_a_sentence_opens_as_lines_beside_a_matrix(open_page):
     opened = open_page(encoder_page())
     assert opened.fragment() == {"view": "sentence", "unit": "words", "specials": "renormalise"}
     assert opened.tab.locator("#view .lines canvas").is_visible()
@@ -44,76 +44,6 @@ def test_a_sentence_opens_as_its_words_with_lines_beside_a_matrix_of_rows_that_s
     assert weights_of(opened).shape == (4, 4)
     np.testing.assert_allclose(weights_of(opened).sum(axis=1), 1, atol=4 * CLOSE)
 
-
-def test_headline_list_and_matrix_hold_the_same_numbers(open_page):
-    opened = open_page(attend(SENTENCE, model="pocket").page())
-    cells = {(row["query_token"], row["key_token"]): float(row["weight"]) for row in csv_of(opened)}
-    headline = links(opened, "#readout .link")
-    assert headline
-    for query, key, weight in [*headline, *links(opened, "#overview .links li >> nth=0")]:
-        assert abs(cells[query, key] - weight) <= CLOSE
-        assert query != key
-    first = opened.tab.locator("#overview .links small").first.inner_text()
-    layer, head = first.split(".")
-    assert f"layer {layer} head {head} (says most)" in opened.text("#caption")
-
-
-def test_no_link_is_named_where_every_row_looks_alike(open_page):
-    tokens = tuple(Token(word) for word in SENTENCE.split())
-    count = len(tokens)
-    even = np.full((1, 1, count, count), 1 / count, np.float32)
-    one_key = np.zeros_like(even)
-    one_key[..., 3] = 1
-    for weights, said in (
-        (even, "look at all keys about evenly"),
-        (one_key, f"{count} of {count} words look most"),
-    ):
-        item = AttentionMap("encoder", tokens, tokens, weights)
-        opened = open_page(page(Attention((item,), Provenance("file", "even"))))
-        assert links(opened, "#readout .link") == []
-        assert said in opened.text("#rests")
-
-
-def test_where_each_row_looks_elsewhere_that_is_said_and_no_word_of_pieces(open_page):
-    weights = np.eye(5, dtype=np.float32)[[1, 2, 3, 4, 0]][None, None]
-    tokens = tuple(Token(word) for word in SENTENCE.split()[:5])
-    item = AttentionMap("self", tokens, tokens, weights, query_side="target")
-    opened = open_page(page(Attention((item,), Provenance("file", "turn"))), "unit=words")
-    assert opened.text("#rests") == "Each of the 5 words looks most at a key of its own."
-    assert "Pieces" not in opened.text("#remark")
-
-
-def test_above_the_view_stands_what_rows_rest_on(open_page):
-    weights = np.full((1, 1, 7, 7), 0.05, np.float32)
-    weights[..., 0] = 0.7
-    item = encoder().main.with_weights(weights, layers=("0",), heads=("0",))
-    opened = open_page(page(replace(encoder(), maps=(item,), focus={})))
-    expected = (
-        "5 of 5 words look most at “[CLS]”; special tokens hold 75 % of the attention, "
-        "left out here."
-    )
-    assert opened.text("#rests") == expected
-    opened.choose("special tokens", "keep")
-    assert "left out" not in opened.text("#rests")
-
-
-def test_the_word_under_the_pointer_shows_its_lines_and_its_row(open_page):
-    opened = open_page(page(pair()), "view=sentence&heads=0.1")
-    box = opened.tab.locator(".lines canvas").bounding_box()
-    step = (box["height"] - 44) / 5
-    for row in (1, 2):
-        opened.tab.mouse.move(box["x"] + 40, box["y"] + 34 + (row + 0.5) * step)
-        opened.drawn()
-        opened.drawn()
-        assert opened.text("#readout .link").startswith(("voiture", "rouge")[row - 1])
-    opened.tab.locator(".lines canvas").focus()
-    opened.key("ArrowDown", 2)
-    assert opened.fragment()["row"] == "1"
-    assert opened.text("#readout .link").startswith("voiture")
-
-
-def test_tiles_add_heads_take_them_away_and_a_double_click_leaves_one(open_page):
-    opened = open_page(encoder_page())
     tiles = opened.tab.locator("#view .tiles button")
     assert tiles.all_inner_texts() == ["0", "1", "2"]
     tiles.nth(0).click()
@@ -129,8 +59,79 @@ def test_tiles_add_heads_take_them_away_and_a_double_click_leaves_one(open_page)
     assert opened.fragment()["heads"] == "1.1"
 
 
+def test_headline_list_and_matrix_agree(open_page):
+    opened = open_page(attend(SENTENCE, model="pocket").page())
+    cells = {(row["query_token"], row["key_token"]): float(row["weight"]) for row in csv_of(opened)}
+    headline = links(opened, "#readout .link")
+    assert headline
+    for query, key, weight in [*headline, *links(opened, "#overview .links li >> nth=0")]:
+        assert abs(cells[query, key] - weight) <= CLOSE
+        assert query != key
+    first = opened.tab.locator("#overview .links small").first.inner_text()
+    layer, head = first.split(".")
+    assert f"layer {layer} head {head} (says most)" in opened.text("#caption")
+    opened = open_page(attend(SENTENCE, model="pocket").page(), "view=text&heads=0.3")
+    query = links(opened, "#readout .link")[0][0]
+    assert opened.tab.locator(".word.active").inner_text().split()[0] == query
+    assert opened.tab.locator(".word .number:not(:empty)").count() > 0
+    model = "/home/somebody/secret/model"
+    provenance = Provenance("file", "sample", True, settings={"folder": model}, notes=(model,))
+    html = page(replace(encoder(), provenance=provenance))
+    assert "somebody" not in html
+    assert "folder …/model" in open_page(html).text("footer")
+
+
+def test_what_rows_rest_on_stands_above(open_page):
+    tokens = tuple(Token(word) for word in SENTENCE.split())
+    count = len(tokens)
+    even = np.full((1, 1, count, count), 1 / count, np.float32)
+    one_key = np.zeros_like(even)
+    one_key[..., 3] = 1
+    for weights, said in (
+        (even, "look at all keys about evenly"),
+        (one_key, f"{count} of {count} words look most"),
+    ):
+        item = AttentionMap("encoder", tokens, tokens, weights)
+        opened = open_page(page(Attention((item,), Provenance("file", "even"))))
+        assert links(opened, "#readout .link") == []
+        assert said in opened.text("#rests")
+    weights = np.eye(5, dtype=np.float32)[[1, 2, 3, 4, 0]][None, None]
+    tokens = tuple(Token(word) for word in SENTENCE.split()[:5])
+    item = AttentionMap("self", tokens, tokens, weights, query_side="target")
+    opened = open_page(page(Attention((item,), Provenance("file", "turn"))), "unit=words")
+    assert opened.text("#rests") == "Each of the 5 words looks most at a key of its own."
+    assert "Pieces" not in opened.text("#remark")
+
+    weights = np.full((1, 1, 7, 7), 0.05, np.float32)
+    weights[..., 0] = 0.7
+    item = encoder().main.with_weights(weights, layers=("0",), heads=("0",))
+    opened = open_page(page(replace(encoder(), maps=(item,), focus={})))
+    expected = (
+        "5 of 5 words look most at “[CLS]”; special tokens hold 75 % of the attention, "
+        "left out here."
+    )
+    assert opened.text("#rests") == expected
+    opened.choose("special tokens", "keep")
+    assert "left out" not in opened.text("#rests")
+
+
+def test_the_word_under_the_pointer_shows_its_row(open_page):
+    opened = open_page(page(pair()), "view=sentence&heads=0.1")
+    box = opened.tab.locator(".lines canvas").bounding_box()
+    step = (box["height"] - 44) / 5
+    for row in (1, 2):
+        opened.tab.mouse.move(box["x"] + 40, box["y"] + 34 + (row + 0.5) * step)
+        opened.drawn()
+        opened.drawn()
+        assert opened.text("#readout .link").startswith(("voiture", "rouge")[row - 1])
+    opened.tab.locator(".lines canvas").focus()
+    opened.key("ArrowDown", 2)
+    assert opened.fragment()["row"] == "1"
+    assert opened.text("#readout .link").startswith("voiture")
+
+
 @pytest.mark.parametrize("width", [390, 1300])
-def test_matrix_and_scale_lie_in_the_page_at_any_width(open_page, width):
+def test_matrix_and_scale_lie_in_the_page(open_page, width):
     opened = open_page(attend(SENTENCE, model="pocket").page(), "")
     opened.resize(width)
     assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= width
@@ -152,7 +153,7 @@ def test_matrix_and_scale_lie_in_the_page_at_any_width(open_page, width):
         ("heads=7.7", "heads 7.7"),
     ],
 )
-def test_what_an_address_asks_for_in_vain_is_told_and_taken_out(open_page, fragment, missing):
+def test_an_address_in_vain_is_told_and_taken_out(open_page, fragment, missing):
     opened = open_page(encoder_page(), fragment)
     assert f"“{missing}”" in opened.text("#amiss")
     assert missing.split()[0] not in opened.fragment()
@@ -171,7 +172,7 @@ def test_a_training_run_opens_where_it_ended(open_page, tmp_path):
     assert opened.tab.locator('#history [aria-pressed="true"]').count() == 1
 
 
-def test_a_scale_leaves_out_the_first_rows_of_a_causal_map_and_marks_what_lies_beyond(open_page):
+def test_a_scale_leaves_out_first_rows_and_marks_more(open_page):
     weights = softmax_rows(1, 1, 60, 60, seed=2, spread=0.3) * np.tri(60, dtype=np.float32)
     weights /= weights.sum(axis=-1, keepdims=True)
     tokens = tuple(Token(f"word{place}") for place in range(60))
@@ -188,22 +189,7 @@ def test_a_scale_leaves_out_the_first_rows_of_a_causal_map_and_marks_what_lies_b
         assert not opened.tab.locator("#scale").is_visible()
 
 
-def test_the_text_opens_shaded_by_the_first_link(open_page):
-    opened = open_page(attend(SENTENCE, model="pocket").page(), "view=text&heads=0.3")
-    query = links(opened, "#readout .link")[0][0]
-    assert opened.tab.locator(".word.active").inner_text().split()[0] == query
-    assert opened.tab.locator(".word .number:not(:empty)").count() > 0
-
-
-def test_the_footer_leaks_no_folder(open_page):
-    model = "/home/somebody/secret/model"
-    provenance = Provenance("file", "sample", True, settings={"folder": model}, notes=(model,))
-    html = page(replace(encoder(), provenance=provenance))
-    assert "somebody" not in html
-    assert "folder …/model" in open_page(html).text("footer")
-
-
-def test_what_is_printed_names_layer_and_head_on_white_whatever_the_scheme(open_page):
+def test_what_is_printed_is_white_and_names_its_head(open_page):
     opened = open_page(encoder_page(), color_scheme="dark")
     opened.tab.evaluate("dispatchEvent(new Event('beforeprint'))")
     opened.tab.emulate_media(media="print")
@@ -219,8 +205,6 @@ def test_what_is_printed_names_layer_and_head_on_white_whatever_the_scheme(open_
     assert ink < 150 < 700 < ground
     assert style[2] == "exact"
 
-
-def test_a_page_of_words_is_dark_in_the_dark_with_its_figures_and_prints_on_white(open_page):
     opened = open_page(
         plain_page("title", '<img alt="" src="data:image/svg+xml,<svg/>">'),
         "",
@@ -234,7 +218,7 @@ def test_a_page_of_words_is_dark_in_the_dark_with_its_figures_and_prints_on_whit
     assert opened.tab.evaluate(look) == ["rgb(255, 255, 255)", "none"]
 
 
-def test_a_text_is_one_stop_of_tab_and_arrow_keys_walk_over_its_words(open_page):
+def test_arrow_keys_walk_over_the_words_of_a_text(open_page):
     opened = open_page(encoder_page(), "view=text&heads=1.2")
     words = opened.tab.locator("#view .word")
     assert words.count() == 7
@@ -249,7 +233,7 @@ def test_a_text_is_one_stop_of_tab_and_arrow_keys_walk_over_its_words(open_page)
     assert opened.tab.locator('#view .word[tabindex="0"]').count() == 1
 
 
-def test_files_have_short_names_and_titles_of_figures_end(open_page):
+def test_names_and_titles_of_files_are_short(open_page):
     opened = open_page(encoder_page(title="word " * 3000), "view=heatmap")
     with opened.tab.expect_download() as waiting:
         opened.tab.locator("#save-csv").click()
@@ -258,8 +242,18 @@ def test_files_have_short_names_and_titles_of_figures_end(open_page):
     width, height = map(float, re.findall(r'(?:width|height)="([\d.]+)mm"', svg)[:2])
     assert height < 2 * width
 
+    names = ["def", "_", "get_name", "__", "(", "_x", ")"]
+    tokens = tuple(Token(name) for name in names)
+    item = AttentionMap("encoder", tokens, tokens, softmax_rows(1, 1, 7, 7))
+    opened = open_page(page(Attention((item,), Provenance("file", "code"))), "view=heatmap")
+    svg = opened.download("svg").decode()
+    shown = [f"“{name}”" if not name.strip("_") else name for name in names]
+    written = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", svg) if text in shown]
+    assert written == shown * 2
+    assert not re.search(r">_+<", svg)
 
-def test_a_table_of_strongest_keys_has_heads_and_a_whole_caption(open_page):
+
+def test_tables_and_telephones_show_whole_captions(open_page):
     opened = open_page(page(random_map(1, 1, 60)), "view=table")
     heads = opened.tab.locator("#table thead th").all_inner_texts()
     assert heads == ["1st key", "2nd key", "3rd key", "4th key", "5th key", "6th key"]
@@ -268,8 +262,6 @@ def test_a_table_of_strongest_keys_has_heads_and_a_whole_caption(open_page):
     )
     assert caption["x"] + caption["width"] <= stage["x"] + stage["width"]
 
-
-def test_a_telephone_leaves_most_of_its_width_to_the_map(open_page):
     opened = open_page(page(random_map(1, 1, 101)), "view=heatmap")
     opened.resize(390)
     root = opened.tab.locator("#view .plot canvas").first.bounding_box()
@@ -281,15 +273,3 @@ def test_a_telephone_leaves_most_of_its_width_to_the_map(open_page):
     )
     assert root["width"] <= 390
     assert cells > 0.5 * 390
-
-
-def test_a_token_of_underscores_stands_in_quotes_and_reads_as_no_rule(open_page):
-    names = ["def", "_", "get_name", "__", "(", "_x", ")"]
-    tokens = tuple(Token(name) for name in names)
-    item = AttentionMap("encoder", tokens, tokens, softmax_rows(1, 1, 7, 7))
-    opened = open_page(page(Attention((item,), Provenance("file", "code"))), "view=heatmap")
-    svg = opened.download("svg").decode()
-    shown = [f"“{name}”" if not name.strip("_") else name for name in names]
-    written = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", svg) if text in shown]
-    assert written == shown * 2
-    assert not re.search(r">_+<", svg)

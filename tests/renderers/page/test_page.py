@@ -57,7 +57,7 @@ def sha(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def test_the_policy_forbids_everything_but_this_one_script_and_style():
+def test_the_policy_forbids_all_but_script_and_style():
     elements = Elements(page(encoder()))
     policy = next(
         attrs["content"] or ""
@@ -74,9 +74,6 @@ def test_the_policy_forbids_everything_but_this_one_script_and_style():
         "base-uri 'none'",
         "form-action 'none'",
     ]
-
-
-def test_the_page_names_nothing_to_fetch():
     text = page(encoder())
     urls = set(re.findall(r"https?://[^\s\"'`<]+", text))
     assert urls == {"http://www.w3.org/2000/svg"}
@@ -85,7 +82,7 @@ def test_the_page_names_nothing_to_fetch():
     assert not re.search(r"\b(eval|fetch|XMLHttpRequest|WebSocket|importScripts|innerHTML)\b", text)
 
 
-def test_hostile_tokens_add_no_element_and_come_back_whole():
+def test_hostile_tokens_and_titles_stay_text():
     plain, nasty = Elements(page(encoder())), Elements(page(hostile()))
 
     def kinds(elements: Elements) -> list[str]:
@@ -98,9 +95,6 @@ def test_hostile_tokens_add_no_element_and_come_back_whole():
     assert raw == [text.encode("utf-8", "backslashreplace").decode() for text in HOSTILE]
     assert "\u202e" not in tokens[5]["text"]
     assert "\x1b" not in tokens[6]["text"]
-
-
-def test_a_hostile_title_stays_text():
     text = page(encoder(), title="</title><script>alert(1)</script>", command="$policy $data")
     assert [data for _, data in Elements(text).named("title")] == [
         "</title><script>alert(1)</script>"
@@ -109,35 +103,28 @@ def test_a_hostile_title_stays_text():
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "a&b", "\u2028\u2029", '"\\'])
-def test_json_in_a_page_holds_nothing_that_ends_it_and_reads_back(text):
+def test_json_in_a_page_ends_nothing_and_reads_back(text):
     written = script_json({"x": text})
     assert not re.search("[<>&\u2028\u2029]", written)
     assert json.loads(written) == {"x": text}
 
 
-def test_random_heads_at_128_tokens_fit_in_three_megabytes():
+def test_random_heads_at_128_tokens_take_3_megabytes():
     assert len(page(random_map(12, 12, 128))) <= 3.2e6
 
 
 @pytest.mark.slow
-def test_a_layer_of_random_heads_at_512_tokens_takes_its_twelfth_of_48_megabytes():
+def test_a_layer_at_512_tokens_takes_4_megabytes():
     fixed = len(page(random_map(1, 1, 2)))
     assert len(page(random_map(1, 12, 512))) - fixed <= (48e6 - fixed) / 12
 
 
-def test_words_of_one_token_each_are_no_choice():
+def test_words_streams_and_a_summary_of_the_document():
     single = (None, 0, 1, 2, 3, 4, None)
     found = document(page(encoder(), words={0: (single, ())}))["maps"][0]
     assert found["queries"]["words"] is None
     assert found["keys"]["words"] is None
 
-
-def test_word_numbers_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match="3 word numbers for the 7 tokens"):
-        page(encoder(), words={0: ((0, 0, 1), ())})
-
-
-def test_maps_of_one_stream_are_told_apart_by_their_layers():
     item = encoder().main
     later = item.with_weights(item.weights[:1], layers=("2",))
     maps = document(page(Attention((item, later), Provenance("x", "y"))))["maps"]
@@ -146,14 +133,24 @@ def test_maps_of_one_stream_are_told_apart_by_their_layers():
         "encoder, layers 2 to 2",
     ]
 
+    keys = tuple(Token(word) for word in "abc")
+    item = AttentionMap(
+        "a",
+        (Token("[summary]", special=True),),
+        keys,
+        np.full((1, 1, 1, 3), 1 / 3, np.float32),
+        query_side="summary",
+        key_side="source",
+    )
+    assert document(page(Attention((item,), Provenance("x", "y"))))["maps"][0]["links"] is None
 
-def test_projections_that_do_not_fit_are_refused():
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(InputError, match="3 word numbers for the 7 tokens"):
+        page(encoder(), words={0: ((0, 0, 1), ())})
     attention, kept = with_projections()
     with pytest.raises(InputError, match="do not fit the map"):
         page(attention, projections={0: replace(kept, key=kept.key[:, :, :3])})
-
-
-def test_patches_that_do_not_fit_are_refused():
     attention, image = picture()
     with pytest.raises(InputError, match="3 × 3 patches from token 1 on"):
         page(attention, patches={0: Patches(image, 3, 3, 1)})
@@ -161,14 +158,12 @@ def test_patches_that_do_not_fit_are_refused():
         page(attention, patches={0: Patches(b"GIF89a", 2, 2, 1)})
 
 
-def test_a_frame_holds_the_whole_page_as_an_attribute():
+def test_a_frame_and_modules_hold_what_they_join():
     text = page(encoder())
     ((attributes, _),) = Elements(iframe(text)).named("iframe")
     assert attributes["srcdoc"] == text
     assert attributes["sandbox"] == "allow-scripts allow-downloads"
 
-
-def test_modules_keep_their_own_names_when_joined():
     script = join_modules(
         {
             "one": "const own = 1;\nexport const shared = own;\n",
@@ -179,7 +174,7 @@ def test_modules_keep_their_own_names_when_joined():
     assert "return { shared };" in script
 
 
-def test_every_script_is_in_the_list_behind_those_it_imports_from():
+def test_every_script_stands_behind_its_imports():
     from importlib.resources import files
 
     folder = files("attnviz.renderers.page").joinpath("scripts")
@@ -194,16 +189,3 @@ def test_every_script_is_in_the_list_behind_those_it_imports_from():
             source = folder.joinpath(f"{kind.substitutes.get(name, name)}.js").read_text("utf-8")
             needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)
             assert set(needed) <= set(kind.scripts[:place]), name
-
-
-def test_weights_of_one_query_that_is_no_token_make_a_page():
-    keys = tuple(Token(word) for word in "abc")
-    item = AttentionMap(
-        "a",
-        (Token("[summary]", special=True),),
-        keys,
-        np.full((1, 1, 1, 3), 1 / 3, np.float32),
-        query_side="summary",
-        key_side="source",
-    )
-    assert document(page(Attention((item,), Provenance("x", "y"))))["maps"][0]["links"] is None

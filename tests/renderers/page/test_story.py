@@ -37,7 +37,7 @@ def formula(opened: Opened, step: int) -> float:
 
 
 @pytest.mark.core
-def test_a_link_unfolds_into_seven_pictures_that_lead_from_one_to_the_next(open_page, live_page):
+def test_a_link_unfolds_into_seven_pictures(open_page, live_page):
     opened = answered(open_page(live_page, "row=3&column=1"))
     opened.tab.wait_for_selector("#why .unfold")
     assert opened.tab.locator(".unfold h3").all_inner_texts() == STEPS
@@ -53,7 +53,7 @@ def test_a_link_unfolds_into_seven_pictures_that_lead_from_one_to_the_next(open_
     assert findings(opened.tab) == []
 
 
-def test_a_page_with_queries_and_keys_unfolds_its_links_without_the_model(open_page, tmp_path):
+def test_a_page_of_queries_unfolds_without_the_model(open_page, tmp_path):
     file = tmp_path / "page.html"
     asked = ("self", LM_TEXT, "--model", "pocket-lm")
     assert attnviz(*asked, "--keep-qk", "--html", file, "-f", "none", "-q").status == 0
@@ -71,7 +71,7 @@ def test_a_page_with_queries_and_keys_unfolds_its_links_without_the_model(open_p
     assert "first order" in opened.text(".unfold > li:last-child")
 
 
-def test_a_click_on_a_word_says_why_and_each_line_shows_what_it_is_about(open_page, live_page):
+def test_a_click_on_a_word_says_why(open_page, live_page):
     opened = answered(open_page(live_page, "view=heatmap"))
     opened.tab.locator(".written .word:has-text('rouge')").click()
     opened.tab.wait_for_selector("#word .claims")
@@ -99,7 +99,7 @@ def test_a_click_on_a_word_says_why_and_each_line_shows_what_it_is_about(open_pa
     assert "word" not in again.fragment()
 
 
-def test_what_is_pointed_at_lights_up_everywhere_and_orders_the_heads(open_page, live_page):
+def test_what_is_pointed_at_lights_up_everywhere(open_page, live_page):
     opened = answered(open_page(live_page, "view=heatmap"))
     picture = "document.querySelector('.marks').toDataURL()"
     blank = opened.tab.evaluate(picture)
@@ -150,7 +150,7 @@ def test_two_sentences_are_shown_as_their_difference(open_page, live_page):
     opened.tab.wait_for_selector(".heads.sorted")
 
 
-def test_a_head_of_the_live_page_shows_what_it_does_in_other_texts(open_page, live_page):
+def test_a_head_shows_what_it_does_in_other_texts(open_page, live_page):
     opened = answered(open_page(live_page, "view=heatmap"))
     opened.key("i")
     opened.tab.wait_for_selector("dialog.card[open] .texts")
@@ -164,7 +164,7 @@ def test_a_head_of_the_live_page_shows_what_it_does_in_other_texts(open_page, li
     assert name.removeprefix("cross ") in opened.text("#caption")
 
 
-def test_a_page_and_an_atlas_lead_to_one_another_at_the_same_head(browser, tmp_path):
+def test_a_page_and_an_atlas_lead_to_the_same_head(browser, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("Tom likes dogs.\nThe cat sat on the mat.\n", encoding="utf-8")
     atlas, page = tmp_path / "atlas of lm.html", tmp_path / "page.html"

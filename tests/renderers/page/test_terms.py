@@ -33,7 +33,7 @@ def test_a_measure_says_what_its_numbers_count(open_page, name, unit, meaning):
     assert "mean up to" not in opened.text("body")
 
 
-def test_an_answer_says_what_nats_and_hiding_all_others_are(open_page, tmp_path):
+def test_an_answer_says_what_nats_are(open_page, tmp_path):
     file = tmp_path / "explain.html"
     assert attnviz("explain", "The red car is", "--html", file, "-f", "none").status == 0
     said = open_page(file.read_text("utf-8")).text("section:has(> .claims)")
@@ -42,7 +42,7 @@ def test_an_answer_says_what_nats_and_hiding_all_others_are(open_page, tmp_path)
     assert OTHERS in said
 
 
-def test_a_word_of_the_live_page_says_what_nats_and_hiding_all_others_are(open_page, live_page):
+def test_a_word_of_the_live_page_says_what_nats_are(open_page, live_page):
     opened = open_page(live_page, "view=heatmap&word=3")
     opened.tab.wait_for_selector("#word .claims")
     said = opened.text("#word")

@@ -23,7 +23,7 @@ from tests.renderers.page.samples import (
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_lines_are_drawn_from_a_threshold_on(open_page):
+def test_lines_are_drawn_from_a_threshold_and_chosen(open_page):
     opened = open_page(encoder_page(), "view=lines&least=0.3")
     expected = int((encoder().weights[1, 2] >= 0.3).sum())
     assert f".300, {expected} lines" in opened.text("#view .tools")
@@ -31,6 +31,14 @@ def test_lines_are_drawn_from_a_threshold_on(open_page):
     slider.fill("0.5")
     expected = int((encoder().weights[1, 2] >= 0.5).sum())
     assert f"{expected} line" in opened.text("#view .tools")
+
+    opened = open_page(encoder_page(), "view=lines")
+    opened.tab.locator(".lines canvas").focus()
+    opened.key("ArrowDown", 3)
+    assert opened.fragment()["row"] == "2"
+    opened.key("ArrowRight")
+    assert opened.fragment()["column"] == "2"
+    assert "is attended most by" in opened.text("#readout")
 
 
 @pytest.mark.core
@@ -45,18 +53,8 @@ def test_lines_of_several_heads_have_a_colour_each(open_page):
     assert len(set(colors)) == 2
 
 
-def test_keys_choose_a_token_of_the_lines(open_page):
-    opened = open_page(encoder_page(), "view=lines")
-    opened.tab.locator(".lines canvas").focus()
-    opened.key("ArrowDown", 3)
-    assert opened.fragment()["row"] == "2"
-    opened.key("ArrowRight")
-    assert opened.fragment()["column"] == "2"
-    assert "is attended most by" in opened.text("#readout")
-
-
 @pytest.mark.core
-def test_a_word_of_the_text_shades_the_others_by_what_it_gives_or_gets(open_page):
+def test_a_word_of_the_text_shades_the_others(open_page):
     opened = open_page(encoder_page(), "view=text")
     opened.tab.locator(".word").nth(4).click()
     weights = encoder().weights[1, 2]
@@ -91,7 +89,7 @@ def test_query_and_key_multiply_to_the_weight(open_page):
     assert opened.fragment()["row"] == "0"
 
 
-def test_a_trained_decoder_shows_how_its_weight_comes_about(open_page):
+def test_a_trained_decoder_shows_how_a_weight_comes_about(open_page):
     found = attend("The cat sleeps", model="pocket", causal=True, keep_qk=True)
     row = len(found.tokens) - 2
     opened = open_page(found.page(), f"view=query-key&heads=1.2&row={row}&column=1")
@@ -100,15 +98,26 @@ def test_a_trained_decoder_shows_how_its_weight_comes_about(open_page):
     assert shown == pytest.approx(float(found.weights[1, 2, row, 1]), abs=CLOSE)
 
 
-def test_scores_without_scaling_are_not_said_to_be_scaled(open_page):
+def test_what_explains_a_score_is_said(open_page):
     attention, kept = with_projections()
     unscaled = replace(kept, query=kept.query / np.sqrt(8), scale=1.0)
     opened = open_page(page(attention, projections={0: unscaled}), "view=query-key&row=2")
     assert "√" not in opened.text(".sum")
     assert "takes part" not in opened.text(".sum")
+    html = page(attention, projections={0: replace(kept, scale=1.0)})
+    opened = open_page(html, "view=query-key&row=2&column=3")
+    assert "a mask, a bias or another scale takes part too" in opened.text(".sum")
+
+    kept = replace(kept, besides="a soft cap of 50")
+    opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
+    assert "a soft cap of 50 takes part too does not show here" in opened.text(".sum")
+    kept = replace(kept, scale=1.0)
+    opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
+    said = "the score is the product alone, and a soft cap of 50 takes part too"
+    assert said in opened.text(".sum")
 
 
-def test_keys_that_get_nothing_are_said_to_get_nothing_if_that_explains_the_weight(open_page):
+def test_keys_that_get_nothing_are_said_to(open_page):
     attention, kept = with_projections()
     masked = attention.weights * np.tri(4, dtype=np.float32)
     masked /= masked.sum(axis=-1, keepdims=True)
@@ -122,25 +131,7 @@ def test_keys_that_get_nothing_are_said_to_get_nothing_if_that_explains_the_weig
     assert "2 of 4 keys, the later ones are hidden" in opened.text(".sum")
 
 
-def test_a_weight_that_the_scores_do_not_explain_is_said(open_page):
-    attention, kept = with_projections()
-    html = page(attention, projections={0: replace(kept, scale=1.0)})
-    opened = open_page(html, "view=query-key&row=2&column=3")
-    assert "a mask, a bias or another scale takes part too" in opened.text(".sum")
-
-
-def test_what_a_model_adds_to_its_scores_is_named(open_page):
-    attention, kept = with_projections()
-    kept = replace(kept, besides="a soft cap of 50")
-    opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
-    assert "a soft cap of 50 takes part too does not show here" in opened.text(".sum")
-    kept = replace(kept, scale=1.0)
-    opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
-    said = "the score is the product alone, and a soft cap of 50 takes part too"
-    assert said in opened.text(".sum")
-
-
-def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(open_page):
+def test_without_queries_or_patches_no_view_is_offered(open_page):
     opened = open_page(encoder_page(), "view=query-key")
     tabs = opened.tab.locator("[role=tab]").all_inner_texts()
     assert tabs == ["Sentence", "Heads", "Heat map", "Lines", "Text", "Table"]
@@ -148,7 +139,7 @@ def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(op
 
 
 @pytest.mark.core
-def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page):
+def test_patches_lie_over_their_picture(open_page):
     attention, image = picture()
     html = page(attention, patches={0: Patches(image, 2, 2, 1)})
     opened = open_page(html, "view=image&heads=0.0")
@@ -168,7 +159,7 @@ def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page):
     assert abs(number(said[0]) - largest) <= CLOSE
 
 
-def test_without_a_class_token_patches_have_what_all_give_on_average(open_page):
+def test_without_a_class_token_patches_have_the_mean(open_page):
     attention, image = picture()
     opened = open_page(page(attention, patches={0: Patches(image, 2, 2, 1)}), "specials=drop")
     assert opened.tab.get_by_label("query", exact=True).input_value() == "-1"
@@ -185,7 +176,7 @@ def test_without_a_class_token_patches_have_what_all_give_on_average(open_page):
     assert opened.fragment()["row"] == "0"
 
 
-def test_a_word_shows_where_it_looked_and_a_patch_which_words_looked_at_it(open_page):
+def test_words_and_patches_show_where_they_look(open_page):
     attention, image = picture()
     words, text = placed(["red", "car", "fast"])
     (item,) = attention.maps
@@ -221,7 +212,7 @@ def test_the_table_holds_every_weight(open_page):
     np.testing.assert_allclose(np.reshape(cells, (7, 7)), encoder().weights[1, 2], atol=CLOSE)
 
 
-def test_labels_of_tokens_stand_beside_them(open_page):
+def test_labels_tables_and_words_stand_beside_views(open_page):
     item = encoder().main
     tokens = tuple(
         replace(token, label="B-PER" if token.text == "profes" else "")
@@ -234,8 +225,6 @@ def test_labels_of_tokens_stand_beside_them(open_page):
         root = ElementTree.fromstring(opened.download("svg"))
         assert "profes · B-PER" in [text.text for text in root.iter() if text.text]
 
-
-def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.settle("#table")
     assert opened.tab.locator("#table tbody tr").count() == 7
@@ -247,7 +236,7 @@ def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_pag
     assert opened.tab.locator("select:not([data-switch])").count() == 0
 
 
-def test_of_few_queries_over_many_keys_each_row_is_drawn_by_itself(open_page):
+def test_few_queries_over_many_keys_are_drawn(open_page):
     weights = np.zeros((1, 1, 6, 2000), dtype=np.float32)
     weights[0, 0, range(6), range(150, 2000, 333)] = 1
     rows, keys = (tuple(Token(f"{n}") for n in range(count)) for count in (6, 2000))
@@ -269,8 +258,6 @@ def test_of_few_queries_over_many_keys_each_row_is_drawn_by_itself(open_page):
     opened.settle()
     assert {6} <= {*opened.tab.locator("body").evaluate("() => window.heights")}
 
-
-def test_few_queries_stand_beside_the_many_keys_that_they_attend_to(open_page):
     weights = np.zeros((1, 1, 6, 300), dtype=np.float32)
     weights[0, 0, range(6), range(25, 300, 50)] = 1
     rows = tuple(Token(f"query{n}") for n in range(6))

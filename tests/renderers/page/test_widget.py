@@ -43,7 +43,7 @@ def result() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_what_is_selected_in_the_page_is_sent_and_nobody_else_is_heard(open_page, result):
+def test_what_is_selected_is_sent_and_no_other_heard(open_page, result):
     opened = open_page(hosted(result.page()))
     frame = opened.tab.frame_locator("#cell iframe")
     frame.locator("body[data-complete]").wait_for()
