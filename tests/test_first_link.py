@@ -49,7 +49,6 @@ def is_empty(sentence: str, model: str) -> bool:
     """Whether the key of the first link is no word, or most words' largest weight."""
     result = attnviz.attend(sentence, model=model)
     focus = first_focus(result, result.main)
-    assert focus is not None
     key = re.sub(r"says most: .+ → (.+) \.?\d+", r"\1", focus.why)
     words = merge_words(result.main.part([focus.layer], [focus.head]), sentence, sentence)
     plain = [place for place, token in enumerate(words.key_tokens) if not token.special]

@@ -102,8 +102,7 @@ def test_lists_of_texts_and_pairs_are_read(tmp_path):
     assert [str(error) for error in found.errors] == ["text 1: the text is empty"]
     aligned = attnviz.align(PAIRS)
     assert aligned.table() == "0-0 2-1 1-2 3-3 4-4\n0-0 1-1 2-2 3-3\n"
-    assert repr(aligned) == "<Findings align · 2 results>"
-    assert len(aligned.value) == 2
+    assert (repr(aligned), len(aligned.value)) == ("<Findings align · 2 results>", 2)
 
 
 def test_errors_come_in_the_place_of_their_texts():
@@ -162,8 +161,7 @@ def test_findings_are_saved_drawn_and_made_frames(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = found.to_pandas()
     assert isinstance(frame, pandas.DataFrame)
-    assert len(frame) == 24
-    assert frame["entropy"].dtype == float
+    assert (len(frame), frame["entropy"].dtype) == (24, float)
 
     for figure in (
         attend(TEXT).heatmap(),

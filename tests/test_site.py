@@ -103,8 +103,7 @@ def test_the_gallery_and_navigation_are_whole():
     made = {
         name for name in MADE if not name.startswith("commands/") or name == "commands/index.md"
     }
-    assert set(listed) == kept | made
-    assert len(listed) == len(set(listed))
+    assert (set(listed), len(listed)) == (kept | made, len(set(listed)))
 
 
 @pytest.mark.slow

@@ -84,8 +84,7 @@ def test_slow_tests_are_left_out_and_a_line_says_so(asked, source, chosen):
     config, lines = SimpleNamespace(option=option, args_source=source), []
     choose_tests(config)
     pytest_terminal_summary(SimpleNamespace(write_line=lines.append), config)
-    assert option.markexpr == chosen
-    assert len(lines) == (chosen == SHORT_RUN)
+    assert (option.markexpr, len(lines)) == (chosen, chosen == SHORT_RUN)
 
 
 def test_ctrl_c_is_heard_where_it_was_ignored():

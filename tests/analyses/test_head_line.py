@@ -23,8 +23,7 @@ def shown(matrix: np.ndarray) -> tuple[str, float]:
 )
 def test_what_a_head_does_is_said_in_words(matrix, pattern, share):
     found, weight = shown(matrix)
-    assert found == pattern
-    assert weight == pytest.approx(share, abs=1e-6)
+    assert (found, weight) == (pattern, pytest.approx(share, abs=1e-6))
 
 
 def test_when_a_head_has_a_pattern():

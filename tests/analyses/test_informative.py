@@ -16,7 +16,6 @@ PICTURE = (Token("[CLS]", special=True), *patch_tokens(3, 3))
 
 def values_of(item: AttentionMap, text: str = "") -> np.ndarray:
     measure = informative(MeasuredMap(item, (text, text)))
-    assert measure is not None
     return measure.values
 
 

@@ -14,17 +14,14 @@ from tests.samples import checked, maps, self_map
 def test_the_strongest_link_joins_different_words():
     weights = np.array([[[[0.9, 0.1], [0.4, 0.6]]]], np.float32)
     link = sharpest(self_map(["a", "b"]).with_weights(weights, layers=("3",), heads=("5",)))
-    assert link is not None
     assert (link.query, link.key, link.layer, link.head) == ("b", "a", "3", "5")
     assert link.weight == np.float32(0.4)
 
     tokens = (Token("[CLS]", special=True), Token("a"), Token("b"))
     weights = np.array([[[[0, 1, 0], [0.9, 0, 0.1], [0.8, 0.2, 0]]]], np.float32)
     link = sharpest(AttentionMap("self", tokens, tokens, weights))
-    assert link is not None
     assert (link.query, link.key) == ("b", "a")
     alone = sharpest(AttentionMap("self", tokens[:1], tokens[:1], np.ones((1, 1, 1, 1))))  # type: ignore[arg-type]
-    assert alone is not None
     assert alone.weight == 1
     weights = np.array([[[[0.9, 0.1], [0.4, 0.6]]]], np.float32)
     cross = self_map(["a", "b"]).with_weights(weights, query_side="target", key_side="source")
@@ -62,12 +59,10 @@ def test_of_equal_cells_the_first_comes_first():
         ("c", "b"),
     ]
     link = sharpest(even)
-    assert link is not None
     assert (link.query, link.key) == ("a", "b")
     item = self_map(["a", "b"], signed=True)
     weights = np.array([[[[0, 0.2], [-0.7, 0]]]], np.float32)
     link = sharpest(item.with_weights(weights))
-    assert link is not None
     assert link.weight == np.float32(-0.7)
 
 
@@ -132,7 +127,6 @@ def test_links_of_blocks_and_of_parts():
 
     part = item.with_weights(item.weights[:, :, 1:], query_tokens=item.query_tokens[1:])
     allowed = cells_between_words(part)
-    assert allowed is not None
     assert allowed.tolist() == [[True] * 3] * 2
     square = cells_between_words(item)
     assert square is not None

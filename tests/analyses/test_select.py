@@ -27,8 +27,7 @@ NAMES = tuple(map(str, range(12)))
 )
 def test_a_selection_names_places_in_order(selection, expected):
     check_selection(None, selection)
-    assert positions(selection, NAMES) == expected
-    assert missing(selection, set(NAMES)) == []
+    assert (positions(selection, NAMES), missing(selection, set(NAMES))) == (expected, [])
 
 
 @pytest.mark.parametrize("selection", ["", "x", "-1", "1-", "3-1", "1,", "1..2", "1.0", "²"])

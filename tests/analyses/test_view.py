@@ -85,8 +85,7 @@ def test_the_head_that_says_most_comes_first():
     assert first.caption.endswith(f"3 layers × 2 heads · layer 2 head 0 ({chosen.why})")
     assert first.focus == chosen
     assert np.array_equal(first.map.weights[0, 0], item.weights[2, 0])
-    assert mean.caption == "mean over the heads of layer 2"
-    assert len(mean.heads) == 2
+    assert (mean.caption, len(mean.heads)) == ("mean over the heads of layer 2", 2)
     found = head_worth_showing(layered(UNIFORM, JUMPS, JUMPS, UNIFORM))
     assert found == Focus("0", "1", "says most: b → c .84")
     item = layered(RESTING, BEFORE)
@@ -100,12 +99,10 @@ def test_the_link_of_a_head_is_named_whole_but_short():
     links = np.full((5, 5), 0.04)
     links[[0, 3], [2, 1]] = 0.84
     found = head_worth_showing(layered(UNIFORM, links, words=words))
-    assert found is not None
     assert found.why == f"says most: {'x' * 23}… → cat .84"
     links[:] = 0.0101
     links[[0, 3], [2, 1]] = 0.0437
     found = head_worth_showing(layered(UNIFORM, links, words=words))
-    assert found is not None
     assert found.why.endswith("→ cat .044")
     assert found != head_worth_showing(layered(UNIFORM, links))
     text = "cats and dogs run far"
@@ -114,7 +111,6 @@ def test_the_link_of_a_head_is_named_whole_but_short():
     weights = np.full((1, 2, 6, 6), 1 / 6, np.float32)
     weights[0, 1, 3] = 0.4, 0.5, 0.025, 0.025, 0.025, 0.025
     found = head_worth_showing(AttentionMap("self", tokens, tokens, weights), (text, text))
-    assert found is not None
     assert found.why == "says most: dogs → cats .90"
 
 

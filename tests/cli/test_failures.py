@@ -54,8 +54,7 @@ def test_a_pair_that_cannot_be_aligned_is_rejected(pairs, tmp_path):
 def test_align_stops_at_the_first_failure_where_asked(pairs, tmp_path):
     links = tmp_path / "links.txt"
     done = attnviz("align", pairs, "--on-error", "stop", "-o", links)
-    assert done.status == 1
-    assert done.err.count("\n") == 1
+    assert (done.status, done.err.count("\n")) == (1, 1)
     assert "line 2 of" in done.err
     assert not links.exists()
 
@@ -64,8 +63,7 @@ def test_heads_go_on_without_a_failing_line_or_stop(texts, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
     how = ("heads", "--input", texts, *NUMBERS, "--no-repeat", "-f", "json")
     done = attnviz(*how, "--on-error", rejects)
-    assert done.status == 1
-    assert json.loads(done.text)["texts"] == 2
+    assert (done.status, json.loads(done.text)["texts"]) == (1, 2)
     assert json.loads(rejects.read_text())["line"] == 2
     stopped = attnviz(*how, "--on-error", "stop")
     assert (stopped.status, stopped.out) == (1, b"")

@@ -38,8 +38,7 @@ def test_a_text_gives_data_on_stdout_and_a_note_on_stderr(name):
     done = attnviz("self", TEXT, *OWN, "-f", name)
     assert done.status == 0
     assert done.err.startswith("note: untrained: 'multi-head'")
-    assert done.err.count("\n") == 1
-    assert bool(done.out) == (name != "none")
+    assert (done.err.count("\n"), bool(done.out)) == (1, name != "none")
     if not FORMATS[name].binary and done.out:
         assert done.text.endswith("\n")
 
@@ -131,8 +130,7 @@ def test_csv_tsv_and_npz_keep_every_digit():
     columns = "id stream layer head query_position query_token key_position key_token weight"
     tsv = attnviz("self", TEXT, "x, y", *OWN, "-f", "tsv").rows
     comma = list(csv.reader(io.StringIO(attnviz("self", TEXT, "x, y", *OWN, "-f", "csv").text)))
-    assert tsv == comma
-    assert tsv[0] == columns.split()
+    assert (tsv, tsv[0]) == (comma, columns.split())
     assert len(tsv) == 1 + 4 * 7 * 7 + 4 * 3 * 3
     assert tsv[1][:8] == ["0", "self", "0", "0", "0", "The", "0", "The"]
     assert tsv[-1][:8] == ["1", "self", "0", "3", "2", "y", "2", "y"]

@@ -71,8 +71,7 @@ def test_good_lines_of_text_are_done_and_bad_named(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufefffirst\r\n".encode() + b"\xff\xfe bad\n\n  \nlast one")
     done = jsonl(path)
-    assert done.status == 1
-    assert ids(done) == ["0", "4"]
+    assert (done.status, ids(done)) == (1, ["0", "4"])
     assert [json.loads(line)["text"] for line in done.lines] == ["first", "last one"]
     assert done.err == f"attnviz: error: line 2 of '{path}' is not valid UTF-8\n"
 
@@ -93,8 +92,7 @@ def test_good_records_are_done_and_bad_ones_named(tmp_path):
     )
     path.write_text("\n".join(records))
     done = jsonl(path)
-    assert done.status == 1
-    assert ids(done) == ["0", "7"]
+    assert (done.status, ids(done)) == (1, ["0", "7"])
     said = done.err.splitlines()
     assert len(said) == 8
     for number, line in zip(range(2, 10), said, strict=True):
@@ -120,8 +118,7 @@ def test_where_no_line_is_good_the_old_file_stays(tmp_path):
 def test_pairs_come_by_tabs_or_records(tmp_path):
     stdin = b"the cat\tle chat\nno target\n\ta\nthe dog\tle chien\n"
     done = attnviz("cross", "-", *OWN, "-f", "jsonl", "-q", stdin=stdin)
-    assert done.status == 1
-    assert ids(done) == ["0", "3"]
+    assert (done.status, ids(done)) == (1, ["0", "3"])
     said = done.err.splitlines()
     assert said[0].startswith("attnviz: error: line 2 of stdin: mechanism 'multi-head' needs a TAR")
     assert said[1] == "attnviz: error: the source in line 3 of stdin is empty"
@@ -131,8 +128,7 @@ def test_pairs_come_by_tabs_or_records(tmp_path):
     path.write_text('{"source": "the cat", "target": "le chat", "id": "x"}\n{"words": "a"}\n')
     for command in (("cross", *OWN), ("cross", "--mechanism", "co")):
         done = attnviz(*command, "--input", path, "-f", "jsonl", "-q")
-        assert ids(done) == ["x"]
-        assert done.status == 1
+        assert (ids(done), done.status) == (["x"], 1)
         assert done.err == f"attnviz: error: line 2 of '{path}' has no \"source\"\n"
 
 

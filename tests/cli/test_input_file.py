@@ -39,13 +39,11 @@ def test_every_format_gives_the_same_texts(suffix, packed, tmp_path):
     data = CONTENTS[suffix].encode()
     path = tmp_path / f"a.{suffix}{'.gz' * packed}"
     path.write_bytes(gzip.compress(data) if packed else data)
-    assert texts(path) == ["one two", "three"]
-    assert count_records(str(path)) == 2
+    assert (texts(path), count_records(str(path))) == (["one two", "three"], 2)
     odd = tmp_path / "odd.data"
     odd.write_bytes(path.read_bytes())
     named = f"{suffix}:{odd}"
-    assert texts(named) == ["one two", "three"]
-    assert count_records(named) == 2
+    assert (texts(named), count_records(named)) == (["one two", "three"], 2)
     done = attnviz("self", "--input", path, *OWN, "-f", "jsonl", "-q")
     assert (done.status, done.err) == (0, "")
     assert [json.loads(line)["text"] for line in done.lines] == ["one two", "three"]

@@ -109,8 +109,7 @@ def test_killed_anywhere_it_ends_in_the_same_bytes(grows, shard_size, half, tmp_
                 while held:  # as the system does
                     os.close(held.pop())
         again = run(folder, grows, shard_size, resume=True)
-        assert again.failures == len(BAD)
-        assert made(folder) == expected
+        assert (again.failures, made(folder)) == (len(BAD), expected)
         at_last = run(folder, grows, shard_size, resume=True)
         assert (at_last.complete, at_last.records, at_last.failures) == (True, RECORDS, len(BAD))
     assert deaths > 2 * RECORDS
@@ -175,7 +174,6 @@ def test_what_ends_early_leaves_whole_records(grows, shard_size, tmp_path):
     records = 5 if grows else 3
     assert said == [f"{records} records are done: continue with --resume"]
     found = read_journal(beside(place, "journal"))
-    assert found is not None
     assert found.progress.records == records
     shards = {"a-00000.txt"} if shard_size else set()
     unfinished = {".a-00001.txt.unfinished" if shard_size else ".a.txt.unfinished"}
@@ -260,7 +258,6 @@ def test_a_damaged_or_newer_journal_is_named(tmp_path):
     path = tmp_path / ".a.txt.journal"
     path.write_bytes(journal_of(GOOD))
     found = read_journal(path)
-    assert found is not None
     assert found.progress == Progress(3, 1, 70, 12)
     names = list[str]()
     for name, data in damaged():
@@ -328,8 +325,7 @@ def test_a_journal_comes_back_and_replaces_the_old(tmp_path):
     for progress in (Progress(3, 1, 70, 12), Progress(9, 2, 90, 24, True)):
         journal = Journal({"--layer": "3"}, progress)
         journal.write(path)
-        assert read_journal(path) == journal
-        assert {*content(tmp_path)} == {"j"}
+        assert (read_journal(path), {*content(tmp_path)}) == (journal, {"j"})
 
     place = tmp_path / "a.txt"
     place.write_text("a")
@@ -347,8 +343,7 @@ def test_a_file_s_name_may_be_no_utf_8(tmp_path):
     asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
     options = run_options("self", Options(Origin(mechanism="multi-head")), texts)
     Journal(options, Progress(0)).write(beside(path, "journal"))
-    assert attnviz(*asked, "--resume").status == 0
-    assert path.read_bytes().count(b"\n") == 2
+    assert (attnviz(*asked, "--resume").status, path.read_bytes().count(b"\n")) == (0, 2)
 
 
 def test_other_options_are_named_by_what_differs(tmp_path):

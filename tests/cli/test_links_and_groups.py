@@ -16,8 +16,7 @@ def test_links_come_strongest_first_and_groups_by_file(tmp_path):
     assert done.status == 0, done.err
     lines = done.text.splitlines()
     weights = [float(line.split(" layer ")[0].rsplit(" ", 1)[1]) for line in lines]
-    assert len(lines) == 5
-    assert weights == sorted(weights, reverse=True)
+    assert (len(lines), weights) == (5, sorted(weights, reverse=True))
     assert all(" → " in line and " head " in line for line in lines)
     path = tmp_path / "groups.txt"
     path.write_text("The old bridge\nNobody knew\n")

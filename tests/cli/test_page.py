@@ -22,7 +22,6 @@ from tests.invoke import attnviz as invoke
 
 def document(html: str) -> Any:
     found = re.search(r'<script type="application/json" id="document">(.*?)</script>', html, re.S)
-    assert found is not None
     return json.loads(found[1])
 
 
@@ -138,6 +137,7 @@ def test_open_shows_the_file_or_a_temporary_one(tmp_path, monkeypatch):
     assert opened[1] == shown.as_uri()
     assert document(shown.read_text("utf-8"))["texts"] == ["one two"]
     monkeypatch.setattr(webbrowser, "open", lambda url: False)
+    done = invoke("self", "one two", *OWN, "--html", str(file), "--open", "-f", "none")
     assert f"no browser was found: open '{file}'" in done.err
     assert done.status == 0
 
@@ -239,8 +239,7 @@ def test_notebooks_and_blocks_have_pages():
     )
     found = document(page_html(Attention((item,), Provenance("file", "long"), "a b c d")))
     (shown,) = found["maps"]
-    assert shown["queries"]["block"] == 2
-    assert shown["links"] == [[[[1, "b", 2, "c", 0.75]]]]
+    assert (shown["queries"]["block"], shown["links"]) == (2, [[[[1, "b", 2, "c", 0.75]]]])
     assert shown["measures"] == []
 
 

@@ -104,8 +104,7 @@ def test_killed_amid_a_record_it_ends_in_the_same_bytes(name, more, texts, tmp_p
         assert dying("SIGKILL", place, *asked, *files, *again).status == -signal.SIGKILL
         assert not (folder / name).exists()
     done = attnviz(*asked, *files, "--resume")
-    assert done.status == 1
-    assert made(folder) == expected
+    assert (done.status, made(folder)) == (1, expected)
 
 
 def test_pocket_killed_from_outside_goes_on(tmp_path):

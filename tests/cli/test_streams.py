@@ -52,8 +52,7 @@ def test_ctrl_c_ends_with_130_without_a_traceback():
     process.stdout.readline()  # it is at work
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=HUNG)
-    assert process.returncode == 130
-    assert err == b""
+    assert (process.returncode, err) == (130, b"")
 
 
 def test_a_terminal_gets_its_width_and_colours():

@@ -31,7 +31,6 @@ def test_short_numbers(weight, two, one):
 @given(st.floats(-1, 1))
 def test_short_numbers_are_short_and_true(weight):
     two, one = two_digits(weight), one_digit(weight)
-    assert len(two) == 3 + two.startswith("-")
-    assert len(one) == 2 + one.startswith("-")
+    assert (len(two), len(one)) == (3 + two.startswith("-"), 2 + one.startswith("-"))
     assert float(two) == pytest.approx(weight, abs=0.00501)
     assert float(one) == pytest.approx(weight, abs=0.0501)

@@ -85,8 +85,7 @@ def test_joiners_and_selectors_without_work_are_shown(text, shown):
 def test_nothing_that_steers_a_terminal_is_left(text):
     shown = printable(text)
     steering = {character for character in shown if _steers(character)}
-    assert steering == set()
-    assert bool(shown) == bool(text)
+    assert (steering, bool(shown)) == (set(), bool(text))
 
 
 def _steers(character):

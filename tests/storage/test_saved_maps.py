@@ -55,10 +55,10 @@ def test_ids_go_before_numbers_and_shards_are_one(kind, tmp_path):
         with pytest.raises(InputError, match=f"'a' holds no text '{missing}': it holds first, 0"):
             pick(files, missing, "'a'")
 
-    found, path = texts([*"0123456", "x"]), tmp_path / f"a.{kind}"
+    found, path = texts([*"0123456", "x"]), tmp_path / f"b.{kind}"
     for number, start in enumerate(range(0, 8, 3)):
         written(shard_path(path, number), found[start : start + 3])
-    assert [item.name for item in shards_of(path)] == [f"a-0000{n}.{kind}" for n in range(3)]
+    assert [item.name for item in shards_of(path)] == [f"b-0000{n}.{kind}" for n in range(3)]
     read = list(read_all(openers(path)))
     assert [same(*pair) for pair in zip(found, read, strict=True)] == [True] * len(found)
     for record, place in (("5", 5), ("x", 7), ("7", 7)):
@@ -80,8 +80,7 @@ def test_a_text_whose_id_is_its_number(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "open_saved", noted)
     (found,) = pick(openers(path), "9", "'a'")
-    assert found.id == "9"
-    assert opened == ["000", "004"]
+    assert (found.id, opened) == ("9", ["000", "004"])
 
 
 @pytest.mark.parametrize("kind", ["npz", "jsonl"])
@@ -110,6 +109,7 @@ def test_texts_and_lines_are_found_by_their_ids(tmp_path):
     path.write_text(lines)
     assert pick(openers(path), "b", "'a'")[0].id == "b"
 
+    path = written(tmp_path / "c.jsonl", texts(["a", "b"]))
     with path.open("a") as file:
         file.write("{")
     read: Iterator[Attention] = read_all(openers(path))

@@ -75,6 +75,5 @@ def test_tables_are_read(name):
 @pytest.mark.parametrize("name", ["ablation.json", "ablation.npz"])
 def test_effects_are_read(name):
     effects = read_effects((FOLDER / name).read_bytes(), name)
-    assert effects is not None
     (head, *_), (own, *_) = effects.effects, raw("ablation.json")["effects"]
     assert (head.label, head.effect) == (own["label"], own["effect"])

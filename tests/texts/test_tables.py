@@ -106,8 +106,7 @@ def test_a_wrong_row_costs_itself_only(rows, line, reason):
     found = read(f"text\n{rows}last\n")
     (bad,) = [text for text in found if isinstance(text, BadText) and text.line == line]
     assert str(bad.error).startswith(f"line {line} of 'a' {reason}")
-    assert bad.raw == f"text\n{rows}last".split("\n")[line - 1]
-    assert found[-1].raw == "last"
+    assert (bad.raw, found[-1].raw) == (f"text\n{rows}last".split("\n")[line - 1], "last")
     assert found[-1].line == 2 + rows.count("\n")
 
 

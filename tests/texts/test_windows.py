@@ -15,8 +15,7 @@ def texts(count):
 
 def test_windows_are_full_but_for_the_last():
     found = [len(window) for window in chunks(texts(2 * CHUNK_SIZE + 88))]
-    assert found == [CHUNK_SIZE, CHUNK_SIZE, 88]
-    assert list(chunks([])) == []
+    assert (found, list(chunks([]))) == ([CHUNK_SIZE, CHUNK_SIZE, 88], [])
     long = [Text(str(number), "x" * 2048) for number in range(20)]
     assert [len(window) for window in chunks(long)] == [8, 8, 4]
     mixed = [*texts(3), BadText("line 4", None), *texts(2)]

@@ -125,8 +125,7 @@ def open_page(browser: Any, spare_tabs: dict[str, list[Opened]], tmp_path: Path)
         outside = [
             url for url in asked if not url.startswith(("file:", "blob:", "data:", "about:"))
         ]
-        assert said == []
-        assert outside == []
+        assert (said, outside) == ([], [])
         assert len([url for url in asked if url.startswith("file:")]) <= 2
 
 

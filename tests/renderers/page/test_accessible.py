@@ -105,8 +105,7 @@ def test_axe_finds_nothing_on_any_view(open_page, name, look):
     for key in ("?", "p"):
         opened.key(key)
         opened.tab.wait_for_selector("dialog[open]")
-        assert findings(opened.tab) == []
-        assert opened.tab.evaluate(SMALL) == []
+        assert (findings(opened.tab), opened.tab.evaluate(SMALL)) == ([], [])
         opened.key("Escape")
 
 
@@ -116,8 +115,7 @@ def test_axe_finds_nothing_in_steps(open_page, tmp_path, look):
     attnviz("steps", "the cat sat", "--html", path, "-f", "none")
     opened = open_page(path.read_text("utf-8"), **LOOKS[look])
     narrowed(opened, look)
-    assert findings(opened.tab) == []
-    assert opened.tab.evaluate(SMALL) == []
+    assert (findings(opened.tab), opened.tab.evaluate(SMALL)) == ([], [])
 
 
 @pytest.mark.parametrize("look", ["dark", "390 pixels"])
@@ -138,8 +136,7 @@ def test_axe_finds_nothing_on_pages_of_commands(open_page, tmp_path, command, lo
     assert done.status == 0, done.err
     opened = open_page(path.read_text("utf-8"), wait="main", **LOOKS[look])
     narrowed(opened, look)
-    assert findings(opened.tab) == []
-    assert opened.tab.evaluate(SMALL) == []
+    assert (findings(opened.tab), opened.tab.evaluate(SMALL)) == ([], [])
 
 
 @pytest.mark.parametrize("look", ["light", "390 pixels"])
@@ -150,8 +147,7 @@ def test_axe_finds_nothing_in_a_history(open_page, tmp_path, look):
         (tmp_path / f"step-{step:08d}.npz").write_bytes(dump_archive([sample]))
     opened = open_page(compare(str(tmp_path)).page(), **LOOKS[look])
     narrowed(opened, look)
-    assert findings(opened.tab) == []
-    assert opened.tab.evaluate(SMALL) == []
+    assert (findings(opened.tab), opened.tab.evaluate(SMALL)) == ([], [])
 
 
 def test_forced_colours_show_bars_and_frames(open_page, live_page):

@@ -29,8 +29,7 @@ def decode(codes: Codes, layer: int, count: int, signed: bool) -> np.ndarray:
                 size = data[next_] + 256 * data[next_ + 1]
                 code, next_ = (-size if code < 0 else size), next_ + 2
             found.append(code)
-    assert next_ == len(data)
-    assert len(found) == count
+    assert (next_, len(found)) == (len(data), count)
     return np.array([np.sign(code) * (code / codes.levels) ** 2 * codes.scale for code in found])
 
 

@@ -48,8 +48,7 @@ def test_what_is_selected_is_sent_and_no_other_heard(open_page, result):
     frame = opened.tab.frame_locator("#cell iframe")
     frame.locator("body[data-complete]").wait_for()
     sent = opened.tab.evaluate("() => window.sent.at(-1)")
-    assert sent["stream"] == "encoder"
-    assert sent["heads"] == [{"layer": "0", "head": "3"}]
+    assert (sent["stream"], sent["heads"]) == ("encoder", [{"layer": "0", "head": "3"}])
     assert (sent["query"], sent["key"]) == (None, None)
     frame.locator("#overview .head").nth(7).click()
     opened.tab.wait_for_function("() => window.sent.at(-1).heads[0].head === '1'")
@@ -72,8 +71,7 @@ def test_a_selection_comes_back_to_the_result(result):
     widget = result.widget()
     assert (result.selection, widget.page) == ({}, result._notebook_page())
     widget.selection = {"stream": "encoder", "heads": [{"layer": "0", "head": "3"}]}
-    assert result.selection == widget.selection
-    assert result.select(layer=0).selection == {}
+    assert (result.selection, result.select(layer=0).selection) == (widget.selection, {})
     assert pickle.loads(pickle.dumps(result)).selection == result.selection
 
 
