@@ -10,8 +10,8 @@ from tests.invoke import OWN, attnviz
 
 
 def test_every_error_has_a_status_and_travels_whole():
-    family = [item for item in vars(errors).values() if isinstance(item, type)]
-    children = [item for item in family if issubclass(item, AttnvizError)]
+    kinds = [item for item in vars(errors).values() if isinstance(item, type)]
+    children = [item for item in kinds if issubclass(item, AttnvizError)]
     assert {item.status for item in children} == {1, 2, 3}
     assert [item for item in children if item.status == 2] == [UsageError]
     # A process sends it pickled, and a corpus out of a pipe waits in a file until it is read.

@@ -130,6 +130,7 @@ def test_heads_are_mixed_and_chosen_by_name(open_page):
         expected = getattr(encoder().weights, mix)(axis=(0, 1))
         np.testing.assert_allclose(weights_of(opened), expected, atol=CLOSE)
 
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.choose("layer", "0")
     assert "layer 0 head 2" in opened.text("#caption")
     opened.choose("head", "all")
@@ -369,6 +370,7 @@ def test_every_key_does_what_the_list_says(open_page):
     opened.key("Escape")
     assert not opened.tab.locator("#help").is_visible()
 
+    opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.locator("#tab-heatmap").focus()
     opened.key("ArrowRight")
     assert opened.fragment()["view"] == "lines"
