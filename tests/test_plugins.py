@@ -187,6 +187,10 @@ def test_measures_and_lenses_that_fail_are_left_out(tmp_path):
     done = run("self", MATS[0], "--lens", "all", "-f", "json")
     assert done.returncode == 0
     assert "lens bad is left out: this fails" in done.stdout.replace("\\n", " ")
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path):
     fails = FAILS.replace("ValueError", "KeyboardInterrupt")
     run = broken(tmp_path, "measures", "bad", "broken:ROW", ROW.format("Measure", "'bad'") + fails)
     done = run("heads", MATS[0], "--no-repeat")
