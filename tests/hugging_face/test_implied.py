@@ -449,11 +449,7 @@ def test_a_hybrid_shows_its_attention_and_what_its_other_layers_imply(folder, tm
     done = attnviz("self", "The red car", "-m", folder, "-o", saved, "--html", page, "-f", "json")
     first, second = done.json()["maps"]
     assert (first["stream"], first["layers"]) == ("causal", [1, 3])
-    assert (second["stream"], second["layers"], second["values"]) == (
-        "implied",
-        [0, 2],
-        "signed",
-    )
+    assert (second["stream"], second["layers"], second["values"]) == ("implied", [0, 2], "signed")
     assert second["heads"] == ["mean over channels"]
     assert (
         "'implied' is no attention: it shows how much of each token a layer's scan puts" in done.err

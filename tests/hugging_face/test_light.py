@@ -35,11 +35,7 @@ from attnviz.models import attend_query
 from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.inputs import light_tokenizer
 from attnviz.models.hugging_face.inputs.encoding import tokenize_pair
-from attnviz.models.hugging_face.inputs.light_tokenizer import (
-    GENERIC,
-    TOKENS,
-    load_light_tokenizer,
-)
+from attnviz.models.hugging_face.inputs.light_tokenizer import GENERIC, TOKENS, load_light_tokenizer
 from attnviz.models.hugging_face.inputs.tokenization import tokenize
 from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.hugging_face.load.family import reading_limit
@@ -120,12 +116,7 @@ GEMMA = {
     "query_pre_attn_scalar": (16, 24),
     "attention_bias": (False, True),
 }
-VISION = {
-    **NORM,
-    "image_size": (32, 48),
-    "patch_size": (8, 16),
-    "qkv_bias": (True, False),
-}
+VISION = {**NORM, "image_size": (32, 48), "patch_size": (8, 16), "qkv_bias": (True, False)}
 PAIRED = {
     **SIZE,
     "d_model": (24, 48),

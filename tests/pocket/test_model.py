@@ -8,12 +8,7 @@ from torch import Tensor
 from torch.nn import functional as oracle
 
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models.pocket.model import (
-    embed_pieces,
-    predict_pieces,
-    run_decoder,
-    run_encoder,
-)
+from attnviz.models.pocket.model import embed_pieces, predict_pieces, run_decoder, run_encoder
 from tests.pocket.small import SIZES, random_weights
 
 SOURCE = np.array([[7, 9, 30, 2], [8, 2, 0, 0]])
