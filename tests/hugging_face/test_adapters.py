@@ -88,7 +88,7 @@ def test_an_adapter_is_read_as_peft_runs_it(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama by a pattern"])
-def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(tmp_path, kind):
+def test_what_peft_wrapped_is_the_merged_model(tmp_path, kind):
     base, adapter, model = trained(tmp_path, kind)
     model.get_base_model().set_attn_implementation("sdpa")
     before = {name: one.clone() for name, one in model.state_dict().items()}
@@ -102,7 +102,7 @@ def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(tmp_pa
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
 
 
-def test_an_adapter_alone_names_its_model_and_is_compared_with_it(tmp_path):
+def test_an_adapter_alone_is_compared_with_its_model(tmp_path):
     base, adapter, _ = trained(tmp_path, "gpt2")
     alone = attnviz.attend(TEXT, adapter=str(adapter))
     np.testing.assert_array_equal(
@@ -140,9 +140,6 @@ def test_what_cannot_be_merged_is_one_line(tmp_path):
     )
     with pytest.raises(ModelError, match="does not say which model it is for"):
         attnviz.attend(TEXT, adapter=str(adapter))
-
-
-def test_a_learned_prompt_is_refused(tmp_path):
     base = BUILDERS["gpt2"](tmp_path / "base")
     model = transformers.AutoModelForCausalLM.from_pretrained(base)
     config = peft.PrefixTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")

@@ -116,9 +116,6 @@ def test_the_size_of_a_block_changes_nothing(loaded, monkeypatch):
     for name, one in few.in_blocks[0].measures.items():
         other = many.in_blocks[0].measures[name]
         np.testing.assert_allclose(one.values, other.values, rtol=1e-6, atol=1e-7, err_msg=name)
-
-
-def test_measures_are_those_of_eager_weights_row_by_row(loaded, monkeypatch):
     source = loaded("gpt2")
     attention = in_blocks(source, Query(TEXT, in_blocks=named), monkeypatch)
     ids = source.tokenizer(TEXT, return_tensors="pt").input_ids
@@ -140,9 +137,6 @@ def test_measures_are_those_of_eager_weights_row_by_row(loaded, monkeypatch):
         np.testing.assert_allclose(
             found, total / rows.get(name, ids.shape[1]), atol=1e-5, err_msg=name
         )
-
-
-def test_a_kernel_that_does_something_else_is_refused(loaded, monkeypatch):
     monkeypatch.setattr(blocks.probe, "score_rows", lambda call, heads, rows, space=None: None)
     with pytest.raises(AttentionError, match="cannot be read in blocks of rows"):
         in_blocks(loaded("gpt2"), Query(TEXT, in_blocks=named), monkeypatch)
@@ -153,7 +147,7 @@ def test_the_size_of_pictures_is_no_limit_to_measures(folder_of):
     assert attnviz("heads", TEXT, *model, "--max-size", 4).out == attnviz("heads", TEXT, *model).out
 
 
-def test_what_compares_whole_maps_says_so(folder_of, monkeypatch):
+def test_what_compares_whole_maps_says_so(folder_of, monkeypatch, tmp_path):
     monkeypatch.setattr(batching, "fits_whole", lambda *_: False)
     model = ("--model", folder_of("llama"), "--device", "torch", "--no-repeat")
     refused = {
@@ -165,17 +159,11 @@ def test_what_compares_whole_maps_says_so(folder_of, monkeypatch):
         done = attnviz("heads", TEXT, *model, *options)
         assert done.status
         assert reason in done.err
-
-
-def test_python_measures_heads_of_a_text_in_blocks_and_draws_no_likeness(folder_of, monkeypatch):
     monkeypatch.setattr(batching, "fits_whole", lambda *_: False)
     found = heads(TEXT, model=str(folder_of("llama")), device="torch", no_repeat=True)
     assert found.to_rows()
     with pytest.raises(InputError, match="compare whole maps"):
         found.picture("scatter")
-
-
-def test_a_corpus_counts_texts_in_blocks_in_its_measures(folder_of, tmp_path, monkeypatch):
     monkeypatch.setattr(batching, "fits_whole", lambda *_: False)
     (tmp_path / "texts.txt").write_text(f"{TEXT}\n{TEXT}\n")
     model = ("--model", folder_of("llama"), "--device", "torch", "--workers", "1")

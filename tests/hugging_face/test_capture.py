@@ -58,7 +58,7 @@ def stacked(layers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", but_slow(SELF))
-def test_self_attention_equals_what_transformers_hands_over(kind, folder_of, loaded):
+def test_self_attention_is_that_of_transformers(kind, folder_of, loaded):
     model = loaded(kind)
     own = AutoModel.from_pretrained(folder_of(kind), attn_implementation="eager").eval()
     own = own.get_encoder() if own.config.is_encoder_decoder else own
@@ -77,7 +77,7 @@ def test_self_attention_equals_what_transformers_hands_over(kind, folder_of, loa
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.slow
 @pytest.mark.core
-def test_cross_attention_equals_what_transformers_hands_over(kind, folder_of, loaded):
+def test_cross_attention_is_that_of_transformers(kind, folder_of, loaded):
     model = loaded(kind)
     attention = cross(model, "The red car is fast", "La voiture rouge est rapide")
     own = AutoModelForSeq2SeqLM.from_pretrained(folder_of(kind), attn_implementation="eager").eval()
@@ -111,16 +111,13 @@ def read_layers(layers, model, side, stream):
 
 
 @pytest.mark.parametrize("nothing", [None, (), (None, None)])
-def test_no_layers_of_any_kind_are_refused(nothing):
+def test_no_weights_are_refused(nothing):
     said = (
         r"^architecture 'bert' gives out no attention weights: it has no attention, or keeps it to "
         r"itself$"
     )
     with pytest.raises(AttentionError, match=said):
         read_layers(nothing, FLOAT32, (2, 2), "self")
-
-
-def test_windows_are_refused_by_their_shape():
     said = (
         r"^layer 0 of architecture 'bert' gives out attention of shape \(1, 2, 3, 5\), which is "
         r"not \(1, heads, 3 queries, 3 keys\): windows or blocks of it, not the weights between "
@@ -128,14 +125,18 @@ def test_windows_are_refused_by_their_shape():
     )
     with pytest.raises(AttentionError, match=said):
         read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (3, 3), "self")
-
-
-def test_scores_are_refused_by_their_range():
     with pytest.raises(AttentionError, match=r"these are not attention weights"):
         read_layers((torch.full((1, 1, 2, 2), -0.5),), FLOAT32, (2, 2), "self")
+    for layer, shape in (
+        (torch.zeros(2, 2, 3, 3), r"\(2, 2, 3, 3\)"),
+        (torch.zeros(2, 3, 3), r"\(2, 3, 3\)"),
+        ("no tensor", r"\(\)"),
+    ):
+        with pytest.raises(AttentionError, match=rf"^layer 0 .* 'bert' .* shape {shape}, which"):
+            read_layers((layer,), FLOAT32, (3, 3), "self")
 
 
-def test_layers_with_different_heads_become_maps_of_their_own():
+def test_layers_are_grouped_and_numbered():
     arrays = {str(number): np.ones((heads, 2, 2)) for number, heads in enumerate([2, 2, 1, 2])}
     cells = {name: ((Cell(0, 0, float(name)),),) * len(array) for name, array in arrays.items()}
     found = group_layers("self", arrays, cells, route="sdpa, probed")
@@ -145,6 +146,16 @@ def test_layers_with_different_heads_become_maps_of_their_own():
     assert found[1].links == (cells["2"],)
     assert {item.route for item in found} == {"sdpa, probed"}
     assert group_layers("self", arrays)[0].links == ()
+    config = BertConfig()
+    config.layer_types = ["linear_attention", "full_attention", "mamba", "sliding_attention"]
+    assert layer_numbers(config, ["a", "b"]) == ["1", "3"]
+    assert layer_numbers(config, [None, "a", None, "b"]) == ["1", "3"]
+    layers = (None, torch.full((1, 2, 1, 3), 0.25, dtype=torch.bfloat16), torch.zeros(1, 1, 1, 3))
+    found = read_layers(layers, FLOAT32, (1, 3), "self")
+    assert {name: (array.shape, array.dtype) for name, array in found.items()} == {
+        "1": ((2, 1, 3), np.float32),
+        "2": ((1, 1, 3), np.float32),
+    }
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float16, 2), (torch.float8_e5m2, 4)])
@@ -164,14 +175,7 @@ def test_a_second_pass_needs_each_matrix_twice(dtype, size, monkeypatch):
     assert remedy == "give a shorter text"
 
 
-def test_layers_that_are_not_attention_keep_their_numbers_free():
-    config = BertConfig()
-    config.layer_types = ["linear_attention", "full_attention", "mamba", "sliding_attention"]
-    assert layer_numbers(config, ["a", "b"]) == ["1", "3"]
-    assert layer_numbers(config, [None, "a", None, "b"]) == ["1", "3"]
-
-
-def test_more_attention_than_memory_is_refused_before_the_model_runs(loaded, monkeypatch):
+def test_more_than_memory_is_refused_first(loaded, monkeypatch):
     model = loaded("bert")
     monkeypatch.setattr(region, "free_bytes", lambda device: 100)
     monkeypatch.setattr(readings, "read_calls", None)
@@ -193,25 +197,6 @@ def test_rows_may_sum_to_a_little_more_than_one(dtype, most):
     )
 
 
-def test_what_is_no_matrix_of_a_head_is_refused_by_its_shape():
-    for layer, shape in (
-        (torch.zeros(2, 2, 3, 3), r"\(2, 2, 3, 3\)"),
-        (torch.zeros(2, 3, 3), r"\(2, 3, 3\)"),
-        ("no tensor", r"\(\)"),
-    ):
-        with pytest.raises(AttentionError, match=rf"^layer 0 .* 'bert' .* shape {shape}, which"):
-            read_layers((layer,), FLOAT32, (3, 3), "self")
-
-
-def test_each_layer_of_a_text_is_float32_and_named_by_its_place():
-    layers = (None, torch.full((1, 2, 1, 3), 0.25, dtype=torch.bfloat16), torch.zeros(1, 1, 1, 3))
-    found = read_layers(layers, FLOAT32, (1, 3), "self")
-    assert {name: (array.shape, array.dtype) for name, array in found.items()} == {
-        "1": ((2, 1, 3), np.float32),
-        "2": ((1, 1, 3), np.float32),
-    }
-
-
 def captured(weights, stream="self", grid=None, links=(), route=""):
     layers = tuple(map(str, range(len(weights))))
     return Captured(stream, layers, np.asarray(weights, np.float32), grid, links, route)
@@ -224,22 +209,19 @@ WORDS = {"text": tuple(map(Token, "abcd")), "other": tuple(map(Token, "xyz"))}
     ("stream", "ahead", "called"),
     [("self", 0, "causal"), ("causal", 1, "self"), ("decoder", 0, "decoder")],
 )
-def test_whether_a_map_is_causal_is_read_off_all_its_layers(stream, ahead, called):
+def test_causal_is_read_off_all_layers(stream, ahead, called):
     weights = np.tril(np.ones((2, 1, 4, 4)))
     weights[1, 0, 1, 2] = ahead
     assert as_map(captured(weights, stream), WORDS, "text", "text").stream == called
 
 
-def test_a_part_of_a_causal_map_looks_back_from_where_it_starts():
+def test_parts_of_causal_maps_and_exact_links():
     rows = PooledGrid(TokenBlocks(2, 4), each_token(4))
     weights = np.array([[[[1, 1, 1, 0], [1, 1, 1, 1]]]])
     made = as_map(captured(weights, grid=rows), WORDS, "text", "text")
     assert (made.stream, made.starts, made.blocks) == ("causal", (2, 0), (1, 1))
     assert made.query_tokens == WORDS["text"][2:]
     assert as_map(captured(weights[..., ::-1], grid=rows), WORDS, "text", "text").stream == "self"
-
-
-def test_exact_links_are_named_by_their_tokens_layers_and_heads():
     links = (((Cell(3, 1, 0.75), Cell(2, 0, 0.5)), (Cell(0, 2, 0.25),)),)
     item = captured(np.ones((1, 2, 4, 3)), "cross", links=links)
     made = as_map(item, WORDS, "text", "other")
@@ -254,7 +236,7 @@ def test_exact_links_are_named_by_their_tokens_layers_and_heads():
     assert [link.layer for link in as_map(later, WORDS, "text", "other").links] == ["7"] * 3
 
 
-def test_what_would_fill_the_strongest_links_is_left_out_of_them():
+def test_what_would_fill_the_strongest_links_is_left_out():
     tokens = (Token("a"), Token("[SEP]", special=True), Token("b"), Token("[PAD]", special=True))
     assert ignored_positions(tokens, causal=False) == IgnoredPositions((1, 3), (1, 3), itself=True)
     assert ignored_positions(tokens, causal=True) == IgnoredPositions(
@@ -280,11 +262,11 @@ def test_what_would_fill_the_strongest_links_is_left_out_of_them():
         ),
     ],
 )
-def test_a_note_says_which_links_do_not_count_among_the_strongest(ignored, told):
+def test_links_that_do_not_count_are_told(ignored, told):
     assert links_note(3, ignored).partition("; not counted among them: ")[2] == told
 
 
-def test_notes_tell_of_a_second_pass_of_blocks_and_of_the_most_links():
+def test_notes_of_second_pass_blocks_and_links():
     whole = PooledGrid(each_token(4), each_token(4))
     blocks = PooledGrid(TokenBlocks(0, 4, 2), TokenBlocks(0, 4, 2))
     ones = np.ones((1, 1, 4, 4))
@@ -301,9 +283,7 @@ def test_notes_tell_of_a_second_pass_of_blocks_and_of_the_most_links():
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
-def test_of_a_batch_the_first_text_alone_is_checked_and_padding_is_left_out(
-    kernel, loaded, monkeypatch
-):
+def test_of_a_batch_the_first_text_is_checked(kernel, loaded, monkeypatch):
     model = copy.deepcopy(loaded("bert").model)
     model.set_attn_implementation(kernel)
     checked = []

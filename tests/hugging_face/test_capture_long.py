@@ -57,15 +57,12 @@ def test_a_pooled_map_is_the_whole_one_in_blocks(kind, loaded):
     assert not whole.provenance.notes
 
 
-def test_rows_are_exact_and_see_every_key(loaded):
+def test_rows_and_windows_are_those_of_the_whole(loaded):
     whole, rows = read(loaded("llama")), read(loaded("llama"), rows=(3, 5))
     np.testing.assert_allclose(rows.weights, whole.weights[:, :, 3:6], atol=1e-5)
     assert rows.tokens == whole.tokens[3:6]
     assert rows.main.stream == "causal"
     assert "only tokens 3 to 5" in rows.provenance.notes[0]
-
-
-def test_a_window_holds_queries_and_keys(loaded):
     whole, part = read(loaded("bert")), read(loaded("bert"), window=(2, 7))
     np.testing.assert_allclose(part.weights, whole.weights[:, :, 2:8, 2:8], atol=1e-5)
     assert part.main.key_tokens == whole.main.key_tokens[2:8]
@@ -109,20 +106,17 @@ def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
     np.testing.assert_allclose(*weights, atol=1e-5)
 
 
-def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
-    monkeypatch.delattr("attnviz.models.hugging_face.capture.exact_links.find_strongest")
-    said = []
-    with notices_to(said.append):
-        assert read(loaded("bert"), max_size=5, links=0).main.links == ()
-    assert not any("strongest links" in note for note in said)
-
-
-def test_what_needs_single_tokens_is_refused_on_blocks(loaded):
+def test_single_tokens_are_needed_and_links_may_be_left_out(loaded, monkeypatch):
     from attnviz.features.lenses.rollout import rollout
 
     with pytest.raises(InputError, match=r"needs single tokens, .* 3 and 3: --max-size 15 would"):
         rollout(read(loaded("bert"), max_size=5))
     assert not read(loaded("bert"), max_size=15).main.is_pooled
+    monkeypatch.delattr("attnviz.models.hugging_face.capture.exact_links.find_strongest")
+    said = []
+    with notices_to(said.append):
+        assert read(loaded("bert"), max_size=5, links=0).main.links == ()
+    assert not any("strongest links" in note for note in said)
 
 
 class Shape:
@@ -143,12 +137,9 @@ def frame(tokens, free, monkeypatch, **wanted):
     return choose_grids(Shape, {"causal": (tokens, tokens)}, Region(**wanted))["causal"]
 
 
-def test_a_short_text_is_pooled_only_where_it_has_to_be(monkeypatch):
+def test_memory_chooses_the_size(monkeypatch):
     assert frame(1000, 2**34, monkeypatch).keys.blocks == 1000
     assert frame(1000, 2**32, monkeypatch).keys.blocks == 500
-
-
-def test_a_size_that_does_not_fit_names_one_that_does(monkeypatch):
     with pytest.raises(ModelError, match=r"about 68\.7 GiB, .*: --max-size 512 would fit"):
         frame(9000, 2**32, monkeypatch, max_size=4096)
 
@@ -162,12 +153,12 @@ def test_a_size_that_does_not_fit_names_one_that_does(monkeypatch):
         (64, 2**25 - 1, "free some, or give a shorter text"),
     ],
 )
-def test_only_a_smaller_size_that_fits_is_named(size, free, remedy, monkeypatch):
+def test_a_smaller_size_that_fits_is_named(size, free, remedy, monkeypatch):
     with pytest.raises(ModelError, match=rf"9,000 tokens \(1,024 heads × .* is free: {remedy}$"):
         frame(9000, free, monkeypatch, max_size=size)
 
 
-def test_transformers_is_left_as_it_was_also_after_a_failure():
+def test_transformers_is_left_as_it_was():
     before = AttentionInterface.get_interface
 
     def fail():
@@ -196,14 +187,11 @@ def test_a_modules_path_tells_its_stream(path, stream):
     assert stream_of(path) == stream
 
 
-def test_a_model_of_one_stack_has_one_stream_whatever_it_is_called():
+def test_layers_and_streams_are_named_by_paths():
     assert match_stream("encoder", {"self": ()}) == match_stream("decoder", {"self": ()}) == "self"
     assert match_stream("cross", {"self": ()}) is None
     assert match_stream("vision", {"self": ()}) is None
     assert match_stream("self", {"encoder": (), "decoder": (), "cross": ()}) is None
-
-
-def test_layers_are_numbered_by_their_paths_and_counted_where_these_agree():
     assert layer_names(["layers.1.attn", "layers.5.attn"]) == ["1", "5"]
     assert layer_names(["groups.0.inner.0.attn"] * 3) == ["0", "1", "2"]
     assert layer_names(["stages.0.blocks.0.a", "stages.0.blocks.1.a"]) == ["0", "1"]
@@ -233,7 +221,7 @@ def lines(attention, format_name):
     )
 
 
-def test_data_of_a_part_counts_tokens_from_the_start_of_the_text(loaded):
+def test_data_and_links_count_from_the_start_of_the_text(loaded):
     pooled = read(loaded("bert"), max_size=5)
     again = from_document(to_document(pooled)).main
     assert (again.blocks, again.links) == (pooled.main.blocks, pooled.main.links)
@@ -243,10 +231,6 @@ def test_data_of_a_part_counts_tokens_from_the_start_of_the_text(loaded):
     again = from_document(to_document(part))
     assert again.main.starts == (2, 2)
     assert read(loaded("bert"), rows=(3, 5)).main.starts == (3, 0)
-
-
-def test_links_of_a_pooled_map_are_listed_with_their_places_in_the_text(loaded):
-    pooled = read(loaded("bert"), max_size=5)
     best = max(pooled.main.links, key=lambda link: link.weight)
     first = lines(pooled, "links").splitlines()[0]
     assert f"{best.query}[{best.query_position}] → {best.key}[{best.key_position}]" in first
@@ -290,14 +274,11 @@ def test_heads_are_counted_in_all_layers_of_a_stream(numbers, stream, heads):
     assert heads_of(config, stream) == heads
 
 
-def test_blocks_of_a_part_are_as_short_as_their_number_allows():
+def test_blocks_of_parts_and_their_tokens():
     assert split_blocks(4, 15, 3) == TokenBlocks(4, 15, 4)
     assert split_blocks(4, 15, 3).spans == [(4, 8), (8, 12), (12, 15)]
     assert split_blocks(4, 15, 3).blocks == 3
     assert split_blocks(4, 15, 11) == TokenBlocks(4, 15, 1)
-
-
-def test_a_block_is_called_after_its_first_and_last_word_and_covers_its_words():
     tokens = (
         Token("[CLS]", 0, 0, special=True),
         Token("the", 5, 8),
@@ -317,9 +298,6 @@ def test_a_block_is_called_after_its_first_and_last_word_and_covers_its_words():
     )
     assert TokenBlocks(3, 5, 2).tokens(tokens) == (Token("3–4 [SEP] … [PAD]", 0, 0, special=True),)
     assert TokenBlocks(1, 3).tokens(tokens) == tokens[1:3]
-
-
-def test_a_note_says_who_attends_to_whom():
     whole, part = each_token(9), TokenBlocks(2, 5)
     assert region_note(PooledGrid(whole, whole), (9, 9)) == ""
     assert region_note(PooledGrid(part, whole), (9, 9)) == (

@@ -26,15 +26,12 @@ def split(folder):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
 
 
-def test_a_whole_folder_is_described(folder_of):
+def test_whole_folders_and_no_models_are_told(folder_of, copy_of, tmp_path):
     found = check_folder(folder_of("bert"))
     assert found.config["model_type"] == "bert"
     assert found.dtypes == ("F32",)
     assert not found.is_pickle
     assert found.numbers > 26 * 32
-
-
-def test_a_folder_that_is_no_model_says_what_it_is(copy_of, tmp_path):
     refuse(tmp_path, "no config.json: it is empty")
     (tmp_path / "adapter_config.json").write_text("{}")
     refuse(tmp_path, "an adapter only")

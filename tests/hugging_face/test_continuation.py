@@ -72,7 +72,7 @@ def stitched(steps):
 @pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_one_pass_equals_the_stitched_steps_of_a_cache(kind, folder_of, writer):
+def test_one_pass_equals_steps_of_a_cache(kind, folder_of, writer):
     model = writer(kind)
     found = attend(model, PROMPT)
     ids = model.tokenizer(PROMPT, return_tensors="pt")["input_ids"]
@@ -103,7 +103,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 @pytest.mark.slow
-def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(architecture, tmp_path):
+def test_other_kernels_agree_with_their_steps(architecture, tmp_path):
     name, settings = FAMILIES[architecture]
     config = getattr(transformers, name)(vocab_size=340, **settings, **ENDS)
     folder = save(tmp_path, architecture, byte_pieces(), config)
@@ -125,7 +125,7 @@ def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(archi
 
 
 @pytest.mark.slow
-def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, writer):
+def test_a_written_target_equals_its_steps(folder_of, writer):
     model = writer("bart", 5)
     found = cross(model, PROMPT)
     inputs = model.tokenizer(PROMPT, return_tensors="pt")
@@ -156,11 +156,6 @@ def test_prompt_and_output_are_told_apart(writer):
     assert any("generated greedily" in note for note in found.provenance.notes)
 
 
-def test_more_than_fits_is_refused_with_what_would(writer):
-    with pytest.raises(InputError, match=r"the model reads 64: --generate can be \d+ at most"):
-        attend(writer("gpt2", 63), PROMPT)
-
-
 def test_models_that_do_not_write_say_so(folder_of, writer, loaded):
     with pytest.raises(ModelError, match=r"'bert', which writes no text"):
         load_model(str(folder_of("bert")), device="cpu", generate=3)
@@ -176,10 +171,14 @@ def test_models_that_do_not_write_say_so(folder_of, writer, loaded):
             2,
             f"{option[0]} needs a model that writes",
         )
+    with pytest.raises(InputError, match=r"the model reads 64: --generate can be \d+ at most"):
+        attend(writer("gpt2", 63), PROMPT)
+    with pytest.raises(ModelError, match=r"has no chat template: leave --chat out"):
+        attend(replace(loaded("gpt2"), chat_template=True), "a")
 
 
 @pytest.mark.slow
-def test_a_chat_is_the_rendered_template_with_its_marks(writer):
+def test_a_chat_is_the_rendered_template(writer):
     model = writer("llama")
     model.tokenizer.chat_template = TEMPLATE
     found = attend(replace(model, chat_template=True, max_new_tokens=None), "The car")
@@ -245,13 +244,10 @@ def test_messages_need_a_template(how, said, folder_of):
         attnviz_api.attend(TURNS, **how)
 
 
-def test_messages_have_no_target():
+def test_messages_without_target_or_chat(tmp_path):
     for more in ({"target": "a"}, {"input": "a.txt"}):
         with pytest.raises(UsageError, match="both a list of texts and"):
             attnviz_api.explain(TURNS, **more)
-
-
-def test_messages_without_chat_end_the_run(tmp_path):
     file = tmp_path / "chat.jsonl"
     file.write_text(json.dumps(TURNS))
     for command in ("self", "explain", "heads", "cross"):
@@ -259,11 +255,6 @@ def test_messages_without_chat_end_the_run(tmp_path):
         assert done.status > 0
         assert not done.out
         assert "messages are read by a chat template: add --chat" in done.err
-
-
-def test_a_model_without_a_template_cannot_chat(loaded):
-    with pytest.raises(ModelError, match=r"has no chat template: leave --chat out"):
-        attend(replace(loaded("gpt2"), chat_template=True), "a")
 
 
 @pytest.mark.slow

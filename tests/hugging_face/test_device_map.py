@@ -10,15 +10,12 @@ from tests.hugging_face.ask import attend
 from tests.invoke import attnviz
 
 
-def test_without_accelerate_there_is_one_line(folder_of, monkeypatch):
+def test_spreading_is_refused_in_one_line(folder_of, monkeypatch):
     monkeypatch.setattr(devices, "has_accelerate", lambda: False)
     done = attnviz("self", "the car", "--model", folder_of("bert"), "--device", "spread")
     assert done.status == 1
     said = "--device spread needs the package accelerate: pip install 'attnviz[big]'"
     assert done.mistake == said
-
-
-def test_other_sources_have_one_device():
     done = attnviz("self", "the car", "--device", "spread")
     said = "--device spread is for large models: --model ID_OR_FOLDER"
     assert (done.status, done.mistake) == (2, said)

@@ -47,7 +47,7 @@ def counting(folder_of):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5])
-def test_weights_gradients_and_values_need_a_text_tokenized_once(count, counting):
+def test_weights_gradients_values_tokenize_once(count, counting):
     model = counting("gpt2")
     queries = list(map(Query, LINES[:count]))
     for query, found in zip(queries, model.attend(queries), strict=True):
@@ -57,17 +57,13 @@ def test_weights_gradients_and_values_need_a_text_tokenized_once(count, counting
 
 
 @pytest.mark.slow
-def test_source_and_target_are_each_tokenized_once(counting):
+def test_source_and_target_are_read_and_written_once(counting, monkeypatch):
     model = counting("t5")
     query = Query(LINES[0], LINES[1], "cross")
     list(model.attend([query]))
     model.gradients(query)
     model.values(query)
     assert model.tokenizer.texts == LINES[:2]
-
-
-@pytest.mark.slow
-def test_a_target_is_generated_once(counting, monkeypatch):
     model = counting("t5")
     generate, runs = model.model.generate, []
     monkeypatch.setattr(
@@ -79,7 +75,7 @@ def test_a_target_is_generated_once(counting, monkeypatch):
     assert (len(runs), model.tokenizer.texts) == (1, LINES[:1])
 
 
-def test_a_text_that_fails_is_tokenized_once_and_fails_again(counting):
+def test_failures_and_the_last_chunk_are_kept(counting):
     model = counting("bert")
     query = Query("paper " * 50)
     for _ in range(2):
@@ -87,9 +83,6 @@ def test_a_text_that_fails_is_tokenized_once_and_fails_again(counting):
     with pytest.raises(InputError, match="at most 32"):
         model.values(query)
     assert len(model.tokenizer.texts) == 1
-
-
-def test_only_the_last_chunk_of_texts_is_kept(counting):
     model = counting("bert")
     for line in LINES:
         attend(model, line)
@@ -99,13 +92,10 @@ def test_only_the_last_chunk_of_texts_is_kept(counting):
     assert len(model._encodings) == 1
 
 
-def test_a_text_read_in_another_way_is_encoded_anew(counting):
+def test_a_text_is_encoded_anew_or_refused(counting, loaded):
     model = counting("gpt2")
     written = replace(model, max_new_tokens=2)
     assert len(attend(model, LINES[0]).tokens) < len(attend(written, LINES[0]).tokens)
-
-
-def test_a_query_that_a_text_model_does_not_answer_is_refused(loaded):
     with pytest.raises(UsageError, match="answers no query of kind 'picture'"):
         attend(loaded("bert"), "a", "b", "picture")
     with pytest.raises(ModelError, match="no head"):
@@ -196,14 +186,11 @@ def test_pairs_are_aligned_both_ways_in_their_languages(tmp_path, monkeypatch):
     assert read == [("fr_XX", "de_DE")]
 
 
-def test_a_default_language_is_that_of_the_model():
+def test_languages_are_the_models_or_refused(loaded, folder_of):
     given = translator("MBart50Tokenizer")
     given.model.generation_config.forced_bos_token_id = given.reader.convert_tokens_to_ids("ro_RO")
     (note,) = load_model(given, languages=("fr_XX", None)).provenance.notes
     assert note == "it reads fr_XX and writes ro_RO (default: --to names another)"
-
-
-def test_a_language_that_is_none_is_refused(loaded, folder_of):
     given = translator("NllbTokenizer")
     with pytest.raises(UsageError, match=r"--to 'fra_latn': .* knows .*mean 'fra_Latn'"):
         load_model(given, languages=(None, "fra_latn"))

@@ -81,7 +81,7 @@ def test_only_queries_and_keys_of_the_frame_count():
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
-def test_half_precision_misses_nothing_that_rounding_does_not_hide(dtype, atol):
+def test_half_precision_hides_no_more_than_rounding(dtype, atol):
     call, _ = sdpa(tokens=40, sharp=2.0)
     call = replace(
         call,
@@ -117,7 +117,7 @@ def test_a_kernel_that_does_something_else_is_asked_for_its_rows(monkeypatch):
     assert_same(found, brute_force(weights, HIDDEN, 5), weights, rounding(call))
 
 
-def test_equal_links_are_taken_from_the_start():
+def test_equal_links_and_values_are_taken_from_the_start():
     call, _ = sdpa(causal=False)
     even = torch.zeros_like(call.query)
     output = call.kernel(call.module, even, call.key, call.value, None)[0]
@@ -125,17 +125,19 @@ def test_equal_links_are_taken_from_the_start():
     frame = PooledGrid(split_blocks(0, 21, 4), split_blocks(0, 21, 4))
     for head in found_in(even_call, frame, IgnoredPositions(keys=(0,), itself=True), 4):
         assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3), (0, 4)]
-
-
-def test_of_equal_values_the_first_are_foremost():
     values = torch.tensor([[0.1, 0.5, 0.2, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0, 1.0]])
     assert top_columns(values, 2).tolist() == [[1, 3], [4, 0]]
+    weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
+    (found,) = strongest_in_matrices(
+        weights, IgnoredPositions(queries=(0,), keys=(2,), itself=True), 9
+    )
+    assert [(cell.query, cell.key) for cell in found] == [(2, 1), (1, 0), (2, 0)]
 
 
 @pytest.mark.parametrize(
     "keys", [TokenBlocks(6, 20, 5), TokenBlocks(5, 20, 2), TokenBlocks(0, 21, 4)]
 )
-def test_a_rows_bound_is_the_most_that_it_gives_to_a_block_without_hidden_keys(keys):
+def test_a_rows_bound_is_what_it_gives_to_a_block(keys):
     call, weights = sdpa(causal=False)
     frame, hidden = (
         PooledGrid(TokenBlocks(4, 15, 3), keys),
@@ -181,18 +183,10 @@ def test_few_rows_are_opened_where_blocks_rule_out_the_others(monkeypatch):
     assert sum(shape.numel() for shape in opened) < 400
 
 
-def test_by_hand_the_strongest_links_leave_out_what_is_hidden():
-    weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
-    (found,) = strongest_in_matrices(
-        weights, IgnoredPositions(queries=(0,), keys=(2,), itself=True), 9
-    )
-    assert [(cell.query, cell.key) for cell in found] == [(2, 1), (1, 0), (2, 0)]
-
-
 @pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "gpt2"])
-def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
+def test_links_are_those_of_eager_weights(kind, loaded):
     model = loaded(kind)
     text = "The professor who supervised the student published the paper. " * 2
     text = text if kind != "bert" else text[:62]
@@ -215,16 +209,13 @@ def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
             )
 
 
-def test_unless_told_otherwise_only_a_tokens_link_to_itself_is_left_out(loaded):
+def test_which_links_count_unless_told_otherwise(loaded):
     model, ids = loaded("bert").model, torch.tensor([[2, 5, 6, 7, 8, 9, 3]])
     (pooled,) = capture(model, {"input_ids": ids}, {"self": (7, 7)}, region=Region(3, links=4))
     (whole,) = capture(model, {"input_ids": ids}, {"self": (7, 7)})
     for weights, heads in zip(whole.weights, pooled.links, strict=True):
         best = brute_force(weights, IgnoredPositions(itself=True), 4)
         assert_same(heads, best, weights, 1e-5)
-
-
-def test_of_a_target_over_its_source_every_link_counts(loaded):
     model, ids = loaded("bart").model, torch.tensor([[0, 50, 60, 70, 80, 90, 2]])
     given = {"input_ids": ids, "decoder_input_ids": ids[:, :6]}
     (pooled,) = capture(model, given, {"cross": (6, 7)}, region=Region(3, links=42))

@@ -110,7 +110,7 @@ READ = [
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.usefixtures("untouched")
-def test_weights_equal_what_transformers_hands_over_and_the_output_stays(name):
+def test_weights_are_those_of_transformers(name):
     model, own = make(name)
     inputs = inputs_of(name)
     expected = handed_over(own, inputs, EVERY[name].kind)
@@ -140,7 +140,7 @@ def layers_of(given):
 
 @pytest.mark.parametrize("name", [name for name in EVERY if EVERY[name].kind == "windows"])
 @pytest.mark.usefixtures("untouched")
-def test_windows_are_read_as_they_are_and_refused_as_maps_of_a_text(name):
+def test_windows_are_read_and_refused_as_maps(name):
     model, own = make(name)
     inputs = inputs_of(name)
     found = [reading.weights for reading in read_calls(model, inputs, every_weight)]
@@ -194,14 +194,11 @@ def test_the_documentation_tells_what_is_found(name):
     assert documented()[name] == line_of(name, found_of(name)), WRITE
 
 
-def test_the_documentation_names_every_family_and_no_other_in_order():
+def test_every_family_is_documented_and_refusals_tested():
     lines = documented()
     pictures = [line for line in lines.values() if f"| {PICTURE_COMMAND} |" in line]
     assert len(pictures) == len(PICTURE_FAMILIES) - 1, "Pixtral is a 'llava' too"
     assert {*TRIED} <= {*lines}
     assert len(lines) == len(TRIED) + len(pictures) + len(SPEECH_BUILDERS) >= 180
     assert [*lines] == sorted(lines)
-
-
-def test_no_refusal_is_untested():
     assert set(NOT_WEIGHTS) <= {name for name in EVERY if EVERY[name].route == "refused"}

@@ -138,7 +138,7 @@ def test_relevance_of_a_pair_equals_direct_autograd(folders, explaining):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["BertForSequenceClassification", "llama", "gemma2"])
-def test_gradients_are_those_of_the_output_times_the_values(name, folders, explaining):
+def test_gradients_are_output_slopes_times_values(name, folders, explaining):
     model = exact_model(explaining(name))
     found = model.model
     ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
@@ -156,7 +156,7 @@ def test_gradients_are_those_of_the_output_times_the_values(name, folders, expla
     np.testing.assert_allclose(found, torch.cat(expected).detach().numpy(), atol=1e-6)
 
 
-def test_a_class_is_explained_by_name_or_number_and_by_default_the_likeliest(explaining):
+def test_classes_and_labels_are_explained(explaining):
     model = explaining("BertForSequenceClassification")
     predicted = gradients(model, TEXT)
     named = gradients(model, TEXT, "FINE")
@@ -165,14 +165,8 @@ def test_a_class_is_explained_by_name_or_number_and_by_default_the_likeliest(exp
     assert predicted.probability >= named.probability
     with pytest.raises(UsageError, match=r"'good' is no class .* 0 dull, 1 fair, 2 fine"):
         gradients(model, TEXT, "good")
-
-
-def test_a_classifier_of_a_decoder_is_seen_to_read_the_last_token(explaining):
     explained = gradients(explaining("LlamaForSequenceClassification"), TEXT)
     assert explained.positions == (len(explained.attention.tokens) - 1,)
-
-
-def test_a_label_is_explained_at_its_token(explaining):
     model = explaining("BertForTokenClassification")
     explained = gradients(model, TEXT, "professor")
     assert explained.positions == (2,)
@@ -184,7 +178,7 @@ def test_a_label_is_explained_at_its_token(explaining):
 
 
 @pytest.mark.slow
-def test_the_masked_word_is_explained_and_another_in_its_place(explaining):
+def test_a_masked_word_is_explained(explaining):
     model = explaining("BertForMaskedLM")
     masked = "The professor published the [MASK] paper"
     explained = gradients(model, masked)
@@ -200,7 +194,7 @@ def test_the_masked_word_is_explained_and_another_in_its_place(explaining):
         gradients(model, masked, "walrus")
 
 
-def test_a_decoder_explains_what_it_would_write_or_why_it_reads_a_token(explaining):
+def test_what_a_decoder_and_a_pair_explain(explaining):
     model = explaining("gpt2")
     explained = gradients(model, TEXT)
     count = len(explained.attention.tokens)
@@ -211,9 +205,6 @@ def test_a_decoder_explains_what_it_would_write_or_why_it_reads_a_token(explaini
     assert gradients(model, TEXT, "car").positions == (count - 1,)
     with pytest.raises(UsageError, match=f"by its text, or 1 to {count}"):
         gradients(model, TEXT, "0")
-
-
-def test_a_pair_explains_the_last_token_or_the_named_one(explaining):
     model = explaining("bart")
     explained = model.gradients(Query(*PAIR, "cross"))
     tokens = explained.attention.tokens
@@ -228,7 +219,7 @@ def test_a_model_without_classes_or_tokens_is_refused(name, explaining):
         gradients(explaining(name), TEXT)
 
 
-def test_a_head_without_weights_is_refused(copy_of, folders, tmp_path):
+def test_heads_without_weights_and_copies_are_refused(copy_of, folders, tmp_path, explaining):
     import shutil
 
     from safetensors.torch import load_file, save_file
@@ -240,21 +231,15 @@ def test_a_head_without_weights_is_refused(copy_of, folders, tmp_path):
     model = load_model(str(folder), device="cpu", with_head=True)
     with pytest.raises(ModelError, match="lacks the weights of its head"):
         gradients(model, TEXT)
-
-
-def test_an_encoder_half_alone_predicts_nothing(explaining):
     with pytest.raises(ModelError, match="use 'attnviz cross' for --lens gradient"):
         gradients(explaining("t5"), TEXT)
-
-
-def test_weights_that_are_copies_are_refused_instead_of_read_as_zero():
     score, copied = torch.ones(1, requires_grad=True), torch.ones(1, 1, 2, 2, requires_grad=True)
     for weights in (copied, copied.detach()):
         with pytest.raises(AttentionError, match="copies of its weights"):
             layer_gradients(score.sum(), [weights], "llama")
 
 
-def test_the_command_explains_a_class_and_says_what_it_was(folders):
+def test_the_command_explains_a_class(folders):
     folder = folders("BertForSequenceClassification")
     done = attnviz(
         "self", TEXT, "--model", folder, "--lens", "gradient", "--target", "fine", "-f", "json"
@@ -268,7 +253,7 @@ def test_the_command_explains_a_class_and_says_what_it_was(folders):
 
 
 @pytest.mark.slow
-def test_a_lens_that_does_not_apply_is_left_out_with_the_reason(folders):
+def test_a_lens_that_does_not_apply_is_left_out(folders):
     done = attnviz("self", TEXT, "--model", folders("bert"), "--lens", "all", "-f", "json")
     streams = [item["stream"] for item in done.json()["maps"]]
     assert streams == ["raw", "rollout", "flow", "norm"]
@@ -289,7 +274,7 @@ def test_a_part_of_the_attention_is_refused(lens, part, folder_of):
     assert (done.status, "need every weight" in done.mistake) == (2, True)
 
 
-def test_what_a_model_wrote_itself_is_read_as_the_maps_read_it(folder_of):
+def test_own_writing_is_read_as_by_maps(folder_of):
     asked = ("self", TEXT, "--model", folder_of("gpt2"), "--generate", "3", "-f", "json", "-q")
     raw, norms = (attnviz(*asked, "--lens", lens).json() for lens in ("raw", "norm"))
     assert norms["maps"][0]["key_tokens"] == raw["maps"][0]["key_tokens"]

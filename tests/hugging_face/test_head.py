@@ -44,7 +44,7 @@ def worked(model, kind, layer, head):
 @pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", but_slow(OUTPUTS))
-def test_what_all_heads_add_is_what_the_output_projection_puts_out(kind, loaded):
+def test_all_heads_add_what_the_projection_puts_out(kind, loaded):
     model = loaded(kind)
     encoded = encode(model, query_of(kind))
     modules = encoded.part.named_modules()
@@ -89,7 +89,7 @@ def _in_order(matrix):
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "llama"])
-def test_plain_weights_are_the_softmax_of_the_scaled_scores(kind, loaded):
+def test_plain_weights_are_a_softmax(kind, loaded):
     _, steps = worked(loaded(kind), kind, "0", "1")
     names = [matrix.name for matrix in steps]
     mask = steps["mask"] if "mask" in names else np.ones_like(steps["weights"], dtype=bool)
@@ -99,7 +99,7 @@ def test_plain_weights_are_the_softmax_of_the_scaled_scores(kind, loaded):
     assert ("mask" in names) == (kind != "bert")
 
 
-def test_what_a_family_adds_to_the_scores_is_said(loaded):
+def test_families_turn_and_add_and_stay_as_they_were(loaded):
     assert (
         "a position bias"
         not in worked(loaded("bert"), "bert", "0", "0")[1].matrix("weights").formula
@@ -107,16 +107,10 @@ def test_what_a_family_adds_to_the_scores_is_said(loaded):
     assert (
         "a soft cap of" in worked(loaded("gemma2"), "gemma2", "0", "0")[1].matrix("weights").formula
     )
-
-
-def test_llamas_queries_are_turned_by_position(loaded):
     _, steps = worked(loaded("llama"), "llama", "0", "0")
     assert steps.matrix("query").formula == "projected_query, its features turned by position"
     np.testing.assert_allclose(steps["query"][0], steps["projected_query"][0], atol=1e-6)
     assert abs(steps["query"][2] - steps["projected_query"][2]).max() > 1e-3
-
-
-def test_a_pass_leaves_the_model_as_it_was(loaded):
     model = loaded("bert")
     before = attend_query(model, Query(TEXT)).main.weights
     hooks = [len(module._forward_pre_hooks) for module in model.model.modules()]

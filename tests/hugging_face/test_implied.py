@@ -295,7 +295,7 @@ def in_order(array, axes):
 @pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("name", ALL)
-def test_the_matrix_equals_a_slow_loop_and_makes_the_output_of_the_input(name, monkeypatch):
+def test_matrices_are_loops_and_make_the_output(name, monkeypatch):
     model = make(name)
     part, mixer = next(iter(mixers_of(model).values()))
     cache = {"use_cache": False} if hasattr(model.config, "use_cache") else {}
@@ -329,7 +329,7 @@ def test_the_matrix_equals_a_slow_loop_and_makes_the_output_of_the_input(name, m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mamba", "rwkv"])
-def test_a_mean_over_channels_is_the_mean_of_the_single_ones(name):
+def test_a_mean_over_channels(name):
     model = make(name)
     (mean,), (single,) = implied_of(read(model)), implied_of(read(model, channels="all"))
     assert mean.heads == ("mean over channels",)
@@ -341,7 +341,7 @@ def test_a_mean_over_channels_is_the_mean_of_the_single_ones(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mamba", "mamba2", "rwkv"])
-def test_blocks_windows_and_rows_are_parts_and_means_of_the_whole(name, monkeypatch):
+def test_parts_are_parts_of_the_whole(name, monkeypatch):
     model = make(name)
     (whole,) = implied_of(read(model))
     monkeypatch.setattr(implied, "BLOCK", 2000)  # few columns at a time
@@ -354,7 +354,7 @@ def test_blocks_windows_and_rows_are_parts_and_means_of_the_whole(name, monkeypa
     assert np.abs(pooled.weights - blocks.sum(-1).mean(3)).max() <= 1e-6
 
 
-def test_landmarks_are_read_too_where_there_are_fewer_than_tokens():
+def test_fewer_landmarks_are_read_too():
     """The published configuration has as many, which is attention and a convolution."""
     model = make("nystromformer", num_landmarks=7, segment_means_seq_len=LENGTH)
     seen, parts = [], [part for part, _ in mixers_of(model).values()]
@@ -367,7 +367,7 @@ def test_landmarks_are_read_too_where_there_are_fewer_than_tokens():
     assert (found.weights < 0).any()
 
 
-def test_reading_leaves_transformers_as_it_was():
+def test_reading_leaves_all_as_it_was_and_refuses(monkeypatch):
     from transformers.models.mamba import modeling_mamba
 
     before = modeling_mamba.mamba_selective_scan
@@ -377,9 +377,13 @@ def test_reading_leaves_transformers_as_it_was():
         read(model, channels="40")
     assert modeling_mamba.mamba_selective_scan is before
     assert not any(part._forward_pre_hooks for part in model.modules())
-
-
-def test_what_is_not_linear_is_refused(monkeypatch):
+    with pytest.raises(UsageError, match="channel 64 does not exist: there are 64, from 0"):
+        read(make("jamba"), channels="64")
+    with pytest.raises(UsageError, match=r"channel by channel: 'layers.0.linear_attn' mixes by"):
+        read(make("qwen3_next"), channels="0")
+    llama = AutoModel.from_config(CONFIG_MAPPING["llama"](**GROUPED)).eval()
+    with pytest.raises(UsageError, match="'llama' has none"):
+        read(llama, channels="0")
     from transformers.models.rwkv import modeling_rwkv
 
     scan = modeling_rwkv.rwkv_linear_attention
@@ -390,16 +394,9 @@ def test_what_is_not_linear_is_refused(monkeypatch):
     monkeypatch.setattr(modeling_rwkv, "rwkv_linear_attention", squared)
     with pytest.raises(AttentionError, match=r"'blocks.0.attention' cannot be read: its scan does"):
         read(make("rwkv"), channels="all")
-
-
-def test_channels_are_of_layers_that_mix_by_channel():
-    with pytest.raises(UsageError, match="channel 64 does not exist: there are 64, from 0"):
-        read(make("jamba"), channels="64")
-    with pytest.raises(UsageError, match=r"channel by channel: 'layers.0.linear_attn' mixes by"):
-        read(make("qwen3_next"), channels="0")
-    llama = AutoModel.from_config(CONFIG_MAPPING["llama"](**GROUPED)).eval()
-    with pytest.raises(UsageError, match="'llama' has none"):
-        read(llama, channels="0")
+    assert len(LAYERS) >= 20
+    assert len({mixer.function for mixer in implied.MIXERS}) >= 10
+    assert all(f"loop_{mixer.function}" in globals() for mixer in implied.MIXERS)
 
 
 @pytest.mark.slow
@@ -416,12 +413,6 @@ def test_other_precisions_are_read_too(name, dtype, off):
     exact = implied_of(read(model))[0].weights
     rough = implied_of(read(model.to(dtype)))[0].weights
     assert np.abs(rough - exact).max() <= off * np.abs(exact).max()
-
-
-def test_there_are_ten_mixers_at_least():
-    assert len(LAYERS) >= 20
-    assert len({mixer.function for mixer in implied.MIXERS}) >= 10
-    assert all(f"loop_{mixer.function}" in globals() for mixer in implied.MIXERS)
 
 
 # What a user sees.
@@ -444,7 +435,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_hybrid_shows_its_attention_and_what_its_other_layers_imply(folder, tmp_path):
+def test_a_hybrid_shows_attention_and_what_is_implied(folder, tmp_path):
     saved, page = tmp_path / "map.npz", tmp_path / "page.html"
     done = attnviz("self", "The red car", "-m", folder, "-o", saved, "--html", page, "-f", "json")
     first, second = done.json()["maps"]
@@ -475,7 +466,7 @@ def test_single_channels_are_rows_of_tsv(folder):
 
 
 @pytest.mark.slow
-def test_what_needs_shares_leaves_it_out_and_says_so_or_refuses_it(folder, folder_of):
+def test_what_needs_shares_leaves_it_out(folder, folder_of):
     heads = attnviz("heads", "The red car", "-m", folder, "-f", "tsv", "--no-repeat")
     assert heads.status == 0
     assert "implied" not in heads.text

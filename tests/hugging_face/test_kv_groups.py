@@ -75,7 +75,7 @@ def means_by_hand(layers, sizes):
 
 
 @pytest.mark.parametrize("route", [(), ("--device", "torch")], ids=["light", "torch"])
-def test_a_map_is_the_mean_of_the_heads_of_plain_transformers(folder_of, route):
+def test_a_map_is_the_mean_of_transformers_heads(folder_of, route):
     from transformers import AutoModel, AutoTokenizer
 
     folder = folder_of("llama")
@@ -111,20 +111,17 @@ def test_a_file_keeps_which_heads_share(folder_of, tmp_path):
     assert "--kv joins all query heads of a layer" in attnviz("render", one, "--kv").mistake
 
 
-def test_effects_are_joined_too(folder_of):
+def test_effects_are_joined_and_single_heads_refused(folder_of):
     done = attnviz("self", TEXT, "-m", folder_of("llama"), "--kv", "--lens", "effect", "-f", "json")
     assert done.json()["maps"][0]["heads"] == [0, 1]
     assert "measured" not in done.json()
-
-
-def test_heads_with_keys_of_their_own_are_refused(folder_of):
     said = attnviz("self", TEXT, "-m", folder_of("gpt2"), "--kv").mistake
     assert "--kv has nothing to join: each head of 'gpt2" in said
     assert said.endswith("has keys and values of its own")
     assert said.count("\n") == 0
 
 
-def test_groups_are_marked_in_the_grid_and_on_the_page(folder_of, tmp_path):
+def test_groups_are_marked(folder_of, tmp_path):
     from attnviz import attend
 
     result = attend(TEXT, model=str(folder_of("llama")))

@@ -35,7 +35,7 @@ def test_every_lens_is_judged(folder_of, kind, query):
     assert np.count_nonzero([told["knock_out"] for told in judged.tokens]) == len(found.tokens)
 
 
-def test_a_class_that_is_read_from_the_last_token_explains_its_row(tmp_path):
+def test_a_class_read_last_explains_its_row(tmp_path):
     config = transformers.LlamaConfig(vocab_size=340, num_labels=3, **WIDE, **ENDS)
     folder = save(tmp_path, "LlamaForSequenceClassification", byte_pieces(), config)
     found = scores(folder, TEXT)
@@ -46,7 +46,7 @@ def test_a_class_that_is_read_from_the_last_token_explains_its_row(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_without_a_head_is_told_and_a_long_text_has_no_flow(folder_of):
+def test_no_head_and_long_texts_are_told(folder_of):
     done = attnviz("ablate", "--lenses", TEXT.text, "--model", folder_of("bert"))
     assert (done.status, "has no head" in done.mistake) == (1, True)
     found = scores(folder_of("bart"), Query("the " * 40, "the " * 40, "cross"))

@@ -50,14 +50,14 @@ def test_a_configuration_that_does_not_fit_is_refused(changes, said, copy_of):
     refuse(folder, said)
 
 
-def test_a_causal_mask_changes_nothing_in_a_model_that_was_trained_with_another(folder_of):
+def test_a_causal_mask_that_changes_nothing(folder_of):
     folder = folder_of("bert")
     done = attnviz("self", "a b", "--causal", "--model", folder)
     assert (done.status, done.out) == (2, b"")
     assert f"--causal changes nothing in '{folder}' (encoder-only)" in done.mistake
 
 
-def test_code_beside_a_known_architecture_is_not_run(copy_of):
+def test_code_runs_only_when_it_is_allowed(copy_of):
     folder = copy_of("bert")
     rewrite(folder, auto_map={"AutoModel": "modeling.Own", "AutoConfig": "modeling.Own"})
     (folder / "modeling.py").write_text("raise SystemExit('this must not run')")
@@ -128,7 +128,7 @@ def test_half_a_tokenizer_and_a_broken_one_are_refused(copy_of):
     refuse(folder, "tokenizer of .* cannot be loaded: .*merges")
 
 
-def test_more_layers_than_the_configuration_names_are_said(copy_of):
+def test_more_layers_than_named_are_said(copy_of):
     folder = copy_of("bert")
     rewrite(folder, num_hidden_layers=2)
     model = load_model(str(folder), device="cpu")
@@ -155,7 +155,7 @@ def test_a_pickle_loads_when_it_is_allowed(copy_of):
     refuse(folder, "cannot be loaded", allow_pickle=True)
 
 
-def test_half_precision_is_computed_in_full_on_a_cpu_unless_asked(copy_of):
+def test_half_precision_is_computed_in_full(copy_of):
     folder = copy_of("bert")
     tensors = load_file(folder / "model.safetensors")
     half = {name: tensor.bfloat16() for name, tensor in tensors.items()}
@@ -171,7 +171,7 @@ def test_half_precision_is_computed_in_full_on_a_cpu_unless_asked(copy_of):
     assert attend(asked, "the professor who").weights.dtype == "float32"
 
 
-def test_torchs_autocast_is_the_precision_that_is_computed_in(folder_of):
+def test_precision_by_autocast_and_by_option(folder_of):
     full, half = (load_model(str(folder_of("llama")), device="cpu") for _ in range(2))
     with torch.autocast("cpu", torch.bfloat16):
         found = attnviz_api.attend("the red car", model=half.model, tokenizer=half.tokenizer)
@@ -179,10 +179,12 @@ def test_torchs_autocast_is_the_precision_that_is_computed_in(folder_of):
     assert "computed in bfloat16" in found.provenance.notes[0]
     expected = attend(full, "the red car")
     assert abs(found.main.weights - expected.weights).max() < 5e-2  # as the note says
+    double = load_model(str(folder_of("llama")), device="cpu", dtype="float64")
+    assert attend(double, "a b c").provenance.dtype == "float64"
 
 
 @pytest.mark.parametrize("kernel", ["flash_attention_2", "flash_attention_3", "sdpa", "eager"])
-def test_a_configuration_may_ask_for_a_kernel_and_for_attention(kernel, copy_of):
+def test_a_kernel_of_the_configuration(kernel, copy_of):
     folder = copy_of("llama")
     expected = attend(load_model(str(folder), device="cpu"), "the red car")
     rewrite(folder, attn_implementation=kernel, output_attentions=True)
@@ -192,28 +194,20 @@ def test_a_configuration_may_ask_for_a_kernel_and_for_attention(kernel, copy_of)
     assert bool(said) == kernel.startswith("flash")
 
 
-def test_double_precision_can_be_asked_for(folder_of):
-    double = load_model(str(folder_of("llama")), device="cpu", dtype="float64")
-    assert attend(double, "a b c").provenance.dtype == "float64"
-
-
-def test_a_device_that_is_not_there_is_a_wrong_question(folder_of):
+def test_unknown_devices_and_memory_are_refused(folder_of, monkeypatch):
     missing = "mps" if torch.cuda.is_available() else "cuda"
     with pytest.raises(UsageError, match=rf"device '{missing}' is not available here .*cpu"):
         load_model(str(folder_of("bert")), device=missing)
+    from attnviz.models.hugging_face.load import devices
+
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 10)
+    refuse(folder_of("bert"), "in float32 would take about .*and 0 MiB is free.*smaller model")
 
 
 @pytest.mark.parametrize(("option", "value"), [("device", "gpu"), ("dtype", "float31")])
 def test_a_misspelt_option_is_a_wrong_question(option, value, folder_of):
     with pytest.raises(UsageError, match=rf"unknown {option} '{value}': choose from"):
         load_model(str(folder_of("bert")), **{option: value})
-
-
-def test_a_model_larger_than_the_memory_is_refused(folder_of, monkeypatch):
-    from attnviz.models.hugging_face.load import devices
-
-    monkeypatch.setattr(devices, "free_bytes", lambda device: 10)
-    refuse(folder_of("bert"), "in float32 would take about .*and 0 MiB is free.*smaller model")
 
 
 def test_a_model_of_images_is_refused(tmp_path):
@@ -227,7 +221,7 @@ def test_a_model_of_images_is_refused(tmp_path):
     refuse(tmp_path, r"\(vit\) does not read text: it asks for 'pixel_values'")
 
 
-def test_the_provenance_says_where_the_weights_come_from(loaded, folder_of):
+def test_the_provenance_names_the_weights(loaded, folder_of):
     provenance = loaded("llama").provenance
     assert provenance.source == "hugging face"
     assert provenance.model == str(folder_of("llama"))
@@ -306,7 +300,7 @@ assert {key for key, _ in found} == set(names)
 
 
 @pytest.mark.slow
-def test_transformers_is_imported_without_torchs_compiler_which_loads_with_its_marks_when_needed():
+def test_the_compiler_loads_when_needed():
     if find_spec("torchao"):
         pytest.skip("transformers imports torchao, which loads the compiler")
     done = subprocess.run(

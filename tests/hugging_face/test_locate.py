@@ -55,7 +55,7 @@ def http_error(kind):
     return error
 
 
-def test_a_folder_is_itself_without_a_revision_and_a_file_is_none(tmp_path):
+def test_a_folder_is_itself_and_a_file_is_none(tmp_path):
     assert locate(str(tmp_path)) == tmp_path
     refuse("there is no folder", f"{tmp_path}@v2")
     (at := tmp_path / "bert@v2").mkdir()
@@ -69,16 +69,13 @@ def test_what_is_no_id_is_a_missing_folder(name):
     refuse("there is no folder", name)
 
 
-def test_a_cached_model_is_found_without_asking(cache):
+def test_folders_and_cached_models_are_found(cache, monkeypatch):
     assert locate("people/tiny") == cache / "models--people--tiny" / "snapshots" / "c0ffee"
     assert locate("people/tiny@c0ffee").name == "c0ffee"
-
-
-def test_an_unknown_name_offline_guesses_among_the_cached(cache):
+    (found,) = list_cached_models()
+    assert (str(found), found.model_type, found.revision) == ("people/tiny", "bert", "c0ffee")
+    assert found.bytes > 1000
     refuse("HF_HUB_OFFLINE forbids.*Did you mean 'people/tiny'", "people/tinny")
-
-
-def test_an_unreachable_hub_is_said_at_once(cache, monkeypatch):
     online(monkeypatch, ConnectionError("[Errno -2] Name or service not known"))
     refuse("hub cannot be reached .*Name or service.*Did you mean", "people/tinny")
 
@@ -118,22 +115,13 @@ def test_only_what_loading_reads_is_fetched():
     assert wanted_files(names, allow_code=False) == names[:3]
 
 
-def test_the_cache_lists_models_that_can_be_loaded(cache):
-    (found,) = list_cached_models()
-    assert (str(found), found.model_type, found.revision) == ("people/tiny", "bert", "c0ffee")
-    assert found.bytes > 1000
-
-
-def test_the_cache_lies_where_the_hub_library_says(tmp_path, monkeypatch):
+def test_the_cache_is_where_and_as_light_as_it_should(tmp_path, monkeypatch):
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code = "from huggingface_hub.constants import HF_HUB_CACHE; print(HF_HUB_CACHE)"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert str(cache_folder()) == asked.stdout.strip()
-
-
-def test_listing_the_cache_imports_nothing_heavy():
     code = (
         "import sys; from attnviz.models.hugging_face.load.locate import list_cached_models\n"
         "list_cached_models();"
@@ -142,15 +130,12 @@ def test_listing_the_cache_imports_nothing_heavy():
     )
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert asked.stdout.strip() == "[]"
-
-
-def test_no_cache_at_all_lists_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "nope"))
     assert list_cached_models() == []
     assert display_name("some/model", {"_name_or_path": "tiny"}) == "some/model"
 
 
-def test_a_cache_that_cannot_be_read_is_named_and_stops_nothing(cache, monkeypatch):
+def test_an_unreadable_cache_stops_nothing(cache, monkeypatch):
     def refused(*_: object, **__: object) -> bool:
         raise PermissionError(13, "Permission denied")
 
@@ -160,9 +145,7 @@ def test_a_cache_that_cannot_be_read_is_named_and_stops_nothing(cache, monkeypat
     assert notes == [f"the models in '{cache}' are not listed: Permission denied"]
 
 
-def test_a_model_cached_in_part_is_not_listed_and_is_fetched_if_the_hub_may_be_asked(
-    cache, monkeypatch
-):
+def test_a_model_cached_in_part_is_fetched(cache, monkeypatch):
     (snapshot,) = (cache / "models--people--tiny" / "snapshots").iterdir()
     (snapshot / "model.safetensors").rename(snapshot / "model.safetensors.index.json")
     (snapshot / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}')
@@ -172,7 +155,7 @@ def test_a_model_cached_in_part_is_not_listed_and_is_fetched_if_the_hub_may_be_a
     refuse("hub cannot be reached", "people/tiny")
 
 
-def test_a_model_of_the_hub_is_downloaded_with_the_files_that_loading_reads(cache, monkeypatch):
+def test_what_loading_reads_is_downloaded(cache, monkeypatch):
     online(monkeypatch, None)
     files = [huggingface_hub.hf_api.RepoSibling(name) for name in ("config.json", "x.onnx")]
     info = type("Info", (), {"siblings": files})()
@@ -203,13 +186,13 @@ GENERIC = [
 
 
 @pytest.mark.parametrize(("path", "config", "name"), GENERIC)
-def test_a_folder_with_a_generic_name_is_called_by_a_better_one(path, config, name, tmp_path):
+def test_a_generic_folder_gets_a_better_name(path, config, name, tmp_path):
     folder = tmp_path / path
     folder.mkdir(parents=True)
     assert display_name(str(folder), config) == (str(folder) if name == "PATH" else name)
 
 
-def test_what_is_shown_of_an_own_folder_says_which_model_it_is(copy_of, tmp_path):
+def test_an_own_folder_is_shown_as_its_model(copy_of, tmp_path):
     folder = tmp_path / "my-bert" / "model"
     folder.parent.mkdir()
     copy_of("bert").rename(folder)

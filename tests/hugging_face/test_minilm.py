@@ -32,30 +32,19 @@ def attention(model):
 
 @pytest.mark.slow
 @pytest.mark.core
-def test_every_layer_head_and_token_is_there(attention):
+def test_figures_of_layers_heads_and_tokens(attention):
     assert attention.tokens == ("[CLS]", *TEXT.split(), "[SEP]")
     assert attention.weights.shape == (6, 12, 11, 11)
     assert attention.main.stream == "self"
-
-
-@pytest.mark.slow
-@pytest.mark.core
-def test_layer_0_head_2_looks_at_the_previous_token(attention):
     previous = attention.weights[0, 2].diagonal(-1)
     assert previous.mean() == pytest.approx(0.9996, abs=1e-4)
 
 
-def test_the_class_token_takes_half_of_all_attention(attention):
+def test_shares_of_special_tokens_and_one_head(attention):
     assert attention.weights[..., 0].mean() == pytest.approx(0.49, abs=0.005)
-
-
-def test_special_tokens_hold_these_shares_by_layer(attention):
     special = [token.special for token in attention.main.key_tokens]
     shares = attention.weights[..., special].sum(-1).mean((1, 2))
     assert shares == pytest.approx([0.35, 0.61, 0.65, 0.61, 0.57, 0.46], abs=0.006)
-
-
-def test_one_head_links_words_that_the_mean_over_heads_hides(attention):
     professor, student, published = (
         attention.tokens.index(word) for word in ("professor", "student", "published")
     )

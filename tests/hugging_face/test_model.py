@@ -21,7 +21,7 @@ from tests.precision import both, check_as_near
 
 
 @pytest.mark.parametrize(("kind", "longest"), [("bert", 32), ("roberta", 32), ("gpt2", 64)])
-def test_a_text_may_be_as_long_as_the_model_reads_and_no_longer(kind, longest, loaded):
+def test_a_text_may_fill_the_model(kind, longest, loaded):
     model = loaded(kind)
     around = len(model.tokenizer("a")["input_ids"]) - 1
     fits = "a" * (longest - around) if kind != "bert" else "the " * (longest - around)
@@ -66,14 +66,6 @@ def test_two_models_read_what_both_read(positions, tmp_path):
     model = load_model(str(two_models(tmp_path, "Bert", positions)), device="cpu")
     with pytest.raises(InputError, match=r"the text is 17 tokens long and .* reads at most 16"):
         attend(model, "the " * 15)
-
-
-def test_a_half_that_has_no_weights_is_refused():
-    from transformers import BertConfig, EncoderDecoderConfig, NystromformerConfig
-
-    halves = NystromformerConfig(), BertConfig()
-    with pytest.raises(AttentionError, match="landmarks"):
-        check_family(EncoderDecoderConfig.from_encoder_decoder_configs(*halves), 1)
 
 
 DEEP = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -125,29 +117,40 @@ def test_a_model_in_memory_reads_its_text(name):
         attnviz.explain("The red car", model=model, tokenizer=tokenizer)
 
 
-def test_a_blank_text_is_refused(loaded):
+def test_blank_texts_and_untrained_heads_are_refused(loaded, copy_of, monkeypatch):
     model = loaded("bart")
     for ask in (lambda text: attend(model, text), lambda text: cross(model, "a", text)):
         with pytest.raises(InputError, match=r"blank"):
             ask("  ")
+    headless = replace(loaded("bart"), can_generate=False)
+    with pytest.raises(ModelError, match=r"no language-model head .*give a target"):
+        cross(headless, "a")
+    assert cross(headless, "a", "b").main.stream == "cross"
+    from transformers import BertConfig, EncoderDecoderConfig, NystromformerConfig
 
-
-def test_a_tokenizer_of_another_model_is_refused(copy_of):
+    halves = NystromformerConfig(), BertConfig()
+    with pytest.raises(AttentionError, match="landmarks"):
+        check_family(EncoderDecoderConfig.from_encoder_decoder_configs(*halves), 1)
     folder = copy_of("bert")
     byte_pieces().save_pretrained(folder)
     model = load_model(str(folder), device="cpu")
     with pytest.raises(ModelError, match=r"does not belong .*the model knows 0 to 25"):
         attend(model, "professor")
+    model = loaded("m2m_100")
+    for one in (model.model.config, model.model.generation_config):
+        monkeypatch.setattr(one, "decoder_start_token_id", None)
+    with pytest.raises(ModelError, match=r"'m2m_100' does not say how it starts"):
+        cross(model, "a", "b")
 
 
 @pytest.mark.parametrize(("kind", "family"), [("bert", "encoder-only"), ("llama", "decoder-only")])
-def test_cross_attention_of_a_model_without_it_names_what_to_use(kind, family, loaded):
+def test_a_model_without_cross_attention_says_so(kind, family, loaded):
     with pytest.raises(AttentionError, match=rf"is {family} .*ask for self-attention, or use"):
         cross(loaded(kind), "a", "b")
 
 
 @pytest.mark.slow
-def test_a_given_target_is_shifted_by_the_start_token_and_kept_whole(loaded):
+def test_a_given_target_is_shifted_and_kept(loaded):
     for kind, start in (("t5", "<pad>"), ("bart", "</s>"), ("marian", "<pad>")):
         found = cross(loaded(kind), "The car", "La voiture").main.query_tokens
         assert (found[0].text, found[0].special) == (start, True)
@@ -176,13 +179,6 @@ def test_without_a_target_the_model_writes_one(kind, loaded, monkeypatch):
     check_as_near([written.main.weights], *both(own, read))
 
 
-def test_a_model_without_a_trained_head_writes_nothing(loaded):
-    headless = replace(loaded("bart"), can_generate=False)
-    with pytest.raises(ModelError, match=r"no language-model head .*give a target"):
-        cross(headless, "a")
-    assert cross(headless, "a", "b").main.stream == "cross"
-
-
 FAILURES = {
     r"^the memory ran out: .*shorter text": RuntimeError("can't allocate memory: 9 bytes\nat"),
     r"cannot run on this text: You have to give$": ValueError("You have to give\nsomething else"),
@@ -199,11 +195,3 @@ def test_a_failing_model_is_one_line(said, loaded, monkeypatch):
     with pytest.raises(ModelError, match=said) as caught:
         attend(model, "the car")
     assert "\n" not in str(caught.value)
-
-
-def test_a_decoder_that_does_not_say_how_it_starts_is_refused(loaded, monkeypatch):
-    model = loaded("m2m_100")
-    for one in (model.model.config, model.model.generation_config):
-        monkeypatch.setattr(one, "decoder_start_token_id", None)
-    with pytest.raises(ModelError, match=r"'m2m_100' does not say how it starts"):
-        cross(model, "a", "b")

@@ -55,20 +55,17 @@ def test_the_first_layer_that_is_not_finite_is_named(kind, way, broken):
         attend(broken(kind, KINDS[kind], WAYS[way]), TEXT)
 
 
-def test_lenses_refuse_it_too(broken):
+def test_lenses_refuse_it_and_overflow_is_named(broken):
     model = broken("bert", KINDS["bert"], WAYS["NaN"])
     for ask in (gradients, values):
         with pytest.raises(NotFiniteError, match="layer 1 head 0"):
             ask(model, TEXT)
-
-
-def test_half_precision_that_overflows_is_named_as_the_cause(broken):
     model = broken("bert", KINDS["bert"], lambda weights: weights * 1e6, "float16")
     with pytest.raises(NotFiniteError, match="overflow in float16, --dtype float32 has room"):
         attend(model, TEXT)
 
 
-def test_in_a_batch_only_the_text_with_the_broken_token_fails(copy_of, loaded):
+def test_in_a_batch_one_text_fails(copy_of, loaded):
     folder, texts = copy_of("bert"), ["blue", "the red car", "fast", "a student", "paper", "and"]
     (place,) = loaded("bert").tokenizer("red", add_special_tokens=False)["input_ids"]
     tensors = load_file(folder / "model.safetensors")
@@ -94,7 +91,7 @@ def _call(query, key, mask):
     return AttentionCall(query, key, value, mask, output, kernel=kernel, options=options)
 
 
-def test_a_row_that_the_mask_hides_is_empty_and_not_broken():
+def test_hidden_rows_are_empty_and_overflow_is_broken():
     query, key = torch.ones(1, 4, 3, 4), torch.ones(1, 2, 3, 4)
     mask = torch.ones(1, 1, 3, 3, dtype=torch.bool)
     mask[..., 1, :] = False
@@ -102,20 +99,17 @@ def test_a_row_that_the_mask_hides_is_empty_and_not_broken():
         call = _call(query * scale, key * scale * torch.tensor([[[[1.0]], [[-1.0]]]]), mask)
         expected = None if scale == 1 else 0
         assert broken_head(call) == expected
-
-
-@pytest.mark.parametrize("head", [0, 3])
-def test_the_head_with_a_query_or_key_that_is_no_number_is_found(head):
-    query, key = torch.ones(1, 4, 3, 4), torch.ones(1, 2, 3, 4)
-    query[0, head, 1, 0] = torch.nan
-    assert broken_head(_call(query, key, None)) == head
-    query[0, head, 1, 0], key[0, head // 2, 2, 1] = 1, torch.inf
-    assert broken_head(_call(query, key, None)) == head // 2 * 2
-
-
-def test_a_row_whose_scores_all_overflow_downwards_is_broken_and_not_empty():
     query, key = torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4)
     query[0, 1, 2] = -1e38
     call = _call(query, key * 1e30, None)
     assert call.output.isfinite().all()
     assert broken_head(call) == 1
+
+
+@pytest.mark.parametrize("head", [0, 3])
+def test_the_broken_head_is_found(head):
+    query, key = torch.ones(1, 4, 3, 4), torch.ones(1, 2, 3, 4)
+    query[0, head, 1, 0] = torch.nan
+    assert broken_head(_call(query, key, None)) == head
+    query[0, head, 1, 0], key[0, head // 2, 2, 1] = 1, torch.inf
+    assert broken_head(_call(query, key, None)) == head // 2 * 2

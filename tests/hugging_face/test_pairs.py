@@ -58,7 +58,7 @@ def pair_folder(copy_of):
 
 
 @pytest.mark.parametrize("kind", MARKS)
-def test_each_token_knows_its_place_in_its_own_text(kind):
+def test_tokens_know_their_place_in_their_text(kind):
     tokenizer = pairing(kind)
     tokenizer.model_max_length = 2
     read = tokenize_pair(tokenizer, FIRST, SECOND)
@@ -81,7 +81,7 @@ def test_token_types_are_handed_on():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MARKS)
-def test_weights_of_a_pair_equal_what_transformers_hands_over(kind, pair_folder):
+def test_weights_of_a_pair_are_those_of_transformers(kind, pair_folder):
     folder = pair_folder(kind)
     found = attend(load_model(str(folder), device="cpu"), FIRST, SECOND, "pair")
     own = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
@@ -218,20 +218,19 @@ def test_a_pair_through_every_lens_of_one_text(kind, classifier):
     assert table.status == 0, table.err
 
 
-def test_a_classifier_writes_no_target(classifier):
-    done = attnviz("cross", FIRST, SECOND, "--model", classifier("bart")[1])
-    assert "is a classifier and writes no target: use 'attnviz self'" in done.mistake
-
-
-def test_a_pair_in_python_is_two_texts_for_a_model():
+def test_who_reads_no_pair_says_so(loaded, classifier, tmp_path):
+    with pytest.raises(ModelError, match=r"is decoder-only .*does not read sentence pairs"):
+        attend(loaded("llama"), "a", "b", "pair")
     for more, said in (({}, "needs a model"), ({"target": "c"}, "is the second text of one")):
         with pytest.raises(UsageError, match=said):
             attnviz_api.attend("a", pair="b", **more)
-
-
-def test_a_decoder_reads_one_text(loaded):
-    with pytest.raises(ModelError, match=r"is decoder-only .*does not read sentence pairs"):
-        attend(loaded("llama"), "a", "b", "pair")
+    done = attnviz("cross", FIRST, SECOND, "--model", classifier("bart")[1])
+    assert "is a classifier and writes no target: use 'attnviz self'" in done.mistake
+    assert "--model ID_OR_FOLDER" in attnviz("self", "a", "--pair", "b").mistake
+    weights = tmp_path / "m.json"
+    weights.write_text(json.dumps({"weights": [[1.0]]}))
+    done = attnviz("self", "a", "--pair", "b", "--weights", weights)
+    assert (done.status, done.err.count("\n")) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -266,11 +265,3 @@ def test_both_texts_together_must_fit(pair_folder):
 def test_a_pair_is_two_arguments(arguments, said):
     done = attnviz("self", *arguments)
     assert (done.status, done.mistake.split(":")[0]) == (2, said)
-
-
-def test_sources_that_read_one_text_say_so(tmp_path):
-    assert "--model ID_OR_FOLDER" in attnviz("self", "a", "--pair", "b").mistake
-    weights = tmp_path / "m.json"
-    weights.write_text(json.dumps({"weights": [[1.0]]}))
-    done = attnviz("self", "a", "--pair", "b", "--weights", weights)
-    assert (done.status, done.err.count("\n")) == (2, 1)

@@ -82,7 +82,7 @@ def test_the_gradient_by_the_values_gives_whole_rows(heads, groups):
 
 
 @pytest.mark.parametrize("most", [1, 4, 5, 20, 21, 100])
-def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
+def test_blocks_sum_keys_and_average_queries(most):
     call, weights = sdpa()
     frame = PooledGrid(split_blocks(0, 21, most), split_blocks(0, 21, most))
     found = read_grid(call, frame)[0]
@@ -110,7 +110,7 @@ def test_a_part_of_the_text_is_the_part_of_the_whole(frame):
     np.testing.assert_allclose(found, pool_array(weights.numpy(), frame), atol=rounding(call))
 
 
-def test_weights_that_do_not_explain_the_output_are_refused():
+def test_what_is_no_mixture_is_refused():
     call, weights = sdpa()
     check_mixture("layer", call, weights[None])
     said = (
@@ -119,9 +119,6 @@ def test_weights_that_do_not_explain_the_output_are_refused():
     )
     with pytest.raises(AttentionError, match=said):
         check_mixture("layer", call, weights[None].flip(-1))
-
-
-def test_a_kernel_that_is_not_linear_in_its_values_is_refused():
     call, _ = sdpa(heads=2, groups=2)
 
     def squares(module, query, key, value, mask, **options):
@@ -177,9 +174,7 @@ BIAS = torch.randn(1, 4, 21, 21, generator=torch.Generator().manual_seed(2))
     ],
 )
 @pytest.mark.parametrize("groups", [4, 2, 1])
-def test_rows_of_a_softmax_are_worked_out_without_the_kernel(
-    groups, mask, options, causal, monkeypatch
-):
+def test_softmax_rows_without_the_kernel(groups, mask, options, causal, monkeypatch):
     call, _ = sdpa(groups=groups, causal=causal)
     output, weights = spelled_out(call.module, call.query, call.key, call.value, mask, **options)
     given = (call.module, call.query, call.key, call.value, mask, options, output)
@@ -208,7 +203,7 @@ def test_few_rows_of_a_long_text_are_read_by_themselves(tokens, asked, monkeypat
 
 
 @pytest.mark.parametrize("module", [True, False])
-def test_what_a_call_says_of_later_keys_counts_more_than_its_module(module):
+def test_a_call_says_more_than_its_module(module):
     call, _ = sdpa(causal=module)
     assert probe.is_causal(call) is module
     for said in (True, False):
@@ -219,7 +214,7 @@ def test_what_a_call_says_of_later_keys_counts_more_than_its_module(module):
     ("dtype", "share"), [(torch.float32, 1e-3), (torch.float16, 1e-2), (torch.bfloat16, 5e-2)]
 )
 @pytest.mark.parametrize("sharp", [0.1, 1.0])
-def test_outputs_may_be_off_by_a_share_of_the_largest_value_or_of_one(sharp, dtype, share):
+def test_outputs_may_be_off_by_a_share(sharp, dtype, share):
     call, weights = sdpa(heads=2, groups=2, causal=False, sharp=sharp)
     value = call.value.to(dtype)
     mixed = (weights @ value[0].float()).transpose(0, 1)[None]
@@ -236,7 +231,7 @@ def test_outputs_may_be_off_by_a_share_of_the_largest_value_or_of_one(sharp, dty
             check_mixture("layer", off, weights[None])
 
 
-def test_weights_that_a_kernel_returns_are_taken_where_they_are_wanted():
+def test_what_is_kept_where_it_is_wanted():
     call, weights = sdpa()
     given, whole = replace(call, weights=weights[None]), every_weight("layer", call)
     taken = read_call("layer", given, replace(whole, from_kernel=True))
@@ -244,9 +239,6 @@ def test_weights_that_a_kernel_returns_are_taken_where_they_are_wanted():
     assert np.array_equal(taken.weights, weights[None].numpy())
     assert read_call("layer", given, whole).how == "probed"
     assert read_call("layer", call, replace(whole, from_kernel=True)).how == "probed"
-
-
-def test_queries_and_keys_are_kept_only_where_they_are_wanted():
     call, _ = sdpa()
     for grid in (
         PooledGrid(each_token(21), each_token(21)),
@@ -257,7 +249,7 @@ def test_queries_and_keys_are_kept_only_where_they_are_wanted():
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_of_a_batchs_first_text_only_its_own_queries_must_explain_the_output(given):
+def test_only_own_queries_explain_the_output(given):
     call, weights = sdpa(heads=2, groups=2)
     output = call.output.clone()
     output[0, 5:] += 1
@@ -280,7 +272,7 @@ def test_of_a_batchs_first_text_only_its_own_queries_must_explain_the_output(giv
         ((1.0, 1e19), {}, None),
     ],
 )
-def test_a_row_of_zeros_is_broken_where_its_own_scores_are_too_large(sizes, options, head):
+def test_a_row_of_zeros_may_be_broken(sizes, options, head):
     query, key = torch.full((2, 4, 3, 4), 1e-3), torch.full((2, 2, 5, 4), 1e-3)
     # The scores of the first head overflow too, but it answers something.
     query[:, 0] = 1e20

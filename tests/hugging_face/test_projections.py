@@ -32,7 +32,7 @@ def softmax(scores, stream):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", "llama", "bart"])
-def test_the_softmax_of_their_scaled_products_is_the_weight(kind, loaded):
+def test_scaled_products_give_the_weights(kind, loaded):
     attention = attend(replace(loaded(kind), region=KEEP), TEXT)
     kept = attention.projections[attention.main.stream].of(attention.main)
     assert not kept.besides
@@ -51,7 +51,7 @@ def test_what_follows_the_weights_is_kept_for_the_page(kind, stream, folder_of):
     assert len(kept.predicted) == kept.query.shape[2]
 
 
-def test_a_key_of_several_query_heads_is_each_ones(loaded):
+def test_keys_of_groups_and_rows_are_kept(loaded):
     model = loaded("llama")
     groups = model.model.config.num_key_value_heads
     attention = attend(replace(model, region=KEEP), TEXT)
@@ -59,6 +59,12 @@ def test_a_key_of_several_query_heads_is_each_ones(loaded):
     shared = key.shape[1] // groups
     assert shared > 1
     np.testing.assert_array_equal(key, key[:, ::shared].repeat(shared, axis=1))
+    whole = attend(replace(loaded("bert"), region=KEEP), TEXT)
+    rows = attend(replace(loaded("bert"), region=Region(rows=(2, 4), keep_qk=True)), TEXT)
+    kept = rows.projections["self"].of(rows.main)
+    np.testing.assert_allclose(kept.query, whole.projections["self"].query[:, :, 2:5], atol=1e-6)
+    np.testing.assert_allclose(rows.weights, softmax(scores_of(kept), "self"), atol=1e-5)
+    assert not attend(loaded("bert"), TEXT).projections
 
 
 @pytest.mark.parametrize("kind", ["bart", "marian"])
@@ -69,7 +75,7 @@ def test_a_pair_has_them_for_all_three_streams(kind, loaded):
         np.testing.assert_allclose(item.weights, softmax(scores_of(kept), item.stream), atol=1e-5)
 
 
-def test_a_soft_cap_comes_after_the_product_that_is_kept(loaded):
+def test_caps_and_biases_come_after_the_product(loaded):
     model = loaded("gemma2")
     attention = attend(replace(model, region=KEEP), TEXT)
     scores = scores_of(attention.projections["causal"])
@@ -79,9 +85,6 @@ def test_a_soft_cap_comes_after_the_product_that_is_kept(loaded):
     # Layers with a sliding window hide earlier keys too.
     expected = softmax(np.where(attention.weights > 0, capped, -np.inf), "causal")
     np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
-
-
-def test_a_position_bias_comes_after_the_product_that_is_kept(loaded):
     model = loaded("t5")
     attention = attend(replace(model, region=KEEP), TEXT)
     kept = attention.projections["encoder"]
@@ -94,16 +97,8 @@ def test_a_position_bias_comes_after_the_product_that_is_kept(loaded):
     np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
 
 
-def test_rows_keep_their_own_queries_and_every_key(loaded):
-    whole = attend(replace(loaded("bert"), region=KEEP), TEXT)
-    rows = attend(replace(loaded("bert"), region=Region(rows=(2, 4), keep_qk=True)), TEXT)
-    kept = rows.projections["self"].of(rows.main)
-    np.testing.assert_allclose(kept.query, whole.projections["self"].query[:, :, 2:5], atol=1e-6)
-    np.testing.assert_allclose(rows.weights, softmax(scores_of(kept), "self"), atol=1e-5)
-
-
 @pytest.mark.parametrize("part", [{"window": (1, 4)}, {"max_size": 4}])
-def test_a_part_without_every_key_by_itself_is_refused(part, loaded):
+def test_parts_without_every_key_are_refused(part, loaded):
     said = (
         r"^--keep-qk needs every key by itself, and a part of a text or blocks of its tokens were "
         r"to be shown: leave --window out, or give a larger --max-size or fewer tokens$"
@@ -112,7 +107,7 @@ def test_a_part_without_every_key_by_itself_is_refused(part, loaded):
         attend(replace(loaded("bert"), region=Region(**part, keep_qk=True)), TEXT)
 
 
-def test_layers_that_scale_differently_are_refused(folder_of):
+def test_odd_families_are_refused_or_named(folder_of):
     config = AutoConfig.from_pretrained(folder_of("gpt2"), scale_attn_by_inverse_layer_idx=True)
     torch.manual_seed(0)
     model = AutoModel.from_config(config).eval()
@@ -123,9 +118,6 @@ def test_layers_that_scale_differently_are_refused(folder_of):
     )
     with pytest.raises(AttentionError, match=said):
         capture(model, {"input_ids": ids}, {"causal": (5, 5)}, region=KEEP)
-
-
-def test_a_family_that_attends_by_hand_says_that_it_keeps_none():
     model, _ = make("deberta-v2")
     said = (
         r"^architecture 'deberta-v2' calls no attention kernel and keeps its queries and keys to "
@@ -133,13 +125,6 @@ def test_a_family_that_attends_by_hand_says_that_it_keeps_none():
     )
     with pytest.raises(AttentionError, match=said):
         capture(model, inputs_of("deberta-v2"), {"self": (13, 13)}, region=KEEP)
-
-
-def test_a_sink_is_named():
     model, _ = make("gpt_oss")
     (found, *_) = capture(model, inputs_of("gpt_oss"), {"self": (13, 13)}, region=KEEP)
     assert found.projections.besides == "a sink"
-
-
-def test_nothing_is_kept_unasked(loaded):
-    assert not attend(loaded("bert"), TEXT).projections

@@ -93,7 +93,7 @@ def test_scores_are_those_of_the_eager_softmax(kind, size, monkeypatch):
         assert (own.scores["massive"] > 1).all()
 
 
-def test_norms_are_those_of_the_vectors_and_the_sink_is_where_attention_goes():
+def test_norms_and_the_sink_are_of_the_vectors():
     generator = torch.Generator().manual_seed(3)
     query, key, value = (torch.randn(1, n, 9, 4, generator=generator) for n in (4, 2, 2))
     key[0, 0, 5] = 4 * query[0, 0].mean(0)
@@ -145,7 +145,7 @@ def test_a_kernel_that_does_more_has_no_scores():
 
 @pytest.mark.parametrize("size", [40, 7], ids=["tokens", "blocks"])
 @pytest.mark.parametrize("times", [1e2, 1e4])
-def test_scores_are_known_where_they_have_grown_very_large(times, size):
+def test_very_large_scores_are_known(times, size):
     generator = torch.Generator().manual_seed(3)
     query, key, value = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
     query, key = query * times, key.roll(1, 2) * 0.001 + key[:, :, :1]  # with ties
@@ -168,7 +168,7 @@ def test_scores_are_known_where_they_have_grown_very_large(times, size):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(flex, "AuxRequest"), reason="this torch tells no largest scores")
-def test_the_largest_score_and_the_denominator_are_those_of_flex_attention():
+def test_scores_are_those_of_flex_attention():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     query, key, value = (torch.randn(1, 2, 16, 8, device=device) * 3 for _ in range(3))
     with warnings.catch_warnings(action="ignore"):

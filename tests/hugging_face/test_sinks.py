@@ -102,6 +102,7 @@ def test_a_first_token_that_is_a_sink_is_left_out(rested):
 
 
 def test_its_share_is_said_everywhere(rested, tmp_path):
+    """The first screen lists links of rows without the sink."""
     weights = eager(rested)
     share = weights[:, :, 1:, 0].mean()
     rest = weights[:, :, 1:, 1:]
@@ -128,10 +129,6 @@ def test_its_share_is_said_everywhere(rested, tmp_path):
         .endswith(line)
     )
     assert json.dumps(line)[1:-1] in page.read_text("utf-8")
-
-
-def test_links_are_those_of_the_rest(rested):
-    """The first screen lists links of rows without the sink."""
     lines = attnviz("self", TEXT, "-m", rested).text.splitlines()
     assert not [line for line in lines if "→ The" in line and line.startswith("  ")]
     row = next(line for line in lines if line.startswith("The "))

@@ -75,7 +75,7 @@ def own_output(folder, architecture, text=TEXT):
 @pytest.mark.parametrize("family", ["Bert", "DistilBert", "Llama", "Bart", "T5"])
 @pytest.mark.slow
 @pytest.mark.core
-def test_a_class_and_its_probability_are_transformers_own(family, with_head):
+def test_a_class_and_its_chance_are_transformers(family, with_head):
     architecture = f"{family}ForSequenceClassification"
     folder = with_head(architecture)
     found = attend(load_model(str(folder), device="cpu"), TEXT)
@@ -92,7 +92,7 @@ def test_a_class_and_its_probability_are_transformers_own(family, with_head):
 
 
 @pytest.mark.slow
-def test_labels_stand_on_both_axes_and_a_word_has_that_of_its_first_piece(with_head):
+def test_labels_stand_on_both_axes(with_head):
     folder = with_head("BertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "B-LOC"})
     text = "the professor walked supervised students isn't red car"
     item = attend(load_model(str(folder), device="cpu"), text).main
@@ -109,35 +109,29 @@ def test_labels_stand_on_both_axes_and_a_word_has_that_of_its_first_piece(with_h
 
 
 @pytest.mark.slow
-def test_a_regression_answers_a_number(with_head):
+def test_a_regression_and_a_caption(with_head):
     folder = with_head("BertForSequenceClassification", id2label={0: "LABEL_0"})
     found = attend(load_model(str(folder), device="cpu"), TEXT)
     expected = own_output(folder, "BertForSequenceClassification").logits.item()
     assert found.provenance.settings[DECISION] == f"{expected:.3g}"
+    folder = with_head("BertForSequenceClassification")
+    done = attnviz("self", TEXT, "--model", folder)
+    assert "decides " in done.lines[0] + done.lines[1]
 
 
-def test_tags_that_may_all_be_true_are_listed():
+def test_tags_many_classes_and_words_by_hand():
     logits = torch.tensor([2.0, -2.0, 0.1])
     found = likely_tags(logits, ("a", "b", "c"))
     assert found[DECISION] == "a (88%), c (52%)"
     assert found["probabilities"]["b"] == pytest.approx(0.119203, abs=1e-6)
     assert likely_tags(-torch.ones(2), ("a", "b"))[DECISION] == "none of its tags"
-
-
-def test_classes_without_names_are_numbered():
     config = transformers.PvtConfig(num_labels=3)
     assert config.id2label is None
     found = task_named("PvtForImageClassification", config)
     assert found is not None
     assert found.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
-
-
-def test_many_classes_keep_the_decision_only():
     found = likeliest_class(torch.arange(40.0), [str(number) for number in range(40)])
     assert found == {DECISION: "39 (63%)"}
-
-
-def test_words_by_hand():
     tokens = (
         Token("[CLS]", special=True),
         Token("New", 0, 3),
@@ -150,7 +144,7 @@ def test_words_by_hand():
     assert found == (None, "B-LOC", "B-LOC", "B-PER", "B-PER", None)
 
 
-def test_a_checkpoint_without_its_classifier_still_shows_its_attention(with_head):
+def test_without_its_classifier_attention_is_shown(with_head):
     folder = with_head("BertForSequenceClassification")
     path = folder / "model.safetensors"
     kept = {name: row for name, row in load_file(path).items() if "classifier" not in name}
@@ -158,13 +152,6 @@ def test_a_checkpoint_without_its_classifier_still_shows_its_attention(with_head
     found = attend(load_model(str(folder), device="cpu"), TEXT)
     assert DECISION not in found.provenance.settings
     assert any("lacks the weights of its classifier" in note for note in found.provenance.notes)
-
-
-@pytest.mark.slow
-def test_the_caption_on_the_terminal_says_what_was_decided(with_head):
-    folder = with_head("BertForSequenceClassification")
-    done = attnviz("self", TEXT, "--model", folder)
-    assert "decides " in done.lines[0] + done.lines[1]
 
 
 LINES = [TEXT, "The paper", "who is the red professor", "supervised students walked", "The car"]
@@ -206,14 +193,11 @@ def test_a_head_of_neither_classes_nor_tokens(architecture, with_head):
             model.experiment(Query(TEXT))
 
 
-def test_every_choice_of_a_classifier_is_a_label(with_head):
+def test_choices_are_labels_or_refused(with_head):
     folder = with_head("BertForNextSentencePrediction", id2label={0: "next", 1: "other"})
     experiment = load_model(str(folder), device="cpu", with_head=True).experiment(Query(TEXT))
     assert {experiment.spell(number) for number in range(2)} == {"next", "other"}
     assert experiment.outputs[0].name in {"next", "other"}
-
-
-def test_outputs_without_a_label_are_refused(with_head):
     folder = with_head("BertForNextSentencePrediction")
     model = load_model(str(folder), device="cpu", with_head=True)
     with pytest.raises(ModelError, match=r"has 2 outputs, and its configuration names 3 labels"):

@@ -86,7 +86,7 @@ def weights_of(call):
     ],
 )
 @pytest.mark.usefixtures("threads")
-def test_tiles_are_what_indicators_and_written_out_weights_are(mask, options, tile, monkeypatch):
+def test_tiles_are_indicators_and_weights(mask, options, tile, monkeypatch):
     monkeypatch.setattr(scores, "TILE", tile)
     call = called(mask=mask, groups=4 if tile == 2**20 else 2, **options)
     found, links, _ = read_tiles(call, POOLED, 5, HIDDEN)
@@ -121,7 +121,7 @@ def test_a_part_of_the_text_is_read_in_tiles_too(causal, grid, monkeypatch):
     [{"softcap": 0.9}, {"s_aux": SINKS}, {"position_bias": BIAS}, {"position_bias": BIAS / 50}],
 )
 @pytest.mark.usefixtures("threads")
-def test_a_kernel_that_does_more_than_it_is_told_is_asked_with_indicators(hidden, monkeypatch):
+def test_a_kernel_that_does_more_is_asked(hidden, monkeypatch):
     call, asked = called(hidden=hidden), []
     monkeypatch.setattr(probe, "read_grid", lambda *given: (asked.append(1), read_grid(*given))[1])
     assert read_tiles(call, POOLED, 5, HIDDEN) is None
@@ -135,7 +135,7 @@ def test_a_kernel_that_does_more_than_it_is_told_is_asked_with_indicators(hidden
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_values_that_are_all_alike_say_nothing_of_the_weights_and_the_kernel_is_asked(value):
+def test_values_that_are_alike_say_nothing(value):
     call = called(hidden={"position_bias": BIAS}, groups=4)
     values = call.value.clone()
     values[:, 1] = value
@@ -148,12 +148,9 @@ def test_values_that_are_all_alike_say_nothing_of_the_weights_and_the_kernel_is_
     assert read_tiles(even, POOLED, 0, HIDDEN) is None
 
 
-def test_one_head_that_is_off_is_enough_to_ask_the_kernel():
+def test_small_offs_are_enough_to_ask_the_kernel():
     call = called(groups=4, hidden={"position_bias": BIAS * torch.eye(4)[3, :, None, None]})
     assert read_tiles(call, POOLED, 0, HIDDEN) is None
-
-
-def test_where_values_are_as_wide_as_there_are_blocks_the_kernel_is_asked():
     few = PooledGrid(split_blocks(0, TOKENS, SIZE), split_blocks(0, TOKENS, SIZE))
     assert read_tiles(called(), few, 0, HIDDEN) is None
     assert read_tiles(called(), few, 1, HIDDEN)
@@ -214,7 +211,7 @@ def test_a_model_computes_the_same_bits_while_it_is_read(monkeypatch):
         np.testing.assert_allclose(layer, pool_array(weights.numpy(), read.grid), atol=1e-6)
 
 
-def test_layers_that_are_read_in_tiles_stand_beside_one_whose_kernel_is_asked(monkeypatch):
+def test_tiles_stand_beside_a_kernel_that_is_asked(monkeypatch):
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}

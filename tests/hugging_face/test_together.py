@@ -111,7 +111,7 @@ def test_texts_over_themselves(kind, loaded, passes):
         ({"placed": True}, None),  # hooks of the last module move what they get
     ],
 )
-def test_a_pass_ends_with_the_last_attention_unless_something_follows(change, read, loaded):
+def test_a_pass_ends_with_the_last_attention(change, read, loaded):
     model = replace(loaded("bert"), task=change.get("task"))
     if "placed" in change:
         model = replace(model, model=deepcopy(model.model))
@@ -133,24 +133,21 @@ def test_pairs_with_given_targets(kind, loaded, passes):
     assert passes[:2] == [6, 1]  # more where the processor rounds so that it has to be measured
 
 
-def test_a_second_window_is_compared_no_more(loaded, passes):
-    model = loaded("bert")
-    for _ in range(2):
-        list(model.attend(alone(*LINES)))
-    assert passes == [6, 1, 6]
-
-
 @pytest.mark.slow
-def test_a_batch_has_no_more_texts_than_asked_for(loaded, passes):
+def test_batch_size_and_room_are_heeded(loaded, passes, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES)
     found = list(model.attend(texts, batch_size=3))
     check(model, texts, found)
     assert passes == [3, 1, 3]
+    texts = alone(*LINES * 4)
+    monkeypatch.setattr(together, "memory_budget", lambda: 70_000)
+    check(model, texts, model.attend(texts))
+    assert max(passes) < 20
 
 
 @pytest.mark.slow
-def test_a_text_that_fails_gives_its_error_in_its_place_and_harms_no_other(loaded):
+def test_a_text_that_fails_harms_no_other(loaded):
     model = loaded("bert")
     texts = alone(*LINES[:2], "paper " * 50, *LINES[2:], "\ud800")
     found = list(model.attend(texts))
@@ -160,22 +157,17 @@ def test_a_text_that_fails_gives_its_error_in_its_place_and_harms_no_other(loade
     check(model, good, [*found[:2], *found[3:-1]])
 
 
-def test_few_texts_are_read_one_by_one(loaded, passes):
+def test_few_texts_and_second_windows(loaded, passes):
     list(loaded("bert").attend(alone(*LINES[:3])))
     assert passes == []
-
-
-@pytest.mark.slow
-def test_no_more_maps_are_held_than_there_is_room_for(loaded, passes, monkeypatch):
     model = loaded("bert")
-    texts = alone(*LINES * 4)
-    monkeypatch.setattr(together, "memory_budget", lambda: 70_000)
-    check(model, texts, model.attend(texts))
-    assert max(passes) < 20
+    for _ in range(2):
+        list(model.attend(alone(*LINES)))
+    assert passes == [6, 1, 6]
 
 
 @pytest.mark.slow
-def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
+def test_parts_and_blocks_are_read_one_by_one(loaded, passes):
     for extent in (Region(max_size=2), Region(window=(0, 2)), Region(rows=(1, 2))):
         model = replace(loaded("bert"), region=extent)
         texts = alone(*LINES)
@@ -184,7 +176,7 @@ def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
 
 
 @pytest.mark.slow
-def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypatch, passes):
+def test_attention_by_hand_of_each_text(loaded, monkeypatch, passes):
     model = loaded("bert")
     monkeypatch.setattr(
         "attnviz.models.hugging_face.capture.passes.read_calls", lambda *_, **_more: []
@@ -197,7 +189,7 @@ def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypa
 
 
 @pytest.mark.slow
-def test_where_padding_leaks_only_equal_lengths_come_together(loaded, monkeypatch, passes):
+def test_where_padding_leaks_lengths_are_equal(loaded, monkeypatch, passes):
     model = loaded("bert")
     monkeypatch.setattr(company, "pad_inputs", leaky(company.pad_inputs))
     texts = alone(*LINES, *LINES)
@@ -254,7 +246,7 @@ def failing(*_, **_more):
 
 
 @pytest.mark.slow
-def test_where_a_proven_batch_fails_its_texts_are_read_one_by_one(loaded, monkeypatch):
+def test_a_proven_batch_that_fails(loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES)
     list(model.attend(texts))
@@ -275,7 +267,7 @@ def failing_once(run):
 
 
 @pytest.mark.slow
-def test_layers_without_attention_are_read_text_by_text_and_nothing_is_said_of_batches(loaded):
+def test_layers_without_attention_text_by_text(loaded):
     said = []
     with notices_to(said.append):
         together = list(loaded("mamba").attend(alone(*LINES)))
@@ -285,9 +277,7 @@ def test_layers_without_attention_are_read_text_by_text_and_nothing_is_said_of_b
 
 
 @pytest.mark.slow
-def test_a_head_that_cannot_read_several_texts_at_once_reads_one_by_one(
-    loaded, monkeypatch, passes
-):
+def test_one_text_at_a_time(loaded, monkeypatch, passes):
     model = loaded("bert")
     monkeypatch.setattr(company, "capture_many", alone_only(company.capture_many))
     texts, said = alone(*LINES, *LINES), []
@@ -325,18 +315,12 @@ def reader(loaded):
     return find
 
 
-def test_more_is_allowed_to_a_model_that_makes_much_of_rounding(reader):
+def test_padding_and_rounding(reader):
     plain, sharp = (model.tolerance_for(text, 5e-5) for model, text in map(reader, (1.0, 30.0)))
     assert plain < 5e-5 < sharp
-
-
-def test_what_padding_leaks_is_not_taken_for_rounding(reader):
     for off, sharper in ((2e-4, 1.0), (0.01, 30.0)):
         model, text = reader(sharper)
         assert model.tolerance_for(text, off) < off
-
-
-def test_a_model_rounds_as_before_once_it_is_known_what_it_makes_of_that(reader):
     model, text = reader()
     before = model.read_alone(text)
     with company.perturb_embeddings(model.source.model):
@@ -357,7 +341,7 @@ def test_the_padding_token_is_one_that_the_model_knows(named, expected):
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
-def test_value_vectors_of_texts_together_are_those_of_each_alone(kind, loaded):
+def test_values_and_gradients_of_texts_together(kind, loaded):
     model = loaded(kind)
     found = list(model.many_values(alone(*LINES), None))
     for one, query in zip(found, alone(*LINES), strict=True):
@@ -366,7 +350,7 @@ def test_value_vectors_of_texts_together_are_those_of_each_alone(kind, loaded):
             np.testing.assert_allclose(own, its, atol=1e-5 * np.abs(its).max())
 
 
-def test_gradients_of_texts_together_are_those_of_each_alone(folder_of):
+def test_gradients_of_texts_together(folder_of):
     model = together.load_model(str(folder_of("gpt2")), device="cpu", with_head=True)
     found = list(model.many_gradients(alone(*LINES), None, None))
     for one, query in zip(found, alone(*LINES), strict=True):

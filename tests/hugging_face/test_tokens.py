@@ -32,7 +32,7 @@ def read(tokenizer, text):
     ]
 
 
-def test_word_pieces_keep_the_case_of_the_text_and_their_marks(tokenizers):
+def test_word_pieces_keep_case_marks_and_places(tokenizers):
     assert read(tokenizers["WordPiece"], "Professor walking") == [
         ("[CLS]", ""),
         ("Professor", "Professor"),
@@ -40,14 +40,8 @@ def test_word_pieces_keep_the_case_of_the_text_and_their_marks(tokenizers):
         ("##ing", "ing"),
         ("[SEP]", ""),
     ]
-
-
-def test_an_unknown_word_says_so_and_keeps_its_place(tokenizers):
     tokens = tokenize(tokenizers["WordPiece"], "the ☃").tokens
     assert (tokens[2].text, tokens[2].start, tokens[2].special) == ("[UNK]", 4, False)
-
-
-def test_marks_in_the_text_are_special_and_a_mask_stands_for_text(tokenizers):
     tokens = tokenize(tokenizers["WordPiece"], "the [SEP] [MASK]").tokens
     assert [(token.text, token.special) for token in tokens] == [
         ("[CLS]", True),
@@ -56,15 +50,12 @@ def test_marks_in_the_text_are_special_and_a_mask_stands_for_text(tokenizers):
         ("[MASK]", False),
         ("[SEP]", True),
     ]
-
-
-def test_a_text_with_its_own_begin_token_gets_no_second_one(tokenizers):
     tokens = tokenize(tokenizers["WordPiece"], "[CLS] the [SEP]").tokens
     assert [token.text for token in tokens] == ["[CLS]", "the", "[SEP]"]
     assert [token.special for token in tokens] == [True, False, True]
 
 
-def test_byte_pieces_read_as_the_text_and_not_as_their_spelling(tokenizers):
+def test_bytes_and_unigrams_read_as_the_text(tokenizers):
     assert read(tokenizers["byte-level BPE"], "a ☃")[1:-1] == [
         ("a", "a"),
         ("␣", " "),
@@ -72,28 +63,10 @@ def test_byte_pieces_read_as_the_text_and_not_as_their_spelling(tokenizers):
         ("☃ 2/3", "☃"),
         ("☃ 3/3", "☃"),
     ]
-
-
-def test_a_piece_inside_a_word_is_marked_in_every_family(tokenizers):
-    for tokenizer in tokenizers.values():
-        text = "The unprofessional's"
-        tokens = [token for token in tokenize(tokenizer, text).tokens if token.end > token.start]
-        marked = {token.start for token in tokens if token.text.startswith("##")}
-        inside = {token.start for token in tokens if text[token.start - 1 :][:2].isalpha()}
-        assert marked == inside - {0}
-
-
-def test_a_lone_mark_does_not_claim_the_letter_after_it(tokenizers):
     found = read(tokenizers["unigram"], "The")
     assert found == [("␣", ""), ("T", "T"), ("##he", "he"), ("</s>", "")]
-
-
-def test_places_are_in_the_given_text_and_not_in_its_normal_form(tokenizers):
     found = read(tokenizers["unigram"], "ca ﬁ")
     assert found[-3:] == [("ﬁ 1/2", "ﬁ"), ("ﬁ 2/2", "ﬁ"), ("</s>", "")]
-
-
-def test_a_tokenizer_without_places_is_aligned(tokenizers):
     assert not tokenizers["bytes"].is_fast
     assert read(tokenizers["bytes"], "a é\n") == [
         ("a", "a"),
@@ -103,6 +76,18 @@ def test_a_tokenizer_without_places_is_aligned(tokenizers):
         ("↵", "\n"),
         ("</s>", ""),
     ]
+
+
+def test_inner_pieces_are_marked_where_there_are_spaces(tokenizers):
+    for tokenizer in tokenizers.values():
+        text = "The unprofessional's"
+        tokens = [token for token in tokenize(tokenizer, text).tokens if token.end > token.start]
+        marked = {token.start for token in tokens if token.text.startswith("##")}
+        inside = {token.start for token in tokens if text[token.start - 1 :][:2].isalpha()}
+        assert marked == inside - {0}
+    pieces, spans = ["学", "生", "ab"], [(0, 1), (1, 2), (2, 4)]
+    found = [token.text for token in label_tokens(pieces, spans, [0, 0, 0], "学生ab", None)]
+    assert found == ["学", "生", "##ab"]
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -119,12 +104,14 @@ def test_places_are_in_order_and_cover_every_letter(name, text, tokenizers):
     assert letters <= covered
 
 
-def test_generated_tokens_are_placed_in_the_text_they_make(tokenizers):
+def test_generated_tokens_have_places_and_names(tokenizers):
     ids = [0, *tokenizers["unigram"]("The car")["input_ids"]]
     text, tokens = tokenize_generated(tokenizers["unigram"], ids)
     assert text == "The car"
     assert (tokens[0].text, tokens[0].special) == ("<pad>", True)
     assert "".join(text[token.start : token.end] for token in tokens) == "Thecar"
+    _, tokens = tokenize_generated(tokenizers["WordPiece"], [5, 9999])
+    assert (tokens[1].text, tokens[1].special) == ("<9999>", True)
 
 
 @pytest.mark.parametrize("name", sorted({*MAKERS} - {"bytes"}))
@@ -156,7 +143,7 @@ def test_bytes_that_are_no_character_rename_no_neighbour():
     assert (names[-1], names[5:9], names[9]) == ("ve", ["����"] * 4, "�")
 
 
-def test_pieces_in_the_spelling_of_subword_nmt_have_places_of_their_own():
+def test_pieces_of_subword_nmt_have_places():
     class Joined:
         name_or_path = "made up"
 
@@ -180,14 +167,3 @@ def test_pieces_in_the_spelling_of_subword_nmt_have_places_of_their_own():
 def test_a_text_without_tokens_is_refused(text, message, tokenizers):
     with pytest.raises(InputError, match=message):
         tokenize(tokenizers["WordPiece"], text)
-
-
-def test_scripts_without_spaces_are_not_marked_as_going_on():
-    pieces, spans = ["学", "生", "ab"], [(0, 1), (1, 2), (2, 4)]
-    found = [token.text for token in label_tokens(pieces, spans, [0, 0, 0], "学生ab", None)]
-    assert found == ["学", "生", "##ab"]
-
-
-def test_a_generated_token_that_the_tokenizer_lacks_is_named_by_its_number(tokenizers):
-    _, tokens = tokenize_generated(tokenizers["WordPiece"], [5, 9999])
-    assert (tokens[1].text, tokens[1].special) == ("<9999>", True)

@@ -100,24 +100,17 @@ def test_across_a_pair_too(kind, folder_of, loaded):
     assert [item.stream for item in transformed.attention.maps] == ["cross", "encoder", "decoder"]
 
 
-def test_a_pass_leaves_the_model_as_it_was(loaded):
+def test_passes_leave_the_model_and_odd_outputs(loaded, monkeypatch):
     model = loaded("bert")
     before = attend(model, TEXT).weights
     values(model, TEXT)
     np.testing.assert_array_equal(attend(model, TEXT).weights, before)
-
-
-def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkeypatch):
-
     monkeypatch.setattr(eager_pass, "projection_of", lambda *_: None)
     transformed = values(loaded("llama"), TEXT)
     assert not transformed.projected
     heads = transformed.attention.weights.shape[1]
     apart = transformed.products[0][..., ~np.eye(heads, dtype=bool)]
     assert not apart.any()
-
-
-def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
     from contextlib import contextmanager
 
     @contextmanager
@@ -130,7 +123,7 @@ def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
 
 
 @pytest.mark.parametrize("ask", [values, gradients])
-def test_a_family_without_weights_between_tokens_is_refused(ask, loaded, monkeypatch):
+def test_windows_and_too_much_are_refused(ask, loaded, monkeypatch):
     from attnviz.models.hugging_face.load.family import NOT_WEIGHTS
 
     monkeypatch.setitem(NOT_WEIGHTS, "llama", "it attends in windows")
@@ -139,7 +132,7 @@ def test_a_family_without_weights_between_tokens_is_refused(ask, loaded, monkeyp
 
 
 @pytest.mark.parametrize("ask", [values, gradients])
-def test_more_than_fits_is_refused_before_the_model_runs(ask, loaded, monkeypatch):
+def test_too_much_is_refused_first(ask, loaded, monkeypatch):
     from attnviz.models.hugging_face.load import devices
 
     model = loaded("gpt2")
@@ -150,7 +143,7 @@ def test_more_than_fits_is_refused_before_the_model_runs(ask, loaded, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.minilm
-def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
+def test_special_tokens_are_looked_at_more():
     from importlib.util import find_spec
     from pathlib import Path
 

@@ -92,7 +92,7 @@ def test_texts_together_read_as_one_by_one(load, batches, queries, options):
 
 
 @pytest.mark.slow
-def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches):
+def test_a_target_to_be_written_is_read_by_itself(load, batches):
     texts = [PAIRS[0], Query("Hello!", None, "cross"), PAIRS[2]]
     found = list(load().attend(texts))
     check(found, one_by_one(load(), texts))
@@ -100,13 +100,10 @@ def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches
     assert batches == [2]
 
 
-def test_a_batch_has_no_more_texts_than_asked_for(load, batches):
+def test_batch_sizes_and_failures_are_heeded(load, batches):
     found = list(load().attend(ALONE, batch_size=2))
     check(found, one_by_one(load(), ALONE))
     assert batches == [2, 2, 1]
-
-
-def test_a_text_that_fails_gives_its_error_in_its_place(load):
     texts = [ALONE[0], Query("   "), ALONE[1], Query("word " * 5000), ALONE[2]]
     found = list(load().attend(texts))
     assert [isinstance(item, InputError) for item in found] == [False, True, False, True, False]
@@ -114,16 +111,12 @@ def test_a_text_that_fails_gives_its_error_in_its_place(load):
 
 
 @pytest.mark.slow
-def test_queries_and_keys_are_kept_of_each_text(load):
+def test_queries_are_kept_and_memory_is_heeded(load, monkeypatch, batches):
     pocket = load(keep_qk=True)
     found = list(pocket.attend(ALONE))
     for one, other in zip(found, one_by_one(pocket, ALONE), strict=True):
         own, its = one.projections["encoder"], other.projections["encoder"]
         np.testing.assert_allclose(own.query, its.query, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_chunks_by_memory_change_nothing(load, monkeypatch, batches):
     monkeypatch.setattr(translator, "MEMORY_BUDGET", 40_000)
     check(list(load().attend(PAIRS)), one_by_one(load(), PAIRS))
     assert len(batches) > 1

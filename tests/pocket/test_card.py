@@ -11,19 +11,21 @@ from training.card import LED_ROLE, describe_translator
 ORIGIN = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
 
 
-def test_the_card_names_data_licence_objective_roles_and_limits():
+def test_the_card_is_what_training_writes_and_measures():
     printed = card_of("pocket")
     assert ATTRIBUTION in printed
     for heading in ("Data", "Objective", "Figures", "What its heads do", "Limits"):
         assert f"\n{heading}\n" in printed
     assert ORIGIN["data"]["sha256"][:12] in printed
-
-
-def test_the_cards_figures_are_the_measured_ones():
     printed = card_of("pocket")
     assert f"{ORIGIN['figures']['unseen']['nats_en_fr']} nats a token English to French" in printed
     for error in ORIGIN["figures"]["alignment"]["error"].values():
         assert f" {error} " in printed
+    assert describe_translator(ORIGIN, FOLDER) == {
+        name: ORIGIN[name] for name in ("summary", "card")
+    }
+    assert "4 + 4 layers × 6 heads" in summary_of("pocket")
+    assert "\n" not in summary_of("pocket")
 
 
 def test_a_head_that_was_led_to_its_role_is_called_so(tmp_path):
@@ -42,26 +44,12 @@ def test_a_head_that_was_led_to_its_role_is_called_so(tmp_path):
     assert any("led from a piece that occurs again" in line for line in card["Objective"])
 
 
-def test_the_card_that_ships_is_what_training_writes():
-    assert describe_translator(ORIGIN, FOLDER) == {
-        name: ORIGIN[name] for name in ("summary", "card")
-    }
-
-
-def test_the_measured_figures_reach_what_was_aimed_for():
+def test_the_figures_reach_what_was_aimed_for():
     figures = ORIGIN["figures"]
     assert figures["unseen"]["nats_en_fr"] <= 0.95
     assert figures["unseen"]["chrf"] > 60
     assert figures["alignment"]["error"]["forward"] <= 30
     assert figures["alignment"]["error"]["intersection"] <= 22
     assert figures["alignment"]["error_in_vocabulary"]["intersection"] <= 9
-
-
-def test_a_head_finds_a_relation_better_than_any_fixed_distance():
     syntax = ORIGIN["figures"]["roles"]["syntax"]
     assert any(item["right"] > item["fixed_offset"] for item in syntax)
-
-
-def test_the_summary_is_one_line():
-    assert "4 + 4 layers × 6 heads" in summary_of("pocket")
-    assert "\n" not in summary_of("pocket")

@@ -49,7 +49,7 @@ def test_rows_of_words_have_the_number_of_their_first_token():
     assert rows_shown(text, "6-8") == [["6", "extraordina…"], ["8", "tired"]]
 
 
-def test_of_many_rows_of_a_part_those_chosen_keep_their_numbers():
+def test_of_many_rows_the_chosen_keep_their_numbers():
     text = "The dog was extraordinarily tired and the cat unhappily slept. " * 8
     tokens = attnviz.attend(text, model="pocket-lm").main.query_tokens
     shown = rows_shown(text, f"20-{len(tokens) - 3}")

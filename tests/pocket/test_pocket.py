@@ -38,7 +38,7 @@ def partners(item: AttentionMap) -> dict[str, str]:
 FOCUS = ("2", "0")
 
 
-def test_a_texts_map_has_every_layer_and_head_and_rows_that_sum_to_one(pocket):
+def test_a_map_has_every_layer_and_head(pocket):
     attention = over_itself(pocket, ENGLISH)
     tokens = len(attention.tokens)
     assert attention.weights.shape == (4, 6, tokens, tokens)
@@ -47,7 +47,7 @@ def test_a_texts_map_has_every_layer_and_head_and_rows_that_sum_to_one(pocket):
     assert attention.provenance.source == attention.provenance.model == "pocket"
 
 
-def test_tokens_say_where_they_stand_in_the_text_as_it_was_given(pocket):
+def test_tokens_say_where_they_stand(pocket):
     text = "  L’été,\u202ftu  dors… ﬁn 😀!"
     attention = over_itself(pocket, text)
     *tokens, end = attention.main.query_tokens
@@ -60,7 +60,7 @@ def test_tokens_say_where_they_stand_in_the_text_as_it_was_given(pocket):
     assert [token.text for token in tokens].count(".") == 3, "three pieces of one sign"
 
 
-def test_the_alignment_head_links_words_that_stand_the_other_way_round(pocket):
+def test_the_alignment_head_and_three_streams(pocket):
     attention = over_source(pocket, "The red car is fast.", "La voiture rouge est rapide.")
     focus = attention.focus["cross"]
     assert (focus.layer, focus.head) == FOCUS
@@ -68,6 +68,13 @@ def test_the_alignment_head_links_words_that_stand_the_other_way_round(pocket):
     assert found["rouge"] == "red"
     assert found["voiture"] == "car"
     assert found["rapide"] == "fast"
+    maps = over_source(pocket, "I love cats.", "J'adore les chats.").maps
+    sides = [(item.stream, item.query_side, item.key_side) for item in maps]
+    assert sides == [
+        ("cross", "target", "source"),
+        ("encoder", "source", "source"),
+        ("decoder", "target", "target"),
+    ]
 
 
 @pytest.mark.slow
@@ -84,16 +91,6 @@ def test_more_pairs_written_for_it_are_aligned(pocket, source, target, expected)
     assert expected.items() <= found.items()
 
 
-def test_a_pair_gives_three_streams_each_with_the_sides_its_places_refer_to(pocket):
-    maps = over_source(pocket, "I love cats.", "J'adore les chats.").maps
-    sides = [(item.stream, item.query_side, item.key_side) for item in maps]
-    assert sides == [
-        ("cross", "target", "source"),
-        ("encoder", "source", "source"),
-        ("decoder", "target", "target"),
-    ]
-
-
 @pytest.mark.slow
 @pytest.mark.core
 def test_without_a_target_it_translates_and_says_which_way(pocket):
@@ -106,24 +103,20 @@ def test_without_a_target_it_translates_and_says_which_way(pocket):
     )
 
 
-def test_a_language_that_is_named_is_not_guessed():
+def test_languages_causal_texts_and_precision(pocket):
     attention = over_source(load_pocket(to="en"), "I love cats.", "I love cats.")
     assert attention.provenance.settings["direction"] == "fr to en"
     assert attention.main.query_tokens[0].text == "<en>"
-
-
-def test_a_causal_text_sees_nothing_later(pocket):
     item = over_itself(load_pocket(causal=True), ENGLISH).main
     assert item.stream == "causal"
     assert item.query_tokens[0].text == "<en>"
     assert (np.triu(item.weights, k=1) == 0).all()
     np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-4)
-
-
-def test_more_precision_changes_little():
     single, double = (over_itself(load_pocket(dtype=name), ENGLISH) for name in DTYPES)
     np.testing.assert_allclose(single.weights, double.weights, atol=1e-5)
     assert double.provenance.dtype == "float64"
+    assert tidy("Are you there , Tom ?", "en") == "Are you there, Tom?"
+    assert tidy("Es-tu là , Tom ?", "fr") == "Es-tu là, Tom ?"
 
 
 DTYPES = ("float32", "float64")
@@ -148,11 +141,6 @@ def test_a_blank_text_is_refused(pocket, text):
         over_source(pocket, "Hello.", text)
 
 
-def test_a_text_too_long_to_show_is_refused(pocket):
-    with pytest.raises(InputError, match="reads up to 4096"):
-        over_itself(pocket, "word " * 5000)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "reason"),
@@ -165,13 +153,13 @@ def test_a_text_too_long_to_show_is_refused(pocket):
         ("the cat " * 25 + "the", "51 pieces, where its heads keep their roles for 50"),
     ],
 )
-def test_what_lies_outside_its_training_is_answered_with_a_note(pocket, text, reason):
+def test_what_lies_outside_its_training_is_noted(pocket, text, reason):
     (note,) = over_itself(pocket, text).provenance.notes
     assert note.startswith("the text lies outside what the pocket model was trained for")
     assert reason in note
 
 
-def test_a_text_is_judged_by_its_loss_per_character_in_the_likelier_language(pocket):
+def test_a_text_is_judged_by_its_loss(pocket):
     text = pocket.encode_text("Das Haus ist alt.")
     losses = []
     for tag in (ENGLISH_TAG, FRENCH_TAG):
@@ -186,15 +174,8 @@ def test_a_text_is_judged_by_its_loss_per_character_in_the_likelier_language(poc
     assert judged.surprise == pytest.approx(min(losses) / (len("Das Haus ist alt.") + 5), rel=1e-5)
 
 
-def test_of_a_long_text_the_part_that_is_read_reliably_is_judged(pocket):
-    german = pocket.encode_text("Der Hund schläft heute auf dem Sofa. " * 20)
-    english = pocket.encode_text("Tom's 3 p.m. bus is late. " + "The dog sleeps. " * 300)
-    short = pocket.encode_text("The dog sleeps on the sofa.")
-    assert [text.is_foreign for text in pocket.judge([german, english, short])] == [1, 0, 0]
-
-
 @pytest.mark.slow
-def test_a_language_that_is_neither_is_called_unknown_and_so_is_the_head(pocket):
+def test_neither_language_is_unknown(pocket):
     found = over_source(pocket, "Der Hund schläft heute auf dem Sofa.", None)
     assert found.provenance.settings["direction"].startswith("unknown to ")
     assert found.focus["cross"].why == "trained to align, but not on such text"
@@ -203,7 +184,7 @@ def test_a_language_that_is_neither_is_called_unknown_and_so_is_the_head(pocket)
     assert given.provenance.settings["direction"].endswith(" to unknown")
 
 
-def test_plain_english_and_french_get_no_note(pocket):
+def test_texts_of_its_languages_and_long_ones(pocket):
     for text in (
         ENGLISH,
         "La voiture rouge est plus rapide que la bleue.",
@@ -212,6 +193,12 @@ def test_plain_english_and_french_get_no_note(pocket):
         "Bonjour",
     ):
         assert over_itself(pocket, text).provenance.notes == ()
+    with pytest.raises(InputError, match="reads up to 4096"):
+        over_itself(pocket, "word " * 5000)
+    german = pocket.encode_text("Der Hund schläft heute auf dem Sofa. " * 20)
+    english = pocket.encode_text("Tom's 3 p.m. bus is late. " + "The dog sleeps. " * 300)
+    short = pocket.encode_text("The dog sleeps on the sofa.")
+    assert [text.is_foreign for text in pocket.judge([german, english, short])] == [1, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +209,7 @@ def test_what_it_cannot_do_is_refused_by_name(options):
         load_pocket(**options)  # type: ignore[arg-type]
 
 
-def test_a_folder_without_weights_is_refused(tmp_path):
+def test_what_cannot_be_done_or_read_is_refused(tmp_path):
     from pathlib import Path
 
     folder = Path(str(tmp_path))
@@ -243,11 +230,6 @@ def test_a_target_without_end_is_stopped_and_said(pocket, monkeypatch):
     assert not any("was stopped" in note for note in notes)
 
 
-def test_written_text_has_its_punctuation_where_each_language_wants_it():
-    assert tidy("Are you there , Tom ?", "en") == "Are you there, Tom?"
-    assert tidy("Es-tu là , Tom ?", "fr") == "Es-tu là, Tom ?"
-
-
 def comments(file: Path) -> str:
     """The words of a picture, which matplotlib writes beside the paths that draw them."""
     return " ".join(re.findall(r"<!-- (.*?) -->", file.read_text(encoding="utf-8"), re.DOTALL))
@@ -255,7 +237,7 @@ def comments(file: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("picture", ["--heatmap", "--grid", "--picture"])
-def test_every_picture_of_a_text_outside_of_its_training_says_so(tmp_path, picture):
+def test_every_picture_tells_of_foreign_texts(tmp_path, picture):
     file = tmp_path / "made.svg"
     head = ["--layer", "2", "--head", "0"]
     attnviz("cross", "Der Hund schläft heute auf dem Sofa.", picture, str(file), *head)
@@ -265,7 +247,7 @@ def test_every_picture_of_a_text_outside_of_its_training_says_so(tmp_path, pictu
 
 
 @pytest.mark.slow
-def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(tmp_path):
+def test_heads_of_several_texts_carry_their_notes(tmp_path):
     texts, file = tmp_path / "texts.txt", tmp_path / "made.svg"
     texts.write_text(f"{ENGLISH}\n{'the cat ' * 30}\n{'the cat ' * 40}\n", encoding="utf-8")
     command = ("heads", "--input", str(texts), "--picture", str(file), "-f", "json")
@@ -276,7 +258,7 @@ def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["heads", "ablate", "ablate --lenses", "heads --similar"])
-def test_documents_about_several_texts_carry_the_notes_of_each(tmp_path, command):
+def test_documents_of_several_texts_carry_their_notes(tmp_path, command):
     texts = tmp_path / "texts.txt"
     texts.write_text("The dog sleeps well.\nDer Hund schläft auf dem Sofa.\n", encoding="utf-8")
     found = attnviz(*command.split(), "--input", texts, "-f", "json", "-q").json()

@@ -30,8 +30,9 @@ def test_of_a_text_they_give_its_weights(causal):
     check(over_itself(load_pocket(causal=causal, keep_qk=True), PAIR[0]))
 
 
-def test_of_a_pair_they_give_the_weights_of_all_three_streams():
+def test_pairs_keep_theirs_and_nothing_unasked():
     check(over_source(load_pocket(keep_qk=True), *PAIR))
+    assert not over_itself(load_pocket(), PAIR[0]).projections
 
 
 @pytest.mark.slow
@@ -43,7 +44,3 @@ def test_torch_keeps_what_numpy_keeps():
     for stream, kept in expected.projections.items():
         np.testing.assert_allclose(found.projections[stream].query, kept.query, atol=1e-4)
         np.testing.assert_allclose(found.projections[stream].key, kept.key, atol=1e-4)
-
-
-def test_nothing_is_kept_unasked():
-    assert not over_itself(load_pocket(), PAIR[0]).projections

@@ -12,7 +12,7 @@ PATH = FOLDER / "tokenizer.json"
 
 
 @given(st.text(alphabet="aé’' ,.\u00a0\u2009…ﬁ猫😀\n-", min_size=1, max_size=20))
-def test_places_rise_lie_inside_the_text_and_miss_nothing_visible(text):
+def test_places_rise_and_miss_nothing_visible(text):
     try:
         reading = encode_text(text, PATH)
     except InputError:
@@ -28,12 +28,14 @@ def test_places_rise_lie_inside_the_text_and_miss_nothing_visible(text):
     assert all(place in covered for place, sign in enumerate(text) if not sign.isspace())
 
 
-def test_typographic_apostrophes_are_read_as_plain_ones():
+def test_plain_spellings_pieces_and_refusals():
     assert encode_text("l’été", PATH).ids == encode_text("l'été", PATH).ids
-
-
-def test_odd_spaces_are_read_as_plain_ones():
     assert encode_text("tu\u202fvas\u00a0!", PATH).ids == encode_text("tu vas !", PATH).ids
+    assert token("a cat", "▁cat", (1, 5)).start == 2
+    assert token("a  b", "▁", (1, 2)).text == "▁"
+    assert [item.text for item in encode_text("…", PATH).tokens][-3:] == [".", ".", "."]
+    with pytest.raises(InputError, match="the source is empty"):
+        encode_text(" ", PATH, "source")
 
 
 def test_the_encoder_reads_an_end_and_the_decoder_a_tag():
@@ -44,17 +46,3 @@ def test_the_encoder_reads_an_end_and_the_decoder_a_tag():
     ids, tokens = reading.with_tag("fr")
     assert ids[0] == FRENCH
     assert (tokens[0].text, tokens[0].end, tokens[0].special) == ("<fr>", 0, True)
-
-
-def test_a_piece_leaves_out_the_space_before_it():
-    assert token("a cat", "▁cat", (1, 5)).start == 2
-    assert token("a  b", "▁", (1, 2)).text == "▁"
-
-
-def test_pieces_of_one_sign_show_their_own_spelling():
-    assert [item.text for item in encode_text("…", PATH).tokens][-3:] == [".", ".", "."]
-
-
-def test_the_text_is_named_in_the_refusal():
-    with pytest.raises(InputError, match="the source is empty"):
-        encode_text(" ", PATH, "source")

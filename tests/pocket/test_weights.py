@@ -14,15 +14,12 @@ from attnviz.models.pocket.model import FOLDER
 PATH = FOLDER / "weights.safetensors"
 
 
-def test_every_array_is_what_safetensors_reads():
+def test_arrays_are_those_of_safetensors_when_used():
     expected, stored = load_file(PATH), StoredWeights(PATH)
     assert set(stored) == set(expected)
     assert len(stored) == len(expected)
     for name in ("embedding.weight", "decoder.3.cross_attention.key.bias"):
         np.testing.assert_array_equal(stored[name], expected[name].astype(np.float32))
-
-
-def test_an_array_is_converted_when_it_is_first_used():
     stored = StoredWeights(PATH)
     assert stored.arrays == {}
     rows = stored.rows("embedding.weight", np.array([7, 9]))
@@ -30,15 +27,12 @@ def test_an_array_is_converted_when_it_is_first_used():
     np.testing.assert_array_equal(rows, stored["embedding.weight"][[7, 9]])
     assert list(stored.arrays) == ["embedding.weight"]
     np.testing.assert_array_equal(stored.rows("embedding.weight", np.array([7, 9])), rows)
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 12_000_000
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arrays_have_the_precision_asked_for(dtype):
     assert StoredWeights(PATH, dtype)["encoder_norm.weight"].dtype == dtype
-
-
-def test_everything_that_ships_fits_into_twelve_megabytes():
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 12_000_000
 
 
 GOOD: dict[str, Any] = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}

@@ -51,9 +51,7 @@ def test_weights_are_those_of_transformers_and_half_precision_is_near(dinov2, di
         assert any("a few hundredths" in note for note in half.provenance.notes)
 
 
-def test_without_torch_weights_are_as_near_to_double_precision_as_in_transformers(
-    dinov2, disc, eager
-):
+def test_weights_are_near_double_precision(dinov2, disc, eager):
     found = attnviz.image(disc, model=dinov2, patch="all", device="light").weights
     pixels = AutoImageProcessor.from_pretrained(dinov2)(Image.open(disc), return_tensors="pt")
     model = Dinov2Model.from_pretrained(dinov2, attn_implementation="eager").eval().double()

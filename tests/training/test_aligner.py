@@ -64,12 +64,9 @@ def links() -> list[np.ndarray]:
     return aligner.links()
 
 
-def test_adjectives_that_stand_the_other_way_round_find_each_other(links):
+def test_links_are_shares_and_find_the_other_order(links):
     # The red car is fast .  /  La voiture rouge est rapide .
     assert links[0].argmax(axis=0).tolist() == [0, 2, 1, 3, 4, 5]
-
-
-def test_links_are_shares(links):
     for link in links:
         assert link.min() >= 0
         assert link.max() <= 1

@@ -40,7 +40,7 @@ def with_recipe(examples: Examples, **chances: float) -> Examples:
     return changed
 
 
-def test_a_row_is_led_to_the_source_of_the_piece_it_has_just_read():
+def test_rows_are_led_and_brought_back_to_one():
     source = Pieces(np.array([10, 11, 12], np.int32), np.array([0, 1, 1], np.int32))
     target = Pieces(np.array([20, 21, 22], np.int32), np.array([0, 1, 2], np.int32))
     links = np.array([[0, 1, 0], [0.8, 0, 0]], np.float32)
@@ -54,43 +54,28 @@ def test_a_row_is_led_to_the_source_of_the_piece_it_has_just_read():
         ],
         atol=1e-6,
     )
-
-
-def test_more_belief_than_one_is_brought_back_to_one():
     pieces = Pieces(np.array([10, 11], np.int32), np.array([0, 1], np.int32))
     rows = guide_rows(pieces, pieces, np.ones((2, 2), np.float32))
     np.testing.assert_allclose(rows[1:], [[0.5, 0.5, 0], [0.5, 0.5, 0]])
 
 
-def test_a_plain_example_reads_the_source_to_its_end_and_predicts_the_next_piece(examples):
+def test_examples_by_their_recipes(examples):
     one = examples.draw(np.random.default_rng(0))
     assert one.source[-1] == END
     assert one.target[0] == FRENCH
     assert one.expected.tolist() == [*one.target[1:], END]
     assert (one.hidden == IGNORED).all()
     np.testing.assert_allclose(one.guide[1:].sum(-1), 1, atol=1e-6)
-
-
-def test_the_other_direction_bears_the_other_tag(examples):
     turned = with_recipe(examples, french_to_english=1)
     assert turned.draw(np.random.default_rng(0)).target[0] == ENGLISH
-
-
-def test_a_language_model_reads_nothing_and_leads_nowhere(examples):
     one = with_recipe(examples, language_model=1).draw(np.random.default_rng(0))
     assert one.source.tolist() == [END]
     assert not one.guide.any()
-
-
-def test_hidden_pieces_are_asked_for_where_they_were_masked(examples):
     one = with_recipe(examples, masked=1, masked_piece=0.5).draw(np.random.default_rng(1))
     covered = one.source == MASK
     assert covered.any()
     assert ((one.hidden != IGNORED) == covered).all()
     assert not covered[-1]
-
-
-def test_chains_are_led_block_by_block(examples):
     chained = with_recipe(examples, chain=1)
     one = chained.draw(np.random.default_rng(2))
     stops = np.flatnonzero(one.source == chained.stop)
@@ -99,6 +84,13 @@ def test_chains_are_led_block_by_block(examples):
     assert len(rows) == len(stops)
     before = one.guide[: rows[0] + 1, stops[0] + 1 : -1]
     assert not before.any()
+    batch = next(batches(examples, seed=0, start=0, pieces=60, bands=2))
+    assert (batch.expected[batch.target == PAD] == IGNORED).all()
+    assert not batch.guide[batch.target == PAD].any()
+    plain = examples.draw(np.random.default_rng(0))
+    assert plain.spelling.tolist() == [*examples.spellings[plain.source[:-1]], IGNORED]
+    masked = with_recipe(examples, masked=1, masked_piece=0.5).draw(np.random.default_rng(0))
+    assert (masked.spelling == IGNORED).all()
 
 
 def test_made_up_words_keep_their_links_and_are_not_asked_for(examples):
@@ -113,30 +105,11 @@ def test_made_up_words_keep_their_links_and_are_not_asked_for(examples):
     assert hidden > 0
 
 
-def test_a_word_is_exchanged_whole():
+def test_words_are_exchanged_whole_and_spelled_alike():
     text = Pieces(np.array([5, 6, 7], np.int32), np.array([0, 1, 1], np.int32))
     changed = replace_word(text, 1, np.array([9, 9, 9], np.int32))
     assert changed.ids.tolist() == [5, 9, 9, 9]
     assert changed.words.tolist() == [0, 1, 1, 1]
-
-
-def test_a_run_that_goes_on_sees_the_batches_it_would_have_seen(examples):
-    whole = batches(examples, seed=3, start=0, pieces=30, bands=2)
-    expected = [next(whole) for _ in range(9)][6:]
-    again = batches(examples, seed=3, start=6, pieces=30, bands=2)
-    for one, other in zip(expected, again, strict=False):
-        assert (one.source == other.source).all()
-        assert (one.target == other.target).all()
-        assert (one.guide == other.guide).all()
-
-
-def test_padding_is_never_asked_for(examples):
-    batch = next(batches(examples, seed=0, start=0, pieces=60, bands=2))
-    assert (batch.expected[batch.target == PAD] == IGNORED).all()
-    assert not batch.guide[batch.target == PAD].any()
-
-
-def test_pieces_that_differ_in_capitals_alone_are_spelled_alike():
     words = [*SPECIALS, "▁The", "▁the", "▁cat"]
     vocabulary = {word: number for number, word in enumerate(words)}
     found = spellings(Tokenizer(WordLevel(vocabulary, unk_token="<unk>")))
@@ -144,8 +117,11 @@ def test_pieces_that_differ_in_capitals_alone_are_spelled_alike():
     assert found[6] == found[7] != found[8]
 
 
-def test_only_a_source_without_masks_says_which_pieces_are_alike(examples):
-    plain = examples.draw(np.random.default_rng(0))
-    assert plain.spelling.tolist() == [*examples.spellings[plain.source[:-1]], IGNORED]
-    masked = with_recipe(examples, masked=1, masked_piece=0.5).draw(np.random.default_rng(0))
-    assert (masked.spelling == IGNORED).all()
+def test_a_run_goes_on_with_the_same_batches(examples):
+    whole = batches(examples, seed=3, start=0, pieces=30, bands=2)
+    expected = [next(whole) for _ in range(9)][6:]
+    again = batches(examples, seed=3, start=6, pieces=30, bands=2)
+    for one, other in zip(expected, again, strict=False):
+        assert (one.source == other.source).all()
+        assert (one.target == other.target).all()
+        assert (one.guide == other.guide).all()

@@ -21,36 +21,24 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_str(learn_pieces(["L'eau est là !", "The cat's here."] * 9, 60))
 
 
-def test_odd_spaces_apostrophes_and_invisible_characters_are_made_plain():
+def test_texts_are_made_plain_and_split():
     assert clean("J\u2019ai\u202ffaim\u00a0! mon\u00adde\u200b") == "J'ai faim ! monde"
+    assert split_words("the cat's here.", "en") == ["the", "cat", "'s", "here", "."]
+    assert split_words("l'eau, qu'il", "fr") == ["l'", "eau", ",", "qu'", "il"]
 
 
-def test_columns_after_the_second_are_left_out(tmp_path):
+def test_pairs_are_read_and_refused_by_line(tmp_path):
     path = tmp_path / "pairs.txt"
     path.write_text("Go.\tVa !\tCC-BY\n\nHi.\tSalut !\n", encoding="utf-8")
     assert read_pairs(path) == [Pair("Go.", "Va !"), Pair("Hi.", "Salut !")]
-
-
-def test_a_line_without_a_tab_is_named(tmp_path):
     path = tmp_path / "pairs.txt"
     path.write_text("Go.\tVa !\nHi.\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"line 2 of '.*' has no tab"):
         read_pairs(path)
-
-
-def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         read_pairs(tmp_path / "nowhere.txt")
-
-
-def test_every_translation_of_an_unseen_sentence_is_kept_out():
     pairs = [Pair("Go.", "Va !"), Pair("Go.", "Allez !"), Pair("Hi.", "Salut !")]
     assert leave_out(pairs, ["Go."]) == [Pair("Hi.", "Salut !")]
-
-
-def test_words_are_split_as_each_language_writes_its_clitics():
-    assert split_words("the cat's here.", "en") == ["the", "cat", "'s", "here", "."]
-    assert split_words("l'eau, qu'il", "fr") == ["l'", "eau", ",", "qu'", "il"]
 
 
 @pytest.mark.parametrize("style", [tokenize_natural, tokenize_spaced])

@@ -17,7 +17,7 @@ from training.stages import translation
 from training.tokenizer import learn_pieces
 
 
-def test_the_loss_asks_for_the_other_occurrences_and_of_repeated_pieces_alone():
+def test_losses_ask_for_repeats_alone():
     shares = torch.tensor([[[0.5, 0.1, 0.4], [0.2, 0.7, 0.1], [0.25, 0.5, 0.25]]])
     spelling = torch.tensor([[8, 9, 8]])
     expected = -(math.log(0.4) + math.log(0.25)) / 2
@@ -31,7 +31,7 @@ def test_a_text_that_repeats_nothing_costs_nothing(spelling):
 
 @pytest.mark.slow
 @pytest.mark.core
-def test_a_few_steps_lead_the_head_to_the_other_occurrences(tmp_path):
+def test_a_few_steps_lead_the_head(tmp_path):
     (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
     pairs = read_pairs(tmp_path / "pairs.txt")
     tokenizer = Tokenizer.from_str(learn_pieces([p.en for p in pairs] + [p.fr for p in pairs], 90))

@@ -56,7 +56,7 @@ def test_the_led_heads_losses_are_those_of_their_weights_by_hand():
 
 
 @pytest.mark.slow
-def test_a_causal_run_in_small_learns_and_what_it_writes_is_loaded(tmp_path, monkeypatch):
+def test_a_causal_run_learns_and_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(causal_figures, "SEQUENCES", 4)
     (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
     (tmp_path / "unseen.txt").write_text("The cat sleeps.\nI see the dog.\n", encoding="utf-8")
@@ -78,7 +78,7 @@ def test_a_causal_run_in_small_learns_and_what_it_writes_is_loaded(tmp_path, mon
         main(["--model", "pocket-lm", "--data", "a", "--output", "b"])
 
 
-def test_a_drawing_knows_whose_each_pixel_is():
+def test_drawings_and_patches_know_whose_they_are():
     drawing = draw(np.random.default_rng(3), 64, Scene(fewest=5, most=5))
     assert drawing.pixels.shape == (64, 64, 3)
     assert set(np.unique(drawing.owner)) == set(range(6))
@@ -88,9 +88,6 @@ def test_a_drawing_knows_whose_each_pixel_is():
     assert min(apart) > 30  # the odd one's colour is none of theirs
     again = draw(np.random.default_rng(3), 64, Scene(fewest=5, most=5))
     np.testing.assert_array_equal(drawing.pixels, again.pixels)
-
-
-def test_a_patch_belongs_to_what_covers_most_of_it():
     owner = np.zeros((4, 4), dtype=np.uint8)
     owner[:2, :2], owner[0, 3], owner[2:, 2:] = 1, 2, [[2, 3], [3, 3]]
     np.testing.assert_array_equal(of_patches(owner, 2, least=0.5), [[1, 0], [0, 3]])
@@ -98,7 +95,7 @@ def test_a_patch_belongs_to_what_covers_most_of_it():
 
 
 @pytest.mark.slow
-def test_a_picture_run_in_small_learns_and_what_it_writes_is_loaded(tmp_path, monkeypatch):
+def test_a_picture_run_learns_and_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(picture_figures, "UNSEEN", 50)
     output = tmp_path / "run"
     options = {

@@ -64,26 +64,20 @@ def test_a_stopped_run_ends_where_one_without_a_stop_ends(given, tmp_path):
         torch.testing.assert_close(array, states[1]["weights"][name], atol=2e-4, rtol=1e-2)
 
 
-def test_nothing_to_resume_is_said_in_one_line(given, capsys):
+def test_what_is_missing_is_said(given, capsys, tmp_path):
     assert main([*given, "--steps", "2", "--resume"]) == 1
     assert "nothing to resume" in capsys.readouterr().err
+    with pytest.raises(InputError, match="cannot read"):
+        train(arguments([*given, "--data", str(tmp_path / "nowhere.txt")]))
 
 
-def test_the_rate_rises_in_a_line_and_falls_to_nothing():
+def test_rates_and_first_weights():
     settings = Settings(steps=100, rate=1.0, warm_up=10)
     assert learning_rate(settings, 4) == pytest.approx(0.5)
     assert learning_rate(settings, 10) == pytest.approx(1.0)
     assert learning_rate(settings, 55) == pytest.approx(0.5)
     assert learning_rate(settings, 100) == pytest.approx(0.0)
-
-
-def test_first_weights_depend_on_the_seed_alone_and_fit_the_sizes():
     one, again, other = (first_weights(SIZES, seed) for seed in (1, 1, 2))
     assert {name: tuple(array.shape) for name, array in one.items()} == shapes(SIZES)
     assert torch.equal(one["embedding.weight"], again["embedding.weight"])
     assert not torch.equal(one["embedding.weight"], other["embedding.weight"])
-
-
-def test_a_missing_file_is_refused(given, tmp_path):
-    with pytest.raises(InputError, match="cannot read"):
-        train(arguments([*given, "--data", str(tmp_path / "nowhere.txt")]))
