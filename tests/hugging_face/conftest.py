@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -64,5 +65,5 @@ def silence() -> Iterator[None]:
 
 @pytest.fixture
 def copy_of(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
-    """A copy of a tiny model's folder, to be broken."""
-    return lambda kind: Path(shutil.copytree(folder_of(kind), tmp_path / kind))
+    """A copy of a tiny model's folder, to be broken; each in a folder of its own."""
+    return lambda kind: Path(shutil.copytree(folder_of(kind), Path(mkdtemp(dir=tmp_path)) / kind))

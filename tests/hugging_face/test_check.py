@@ -1,6 +1,5 @@
 """`attnviz models --check`: what is said of a model, by its small files and a small copy."""
 
-import json
 import shutil
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModel
 
 from attnviz.features.models.shrink import SmallCopy
+from tests.hugging_face.tiny_models import rewrite
 from tests.invoke import attnviz
 
 ALL = ["rollout", "flow", "gradient", "effect", "logits", "norm"]
@@ -94,9 +94,9 @@ def test_a_table_for_the_eye_and_cards_of_shipped(folder_of):
     ],
 )
 def test_unreadable_models_are_one_line(changes, said, copy_of):
-    path = copy_of("bert") / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    done = attnviz("models", "--check", path.parent)
+    folder = copy_of("bert")
+    rewrite(folder / "config.json", **changes)
+    done = attnviz("models", "--check", folder)
     assert (done.status, done.out) == (1, b"")
     assert said in done.mistake
 

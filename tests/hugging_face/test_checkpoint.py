@@ -36,8 +36,7 @@ def test_whole_folders_and_no_models_are_told(folder_of, copy_of, tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     refuse(tmp_path, "an adapter only")
     (tmp_path / "adapter_config.json").unlink()
-    copy_of("bert")
-    refuse(tmp_path, "did you mean '.*bert'")
+    refuse(copy_of("bert").parent, "did you mean '.*bert'")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"model_type": 3}'])

@@ -1,6 +1,7 @@
 """Gradients and relevance against a direct autograd computation, and what is explained."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.eager import layer_gradients
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import gradients
-from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
+from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, reweigh, save, word_pieces
 from tests.invoke import attnviz
 from tests.precision import exact_model, in_float64
 
@@ -220,14 +221,8 @@ def test_a_model_without_classes_or_tokens_is_refused(name, explaining):
 
 
 def test_heads_without_weights_and_copies_are_refused(copy_of, folders, tmp_path, explaining):
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
     folder = shutil.copytree(folders("BertForSequenceClassification"), tmp_path / "cut")
-    weights = load_file(folder / "model.safetensors")
-    kept = {name: array for name, array in weights.items() if "classifier" not in name}
-    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    reweigh(folder, lambda name, one: None if "classifier" in name else one)
     model = load_model(str(folder), device="cpu", with_head=True)
     with pytest.raises(ModelError, match="lacks the weights of its head"):
         gradients(model, TEXT)

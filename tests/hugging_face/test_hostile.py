@@ -6,18 +6,22 @@ import os
 import re
 import shutil
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from attnviz.models.hugging_face.inputs import chat
 from attnviz.models.hugging_face.load import checkpoint, devices, imports
 from attnviz.models.open import SHIPPED
 from tests.features.vision.tiny_vision import VISION_BUILDERS, picture
+from tests.hugging_face.tiny_models import reweigh, rewrite
 from tests.invoke import attnviz
 
 CONFIG, TOKENIZER, WORDS = "config.json", "tokenizer_config.json", "tokenizer.json"
@@ -80,6 +84,10 @@ WRONG: list[tuple[str, str, str, Any, str]] = [
 ]
 
 
+def read(path):
+    return json.loads(path.read_text())
+
+
 @pytest.fixture(scope="session")
 def photo(tmp_path_factory):
     path = tmp_path_factory.mktemp("photo") / "p.png"
@@ -98,11 +106,10 @@ def broken(folder_of, tiny_vit, tmp_path):
 
     def spoil(family, file, changes):
         source = tiny_vit if family == "vit" else folder_of(family)
-        folder = Path(shutil.copytree(source, tmp_path / family))
-        path = folder / file
-        entries = json.loads(path.read_text()) if path.exists() else {}
+        folder = Path(shutil.copytree(source, Path(mkdtemp(dir=tmp_path)) / family))
+        entries = read(folder / file) if (folder / file).exists() else {}
         text = json.dumps(entries | changes)
-        path.write_text(text.replace(json.dumps(DEEP), DEEP))
+        (folder / file).write_text(text.replace(json.dumps(DEEP), DEEP))
         return folder
 
     return spoil
@@ -125,11 +132,7 @@ def refused(done, what):
 @pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize(("family", "name", "value"), CLAIMS)
-def test_more_than_is_stored_is_refused_before_anything_is_built(
-    family, name, value, broken, photo, monkeypatch
-):
-    import transformers
-
+def test_more_than_is_stored_is_refused_first(family, name, value, broken, photo, monkeypatch):
     def never(*arguments, **named):
         raise SystemError("this was read")
 
@@ -139,16 +142,8 @@ def test_more_than_is_stored_is_refused_before_anything_is_built(
     assert str(folder) in line
 
 
-def but_slow(rows):
-    """Rows of a table, those of three families in the whole suite only."""
-    return [
-        pytest.param(*row, marks=() if row[0] in ("bert", "gpt2", "t5") else pytest.mark.slow)
-        for row in rows
-    ]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "file", "name", "value", "what"), but_slow(WRONG))
+@pytest.mark.parametrize(("family", "file", "name", "value", "what"), WRONG)
 def test_a_wrong_entry_is_one_line(family, file, name, value, what, broken, photo):
     refused(ask(family, broken(family, file, {name: value}), photo), what)
 
@@ -175,29 +170,27 @@ def test_a_file_without_end_is_refused(file, broken, photo):
         refused(ask("bert", folder, photo), "has 536,870,912 bytes")
 
 
-def test_a_greedy_output_heeds_no_other_way_of_writing(broken, photo):
+def test_greedy_outputs_and_odd_tokens(broken, photo):
     wild = {"num_return_sequences": 10**6, "return_dict_in_generate": True, "num_beams": 10**6}
     wild |= {"do_sample": True, "temperature": float("nan"), "max_length": HUGE}
     folder = broken("gpt2", WRITING, wild)
     assert ask("gpt2", folder, photo, "--generate", "3").status == 0
-
-
-def test_tokens_beyond_the_embeddings_are_refused(broken, photo):
     folder = broken("bert", CONFIG, {"vocab_size": 12})
-    tensors = load_file(folder / "model.safetensors")
-    name = "embeddings.word_embeddings.weight"
-    tensors[name] = tensors[name][:12].clone()
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    reweigh(folder, lambda name, one: one[:12].clone() if "word_embeddings" in name else one)
     refused(ask("bert", folder, photo), r"the tokenizer does not belong .*knows 0 to 11")
+    folder = broken("bert", WORDS, {})
+    entries = read(folder / WORDS)
+    entries["model"]["vocab"]["[CLS]"] = 2**31
+    added = [item for item in entries["added_tokens"] if item["id"] != 2]
+    rewrite(folder / WORDS, model=entries["model"], added_tokens=added)
+    (first, *_) = attnviz("self", "the", "--model", folder, "-f", "json").json()["maps"]
+    assert first["query_tokens"][0]["text"] == "<2>"
 
 
 @pytest.mark.slow
 def test_a_search_without_end_panics_in_one_line(broken, tmp_path, capfd):
-    folder = broken("bert", WORDS, {})
-    entries = json.loads((folder / WORDS).read_text())
     slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
-    entries["pre_tokenizer"] = slow | {"invert": False}
-    (folder / WORDS).write_text(json.dumps(entries))
+    folder = broken("bert", WORDS, {"pre_tokenizer": slow | {"invert": False}})
     capfd.readouterr()  # what the making of the folder said
     done = attnviz("self", "a" * 40 + "!", "--model", folder)
     refused(done, "the tokenizer in .* fails on this text: .*retry-limit")
@@ -205,9 +198,7 @@ def test_a_search_without_end_panics_in_one_line(broken, tmp_path, capfd):
 
 
 @pytest.mark.parametrize("part", ["normalizer", "decoder"])
-def test_a_tokenizer_that_grows_a_text_without_bound_is_refused_before_it_is_loaded(
-    part, broken, photo
-):
+def test_tokenizers_that_grow_texts_are_refused(part, broken, photo):
     more = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 50}
     steps = {"type": "Sequence", f"{part}s": [more] * 6}
     folder = broken("bert", WORDS, {part: steps})
@@ -219,17 +210,14 @@ def test_a_tokenizer_that_grows_a_text_without_bound_is_refused_before_it_is_loa
 @pytest.mark.parametrize("kind", ["gpt2", "roberta"])
 def test_merges_without_the_mark_of_their_pieces(kind, as_text, copy_of, photo):
     folder = copy_of(kind)
-    file = json.loads((folder / WORDS).read_text())
-    file["model"]["continuing_subword_prefix"] = "##"
+    model = read(folder / WORDS)["model"] | {"continuing_subword_prefix": "##"}
     if as_text:
-        file["model"]["merges"] = [" ".join(pair) for pair in file["model"]["merges"]]
-    (folder / WORDS).write_text(json.dumps(file))
+        model["merges"] = [" ".join(pair) for pair in model["merges"]]
+    rewrite(folder / WORDS, model=model)
     refused(ask(kind, folder, photo), r"begin with '##', and those of its merges do not: set its")
 
 
 def test_merges_with_the_mark_of_their_pieces(copy_of):
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
     folder = copy_of("gpt2")
     made = Tokenizer(models.BPE(continuing_subword_prefix="##"))
     made.pre_tokenizer = pre_tokenizers.ByteLevel()
@@ -255,8 +243,6 @@ STEPS = st.lists(
 @pytest.mark.slow
 @given(steps=STEPS, text=st.text("abc", min_size=1, max_size=6))
 def test_no_text_grows_by_more_than_the_bound(steps, text):
-    from tokenizers import Regex, normalizers
-
     documents: list[Any] = []
     for kind, pattern, content in steps:
         one = {"pattern": {kind: pattern}, "content": content}
@@ -274,41 +260,28 @@ def test_no_text_grows_by_more_than_the_bound(steps, text):
 
 
 @pytest.mark.slow
-def test_what_the_tokenizers_library_prints_stays_off_stdout(broken, photo, capfd):
+def test_what_tokenizers_print_stays_off_stdout(broken, photo, capfd):
     with imports.quiet_native():
         os.write(2, b"a word")
     assert capfd.readouterr().err == "a word", "what others write meanwhile is kept"
     folder = broken("t5", WORDS, {})
-    entries = json.loads((folder / WORDS).read_text())
-    entries["added_tokens"][0]["\x1b[0m"] = ""  # an option that it does not know, which it prints
-    (folder / WORDS).write_text(json.dumps(entries))
+    added = read(folder / WORDS)["added_tokens"]
+    added[0]["\x1b[0m"] = ""  # an option that it does not know, which it prints
+    rewrite(folder / WORDS, added_tokens=added)
     assert ask("t5", folder, photo).status == 0
     assert capfd.readouterr().out == ""
 
 
-def test_an_id_without_a_piece_is_spelt_as_its_number(broken):
-    folder = broken("bert", WORDS, {})
-    entries = json.loads((folder / WORDS).read_text())
-    entries["added_tokens"] = [item for item in entries["added_tokens"] if item["id"] != 2]
-    entries["model"]["vocab"]["[CLS]"] = 2**31
-    (folder / WORDS).write_text(json.dumps(entries))
-    (first, *_) = attnviz("self", "the", "--model", folder, "-f", "json").json()["maps"]
-    assert first["query_tokens"][0]["text"] == "<2>"
-
-
-@pytest.mark.parametrize("name", ["x" * 5000, "~no-such-user/x", "a\0b"])
-def test_a_name_that_no_folder_can_have_is_one_line(name):
-    refused(attnviz("self", "a", "--model", name), "there (is|can be) no folder")
-
-
-@pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../.."])
-def test_a_reference_that_is_no_commit_leads_nowhere(commit, tmp_path, monkeypatch):
+def test_names_and_references_that_lead_nowhere(tmp_path, monkeypatch):
+    for name in ("x" * 5000, "~no-such-user/x", "a\0b"):
+        refused(attnviz("self", "a", "--model", name), "there (is|can be) no folder")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     (tmp_path / "models--a" / "refs").mkdir(parents=True)
     (tmp_path / "models--a" / "snapshots").mkdir()
-    (tmp_path / "models--a" / "refs" / "main").write_bytes(commit)
-    assert len(attnviz("models").lines) == len(SHIPPED)
-    refused(attnviz("self", "a", "--model", "a"), "is neither a folder nor in the local cache")
+    for commit in (b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../.."):
+        (tmp_path / "models--a" / "refs" / "main").write_bytes(commit)
+        assert len(attnviz("models").lines) == len(SHIPPED)
+        refused(attnviz("self", "a", "--model", "a"), "is neither a folder nor in the local cache")
 
 
 @pytest.mark.parametrize(
@@ -323,34 +296,25 @@ def test_a_shape_that_does_not_fit_its_place_is_refused(shape, place, broken, ph
     refused(ask("bert", folder, photo), "not a complete safetensors file")
 
 
-def test_claims_are_compared_with_all_shards(broken, photo):
+def test_claims_are_compared_with_shards_and_pickles(broken, photo):
     folder = broken("bert", CONFIG, {"num_hidden_layers": 200_000})
     split(folder, "{}")
     line = refused(ask("bert", folder, photo), "'num_hidden_layers' is 200,000")
     whole = len(load_file(folder / "0.safetensors")) + len(load_file(folder / "1.safetensors"))
     assert f"{whole} tensors" in line
-
-
-def test_claims_are_compared_with_the_size_of_a_pickle(broken, photo):
     folder = broken("bert", CONFIG, {"num_hidden_layers": 200_000})
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     refused(ask("bert", folder, photo, "--allow", "pickle"), "'num_hidden_layers' is 200,000")
 
 
-class Bomb:
-    """What a pickle may hold: a call."""
-
-    def __init__(self, mark):
-        self.mark = mark
-
-    def __reduce__(self):
-        return Path.touch, (self.mark,)
-
-
 def test_a_pickle_runs_no_code_even_where_it_is_allowed(broken, photo, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "ran",)  # what a pickle may hold: a call
+
     folder = broken("bert", CONFIG, {})
-    torch.save({"x": Bomb(tmp_path / "ran")}, folder / "pytorch_model.bin")
+    torch.save({"x": Bomb()}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     refused(ask("bert", folder, photo), "--allow pickle")
     refused(ask("bert", folder, photo, "--allow", "pickle"), "cannot be loaded")
@@ -372,11 +336,12 @@ def split(folder, where, to=None):
 
 
 @pytest.mark.parametrize("where", ["../{}", "/{}", " ", "a\0b", "link{}"])
-def test_an_index_may_not_point_outside_its_folder(where, broken, photo, tmp_path):
+def test_an_index_may_not_point_outside_its_folder(where, broken, photo):
     folder = broken("bert", CONFIG, {})
-    split(folder, where if where[:1] != "/" else f"{tmp_path}/{{}}", to=tmp_path)
+    around = folder.parent
+    split(folder, where if where[:1] != "/" else f"{around}/{{}}", to=around)
     for half in (0, 1):
-        (folder / f"link{half}.safetensors").symlink_to(tmp_path / f"{half}.safetensors")
+        (folder / f"link{half}.safetensors").symlink_to(around / f"{half}.safetensors")
     refused(ask("bert", folder, photo), "names a file outside its folder")
 
 
@@ -426,9 +391,7 @@ def test_an_endless_template_is_stopped(broken, photo, monkeypatch):
 
 @pytest.mark.slow
 def test_a_template_process_makes_what_transformers_makes(folder_of):
-    from transformers import AutoTokenizer
-
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder_of("gpt2"))
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder_of("gpt2"))
     tokenizer.chat_template = (
         "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n"
         "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
@@ -442,7 +405,7 @@ def test_a_template_process_makes_what_transformers_makes(folder_of):
 NAME = "mo\x1b[31mdel\u202e\x85\t\n"
 
 
-def test_names_of_models_reach_no_terminal_raw(folder_of, tmp_path, monkeypatch):
+def test_names_reach_no_output_raw(folder_of, tmp_path, monkeypatch):
     repository = tmp_path / f"models--{NAME}\udc80"
     folder = repository / "snapshots" / "abc"
     shutil.copytree(folder_of("bert"), folder)
@@ -455,9 +418,6 @@ def test_names_of_models_reach_no_terminal_raw(folder_of, tmp_path, monkeypatch)
         assert not set(done.text) & {"\x1b", "\x85", "\u202e"}
     assert [len(done.lines) for done in shown[:2]] == [1 + len(SHIPPED), 2 + len(SHIPPED)]
     assert shown[2].json()["rows"][len(SHIPPED)]["model"] == f"{NAME}\udc80"
-
-
-def test_the_name_of_a_folder_reaches_no_output_raw(folder_of, tmp_path):
     folder = Path(shutil.copytree(folder_of("bert"), tmp_path / NAME))
     for options in (["-f", "json"], ["-f", "table"], ["--html", tmp_path / "p.html"]):
         done = attnviz("self", "the car", "--model", folder, *options)
@@ -467,21 +427,17 @@ def test_the_name_of_a_folder_reaches_no_output_raw(folder_of, tmp_path):
     assert "␛[31m" in attnviz("self", "x " * 90, "--model", folder).mistake
 
 
-def test_a_panic_of_another_library_is_one_line():
-    class PanicException(BaseException):
-        pass
+def test_panics_are_one_line_and_interruptions_are_none():
+    class PanicException(BaseException): ...
 
     with (
         pytest.raises(devices.ModelError, match="it fails: of Rust"),
         devices.library_errors("it fails"),
     ):
         raise PanicException("of Rust\nsecond line")
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_is_no_failure_of_a_library(kind):
-    with pytest.raises(kind), devices.library_errors("it fails"):
-        raise kind
+    for kind in (KeyboardInterrupt, SystemExit):  # no failures of a library
+        with pytest.raises(kind), devices.library_errors("it fails"):
+            raise kind
 
 
 def test_a_bug_of_attnviz_keeps_its_traceback(broken, photo, monkeypatch):

@@ -1,6 +1,5 @@
 """What loading refuses, in one line each, and what it says about what it loaded."""
 
-import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -8,13 +7,15 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, ViTConfig
 
 import attnviz as attnviz_api
 from attnviz.core.errors import ModelError, UsageError
+from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
+from tests.hugging_face.tiny_models import reweigh, rewrite, save, word_pieces
 from tests.invoke import attnviz
 
 
@@ -22,13 +23,6 @@ def refuse(folder, what, kind=ModelError, **options):
     with pytest.raises(kind, match=what) as caught:
         load_model(str(folder), device="cpu", **options)
     assert "\n" not in str(caught.value)
-
-
-def rewrite(folder, **changes):
-    """Change a configuration's entries; None removes one."""
-    path = folder / "config.json"
-    config = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({key: item for key, item in config.items() if item is not None}))
 
 
 @pytest.mark.parametrize(
@@ -45,29 +39,25 @@ def rewrite(folder, **changes):
 )
 def test_a_configuration_that_does_not_fit_is_refused(changes, said, copy_of):
     folder = copy_of("bert")
-    rewrite(folder, **changes)
+    rewrite(folder / "config.json", **changes)
     (folder / "m.py").write_text("raise SystemExit('this must not run')")
     refuse(folder, said)
 
 
-def test_a_causal_mask_that_changes_nothing(folder_of):
-    folder = folder_of("bert")
-    done = attnviz("self", "a b", "--causal", "--model", folder)
-    assert (done.status, done.out) == (2, b"")
-    assert f"--causal changes nothing in '{folder}' (encoder-only)" in done.mistake
-
-
-def test_code_runs_only_when_it_is_allowed(copy_of):
+def test_code_runs_only_when_it_is_allowed(copy_of, monkeypatch, tmp_path):
     folder = copy_of("bert")
-    rewrite(folder, auto_map={"AutoModel": "modeling.Own", "AutoConfig": "modeling.Own"})
+    rewrite(
+        folder / "config.json", auto_map={"AutoModel": "modeling.Own", "AutoConfig": "modeling.Own"}
+    )
     (folder / "modeling.py").write_text("raise SystemExit('this must not run')")
     assert load_model(str(folder), device="cpu").family == "encoder-only"
-
-
-def test_code_runs_when_it_is_allowed(copy_of, monkeypatch, tmp_path):
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "m"))
     folder = copy_of("bert")
-    rewrite(folder, model_type="own-model", auto_map={"AutoConfig": "modeling.OwnConfig"})
+    rewrite(
+        folder / "config.json",
+        model_type="own-model",
+        auto_map={"AutoConfig": "modeling.OwnConfig"},
+    )
     (folder / "modeling.py").write_text("raise ValueError('this ran')")
     refuse(folder, "cannot be loaded: this ran", allow_code=True)
 
@@ -101,7 +91,14 @@ def test_a_tokenizer_may_lie_elsewhere(copy_of, folder_of):
     assert attnviz_api.explain(result).to_json()["answer"] == answer
 
 
-def test_a_tokenizer_needs_a_model_of_its_kind(folder_of, tmp_path):
+def test_odd_tokenizers_are_refused(copy_of, folder_of, tmp_path):
+    folder = copy_of("gpt2")
+    (folder / "tokenizer.json").write_text("{")
+    refuse(folder, "tokenizer of '.*' cannot be loaded")
+    for path in folder.glob("*token*"):
+        path.unlink()
+    (folder / "vocab.json").write_text('{"a": 0, "b": 1}')
+    refuse(folder, "tokenizer of .* cannot be loaded: .*merges")
     for words in (("self", "a"), ("image", "sample_inputs/shapes.png")):
         done = attnviz(*words, "--tokenizer", "b")
         assert "--tokenizer is for a Hugging Face model" in done.mistake
@@ -118,34 +115,16 @@ def test_a_tokenizer_needs_a_model_of_its_kind(folder_of, tmp_path):
         attnviz_api.attend(TEXT, model=whole, tokenizer=3)
 
 
-def test_half_a_tokenizer_and_a_broken_one_are_refused(copy_of):
-    folder = copy_of("gpt2")
-    (folder / "tokenizer.json").write_text("{")
-    refuse(folder, "tokenizer of '.*' cannot be loaded")
-    for path in folder.glob("*token*"):
-        path.unlink()
-    (folder / "vocab.json").write_text('{"a": 0, "b": 1}')
-    refuse(folder, "tokenizer of .* cannot be loaded: .*merges")
-
-
-def test_more_layers_than_named_are_said(copy_of):
+def test_more_layers_fewer_and_pickles(copy_of):
     folder = copy_of("bert")
-    rewrite(folder, num_hidden_layers=2)
+    rewrite(folder / "config.json", num_hidden_layers=2)
     model = load_model(str(folder), device="cpu")
     assert (
         "holds 16 weights of layers that its configuration leaves out" in model.provenance.notes[0]
     )
-
-
-def test_a_missing_pooler_does_not_matter(copy_of):
     folder = copy_of("bert")
-    tensors = load_file(folder / "model.safetensors")
-    kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    reweigh(folder, lambda name, one: None if "pooler" in name else one)
     assert attend(load_model(str(folder), device="cpu"), "the car").weights.shape[0] == 3
-
-
-def test_a_pickle_loads_when_it_is_allowed(copy_of):
     folder = copy_of("bert")
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
@@ -157,10 +136,8 @@ def test_a_pickle_loads_when_it_is_allowed(copy_of):
 
 def test_half_precision_is_computed_in_full(copy_of):
     folder = copy_of("bert")
-    tensors = load_file(folder / "model.safetensors")
-    half = {name: tensor.bfloat16() for name, tensor in tensors.items()}
-    save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
-    rewrite(folder, dtype="bfloat16")
+    reweigh(folder, lambda _, one: one.bfloat16())
+    rewrite(folder / "config.json", dtype="bfloat16")
     full = load_model(str(folder), device="cpu")
     assert (full.provenance.dtype, full.provenance.settings["stored_as"]) == ("float32", "BF16")
     rows = attend(full, "the professor who").weights.sum(-1)
@@ -187,21 +164,11 @@ def test_precision_by_autocast_and_by_option(folder_of):
 def test_a_kernel_of_the_configuration(kernel, copy_of):
     folder = copy_of("llama")
     expected = attend(load_model(str(folder), device="cpu"), "the red car")
-    rewrite(folder, attn_implementation=kernel, output_attentions=True)
+    rewrite(folder / "config.json", attn_implementation=kernel, output_attentions=True)
     found = load_model(str(folder), device="cpu")
     assert abs(attend(found, "the red car").weights - expected.weights).max() < 1e-6
     said = [note for note in found.provenance.notes if f"asks for {kernel}" in note]
     assert bool(said) == kernel.startswith("flash")
-
-
-def test_unknown_devices_and_memory_are_refused(folder_of, monkeypatch):
-    missing = "mps" if torch.cuda.is_available() else "cuda"
-    with pytest.raises(UsageError, match=rf"device '{missing}' is not available here .*cpu"):
-        load_model(str(folder_of("bert")), device=missing)
-    from attnviz.models.hugging_face.load import devices
-
-    monkeypatch.setattr(devices, "free_bytes", lambda device: 10)
-    refuse(folder_of("bert"), "in float32 would take about .*and 0 MiB is free.*smaller model")
 
 
 @pytest.mark.parametrize(("option", "value"), [("device", "gpu"), ("dtype", "float31")])
@@ -210,15 +177,16 @@ def test_a_misspelt_option_is_a_wrong_question(option, value, folder_of):
         load_model(str(folder_of("bert")), **{option: value})
 
 
-def test_a_model_of_images_is_refused(tmp_path):
-    from transformers import ViTConfig
-
-    from tests.hugging_face.tiny_models import save, word_pieces
-
+def test_unknown_devices_images_and_memory_are_refused(tmp_path, folder_of, monkeypatch):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = ViTConfig(**sizes, intermediate_size=20, image_size=32)
     save(tmp_path, "ViTModel", word_pieces(), config)
     refuse(tmp_path, r"\(vit\) does not read text: it asks for 'pixel_values'")
+    missing = "mps" if torch.cuda.is_available() else "cuda"
+    with pytest.raises(UsageError, match=rf"device '{missing}' is not available here .*cpu"):
+        load_model(str(folder_of("bert")), device=missing)
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 10)
+    refuse(folder_of("bert"), "in float32 would take about .*and 0 MiB is free.*smaller model")
 
 
 def test_the_provenance_names_the_weights(loaded, folder_of):
@@ -234,12 +202,16 @@ def test_the_provenance_names_the_weights(loaded, folder_of):
         "stored_as": "F32",
     }
     assert set(provenance.versions) == {"torch", "transformers"}
+    folder = folder_of("bert")
+    done = attnviz("self", "a b", "--causal", "--model", folder)
+    assert (done.status, done.out) == (2, b"")
+    assert f"--causal changes nothing in '{folder}' (encoder-only)" in done.mistake
 
 
 @pytest.mark.slow
 def test_nothing_is_printed_whatever_happens(copy_of, folder_of):
     broken = copy_of("bert")
-    rewrite(broken, num_hidden_layers=5)
+    rewrite(broken / "config.json", num_hidden_layers=5)
     code = f"""
 from attnviz.core.errors import AttnvizError
 from attnviz.core.query import Query

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention
@@ -13,6 +12,7 @@ from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.probe import broken_head
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, gradients, values
+from tests.hugging_face.tiny_models import reweigh
 
 TEXT = "The red car is fast."
 KINDS = {
@@ -35,11 +35,9 @@ def broken(copy_of):
     """A tiny model one of whose parameters is spoilt."""
 
     def make(kind, name, way, dtype=None):
-        file = copy_of(kind) / "model.safetensors"
-        tensors = load_file(file)
-        tensors[name] = way(tensors[name].clone())
-        save_file(tensors, file, metadata={"format": "pt"})
-        return load_model(str(file.parent), device="cpu", dtype=dtype)
+        folder = copy_of(kind)
+        reweigh(folder, lambda its, one: way(one.clone()) if its == name else one)
+        return load_model(str(folder), device="cpu", dtype=dtype)
 
     return make
 
@@ -65,14 +63,14 @@ def test_lenses_refuse_it_and_overflow_is_named(broken):
         attend(model, TEXT)
 
 
-def test_in_a_batch_one_text_fails(copy_of, loaded):
-    folder, texts = copy_of("bert"), ["blue", "the red car", "fast", "a student", "paper", "and"]
+def test_in_a_batch_one_text_fails(broken, loaded):
+    texts = ["blue", "the red car", "fast", "a student", "paper", "and"]
     (place,) = loaded("bert").tokenizer("red", add_special_tokens=False)["input_ids"]
-    tensors = load_file(folder / "model.safetensors")
-    name = "embeddings.word_embeddings.weight"
-    tensors[name] = tensors[name].index_fill(0, torch.tensor([place]), float("nan"))
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    model = load_model(str(folder), device="cpu")
+    model = broken(
+        "bert",
+        "embeddings.word_embeddings.weight",
+        lambda weights: weights.index_fill(0, torch.tensor([place]), float("nan")),
+    )
     found = list(model.attend([Query(text) for text in texts]))
     assert [isinstance(item, NotFiniteError) for item in found] == [False, True, *[False] * 4]
     for item in found:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, Token
@@ -19,7 +18,15 @@ from attnviz.models.hugging_face.load.family import (
 )
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
-from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
+from tests.hugging_face.tiny_models import (
+    ENDS,
+    SEQ2SEQ,
+    WIDE,
+    byte_pieces,
+    reweigh,
+    save,
+    word_pieces,
+)
 from tests.invoke import attnviz
 
 TEXT = "The professor published the red paper"
@@ -146,9 +153,7 @@ def test_tags_many_classes_and_words_by_hand():
 
 def test_without_its_classifier_attention_is_shown(with_head):
     folder = with_head("BertForSequenceClassification")
-    path = folder / "model.safetensors"
-    kept = {name: row for name, row in load_file(path).items() if "classifier" not in name}
-    save_file(kept, path, {"format": "pt"})
+    reweigh(folder, lambda name, one: None if "classifier" in name else one)
     found = attend(load_model(str(folder), device="cpu"), TEXT)
     assert DECISION not in found.provenance.settings
     assert any("lacks the weights of its classifier" in note for note in found.provenance.notes)

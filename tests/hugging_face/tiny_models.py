@@ -1,5 +1,6 @@
 """Small models with random weights and small real tokenizers, saved as folders."""
 
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE, Unigram, WordPiece
 from transformers import PreTrainedTokenizerFast
@@ -252,6 +254,21 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
         m2m_100,
     )
 }
+
+
+def rewrite(path: Path, **changes: Any) -> None:
+    """Change entries of a JSON file, if there is one yet; None removes one."""
+    entries = (json.loads(path.read_text()) if path.is_file() else {}) | changes
+    path.write_text(json.dumps({key: one for key, one in entries.items() if one is not None}))
+
+
+def reweigh(folder: Path, change: Callable[[str, Any], Any]) -> None:
+    """Change each tensor of a checkpoint, given its name; None removes it."""
+    file = folder / "model.safetensors"
+    made = {name: change(name, one) for name, one in load_file(file).items()}
+    kept = {name: one for name, one in made.items() if one is not None}
+    save_file(kept, file, metadata={"format": "pt"})
+
 
 FAST = ("bert", "gpt2", "t5")
 
