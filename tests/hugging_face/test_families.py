@@ -30,11 +30,7 @@ def make(name):
     config = CONFIG_MAPPING[name](**deepcopy(EVERY[name].sizes))
     auto = AutoModel if type(config) in MODEL_MAPPING else AutoModelForSeq2SeqLM
     torch.manual_seed(0)
-    made = auto.from_config(deepcopy(config)).eval()
-    with torch.no_grad():
-        for weights in made.parameters():
-            if weights.ndim > 1:
-                weights.normal_(std=EVERY[name].std)
+    made = tiny_heads.widened(auto.from_config(deepcopy(config)).eval(), EVERY[name].std)
     own = auto.from_config(deepcopy(config), attn_implementation="eager").eval()
     own.load_state_dict(made.state_dict())
     return made, own

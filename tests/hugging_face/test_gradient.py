@@ -87,7 +87,6 @@ def shares(row):
     return (row / row.sum()).numpy()
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize(
     ("name", "row"),

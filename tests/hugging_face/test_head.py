@@ -41,7 +41,6 @@ def worked(model, kind, layer, head):
     return attention, head_steps(attention, which, model.head_arithmetic(query, which))
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", but_slow(OUTPUTS))
 def test_all_heads_add_what_the_projection_puts_out(kind, loaded):

@@ -129,7 +129,6 @@ def refused(done, what):
     return str(done.mistake)
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize(("family", "name", "value"), CLAIMS)
 def test_more_than_is_stored_is_refused_first(family, name, value, broken, photo, monkeypatch):
@@ -373,7 +372,6 @@ TEMPLATES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_hostile_template_is_refused(template, broken, photo):

@@ -292,7 +292,6 @@ def in_order(array, axes):
     return np.einsum(f"{axes}->{'bhtp' if 'h' in axes else 'cbt'}", array)
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("name", ALL)
 def test_matrices_are_loops_and_make_the_output(name, monkeypatch):

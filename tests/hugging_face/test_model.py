@@ -158,7 +158,6 @@ def test_a_given_target_is_shifted_and_kept(loaded):
         assert words.replace(" ", "") == "Lavoiture"
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", ["bart", "t5"])
 def test_without_a_target_the_model_writes_one(kind, loaded, monkeypatch):

@@ -7,18 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from torch.nn import functional
 from torch.nn.attention import flex_attention as flex
-from transformers import (
-    BertConfig,
-    BertModel,
-    Gemma2Config,
-    Gemma2Model,
-    LlamaConfig,
-    LlamaModel,
-    T5Config,
-    T5EncoderModel,
-)
 
 from attnviz.core.attention_call import AttentionCall
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, probe_layers, read_call
@@ -27,11 +18,11 @@ from attnviz.models.hugging_face.capture.region import PooledGrid, each_token, s
 SIZES = {"hidden_size": 32, "num_attention_heads": 4, "vocab_size": 50, "num_hidden_layers": 2}
 GROUPED = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48, "head_dim": 8}
 MODELS = {
-    "bert": lambda: BertModel(BertConfig(**SIZES, intermediate_size=48)),
-    "llama": lambda: LlamaModel(LlamaConfig(**GROUPED)),
-    "gemma2": lambda: Gemma2Model(Gemma2Config(**GROUPED, attn_logit_softcapping=2.0)),
-    "t5": lambda: T5EncoderModel(
-        T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=50)
+    "bert": lambda: hf.BertModel(hf.BertConfig(**SIZES, intermediate_size=48)),
+    "llama": lambda: hf.LlamaModel(hf.LlamaConfig(**GROUPED)),
+    "gemma2": lambda: hf.Gemma2Model(hf.Gemma2Config(**GROUPED, attn_logit_softcapping=2.0)),
+    "t5": lambda: hf.T5EncoderModel(
+        hf.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=50)
     ),
 }
 STREAMS = {"bert": "self", "llama": "causal", "gemma2": "causal", "t5": "self"}
@@ -50,6 +41,16 @@ def softmaxes(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(torch.nn.functional, "softmax", softmax)
         yield found
+
+
+def called(query, key, value, kernel=functional.scaled_dot_product_attention):
+    """A call whose kernel mixes as this function does."""
+
+    def asked(_module, query, key, value, _mask, **_options):
+        return (kernel(query, key, value).transpose(1, 2).contiguous(),)
+
+    output, options = asked(None, query, key, value, None)[0], {"is_causal": False}
+    return AttentionCall(query, key, value, None, output, kernel=asked, options=options)
 
 
 def by_loop(scores: np.ndarray) -> dict[str, float]:
@@ -99,18 +100,8 @@ def test_norms_and_the_sink_are_of_the_vectors():
     key[0, 0, 5] = 4 * query[0, 0].mean(0)
     value[0, 0, 5] *= 0.01
     spelled = partial(functional.scaled_dot_product_attention, enable_gqa=True)
-    output = spelled(query, key, value).transpose(1, 2)
-    call = AttentionCall(
-        query,
-        key,
-        value,
-        None,
-        output.contiguous(),
-        kernel=lambda _m, q, k, v, _mask, **_: (spelled(q, k, v).transpose(1, 2),),
-        options={"is_causal": False},
-    )
     whole = PooledGrid(each_token(9), each_token(9))
-    found = read_call("a", call, CaptureSpec(whole, keep_scores=True))
+    found = read_call("a", called(query, key, value, spelled), CaptureSpec(whole, keep_scores=True))
     weights = found.weights[0]
     for head in range(4):
         own = value[0, head // 2].norm(dim=-1)
@@ -129,14 +120,10 @@ def test_a_kernel_that_does_more_has_no_scores():
     generator = torch.Generator().manual_seed(3)
     query, key, value = (torch.randn(1, 2, 9, 4, generator=generator) for _ in range(3))
 
-    def sharper(_module, query, key, value, _mask, **_options):
-        made = functional.scaled_dot_product_attention(2 * query, key, value)
-        return (made.transpose(1, 2).contiguous(),)
+    def sharper(query, key, value):
+        return functional.scaled_dot_product_attention(2 * query, key, value)
 
-    output = sharper(None, query, key, value, None)[0]
-    call = AttentionCall(
-        query, key, value, None, output, kernel=sharper, options={"is_causal": False}
-    )
+    call = called(query, key, value, sharper)
     whole = PooledGrid(each_token(9), each_token(9))
     found = read_call("a", call, CaptureSpec(whole, keep_scores=True))
     assert found.weights.shape == (1, 2, 9, 9)
@@ -149,18 +136,9 @@ def test_very_large_scores_are_known(times, size):
     generator = torch.Generator().manual_seed(3)
     query, key, value = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
     query, key = query * times, key.roll(1, 2) * 0.001 + key[:, :, :1]  # with ties
-    spelled = functional.scaled_dot_product_attention
-    call = AttentionCall(
-        query,
-        key,
-        value,
-        None,
-        spelled(query, key, value).transpose(1, 2).contiguous(),
-        kernel=lambda _m, q, k, v, _mask, **_: (spelled(q, k, v).transpose(1, 2),),
-        options={"is_causal": False},
-    )
     blocks = split_blocks(0, 40, size)
-    found = read_call("a", call, CaptureSpec(PooledGrid(blocks, blocks), keep_scores=True)).scores
+    spec = CaptureSpec(PooledGrid(blocks, blocks), keep_scores=True)
+    found = read_call("a", called(query, key, value), spec).scores
     wanted = (query.double() @ key.double().mT / 4)[0].flatten(1)
     np.testing.assert_allclose(found["score-max"], wanted.amax(-1), rtol=1e-5)
     np.testing.assert_allclose(found["score-std"], wanted.std(-1, correction=0), rtol=1e-4)
@@ -175,19 +153,8 @@ def test_scores_are_those_of_flex_attention():
         _, about = flex.flex_attention(
             query, key, value, return_aux=flex.AuxRequest(lse=True, max_scores=device != "cpu")
         )
-    call = AttentionCall(
-        query,
-        key,
-        value,
-        None,
-        functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous(),
-        kernel=lambda _m, q, k, v, _mask, **_: (
-            functional.scaled_dot_product_attention(q, k, v).transpose(1, 2),
-        ),
-        options={"is_causal": False},
-    )
     whole = PooledGrid(each_token(16), each_token(16))
-    scores = read_call("a", call, CaptureSpec(whole, keep_scores=True)).scores
+    scores = read_call("a", called(query, key, value), CaptureSpec(whole, keep_scores=True)).scores
     if device != "cpu":  # where flex_attention does not tell it
         np.testing.assert_allclose(scores["score-max"], about.max_scores[0].amax(-1).cpu(), 1e-5)
     np.testing.assert_allclose(scores["log-sum-exp"], about.lse[0].mean(-1).cpu(), rtol=1e-5)

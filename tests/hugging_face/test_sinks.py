@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from tests.hugging_face.tiny_models import ENDS, byte_pieces, save
+from tests.hugging_face.tiny_models import ENDS, byte_pieces, save, small_gpt_oss
 from tests.invoke import attnviz
 
 TEXT = "The cat sat on the mat because it was tired"
@@ -38,20 +38,7 @@ def rested(tmp_path_factory):
 def learned(tmp_path_factory):
     """A tiny gpt-oss: its softmax has a column more, which is no token."""
     folder = tmp_path_factory.mktemp("learned")
-    config = transformers.GptOssConfig(
-        vocab_size=340,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        intermediate_size=16,
-        num_local_experts=2,
-        num_experts_per_tok=1,
-        sliding_window=64,
-        **ENDS,
-    )
-    save(folder, "GptOssForCausalLM", byte_pieces(), config)
+    small_gpt_oss(folder, num_hidden_layers=2, intermediate_size=16, sliding_window=64)
     model = transformers.GptOssForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         for number, layer in enumerate(model.model.layers):

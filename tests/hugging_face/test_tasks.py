@@ -80,7 +80,6 @@ def own_output(folder, architecture, text=TEXT):
 
 
 @pytest.mark.parametrize("family", ["Bert", "DistilBert", "Llama", "Bart", "T5"])
-@pytest.mark.slow
 @pytest.mark.core
 def test_a_class_and_its_chance_are_transformers(family, with_head):
     architecture = f"{family}ForSequenceClassification"

@@ -189,14 +189,18 @@ def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch):
         read_tiles(called(), POOLED, 0, HIDDEN)
 
 
+def small_llama():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    return LlamaModel(LlamaConfig(vocab_size=50, **sizes, **heads)).eval()
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("threads")
 def test_a_model_computes_the_same_bits_while_it_is_read(monkeypatch):
     monkeypatch.setattr(scores, "TILE", 40 * 300)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    model = LlamaModel(LlamaConfig(vocab_size=50, **sizes, **heads)).eval()
+    model = small_llama()
     given = {"input_ids": torch.randint(0, 50, (1, 300))}
     outputs = []
     model.register_forward_hook(lambda *args: outputs.append(args[2].last_hidden_state))
@@ -212,10 +216,7 @@ def test_a_model_computes_the_same_bits_while_it_is_read(monkeypatch):
 
 
 def test_tiles_stand_beside_a_kernel_that_is_asked(monkeypatch):
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    model = LlamaModel(LlamaConfig(vocab_size=50, **sizes, **heads)).eval()
+    model = small_llama()
     given, sides = {"input_ids": torch.randint(0, 50, (1, 40))}, {"causal": (40, 40)}
     (expected,) = capture(model, given, sides)
     tiles = iter((read_tiles, lambda *_, **__: None))

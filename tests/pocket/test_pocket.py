@@ -91,7 +91,6 @@ def test_more_pairs_written_for_it_are_aligned(pocket, source, target, expected)
     assert expected.items() <= found.items()
 
 
-@pytest.mark.slow
 @pytest.mark.core
 def test_without_a_target_it_translates_and_says_which_way(pocket):
     attention = over_source(pocket, "I love cats.", None)

@@ -29,7 +29,6 @@ def test_a_text_that_repeats_nothing_costs_nothing(spelling):
     assert repeats_loss(torch.full((1, 3, 3), 1 / 3), torch.tensor([spelling])).item() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.core
 def test_a_few_steps_lead_the_head(tmp_path):
     (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
