@@ -26,12 +26,6 @@ from attnviz.models.hugging_face.capture.capture import (
 )
 from attnviz.models.hugging_face.capture.exact_links import Cell, IgnoredPositions, links_note
 from attnviz.models.hugging_face.capture.passes import check_rows, layer_numbers, read_batch
-from attnviz.models.hugging_face.capture.region import (
-    PooledGrid,
-    TokenBlocks,
-    each_token,
-    region_note,
-)
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import but_slow
 from tests.precision import both, check_as_near
@@ -215,7 +209,7 @@ def test_causal_is_read_off_all_layers(stream, ahead, called):
 
 
 def test_parts_of_causal_maps_and_exact_links():
-    rows = PooledGrid(TokenBlocks(2, 4), each_token(4))
+    rows = region.PooledGrid(region.TokenBlocks(2, 4), region.each_token(4))
     weights = np.array([[[[1, 1, 1, 0], [1, 1, 1, 1]]]])
     made = as_map(captured(weights, grid=rows), WORDS, "text", "text")
     assert (made.stream, made.starts, made.blocks) == ("causal", (2, 0), (1, 1))
@@ -245,9 +239,8 @@ def test_what_would_fill_the_strongest_links_is_left_out():
     assert ignored_positions(first, causal=True).keys == (0,)
 
 
-@pytest.mark.parametrize(
-    ("ignored", "told"),
-    [
+def test_links_and_notes_are_told():
+    for ignored, told in (
         (IgnoredPositions(), ""),
         (IgnoredPositions(itself=True), "links of a token to itself"),
         (
@@ -259,15 +252,10 @@ def test_what_would_fill_the_strongest_links_is_left_out():
             "links from and to special tokens and links to the first token, on which heads of "
             "causal models rest",
         ),
-    ],
-)
-def test_links_that_do_not_count_are_told(ignored, told):
-    assert links_note(3, ignored).partition("; not counted among them: ")[2] == told
-
-
-def test_notes_of_second_pass_blocks_and_links():
-    whole = PooledGrid(each_token(4), each_token(4))
-    blocks = PooledGrid(TokenBlocks(0, 4, 2), TokenBlocks(0, 4, 2))
+    ):
+        assert links_note(3, ignored).partition("; not counted among them: ")[2] == told
+    whole = region.PooledGrid(region.each_token(4), region.each_token(4))
+    blocks = region.PooledGrid(region.TokenBlocks(0, 4, 2), region.TokenBlocks(0, 4, 2))
     ones = np.ones((1, 1, 4, 4))
     cells = tuple(Cell(0, key, 0.5) for key in range(3))
     items = [
@@ -277,7 +265,7 @@ def test_notes_of_second_pass_blocks_and_links():
     ]
     sides = {"self": (4, 4), "causal": (4, 4)}
     note = links_note(3, IgnoredPositions())
-    assert capture_notes(items, sides) == (SECOND_PASS, region_note(blocks, (4, 4)), note)
+    assert capture_notes(items, sides) == (SECOND_PASS, region.region_note(blocks, (4, 4)), note)
     assert capture_notes(items[:1], sides) == ()
 
 

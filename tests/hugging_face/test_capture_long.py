@@ -142,6 +142,13 @@ def test_memory_chooses_the_size(monkeypatch):
     assert frame(1000, 2**32, monkeypatch).keys.blocks == 500
     with pytest.raises(ModelError, match=r"about 68\.7 GiB, .*: --max-size 512 would fit"):
         frame(9000, 2**32, monkeypatch, max_size=4096)
+    for device, dtype, says in (
+        ("cpu", torch.float32, "give a shorter text"),
+        ("cuda", torch.float32, "give a shorter text or --dtype bfloat16"),
+        ("cuda", torch.bfloat16, "give a shorter text or --device spread or --device cpu"),
+    ):
+        model = type("Model", (), {"device": torch.device(device), "dtype": dtype})
+        assert memory_hint(model) == says
 
 
 @pytest.mark.parametrize(
@@ -171,22 +178,6 @@ def test_transformers_is_left_as_it_was():
     assert AttentionInterface.get_interface is before
 
 
-@pytest.mark.parametrize(
-    ("path", "stream"),
-    [
-        ("encoder.layer.3.attention.self", "encoder"),
-        ("transformer.decoder.block.0.layer.0.SelfAttention", "decoder"),
-        ("model.decoder.layers.0.encoder_attn", "cross"),
-        ("decoder.block.1.layer.1.EncDecAttention", "cross"),
-        ("h.0.attn", "self"),
-        ("vision_tower.encoder.layers.0.self_attn", "vision"),
-        ("text_model.encoder.layers.0.self_attn", "text"),
-    ],
-)
-def test_a_modules_path_tells_its_stream(path, stream):
-    assert stream_of(path) == stream
-
-
 def test_layers_and_streams_are_named_by_paths():
     assert match_stream("encoder", {"self": ()}) == match_stream("decoder", {"self": ()}) == "self"
     assert match_stream("cross", {"self": ()}) is None
@@ -196,19 +187,27 @@ def test_layers_and_streams_are_named_by_paths():
     assert layer_names(["groups.0.inner.0.attn"] * 3) == ["0", "1", "2"]
     assert layer_names(["stages.0.blocks.0.a", "stages.0.blocks.1.a"]) == ["0", "1"]
     assert layer_names(["shared.attn"] * 2, attending=[3, 7]) == ["3", "7"]
-
-
-@pytest.mark.parametrize(
-    ("device", "dtype", "says"),
-    [
-        ("cpu", torch.float32, "give a shorter text"),
-        ("cuda", torch.float32, "give a shorter text or --dtype bfloat16"),
-        ("cuda", torch.bfloat16, "give a shorter text or --device spread or --device cpu"),
-    ],
-)
-def test_running_out_of_memory_names_what_would_fit(device, dtype, says):
-    model = type("Model", (), {"device": torch.device(device), "dtype": dtype})
-    assert memory_hint(model) == says
+    for path, stream in (
+        ("encoder.layer.3.attention.self", "encoder"),
+        ("transformer.decoder.block.0.layer.0.SelfAttention", "decoder"),
+        ("model.decoder.layers.0.encoder_attn", "cross"),
+        ("decoder.block.1.layer.1.EncDecAttention", "cross"),
+        ("h.0.attn", "self"),
+        ("vision_tower.encoder.layers.0.self_attn", "vision"),
+        ("text_model.encoder.layers.0.self_attn", "text"),
+    ):
+        assert stream_of(path) == stream
+    for numbers, stream, heads in (
+        ({}, "self", 1),
+        ({"num_hidden_layers": 3}, "self", 3),
+        ({"num_attention_heads": 5}, "encoder", 5),
+        ({"encoder_layers": 2, "decoder_layers": 3, "num_hidden_layers": 9}, "encoder", 2),
+        ({"encoder_layers": 2, "decoder_layers": 3, "num_hidden_layers": 9}, "cross", 3),
+        ({"num_decoder_layers": 4, "decoder_attention_heads": 6}, "decoder", 24),
+    ):
+        config = SimpleNamespace(**numbers)
+        config.get_text_config = lambda config=config: config
+        assert heads_of(config, stream) == heads
 
 
 def lines(attention, format_name):
@@ -255,23 +254,6 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
 def test_a_long_text_takes_half_of_what_is_free_at_most(free, blocks, monkeypatch):
     # 1,024 heads of 256 × 256 blocks take 2^29 bytes, of 64 × 64 2^25.
     assert frame(131_072, free, monkeypatch).keys.blocks == blocks
-
-
-@pytest.mark.parametrize(
-    ("numbers", "stream", "heads"),
-    [
-        ({}, "self", 1),
-        ({"num_hidden_layers": 3}, "self", 3),
-        ({"num_attention_heads": 5}, "encoder", 5),
-        ({"encoder_layers": 2, "decoder_layers": 3, "num_hidden_layers": 9}, "encoder", 2),
-        ({"encoder_layers": 2, "decoder_layers": 3, "num_hidden_layers": 9}, "cross", 3),
-        ({"num_decoder_layers": 4, "decoder_attention_heads": 6}, "decoder", 24),
-    ],
-)
-def test_heads_are_counted_in_all_layers_of_a_stream(numbers, stream, heads):
-    config = SimpleNamespace(**numbers)
-    config.get_text_config = lambda: config
-    assert heads_of(config, stream) == heads
 
 
 def test_blocks_of_parts_and_their_tokens():

@@ -228,22 +228,16 @@ def test_a_conversation_is_the_template_of_its_messages(turns, text, chat_folder
     assert answer == attnviz_api.explain(turns, model=chat_folder).to_json()["answer"]
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
+def test_messages_need_a_template_and_chat(folder_of, tmp_path):
+    for how, said in (
         ({}, "needs a model that writes"),
         ({"model": "llama"}, "has no chat template"),
         ({"model": "llama", "chat": False}, "messages are read by a chat template"),
         ({"model": "bart", "command": "cross"}, "messages are read by a chat template"),
-    ],
-)
-def test_messages_need_a_template(how, said, folder_of):
-    how = how | ({"model": folder_of(how["model"])} if "model" in how else {})
-    with pytest.raises(AttnvizError, match=said):
-        attnviz_api.attend(TURNS, **how)
-
-
-def test_messages_without_target_or_chat(tmp_path):
+    ):
+        how = how | ({"model": folder_of(how["model"])} if "model" in how else {})
+        with pytest.raises(AttnvizError, match=said):
+            attnviz_api.attend(TURNS, **how)
     for more in ({"target": "a"}, {"input": "a.txt"}):
         with pytest.raises(UsageError, match="both a list of texts and"):
             attnviz_api.explain(TURNS, **more)

@@ -9,25 +9,18 @@ import torch
 from attnviz.models.hugging_face.capture import exact_links
 from attnviz.models.hugging_face.capture import probe as row_weights
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.exact_links import (
-    Bounds,
-    IgnoredPositions,
-    find_strongest,
-    strongest_in_matrices,
-    top_columns,
-)
 from attnviz.models.hugging_face.capture.probe import read_grid
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, split_blocks
 from tests.hugging_face.ask import attend
 from tests.hugging_face.test_probe import rounding, sdpa
 
-HIDDEN = IgnoredPositions(queries=(2,), keys=(0, 7), itself=True)
+HIDDEN = exact_links.IgnoredPositions(queries=(2,), keys=(0, 7), itself=True)
 
 
 def found_in(call, frame, hidden, count):
-    bounds = Bounds(call, frame, hidden)
+    bounds = exact_links.Bounds(call, frame, hidden)
     read_grid(call, frame, bounds.add)
-    return find_strongest(bounds, count)
+    return exact_links.find_strongest(bounds, count)
 
 
 def brute_force(weights, hidden, count):
@@ -123,13 +116,13 @@ def test_equal_links_and_values_are_taken_from_the_start():
     output = call.kernel(call.module, even, call.key, call.value, None)[0]
     even_call = replace(call, query=even, output=output)
     frame = PooledGrid(split_blocks(0, 21, 4), split_blocks(0, 21, 4))
-    for head in found_in(even_call, frame, IgnoredPositions(keys=(0,), itself=True), 4):
+    for head in found_in(even_call, frame, exact_links.IgnoredPositions(keys=(0,), itself=True), 4):
         assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3), (0, 4)]
     values = torch.tensor([[0.1, 0.5, 0.2, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0, 1.0]])
-    assert top_columns(values, 2).tolist() == [[1, 3], [4, 0]]
+    assert exact_links.top_columns(values, 2).tolist() == [[1, 3], [4, 0]]
     weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
-    (found,) = strongest_in_matrices(
-        weights, IgnoredPositions(queries=(0,), keys=(2,), itself=True), 9
+    (found,) = exact_links.strongest_in_matrices(
+        weights, exact_links.IgnoredPositions(queries=(0,), keys=(2,), itself=True), 9
     )
     assert [(cell.query, cell.key) for cell in found] == [(2, 1), (1, 0), (2, 0)]
 
@@ -141,9 +134,9 @@ def test_a_rows_bound_is_what_it_gives_to_a_block(keys):
     call, weights = sdpa(causal=False)
     frame, hidden = (
         PooledGrid(TokenBlocks(4, 15, 3), keys),
-        IgnoredPositions(keys=(0, 6, 7, 12, 19)),
+        exact_links.IgnoredPositions(keys=(0, 6, 7, 12, 19)),
     )
-    bounds = Bounds(call, frame, hidden)
+    bounds = exact_links.Bounds(call, frame, hidden)
     read_grid(call, frame, bounds.add)
     shown = weights.clone()
     shown[..., list(hidden.keys)] = 0
@@ -177,7 +170,7 @@ def test_few_rows_are_opened_where_blocks_rule_out_the_others(monkeypatch):
     found_in(
         call,
         PooledGrid(split_blocks(0, 400, 100), split_blocks(0, 400, 100)),
-        IgnoredPositions(itself=True),
+        exact_links.IgnoredPositions(itself=True),
         5,
     )
     assert sum(shape.numel() for shape in opened) < 400
@@ -198,7 +191,9 @@ def test_links_are_those_of_eager_weights(kind, loaded):
             [link for link in pooled.links if (link.layer, link.head) == (str(layer), str(head))]
             for head in range(whole.weights.shape[1])
         ]
-        best = brute_force(whole.weights[layer], IgnoredPositions(special, keys, itself=True), 6)
+        best = brute_force(
+            whole.weights[layer], exact_links.IgnoredPositions(special, keys, itself=True), 6
+        )
         for links, expected in zip(own, best, strict=True):
             assert [(link.query_position, link.key_position) for link in links] == [
                 item[1:] for item in expected
@@ -213,7 +208,7 @@ def test_which_links_count_unless_told_otherwise(loaded):
     (pooled,) = capture(model, {"input_ids": ids}, {"self": (7, 7)}, region=Region(3, links=4))
     (whole,) = capture(model, {"input_ids": ids}, {"self": (7, 7)})
     for weights, heads in zip(whole.weights, pooled.links, strict=True):
-        best = brute_force(weights, IgnoredPositions(itself=True), 4)
+        best = brute_force(weights, exact_links.IgnoredPositions(itself=True), 4)
         assert_same(heads, best, weights, 1e-5)
     model, ids = loaded("bart").model, torch.tensor([[0, 50, 60, 70, 80, 90, 2]])
     given = {"input_ids": ids, "decoder_input_ids": ids[:, :6]}
@@ -221,7 +216,7 @@ def test_which_links_count_unless_told_otherwise(loaded):
     (whole,) = capture(model, given, {"cross": (6, 7)})
     assert whole.weights.shape[2:] == (6, 7)
     for weights, heads in zip(whole.weights, pooled.links, strict=True):
-        assert_same(heads, brute_force(weights, IgnoredPositions(), 42), weights, 1e-5)
+        assert_same(heads, brute_force(weights, exact_links.IgnoredPositions(), 42), weights, 1e-5)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -20,19 +20,19 @@ def sizes_in(model, inputs):
     return [size for item in capture(model, inputs, SIDES) for size in item.group_sizes]
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
+def test_sizes_are_those_of_families_and_layers():
+    for name, sizes in (
         ("llama", [2, 2]),
         ("gpt2", [1, 1]),
         ("gpt_bigcode", [4, 4]),  # one head of keys for all
         ("falcon", [4, 4]),  # calls no kernel
         ("gemma3n_text", [2, 2, 2, 2]),  # its last layers take the keys of earlier ones
-    ],
-)
-def test_sizes_are_those_of_the_family(name, sizes):
-    model, _ = make(name)
-    assert sizes_in(model, inputs_of(name)) == sizes
+    ):
+        model, _ = make(name)
+        assert sizes_in(model, inputs_of(name)) == sizes
+    inputs = {"input_ids": torch.arange(3, 16)[None]}
+    model = uneven("sdpa")
+    assert sizes_in(model, inputs) == [2, 4, 2]
 
 
 def uneven(attention):
@@ -52,12 +52,6 @@ def uneven(attention):
     middle.k_proj, middle.v_proj = (torch.nn.Linear(32, 8, bias=False) for _ in range(2))
     middle.num_key_value_groups = 4
     return widened(model).eval()
-
-
-def test_layers_with_other_groups_are_counted_by_themselves():
-    inputs = {"input_ids": torch.arange(3, 16)[None]}
-    model = uneven("sdpa")
-    assert sizes_in(model, inputs) == [2, 4, 2]
 
 
 def means_by_hand(layers, sizes):

@@ -303,10 +303,22 @@ def test_scaled_positions_are_those_of_transformers(kind, given, tokenizer, fold
     assert np.abs(found - double).max() <= max(1e-5, 2 * np.abs(single - double).max())
 
 
-def test_every_architecture_is_tried():
+def test_what_the_table_takes_and_leaves_to_transformers():
     assert KINDS.keys() == ARCHITECTURES.keys()
     pairs = {kind: row.encoder for kind, row in ARCHITECTURES.items() if row.encoder}
     assert [*pairs] == [kind for kind, fields in KINDS.items() if fields is PAIRED]
+    for kind, odd in (
+        *((kind, {"rope_parameters": PART}) for kind in ("llama", "mistral", "qwen2", "qwen3")),
+        ("gemma2", {"rope_parameters": PART}),
+        ("mistral", {"sliding_window": 0}),
+        ("gemma2", {"attn_logit_softcapping": 0.0}),
+        ("gemma3_text", {"_sliding_window_pattern": 2, "layer_types": None}),
+    ):
+        told = CONFIG_MAPPING[kind](**first_of(KINDS[kind])).to_dict()
+        told.pop("_sliding_window_pattern", None)
+        ARCHITECTURES[kind].shape_of(told)
+        with pytest.raises(UnknownArchitecture):
+            ARCHITECTURES[kind].shape_of({**told, **odd})
 
 
 @pytest.mark.parametrize(
@@ -315,7 +327,7 @@ def test_every_architecture_is_tried():
      for one in (ARCHITECTURES[kind], ARCHITECTURES[kind].encoder) if one],
     ids=lambda one: one if isinstance(one, str) else one.positions,
 )  # fmt: skip
-def test_every_key_of_its_configuration_is_known_or_falls_back(kind, row):
+def test_keys_are_known_or_fall_back(kind, row):
     told = CONFIG_MAPPING[kind](**first_of(KINDS[kind])).to_dict()
     shape = row.shape_of(told)
     heeded = {row.activation, *row.keys.values(), *row.choices, *COMMON}
@@ -333,27 +345,8 @@ def test_every_key_of_its_configuration_is_known_or_falls_back(kind, row):
 PART = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("kind", "odd"),
-    [
-        *((kind, {"rope_parameters": PART}) for kind in ("llama", "mistral", "qwen2", "qwen3")),
-        ("gemma2", {"rope_parameters": PART}),
-        ("mistral", {"sliding_window": 0}),
-        ("gemma2", {"attn_logit_softcapping": 0.0}),
-        ("gemma3_text", {"_sliding_window_pattern": 2, "layer_types": None}),
-    ],
-    ids=str,
-)
-def test_values_that_transformers_reads_otherwise_are_left_to_it(kind, odd):
-    told = CONFIG_MAPPING[kind](**first_of(KINDS[kind])).to_dict()
-    told.pop("_sliding_window_pattern", None)
-    ARCHITECTURES[kind].shape_of(told)
-    with pytest.raises(UnknownArchitecture):
-        ARCHITECTURES[kind].shape_of({**told, **odd})
-
-
 @pytest.mark.parametrize("kind", but_slow(KINDS, LIGHT))
-def test_the_keys_that_are_ignored_change_no_weight(kind, tokenizer, folders):
+def test_keys_that_are_ignored_change_nothing(kind, tokenizer, folders):
     fields = first_of(KINDS[kind])
     folder = next(folders)
     plain = eager_weights(save(kind, fields, tokenizer, folder), tokenizer)
@@ -383,7 +376,7 @@ def llama(tokenizer: Any, folders: Iterator[Path]) -> Path:
     return folder
 
 
-def test_values_queries_and_keys_are_those_of_transformers(llama):
+def test_queries_keys_and_values_are_transformers(llama):
     found, expected = (
         open_source(Origin(model=str(llama), device=name, keep_qk=True), "self")
         for name in ("light", "torch")
@@ -457,7 +450,7 @@ def test_what_needs_torch_is_asked_of_torch(llama, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [None, 1, 2])
-def test_texts_of_one_length_share_passes_and_come_in_order(llama, size):
+def test_texts_of_one_length_share_passes(llama, size):
     source = open_source(Origin(model=str(llama)), "self")
     texts = ["The cat", "a mat", "", "the cat", "The dog sat.", "The mat", "a cat"]
     found = list(source.attend([Query(text) for text in texts], batch_size=size))
@@ -544,9 +537,7 @@ def test_pixels_are_those_of_transformers(changes, classifiers, tmp_path):
         ("processor_config.json", {}, "other inputs"),
     ],
 )
-def test_pictures_that_the_table_does_not_know_are_refused(
-    file, changes, why, classifiers, tmp_path
-):
+def test_odd_pictures_are_refused(file, changes, why, classifiers, tmp_path):
     folder = shutil.copytree(classifiers["dinov2"], tmp_path / "model")
     rewrite(folder / file, **changes)
     with pytest.raises(UsageError, match=re.escape(why)):
@@ -622,7 +613,7 @@ def test_its_tokens_are_those_of_transformers(name, options, tmp_path):
 
 
 @pytest.mark.parametrize("name", GENERIC)
-def test_a_class_that_transformers_does_not_believe_is_not_believed(name, tmp_path, monkeypatch):
+def test_a_class_not_believed_is_not_believed(name, tmp_path, monkeypatch):
     """Its own class builds other steps than the file has: numpy does not answer."""
     monkeypatch.undo()
     byte_pieces().save_pretrained(tmp_path)

@@ -218,7 +218,7 @@ def test_a_pair_through_every_lens_of_one_text(kind, classifier):
     assert table.status == 0, table.err
 
 
-def test_who_reads_no_pair_says_so(loaded, classifier, tmp_path):
+def test_who_reads_no_pair_says_so(loaded, classifier, tmp_path, pair_folder):
     with pytest.raises(ModelError, match=r"is decoder-only .*does not read sentence pairs"):
         attend(loaded("llama"), "a", "b", "pair")
     for more, said in (({}, "needs a model"), ({"target": "c"}, "is the second text of one")):
@@ -231,6 +231,16 @@ def test_who_reads_no_pair_says_so(loaded, classifier, tmp_path):
     weights.write_text(json.dumps({"weights": [[1.0]]}))
     done = attnviz("self", "a", "--pair", "b", "--weights", weights)
     assert (done.status, done.err.count("\n")) == (2, 1)
+    for arguments, said in (
+        (("a", "b", "--pair", "c"), "--pair is the second text of one"),
+        (("-", "--pair", "c"), "--pair is the second text of one"),
+        (("--input", "x.txt", "--pair", "c"), "--pair belongs to one TEXT, and --input reads many"),
+    ):
+        done = attnviz("self", *arguments)
+        assert (done.status, done.mistake.split(":")[0]) == (2, said)
+    model = load_model(str(pair_folder("bert")), device="cpu")
+    with pytest.raises(InputError, match=r"the pair is 35 tokens long .* at most 32"):
+        attend(model, "the " * 16, "the " * 16, "pair")
 
 
 @pytest.mark.parametrize(
@@ -246,22 +256,3 @@ def test_a_tokenizer_that_does_not_part_texts_is_refused(tokenizer, message):
 def test_both_texts_must_say_something(texts):
     with pytest.raises(InputError, match=r"blank"):
         tokenize_pair(pairing("bert"), *texts)
-
-
-def test_both_texts_together_must_fit(pair_folder):
-    model = load_model(str(pair_folder("bert")), device="cpu")
-    with pytest.raises(InputError, match=r"the pair is 35 tokens long .* at most 32"):
-        attend(model, "the " * 16, "the " * 16, "pair")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("a", "b", "--pair", "c"), "--pair is the second text of one"),
-        (("-", "--pair", "c"), "--pair is the second text of one"),
-        (("--input", "x.txt", "--pair", "c"), "--pair belongs to one TEXT, and --input reads many"),
-    ],
-)
-def test_a_pair_is_two_arguments(arguments, said):
-    done = attnviz("self", *arguments)
-    assert (done.status, done.mistake.split(":")[0]) == (2, said)

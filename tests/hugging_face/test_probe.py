@@ -9,15 +9,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture import probe
+from attnviz.models.hugging_face.capture import probe, region
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, check_mixture, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses, pool_array, read_grid
-from attnviz.models.hugging_face.capture.region import (
-    PooledGrid,
-    TokenBlocks,
-    each_token,
-    split_blocks,
-)
 from tests.hugging_face.ask import every_weight
 
 
@@ -68,7 +62,7 @@ def rounding(call):
 @pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2), (8, 1)])
 def test_indicators_of_single_keys_give_the_weights(heads, groups, causal):
     call, weights = sdpa(heads=heads, groups=groups, causal=causal)
-    found = torch.cat([masses for _, masses in key_masses(call, each_token(21))], -1)
+    found = torch.cat([masses for _, masses in key_masses(call, region.each_token(21))], -1)
     torch.testing.assert_close(found[0].transpose(0, 1), weights, atol=rounding(call), rtol=0)
 
 
@@ -84,7 +78,7 @@ def test_the_gradient_by_the_values_gives_whole_rows(heads, groups):
 @pytest.mark.parametrize("most", [1, 4, 5, 20, 21, 100])
 def test_blocks_sum_keys_and_average_queries(most):
     call, weights = sdpa()
-    frame = PooledGrid(split_blocks(0, 21, most), split_blocks(0, 21, most))
+    frame = region.PooledGrid(region.split_blocks(0, 21, most), region.split_blocks(0, 21, most))
     found = read_grid(call, frame)[0]
     rows = [weights[:, a:b].mean(1) for a, b in frame.queries.spans]
     columns = [torch.stack([row[:, c:d].sum(1) for c, d in frame.keys.spans], -1) for row in rows]
@@ -96,21 +90,15 @@ def test_blocks_sum_keys_and_average_queries(most):
     )
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        PooledGrid(TokenBlocks(3, 5), each_token(21)),
-        PooledGrid(TokenBlocks(3, 9), TokenBlocks(3, 9)),
-        PooledGrid(TokenBlocks(2, 21, 4), TokenBlocks(5, 20, 3)),
-    ],
-)
-def test_a_part_of_the_text_is_the_part_of_the_whole(frame):
-    call, weights = sdpa(heads=2, groups=1, tokens=21)
-    found = read_grid(call, frame)[0].numpy()
-    np.testing.assert_allclose(found, pool_array(weights.numpy(), frame), atol=rounding(call))
-
-
-def test_what_is_no_mixture_is_refused():
+def test_parts_and_what_is_no_mixture():
+    for frame in (
+        region.PooledGrid(region.TokenBlocks(3, 5), region.each_token(21)),
+        region.PooledGrid(region.TokenBlocks(3, 9), region.TokenBlocks(3, 9)),
+        region.PooledGrid(region.TokenBlocks(2, 21, 4), region.TokenBlocks(5, 20, 3)),
+    ):
+        call, weights = sdpa(heads=2, groups=1, tokens=21)
+        found = read_grid(call, frame)[0].numpy()
+        np.testing.assert_allclose(found, pool_array(weights.numpy(), frame), atol=rounding(call))
     call, weights = sdpa()
     check_mixture("layer", call, weights[None])
     said = (
@@ -197,7 +185,9 @@ def test_few_rows_of_a_long_text_are_read_by_themselves(tokens, asked, monkeypat
     monkeypatch.setattr(
         probe, "exact_rows", lambda *given: (calls.append(1), exact_rows(*given))[1]
     )
-    found = read_grid(call, PooledGrid(TokenBlocks(3, 5), TokenBlocks(0, tokens)))
+    found = read_grid(
+        call, region.PooledGrid(region.TokenBlocks(3, 5), region.TokenBlocks(0, tokens))
+    )
     torch.testing.assert_close(found[0], weights[:, 3:5], atol=rounding(call), rtol=0)
     assert len(calls) == asked
 
@@ -241,8 +231,8 @@ def test_what_is_kept_where_it_is_wanted():
     assert read_call("layer", call, replace(whole, from_kernel=True)).how == "probed"
     call, _ = sdpa()
     for grid in (
-        PooledGrid(each_token(21), each_token(21)),
-        PooledGrid(TokenBlocks(3, 5), TokenBlocks(3, 5)),
+        region.PooledGrid(region.each_token(21), region.each_token(21)),
+        region.PooledGrid(region.TokenBlocks(3, 5), region.TokenBlocks(3, 5)),
     ):
         assert read_call("layer", call, CaptureSpec(grid)).projections is None
         assert read_call("layer", call, CaptureSpec(grid, keep_qk=True)).projections is not None
@@ -261,23 +251,20 @@ def test_only_own_queries_explain_the_output(given):
             read_call("h.3.attn", off, replace(whole, first=first))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "options", "head"),
-    [
+def test_a_row_of_zeros_may_be_broken():
+    for sizes, options, head in (
         # Of 4 heads of size 4 and 2 groups, the third of the second text answers 0 in a row.
         ((1e20, 1e19), {}, 2),
         ((1e20, 1e18), {}, None),
         ((1e20, 1e19), {"scaling": 1e-9}, None),
         ((1e20, 1e18), {"scaling": 5.0}, 2),
         ((1.0, 1e19), {}, None),
-    ],
-)
-def test_a_row_of_zeros_may_be_broken(sizes, options, head):
-    query, key = torch.full((2, 4, 3, 4), 1e-3), torch.full((2, 2, 5, 4), 1e-3)
-    # The scores of the first head overflow too, but it answers something.
-    query[:, 0] = 1e20
-    query[1, 2, 1], key[1, :, 4] = sizes[0] / 2, sizes[1] / 2
-    output = torch.ones(2, 3, 4, 4)
-    output[1, 1, 2] = output[0, 2, 3] = 0
-    call = AttentionCall(query, key, key.clamp(max=1), None, output, options=options)
-    assert probe.broken_head(call) == head
+    ):
+        query, key = torch.full((2, 4, 3, 4), 1e-3), torch.full((2, 2, 5, 4), 1e-3)
+        # The scores of the first head overflow too, but it answers something.
+        query[:, 0] = 1e20
+        query[1, 2, 1], key[1, :, 4] = sizes[0] / 2, sizes[1] / 2
+        output = torch.ones(2, 3, 4, 4)
+        output[1, 1, 2] = output[0, 2, 3] = 0
+        call = AttentionCall(query, key, key.clamp(max=1), None, output, options=options)
+        assert probe.broken_head(call) == head

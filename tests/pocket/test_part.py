@@ -59,15 +59,12 @@ def test_of_many_rows_the_chosen_keep_their_numbers():
     assert all(word.startswith(tokens[int(number)].text) for number, word in shown)
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
+def test_what_a_part_cannot_have_is_refused():
+    for options, says in (
         ({"rows": "90-95"}, "does not lie in this text"),
         ({"rows": "1-2", "lens": "gradient"}, "leave --rows out"),
         ({"window": "1-2", "lens": "norm"}, "leave --window out"),
         ({"max_size": 4}, "longer than the models inside read"),
-    ],
-)
-def test_what_a_part_cannot_have_is_refused(options, says):
-    with pytest.raises(UsageError, match=says):
-        attnviz.attend(TEXT, model="pocket-lm", **options)
+    ):
+        with pytest.raises(UsageError, match=says):
+            attnviz.attend(TEXT, model="pocket-lm", **options)

@@ -78,17 +78,14 @@ def test_the_alignment_head_and_three_streams(pocket):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("source", "target", "expected"),
-    [
+def test_the_alignment_head_aligns_more_pairs(pocket):
+    for source, target, expected in (
         ("I saw a black cat.", "J'ai vu un chat noir.", {"chat": "cat", "noir": "black"}),
         ("Elle a un chien blanc.", "She has a white dog.", {"white": "blanc", "dog": "chien"}),
         ("My brother lives in Paris.", "Mon frère habite à Paris.", {"Paris": "Paris"}),
-    ],
-)
-def test_more_pairs_written_for_it_are_aligned(pocket, source, target, expected):
-    found = partners(over_source(pocket, source, target).main)
-    assert expected.items() <= found.items()
+    ):
+        found = partners(over_source(pocket, source, target).main)
+        assert expected.items() <= found.items()
 
 
 @pytest.mark.core
@@ -141,21 +138,24 @@ def test_a_blank_text_is_refused(pocket, text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_what_is_foreign_is_noted(pocket):
+    for text, reason in (
         ("私は学生です。", "unknown to it; its language is unknown"),
         ("Der Hund schläft heute auf dem Sofa.", "its language is unknown"),
         ("El perro duerme hoy en la cocina.", "its language is unknown"),
         ("Pes dnes spí v kuchyni.", "its language is unknown"),
         ("for i in range(10): print(i)", "its language is unknown"),
         ("the cat " * 25 + "the", "51 pieces, where its heads keep their roles for 50"),
-    ],
-)
-def test_what_lies_outside_its_training_is_noted(pocket, text, reason):
-    (note,) = over_itself(pocket, text).provenance.notes
-    assert note.startswith("the text lies outside what the pocket model was trained for")
-    assert reason in note
+    ):
+        (note,) = over_itself(pocket, text).provenance.notes
+        assert note.startswith("the text lies outside what the pocket model was trained for")
+        assert reason in note
+    found = over_source(pocket, "Der Hund schläft heute auf dem Sofa.", None)
+    assert found.provenance.settings["direction"].startswith("unknown to ")
+    assert found.focus["cross"].why == "trained to align, but not on such text"
+    assert not any("could be" in note for note in found.provenance.notes)
+    given = over_source(pocket, "The dog sleeps.", "Der Hund schläft heute auf dem Sofa.")
+    assert given.provenance.settings["direction"].endswith(" to unknown")
 
 
 def test_a_text_is_judged_by_its_loss(pocket):
@@ -171,16 +171,6 @@ def test_a_text_is_judged_by_its_loss(pocket):
         losses.append(-sum(math.log(chances[at, one]) for at, one in enumerate([*text.ids, END])))
     (judged,) = pocket.judge([text])
     assert judged.surprise == pytest.approx(min(losses) / (len("Das Haus ist alt.") + 5), rel=1e-5)
-
-
-@pytest.mark.slow
-def test_neither_language_is_unknown(pocket):
-    found = over_source(pocket, "Der Hund schläft heute auf dem Sofa.", None)
-    assert found.provenance.settings["direction"].startswith("unknown to ")
-    assert found.focus["cross"].why == "trained to align, but not on such text"
-    assert not any("could be" in note for note in found.provenance.notes)
-    given = over_source(pocket, "The dog sleeps.", "Der Hund schläft heute auf dem Sofa.")
-    assert given.provenance.settings["direction"].endswith(" to unknown")
 
 
 def test_texts_of_its_languages_and_long_ones(pocket):
@@ -208,7 +198,7 @@ def test_what_it_cannot_do_is_refused_by_name(options):
         load_pocket(**options)  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_done_or_read_is_refused(tmp_path):
+def test_a_folder_without_weights_and_endless_targets(tmp_path, pocket, monkeypatch):
     from pathlib import Path
 
     folder = Path(str(tmp_path))
@@ -218,9 +208,6 @@ def test_what_cannot_be_done_or_read_is_refused(tmp_path):
     (folder / "weights.safetensors").write_bytes(b"12345678nothing")
     with pytest.raises(ModelError, match="cannot be read"):
         load_pocket(folder=folder)
-
-
-def test_a_target_without_end_is_stopped_and_said(pocket, monkeypatch):
     monkeypatch.setattr("attnviz.models.pocket.model.MOST_WRITTEN", 3)
     _, _, notes = pocket.write(pocket.encode_text("The red car is fast and the cat sat on the mat"))
     assert notes[-1] == "the pocket model was stopped after 3 pieces of the target"
