@@ -93,14 +93,7 @@ def tensors_of(output):
     return [item for item in output.to_tuple() if isinstance(item, torch.Tensor)]
 
 
-FAST = ("bert", "bloom", "clip", "gpt2", "llava", "mixtral", "t5", "vit", "whisper")
-"""Of each kind and route one that the fast tier has."""
-
-READ = [
-    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
-    for name, family in EVERY.items()
-    if family.route != "refused" and family.kind != "windows"
-]
+READ = [name for name, one in EVERY.items() if one.route != "refused" and one.kind != "windows"]
 
 
 @pytest.mark.slow
@@ -179,9 +172,7 @@ def test_long_texts_of_blocks_are_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in TRIED]
-)
+@pytest.mark.parametrize("name", TRIED)
 @pytest.mark.usefixtures("untouched")
 def test_the_documentation_tells_what_is_found(name):
     assert documented()[name] == line_of(name, found_of(name)), WRITE

@@ -15,7 +15,7 @@ from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.eager import layer_gradients
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import gradients
-from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, reweigh, save, word_pieces
+from tests.hugging_face.tiny_models import headed, reweigh
 from tests.invoke import attnviz
 from tests.precision import exact_model, in_float64
 
@@ -27,23 +27,13 @@ CLASSES = {0: "dull", 1: "fair", 2: "fine"}
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, folder_of):
     """Tiny models with heads, as folders by architecture or kind."""
-    config = transformers.BertConfig(vocab_size=26, id2label=CLASSES, **WIDE)
+    tasks = ("BertForSequenceClassification", "BertForTokenClassification", "BertForMaskedLM")
     made = {
-        name: save(tmp_path_factory.mktemp(name), name, word_pieces(), config)
-        for name in (
-            "BertForSequenceClassification",
-            "BertForTokenClassification",
-            "BertForMaskedLM",
-        )
+        name: headed(tmp_path_factory.mktemp(name), name, id2label=CLASSES)
+        for name in (*tasks, "LlamaForSequenceClassification")
     }
-    config = transformers.BertConfig(vocab_size=26, **WIDE)
     name = "BertForQuestionAnswering"
-    made[name] = save(tmp_path_factory.mktemp(name), name, word_pieces(), config)
-    llama = transformers.LlamaConfig(
-        vocab_size=340, num_key_value_heads=2, id2label=CLASSES, **WIDE, **ENDS
-    )
-    name = "LlamaForSequenceClassification"
-    made[name] = save(tmp_path_factory.mktemp(name), name, byte_pieces(), llama)
+    made[name] = headed(tmp_path_factory.mktemp(name), name)
     return lambda name: made.get(name) or folder_of(name)
 
 

@@ -48,9 +48,6 @@ LAYERS = {
 }
 """The numbers of the layers without attention."""
 
-FAST = ("jamba", "mamba", "minimax", "qwen3_next", "rwkv")
-ALL = [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in LAYERS]
-
 
 def make(name, **more):
     sizes = {**EVERY[name].sizes, **more}
@@ -293,7 +290,7 @@ def in_order(array, axes):
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LAYERS)
 def test_matrices_are_loops_and_make_the_output(name, monkeypatch):
     model = make(name)
     part, mixer = next(iter(mixers_of(model).values()))

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import transformers
 
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
@@ -12,7 +11,7 @@ from attnviz.features.ablate.faithfulness import faithfulness
 from attnviz.features.experiments.texts import explained_by, open_experiment
 from attnviz.features.lenses.ask import ask_source, scores_of
 from attnviz.models.hugging_face.text_model import load_model
-from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
+from tests.hugging_face.tiny_models import headed
 from tests.invoke import attnviz
 
 TEXT = Query("The professor published the red paper")
@@ -36,9 +35,7 @@ def test_every_lens_is_judged(folder_of, kind, query):
 
 
 def test_a_class_read_last_explains_its_row(tmp_path):
-    config = transformers.LlamaConfig(vocab_size=340, num_labels=3, **WIDE, **ENDS)
-    folder = save(tmp_path, "LlamaForSequenceClassification", byte_pieces(), config)
-    found = scores(folder, TEXT)
+    found = scores(headed(tmp_path, "LlamaForSequenceClassification", num_labels=3), TEXT)
     item = found.inputs.attention.main
     assert found.inputs.positions == (len(item.key_tokens) - 1,)
     raw = item.weights[:, :, -1, :-1].mean(axis=(0, 1))

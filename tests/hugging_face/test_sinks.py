@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from tests.hugging_face.tiny_models import ENDS, byte_pieces, save, small_gpt_oss
+from tests.hugging_face.tiny_models import gpt2, small_gpt_oss
 from tests.invoke import attnviz
 
 TEXT = "The cat sat on the mat because it was tired"
@@ -18,10 +18,7 @@ pytestmark = pytest.mark.usefixtures("silence")
 def rested(tmp_path_factory):
     """A GPT-2 without a special token at the start, whose heads rest on the first position."""
     folder = tmp_path_factory.mktemp("rested")
-    config = transformers.GPT2Config(
-        vocab_size=340, n_embd=32, n_layer=2, n_head=4, n_positions=64, **ENDS
-    )
-    save(folder, "GPT2LMHeadModel", byte_pieces(), config)
+    gpt2(folder)
     model = transformers.GPT2LMHeadModel.from_pretrained(folder)
     with torch.no_grad():
         first = torch.randn(32, generator=torch.Generator().manual_seed(1))

@@ -18,57 +18,19 @@ from attnviz.models.hugging_face.load.family import (
 )
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
-from tests.hugging_face.tiny_models import (
-    ENDS,
-    SEQ2SEQ,
-    WIDE,
-    byte_pieces,
-    reweigh,
-    save,
-    word_pieces,
-)
+from tests.hugging_face.tiny_models import headed, reweigh, word_pieces
 from tests.invoke import attnviz
 
 TEXT = "The professor published the red paper"
-SMALL_T5 = {
-    "vocab_size": 340,
-    "d_model": 32,
-    "d_kv": 8,
-    "d_ff": 40,
-    "num_layers": 2,
-    "num_heads": 4,
-}
 CLASSES = {0: "dull", 1: "fair", 2: "fine"}
 
 
 @pytest.fixture(scope="module")
 def with_head(tmp_path_factory):
     """A tiny model with a head, as a folder, by its class and further settings."""
-
-    def make(architecture, **settings):
-        settings = {"id2label": CLASSES, **settings}
-        if architecture.startswith("Llama"):
-            sizes = {"vocab_size": 340, "num_key_value_heads": 2, **WIDE, **ENDS}
-            config, tokenizer = transformers.LlamaConfig(**sizes, **settings), byte_pieces()
-        elif architecture.startswith(("Bart", "T5")):
-            tokenizer = byte_pieces(around=True)
-            sizes = SEQ2SEQ if architecture.startswith("Bart") else {**SMALL_T5, **ENDS}
-            kind = getattr(
-                transformers, architecture.removesuffix("ForSequenceClassification") + "Config"
-            )
-            config = kind(decoder_start_token_id=2, **sizes, **settings)
-        elif architecture.startswith("DistilBert"):
-            sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 26}
-            config = transformers.DistilBertConfig(**sizes, **settings)
-            tokenizer = word_pieces()
-        else:
-            family = "Electra" if architecture.startswith("Electra") else "Bert"
-            kind = getattr(transformers, f"{family}Config")
-            config = kind(vocab_size=26, **WIDE, **settings)
-            tokenizer = word_pieces()
-        return save(tmp_path_factory.mktemp("head"), architecture, tokenizer, config)
-
-    return make
+    return lambda architecture, **settings: headed(
+        tmp_path_factory.mktemp("head"), architecture, **{"id2label": CLASSES, **settings}
+    )
 
 
 def own_output(folder, architecture, text=TEXT):

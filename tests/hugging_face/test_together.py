@@ -3,6 +3,7 @@
 from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -77,6 +78,18 @@ def check(model, texts, found):
             assert (own.stream, own.layers, own.heads) == (its.stream, its.layers, its.heads)
             assert (own.query_tokens, own.key_tokens) == (its.query_tokens, its.key_tokens)
             assert (own.query_side, own.key_side) == (its.query_side, its.key_side)
+
+
+def failing(bad, error):
+    """A pass over many texts, which fails where `bad` says so of how many they are."""
+    run = company.capture_many
+
+    def capture(part, inputs, sides, calls=None):
+        if bad(len(sides)):
+            raise error
+        return run(part, inputs, sides, calls)
+
+    return capture
 
 
 @pytest.fixture
@@ -216,13 +229,7 @@ def leaky(padded):
 def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES * 3)
-    run = company.capture_many
-
-    def small(part, inputs, sides, calls=None):
-        if len(sides) > most:
-            raise NotEnoughMemoryError("the memory ran out")
-        return run(part, inputs, sides, calls)
-
+    small = failing(lambda texts: texts > most, NotEnoughMemoryError("the memory ran out"))
     monkeypatch.setattr(company, "capture_many", small)
     said = []
     with notices_to(said.append):
@@ -234,14 +241,11 @@ def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
 def test_a_model_that_fails_fails_in_its_turn(loaded, monkeypatch):
     model = loaded("bert")
     monkeypatch.setattr(model.model, "forward", lambda *_, **__: 1 / 0)
-    monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", failing)
+    broken = Mock(side_effect=RuntimeError("broken"))
+    monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", broken)
     found = model.attend(alone(*LINES))
     with pytest.raises(ModelError, match="cannot run on this text"):
         next(found)
-
-
-def failing(*_, **_more):
-    raise RuntimeError("broken")
 
 
 @pytest.mark.slow
@@ -249,20 +253,10 @@ def test_a_proven_batch_that_fails(loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES)
     list(model.attend(texts))
-    monkeypatch.setattr(company, "capture_many", failing_once(company.capture_many))
+    left = [True]  # it fails the first time, as no text by itself makes it
+    once = failing(lambda _: left and left.pop(), ModelError("broken"))
+    monkeypatch.setattr(company, "capture_many", once)
     check(model, texts, model.attend(texts, batch_size=2))
-
-
-def failing_once(run):
-    """A pass that fails the first time, as no text by itself makes it."""
-    left = [ModelError("broken")]
-
-    def once(*given, **more):
-        if left:
-            raise left.pop()
-        return run(*given, **more)
-
-    return once
 
 
 @pytest.mark.slow
@@ -278,7 +272,8 @@ def test_layers_without_attention_text_by_text(loaded):
 @pytest.mark.slow
 def test_one_text_at_a_time(loaded, monkeypatch, passes):
     model = loaded("bert")
-    monkeypatch.setattr(company, "capture_many", alone_only(company.capture_many))
+    alone_only = failing(lambda texts: texts > 1, ModelError("no padding token"))
+    monkeypatch.setattr(company, "capture_many", alone_only)
     texts, said = alone(*LINES, *LINES), []
     with notices_to(said.append):
         check(model, texts, model.attend(texts))
@@ -286,17 +281,6 @@ def test_one_text_at_a_time(loaded, monkeypatch, passes):
     assert said[1].startswith("texts are read one by one")
     assert all(note.endswith("no padding token") for note in said)
     assert len(said) == 2
-
-
-def alone_only(run):
-    """A model that takes one text at a time."""
-
-    def refusing(part, inputs, sides, calls=None):
-        if len(sides) > 1:
-            raise ModelError("no padding token")
-        return run(part, inputs, sides, calls)
-
-    return refusing
 
 
 @pytest.fixture

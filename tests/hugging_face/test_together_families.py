@@ -12,31 +12,20 @@ from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from tests.hugging_face.test_families import make
 from tests.hugging_face.tiny_families import FAMILIES, UNLIKE
+from tests.hugging_face.tiny_heads import SIDES
 from tests.precision import check_as_near, exact_model, in_float64, weights_of
 
 pytestmark = pytest.mark.usefixtures("silence")
 
 LENGTHS = [(9, 5), (4, 6), (13, 3), (9, 8), (6, 7), (9, 5)]
 """Tokens of each text, and of its target."""
-CROSS = {
-    "cross": ("target", "source"),
-    "encoder": ("source", "source"),
-    "decoder": ("target", "target"),
-}
-AXES = {"text": {"self": ("text", "text")}, "pair": CROSS}
+AXES = {"text": {"self": ("text", "text")}, "pair": SIDES["pair"]}
 
 EVEN = ("convbert", "mobilebert")
 """Families with convolutions over positions, into which padding leaks: only texts of equal length
 are read together."""
 
-FAST = ("bert", "bloom", "convbert", "gpt2", "mixtral", "t5")
-"""Of each way of reading one that the fast tier has."""
-
-READ = [
-    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
-    for name, item in UNLIKE.items()
-    if item.route != "refused" and item.kind in AXES
-]
+READ = [name for name, one in UNLIKE.items() if one.route != "refused" and one.kind in AXES]
 
 
 def texts_of(model, kind):

@@ -147,8 +147,7 @@ def gpt2(folder: Path, positions: int = 64) -> Path:
 
 
 def llama(folder: Path) -> Path:
-    config = transformers.LlamaConfig(vocab_size=340, num_key_value_heads=2, **WIDE, **ENDS)
-    return save(folder, "LlamaForCausalLM", byte_pieces(), config)
+    return headed(folder, "LlamaForCausalLM")
 
 
 def gemma2(folder: Path) -> Path:
@@ -190,8 +189,7 @@ def byt5(folder: Path) -> Path:
 
 
 def bart(folder: Path) -> Path:
-    config = transformers.BartConfig(decoder_start_token_id=2, **SEQ2SEQ)
-    return save(folder, "BartForConditionalGeneration", byte_pieces(around=True), config)
+    return headed(folder, "BartForConditionalGeneration")
 
 
 def marian(folder: Path) -> Path:
@@ -214,6 +212,36 @@ def two_models(folder: Path, kind: str, positions: tuple[int, int] = (40, 40)) -
     both.decoder_start_token_id, both.pad_token_id = start, tokenizer.pad_token_id
     both.eos_token_id = tokenizer.sep_token_id or tokenizer.eos_token_id
     return save(folder, "EncoderDecoderModel", tokenizer, both)
+
+
+def both_ends() -> Any:
+    return byte_pieces(around=True)
+
+
+HEADED: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
+    "Bert": ({"vocab_size": 26, **WIDE}, word_pieces),
+    "Electra": ({"vocab_size": 26, **WIDE}, word_pieces),
+    "DistilBert": (
+        {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 26},
+        word_pieces,
+    ),
+    "Llama": ({"vocab_size": 340, "num_key_value_heads": 2, **WIDE, **ENDS}, byte_pieces),
+    "Bart": ({**SEQ2SEQ, "decoder_start_token_id": 2}, both_ends),
+    "T5": (
+        {"vocab_size": 340, **T5_SIZES, "num_layers": 2, "num_heads": 4, **ENDS}
+        | {"decoder_start_token_id": 2},
+        both_ends,
+    ),
+}
+"""Sizes and tokenizers of families with heads."""
+
+
+def headed(folder: Path, architecture: str, **settings: Any) -> Path:
+    """A model with a head, by its class, and further settings."""
+    family = architecture.partition("For")[0]
+    sizes, tokenizer = HEADED[family]
+    config = getattr(transformers, f"{family}Config")(**sizes, **settings)
+    return save(folder, architecture, tokenizer(), config)
 
 
 MADE = (bert, roberta, gpt2, llama, gemma2, gpt_oss, mamba, t5, byt5, bart, marian, m2m_100)

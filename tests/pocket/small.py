@@ -1,9 +1,12 @@
 """A pocket model small enough to build in a test, and sentences written for it."""
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from attnviz.models.pocket.model import TranslatorSizes
 
@@ -36,3 +39,19 @@ def random_weights(
         name: random.normal(0, 0.3, shape).astype(np.float32)
         for name, shape in shapes(sizes).items()
     }
+
+
+def small_examples(folder: Path, recipe: Any) -> Any:
+    """Training texts of the sentences, by a recipe."""
+    from training.batches import Examples
+    from training.corpus import read_pairs, split_words
+    from training.tokenizer import learn_pieces
+
+    (folder / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
+    pairs = read_pairs(folder / "pairs.txt")
+    tokenizer = Tokenizer.from_str(learn_pieces([p.en for p in pairs] + [p.fr for p in pairs], 90))
+    links = [
+        np.eye(len(split_words(p.en, "en")), len(split_words(p.fr, "fr")), dtype=np.float16)
+        for p in pairs
+    ]
+    return Examples(tokenizer, pairs, links, recipe)

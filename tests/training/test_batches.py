@@ -1,7 +1,6 @@
 """Training texts: who should look at whom, what is hidden, and that a run can go on anywhere."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +8,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from attnviz.models.pocket.text import END, ENGLISH, FRENCH, MASK, PAD, SPECIALS
-from tests.pocket.small import SENTENCES
+from tests.pocket.small import small_examples
 from training.batches import IGNORED, Examples, Recipe, batches, guide_rows, replace_word, spellings
-from training.corpus import Pieces, read_pairs, split_words
-from training.tokenizer import learn_pieces
+from training.corpus import Pieces
 
 PLAIN = Recipe(
     french_to_english=0, language_model=0, chain=0, joined=0, spaced=0, unknown_words=0, masked=0
@@ -21,15 +19,7 @@ PLAIN = Recipe(
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
-    path: Path = tmp_path_factory.mktemp("pairs") / "pairs.txt"
-    path.write_text(SENTENCES, encoding="utf-8")
-    pairs = read_pairs(path)
-    tokenizer = Tokenizer.from_str(learn_pieces([p.en for p in pairs] + [p.fr for p in pairs], 90))
-    links = [
-        np.eye(len(split_words(p.en, "en")), len(split_words(p.fr, "fr")), dtype=np.float16)
-        for p in pairs
-    ]
-    return Examples(tokenizer, pairs, links, PLAIN)
+    return small_examples(tmp_path_factory.mktemp("pairs"), PLAIN)
 
 
 def with_recipe(examples: Examples, **chances: float) -> Examples:

@@ -2,19 +2,15 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
 
 from attnviz.models.pocket.model import TranslatorSizes, embed_pieces, run_encoder
-from tests.pocket.small import SENTENCES
-from training.batches import IGNORED, Examples, Recipe, batches
-from training.corpus import read_pairs, split_words
+from tests.pocket.small import small_examples
+from training.batches import IGNORED, Recipe, batches
 from training.loop import Run, Settings, first_weights
 from training.objective import REPEATS_HEAD, REPEATS_LAYER, repeats_loss, waves
 from training.stages import translation
-from training.tokenizer import learn_pieces
 
 
 def test_losses_ask_for_repeats_alone():
@@ -31,14 +27,8 @@ def test_a_text_that_repeats_nothing_costs_nothing(spelling):
 
 @pytest.mark.core
 def test_a_few_steps_lead_the_head(tmp_path):
-    (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
-    pairs = read_pairs(tmp_path / "pairs.txt")
-    tokenizer = Tokenizer.from_str(learn_pieces([p.en for p in pairs] + [p.fr for p in pairs], 90))
-    links = [
-        np.eye(len(split_words(p.en, "en")), len(split_words(p.fr, "fr")), dtype=np.float16)
-        for p in pairs
-    ]
-    examples = Examples(tokenizer, pairs, links, Recipe(chain=1, longest=40))
+    examples = small_examples(tmp_path, Recipe(chain=1, longest=40))
+    tokenizer = examples.tokenizer
     sizes = TranslatorSizes(
         tokenizer.get_vocab_size(), 32, 4, 32, encoder_layers=1, decoder_layers=3
     )
