@@ -41,8 +41,8 @@ def random_weights(
     }
 
 
-def small_examples(folder: Path, recipe: Any) -> Any:
-    """Training texts of the sentences, by a recipe."""
+def small_examples(folder: Path, recipe: Any) -> tuple[Any, Tokenizer]:
+    """Training texts of the sentences, by a recipe, and their tokenizer."""
     from training.batches import Examples
     from training.corpus import read_pairs, split_words
     from training.tokenizer import learn_pieces
@@ -54,4 +54,4 @@ def small_examples(folder: Path, recipe: Any) -> Any:
         np.eye(len(split_words(p.en, "en")), len(split_words(p.fr, "fr")), dtype=np.float16)
         for p in pairs
     ]
-    return Examples(tokenizer, pairs, links, recipe)
+    return Examples(tokenizer, pairs, links, recipe), tokenizer

@@ -19,7 +19,7 @@ PLAIN = Recipe(
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
-    return small_examples(tmp_path_factory.mktemp("pairs"), PLAIN)
+    return small_examples(tmp_path_factory.mktemp("pairs"), PLAIN)[0]
 
 
 def with_recipe(examples: Examples, **chances: float) -> Examples:

@@ -27,8 +27,7 @@ def test_a_text_that_repeats_nothing_costs_nothing(spelling):
 
 @pytest.mark.core
 def test_a_few_steps_lead_the_head(tmp_path):
-    examples = small_examples(tmp_path, Recipe(chain=1, longest=40))
-    tokenizer = examples.tokenizer
+    examples, tokenizer = small_examples(tmp_path, Recipe(chain=1, longest=40))
     sizes = TranslatorSizes(
         tokenizer.get_vocab_size(), 32, 4, 32, encoder_layers=1, decoder_layers=3
     )
