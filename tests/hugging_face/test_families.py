@@ -2,23 +2,31 @@
 
 from copy import deepcopy
 from itertools import groupby
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel, AutoModelForSeq2SeqLM
 from transformers.modeling_utils import AttentionInterface
 
+from attnviz.analyses.masks import without_implied
+from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.errors import AttentionError
+from attnviz.models.hugging_face.batching import MapRunner, read_one
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.passes import read_calls
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.family import BLOCK_SPARSE, NOT_WEIGHTS
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 from tests.features.audio.tiny_speech import SPEECH_BUILDERS
 from tests.features.vision.tiny_pictures import PICTURE_FAMILIES
 from tests.hugging_face import tiny_heads
 from tests.hugging_face.ask import every_weight
 from tests.hugging_face.families import PICTURE_COMMAND, TRIED, WRITE, documented, found_of, line_of
-from tests.hugging_face.tiny_families import EVERY
-from tests.precision import check_as_near, exact, in_float64
+from tests.hugging_face.tiny_families import EVERY, FAMILIES, UNLIKE
+from tests.hugging_face.tiny_heads import SIDES
+from tests.precision import check_as_near, exact, exact_model, in_float64, weights_of
 
 pytestmark = pytest.mark.usefixtures("silence")
 
@@ -186,3 +194,62 @@ def test_every_family_is_documented_and_refusals_tested():
     assert len(lines) == len(TRIED) + len(pictures) + len(SPEECH_BUILDERS) >= 180
     assert [*lines] == sorted(lines)
     assert set(NOT_WEIGHTS) <= {name for name in EVERY if EVERY[name].route == "refused"}
+
+
+LENGTHS = [(9, 5), (4, 6), (13, 3), (9, 8), (6, 7), (9, 5)]
+"""Tokens of each text, and of its target."""
+AXES = {"text": {"self": ("text", "text")}, "pair": SIDES["pair"]}
+
+EVEN = ("convbert", "mobilebert")
+"""Families with convolutions over positions, into which padding leaks: only texts of equal length
+are read together."""
+
+TOGETHER = [name for name, one in UNLIKE.items() if one.route != "refused" and one.kind in AXES]
+
+
+def texts_of(model, kind):
+    random = np.random.default_rng(0)
+    for lengths in LENGTHS:
+        texts = [random.integers(5, 49, length).tolist() for length in lengths]
+        inputs = {"input_ids": texts[0], "attention_mask": [1] * lengths[0]}
+        tokens = {"text": texts[0]}
+        if kind == "pair":
+            inputs["decoder_input_ids"] = texts[1]
+            tokens = {"source": texts[0], "target": texts[1]}
+        named = {name: tuple(Token(str(n)) for n in ids) for name, ids in tokens.items()}
+        yield EncodedQuery(
+            model, inputs, named, AXES[kind], Attention((), Provenance("test", "tiny"))
+        )
+
+
+def loaded_family(name):
+    model = make(name)[0]
+    return LoadedModel(
+        name=name,
+        model=model,
+        tokenizer=SimpleNamespace(pad_token_id=0),
+        family="encoder–decoder" if FAMILIES[name].kind == "pair" else "encoder-only",
+        limit=None,
+        provenance=Provenance("test", "tiny"),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOGETHER)
+def test_each_text_has_the_numbers_that_it_has_alone(name):
+    model = loaded_family(name)
+    texts = list(texts_of(model.model, FAMILIES[name].kind))
+    together = MapRunner(model, dict(enumerate(texts)), None)
+    found = together.attend()
+    assert together.compatibility.grouping == ("even" if name in EVEN else "padded")
+    assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))
+    # What layers without attention amount to is read text by text, and never here.
+    alone = [without_implied(read_one(model, texts[number])) for number in found]
+    for single, beside in zip(alone, found.values(), strict=True):
+        for one, other in zip(single.maps, beside.maps, strict=True):
+            assert (one.stream, one.layers) == (other.stream, other.layers)
+    in_double = exact_model(model)
+    with in_float64():
+        same = list(texts_of(in_double.model, FAMILIES[name].kind))
+        truth = [without_implied(read_one(in_double, same[number])) for number in found]
+    check_as_near(weights_of(found.values()), weights_of(alone), weights_of(truth))

@@ -1,5 +1,6 @@
 """What loading refuses, in one line each, and what it says about what it loaded."""
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,6 +14,8 @@ from transformers import AutoTokenizer, ViTConfig
 import attnviz as attnviz_api
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.load import devices
+from attnviz.models.hugging_face.load.checkpoint import check_folder
+from attnviz.models.hugging_face.load.devices import has_accelerate
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import reweigh, rewrite, save, word_pieces
@@ -279,3 +282,88 @@ def test_the_compiler_loads_when_needed():
         [sys.executable, "-c", LATER], check=False, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_spreading_is_refused_in_one_line(folder_of, monkeypatch):
+    monkeypatch.setattr(devices, "has_accelerate", lambda: False)
+    done = attnviz("self", "the car", "--model", folder_of("bert"), "--device", "spread")
+    assert done.status == 1
+    said = "--device spread needs the package accelerate: pip install 'attnviz[big]'"
+    assert done.mistake == said
+    done = attnviz("self", "the car", "--device", "spread")
+    said = "--device spread is for large models: --model ID_OR_FOLDER"
+    assert (done.status, done.mistake) == (2, said)
+
+
+@pytest.mark.skipif(not has_accelerate(), reason="accelerate is not installed")
+def test_a_spread_model_gives_the_same_weights(folder_of, loaded):
+    text = "The professor published."
+    for kind in ("bert", "llama"):
+        # On a machine with one device all of the model ends up there.
+        spread = attend(load_model(str(folder_of(kind)), device_map="auto"), text)
+        np.testing.assert_allclose(spread.weights, attend(loaded(kind), text).weights, atol=1e-5)
+        assert spread.provenance.device == "cpu"
+
+
+def refuse_folder(folder, what, **allowed):
+    with pytest.raises(ModelError, match=what) as caught:
+        check_folder(folder, **allowed)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def weights(copy_of):
+    return copy_of("bert") / "model.safetensors"
+
+
+def split(folder):
+    """Leave an index of two files, of which one is there."""
+    (folder / "model.safetensors").rename(folder / "a.safetensors")
+    names = {"x": "a.safetensors", "y": "b.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+
+
+def test_whole_folders_and_no_models_are_told(folder_of, copy_of, tmp_path):
+    found = check_folder(folder_of("bert"))
+    assert found.config["model_type"] == "bert"
+    assert found.dtypes == ("F32",)
+    assert not found.is_pickle
+    assert found.numbers > 26 * 32
+    refuse_folder(tmp_path, "no config.json: it is empty")
+    (tmp_path / "adapter_config.json").write_text("{}")
+    refuse_folder(tmp_path, "an adapter only")
+    (tmp_path / "adapter_config.json").unlink()
+    refuse_folder(copy_of("bert").parent, "did you mean '.*bert'")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"model_type": 3}'])
+def test_a_configuration_must_name_its_architecture(text, weights):
+    (weights.parent / "config.json").write_text(text)
+    refuse_folder(weights.parent, "not valid JSON" if text == "{" else "names no 'model_type'")
+
+
+SPOILT = {
+    "no weights: it has config.json": lambda file: file.unlink(),
+    "is empty": lambda file: file.write_bytes(b""),
+    "Git LFS pointer": lambda file: file.write_text("version https://git-lfs.github.com/spec/v1"),
+    "not a complete safetensors file": lambda file: file.write_text("<html>404</html>" * 9),
+    "lacks 1 of the 2 files .*: b.safetensors": lambda file: split(file.parent),
+}
+
+
+@pytest.mark.parametrize("said", SPOILT)
+def test_spoilt_weights_are_refused(said, weights):
+    SPOILT[said](weights)
+    refuse_folder(weights.parent, said)
+
+
+@pytest.mark.parametrize("kept", [5, 100, -7])
+def test_a_file_cut_short_is_refused(kept, weights):
+    weights.write_bytes(weights.read_bytes()[:kept])
+    refuse_folder(weights.parent, "is damaged" if kept < 0 else "not a complete safetensors file")
+
+
+def test_a_pickle_is_refused_unless_asked_for(weights):
+    weights.rename(weights.parent / "pytorch_model.bin")
+    refuse_folder(weights.parent, "as a pickle .*--allow pickle")
+    assert check_folder(weights.parent, allow_pickle=True).is_pickle

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.core.attention_map import AttentionMap
+from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.models.pocket.model import FOLDER, predict_pieces, run_decoder, run_encoder, tidy
 from attnviz.models.pocket.text import END
@@ -250,3 +250,42 @@ def test_documents_of_several_texts_carry_their_notes(tmp_path, command):
     found = attnviz(*command.split(), "--input", texts, "-f", "json", "-q").json()
     notes = found.get("notes") or found["provenance"]["notes"]
     assert any("its language is unknown" in note for note in notes)
+
+
+PAIR = "The red car is fast", "La voiture rouge est rapide"
+
+
+def check(attention: Attention) -> None:
+    """Softmax(q kᵀ / √d) of every stream is its map, where no later position is seen."""
+    assert set(attention.projections) == {item.stream for item in attention.maps}
+    for item in attention.maps:
+        kept = attention.projections[item.stream]
+        products = np.einsum("lhqd,lhkd->lhqk", kept.query, kept.key)
+        scores = products / np.sqrt(kept.query.shape[-1])
+        np.testing.assert_allclose(products * kept.scale, scores, rtol=1e-6)
+        if item.stream in {"causal", "decoder"}:
+            scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, -np.inf)
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        expected = powers / powers.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(item.weights, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_of_a_text_they_give_its_weights(causal):
+    check(over_itself(load_pocket(causal=causal, keep_qk=True), PAIR[0]))
+
+
+def test_pairs_keep_theirs_and_nothing_unasked():
+    check(over_source(load_pocket(keep_qk=True), *PAIR))
+    assert not over_itself(load_pocket(), PAIR[0]).projections
+
+
+@pytest.mark.slow
+def test_torch_keeps_what_numpy_keeps():
+    expected = over_source(load_pocket(keep_qk=True), *PAIR)
+    # Any device but "cpu" is torch's.
+    found = over_source(Pocket(device="cpu:0", keep_qk=True), *PAIR)
+    check(found)
+    for stream, kept in expected.projections.items():
+        np.testing.assert_allclose(found.projections[stream].query, kept.query, atol=1e-4)
+        np.testing.assert_allclose(found.projections[stream].key, kept.key, atol=1e-4)
