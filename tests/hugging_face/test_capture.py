@@ -91,8 +91,13 @@ def test_cross_attention_is_that_of_transformers(kind, folder_of, loaded):
     assert attention.main.key_side == "source"
 
 
-def test_a_single_token_of_a_decoder_is_called_causal(loaded):
+def test_one_token_is_causal_and_memory_is_heeded(loaded, monkeypatch):
     assert attend(loaded("gpt2"), "a").main.stream == "causal"
+    model = loaded("bert")
+    monkeypatch.setattr(region, "free_bytes", lambda device: 100)
+    monkeypatch.setattr(readings, "read_calls", None)
+    with pytest.raises(ModelError, match=r"12 heads × .*would take about .* is free: free some"):
+        attend(model, TEXT)
 
 
 def read_layers(layers, model, side, stream):
@@ -168,14 +173,6 @@ def test_a_second_pass_needs_each_matrix_twice(dtype, size, monkeypatch):
     assert remedy == "give a shorter text"
 
 
-def test_more_than_memory_is_refused_first(loaded, monkeypatch):
-    model = loaded("bert")
-    monkeypatch.setattr(region, "free_bytes", lambda device: 100)
-    monkeypatch.setattr(readings, "read_calls", None)
-    with pytest.raises(ModelError, match=r"12 heads × .*would take about .* is free: free some"):
-        attend(model, TEXT)
-
-
 @pytest.mark.parametrize(
     ("dtype", "most"), [(torch.float32, 1e-3), (torch.float16, 1e-2), (torch.bfloat16, 2e-2)]
 )
@@ -198,17 +195,15 @@ def captured(weights, stream="self", grid=None, links=(), route=""):
 WORDS = {"text": tuple(map(Token, "abcd")), "other": tuple(map(Token, "xyz"))}
 
 
-@pytest.mark.parametrize(
-    ("stream", "ahead", "called"),
-    [("self", 0, "causal"), ("causal", 1, "self"), ("decoder", 0, "decoder")],
-)
-def test_causal_is_read_off_all_layers(stream, ahead, called):
-    weights = np.tril(np.ones((2, 1, 4, 4)))
-    weights[1, 0, 1, 2] = ahead
-    assert as_map(captured(weights, stream), WORDS, "text", "text").stream == called
-
-
 def test_parts_of_causal_maps_and_exact_links():
+    for stream, ahead, called in (
+        ("self", 0, "causal"),
+        ("causal", 1, "self"),
+        ("decoder", 0, "decoder"),
+    ):
+        weights = np.tril(np.ones((2, 1, 4, 4)))
+        weights[1, 0, 1, 2] = ahead
+        assert as_map(captured(weights, stream), WORDS, "text", "text").stream == called
     rows = region.PooledGrid(region.TokenBlocks(2, 4), region.each_token(4))
     weights = np.array([[[[1, 1, 1, 0], [1, 1, 1, 1]]]])
     made = as_map(captured(weights, grid=rows), WORDS, "text", "text")
@@ -229,7 +224,7 @@ def test_parts_of_causal_maps_and_exact_links():
     assert [link.layer for link in as_map(later, WORDS, "text", "other").links] == ["7"] * 3
 
 
-def test_what_would_fill_the_strongest_links_is_left_out():
+def test_links_and_notes_are_told():
     tokens = (Token("a"), Token("[SEP]", special=True), Token("b"), Token("[PAD]", special=True))
     assert ignored_positions(tokens, causal=False) == IgnoredPositions((1, 3), (1, 3), itself=True)
     assert ignored_positions(tokens, causal=True) == IgnoredPositions(
@@ -237,9 +232,6 @@ def test_what_would_fill_the_strongest_links_is_left_out():
     )
     first = (Token("[BOS]", special=True), Token("a"))
     assert ignored_positions(first, causal=True).keys == (0,)
-
-
-def test_links_and_notes_are_told():
     for ignored, told in (
         (IgnoredPositions(), ""),
         (IgnoredPositions(itself=True), "links of a token to itself"),

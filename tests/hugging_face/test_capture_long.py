@@ -69,17 +69,12 @@ def test_rows_and_windows_are_those_of_the_whole(loaded):
     assert "rows sum to what stays among them" in part.provenance.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("option", "part"), [("rows", (0, 14)), ("rows", (5, 4)), ("window", (-1, 3))]
-)
-def test_a_part_that_the_text_does_not_have_is_refused(option, part, loaded):
-    named = f"--{option} {part[0]}-{part[1]}"
-    said = f"^{named} does not lie in this text: it has 14 tokens, 0 to 13$"
-    with pytest.raises(UsageError, match=said):
-        read(loaded("bert"), **{option: part})
-
-
-def test_a_part_may_begin_and_end_where_the_text_does(monkeypatch):
+def test_a_part_lies_in_its_text(loaded, monkeypatch):
+    for option, part in (("rows", (0, 14)), ("rows", (5, 4)), ("window", (-1, 3))):
+        named = f"--{option} {part[0]}-{part[1]}"
+        said = f"^{named} does not lie in this text: it has 14 tokens, 0 to 13$"
+        with pytest.raises(UsageError, match=said):
+            read(loaded("bert"), **{option: part})
     whole = frame(9, 2**30, monkeypatch, window=(0, 8))
     assert whole == PooledGrid(each_token(9), each_token(9))
     first = frame(9, 2**30, monkeypatch, rows=(0, 0))
@@ -149,20 +144,18 @@ def test_memory_chooses_the_size(monkeypatch):
     ):
         model = type("Model", (), {"device": torch.device(device), "dtype": dtype})
         assert memory_hint(model) == says
-
-
-@pytest.mark.parametrize(
-    ("size", "free", "remedy"),
-    [
+    for size, free, remedy in (
         # 1,024 heads of 64 × 64 blocks take 2^25 bytes, of 127 × 127 a little less than 2^27.
         (4096, 2**28, "--max-size 128 would fit"),
         (128, 2**25, "--max-size 64 would fit"),
         (64, 2**25 - 1, "free some, or give a shorter text"),
-    ],
-)
-def test_a_smaller_size_that_fits_is_named(size, free, remedy, monkeypatch):
-    with pytest.raises(ModelError, match=rf"9,000 tokens \(1,024 heads × .* is free: {remedy}$"):
-        frame(9000, free, monkeypatch, max_size=size)
+    ):
+        with pytest.raises(
+            ModelError, match=rf"9,000 tokens \(1,024 heads × .* is free: {remedy}$"
+        ):
+            frame(9000, free, monkeypatch, max_size=size)
+    for free, blocks in ((2**30, 256), (2**29, 128), (2**25, 64)):
+        assert frame(131_072, free, monkeypatch).keys.blocks == blocks
 
 
 def test_transformers_is_left_as_it_was():
@@ -248,12 +241,6 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
     assert "--top 0 skips it" in order[1]
     assert order[2] == "run"
     assert set(order[:2]) <= set(found.provenance.notes)
-
-
-@pytest.mark.parametrize(("free", "blocks"), [(2**30, 256), (2**29, 128), (2**25, 64)])
-def test_a_long_text_takes_half_of_what_is_free_at_most(free, blocks, monkeypatch):
-    # 1,024 heads of 256 × 256 blocks take 2^29 bytes, of 64 × 64 2^25.
-    assert frame(131_072, free, monkeypatch).keys.blocks == blocks
 
 
 def test_blocks_of_parts_and_their_tokens():

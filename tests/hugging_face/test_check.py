@@ -65,12 +65,24 @@ def test_what_works_with_a_model_is_said(kind, said, folder_of, tmp_path):
 
 
 @pytest.mark.slow
-def test_no_weights_are_read(copy_of):
+def test_what_is_missing_or_dangerous_is_said(copy_of):
     folder = copy_of("bert")
     file = folder / "model.safetensors"
     header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
     file.write_bytes(file.read_bytes()[:header] + b"\xff" * (file.stat().st_size - header))
     assert check(folder)["parameters"] == check(folder)["bytes in float32"] // 4
+    folder = copy_of("bert")
+    for path in folder.glob("*token*"):
+        path.unlink()
+    assert "has no tokenizer" in check(folder)["reader"]
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert check(folder)["needs"] == "--allow pickle"
+    (folder / "pytorch_model.bin").unlink()
+    done = attnviz("models", "--check", folder)
+    assert (done.status, "no weights" in done.mistake) == (1, True)
+    shutil.rmtree(folder)
+    assert attnviz("models", "--check", folder).status == 1
+    assert attnviz("models", "pocket", "--check", folder).status == 2
 
 
 def test_a_table_for_the_eye_and_cards_of_shipped(folder_of):
@@ -118,22 +130,6 @@ def test_odd_numbers_are_read(kind, entries, tmp_path):
     text = (tmp_path / "config.json").read_text()
     assert any(sign in text for sign in (": -1", "__float__"))
     assert check(tmp_path)["route"] == ("implied" if kind == "mamba2" else "probe")
-
-
-@pytest.mark.slow
-def test_what_is_missing_or_dangerous_is_said(copy_of):
-    folder = copy_of("bert")
-    for path in folder.glob("*token*"):
-        path.unlink()
-    assert "has no tokenizer" in check(folder)["reader"]
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert check(folder)["needs"] == "--allow pickle"
-    (folder / "pytorch_model.bin").unlink()
-    done = attnviz("models", "--check", folder)
-    assert (done.status, "no weights" in done.mistake) == (1, True)
-    shutil.rmtree(folder)
-    assert attnviz("models", "--check", folder).status == 1
-    assert attnviz("models", "pocket", "--check", folder).status == 2
 
 
 def read_twelve(model):

@@ -196,6 +196,9 @@ def test_a_chat_is_the_rendered_template(writer):
     first = answered.provenance.settings["prompt tokens"]
     assert first == len(ids)
     assert divisions(answered, answered.main) == (first, first)
+    model.tokenizer.chat_template = "{{ raise_exception('only\nsystems') }}"
+    with pytest.raises(ModelError, match=r"^the chat template of .* fails: only$"):
+        attend(replace(model, chat_template=True), "a")
 
 
 TURNS = [{"role": "system", "content": "red"}, {"role": "user", "content": "The car"}]
@@ -248,14 +251,6 @@ def test_messages_need_a_template_and_chat(folder_of, tmp_path):
         assert done.status > 0
         assert not done.out
         assert "messages are read by a chat template: add --chat" in done.err
-
-
-@pytest.mark.slow
-def test_a_broken_template_is_one_line(writer):
-    model = writer("llama")
-    model.tokenizer.chat_template = "{{ raise_exception('only\nsystems') }}"
-    with pytest.raises(ModelError, match=r"^the chat template of .* fails: only$"):
-        attend(replace(model, chat_template=True), "a")
 
 
 @pytest.mark.slow

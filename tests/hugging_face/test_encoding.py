@@ -157,7 +157,7 @@ def test_languages_are_named_by_their_codes(kind, monkeypatch):
     assert {usual} <= {*read} & {*written}
 
 
-def test_one_text_has_a_language_too(tmp_path):
+def test_texts_and_pairs_have_languages(tmp_path, monkeypatch):
     given = translator("MBart50Tokenizer")
     for part in (given.model, given.reader):
         part.save_pretrained(tmp_path)
@@ -165,12 +165,6 @@ def test_one_text_has_a_language_too(tmp_path):
     (item, *_) = attnviz(*asked, "--from", "fr_XX").json()["maps"]
     assert item["key_tokens"][0]["text"] == "fr_XX"
     assert attnviz("compare", "a", "b", "--model", tmp_path, "--from", "fr_XX", "-q").status == 0
-
-
-def test_pairs_are_aligned_both_ways_in_their_languages(tmp_path, monkeypatch):
-    given = translator("MBart50Tokenizer")
-    for part in (given.model, given.reader):
-        part.save_pretrained(tmp_path)
     pairs, read = tmp_path / "pairs.tsv", []
     pairs.write_text("a b\tc d\n")
     monkeypatch.setattr(

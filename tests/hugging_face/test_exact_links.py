@@ -65,12 +65,26 @@ def test_no_stronger_link_is_missing(most, groups, causal, sharp, rows, monkeypa
     assert_same(found, brute_force(weights.numpy(), HIDDEN, 5), weights, rounding(call))
 
 
-def test_only_queries_and_keys_of_the_frame_count():
+def test_frames_and_equal_links():
     call, weights = sdpa(causal=False)
     part = torch.zeros_like(weights)
     part[:, 4:15, 6:20] = weights[:, 4:15, 6:20]
     found = found_in(call, PooledGrid(TokenBlocks(4, 15, 3), TokenBlocks(6, 20, 5)), HIDDEN, 6)
     assert_same(found, brute_force(part.numpy(), HIDDEN, 6), weights, rounding(call))
+    call, _ = sdpa(causal=False)
+    even = torch.zeros_like(call.query)
+    output = call.kernel(call.module, even, call.key, call.value, None)[0]
+    even_call = replace(call, query=even, output=output)
+    frame = PooledGrid(split_blocks(0, 21, 4), split_blocks(0, 21, 4))
+    for head in found_in(even_call, frame, exact_links.IgnoredPositions(keys=(0,), itself=True), 4):
+        assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3), (0, 4)]
+    values = torch.tensor([[0.1, 0.5, 0.2, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0, 1.0]])
+    assert exact_links.top_columns(values, 2).tolist() == [[1, 3], [4, 0]]
+    weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
+    (found,) = exact_links.strongest_in_matrices(
+        weights, exact_links.IgnoredPositions(queries=(0,), keys=(2,), itself=True), 9
+    )
+    assert [(cell.query, cell.key) for cell in found] == [(2, 1), (1, 0), (2, 0)]
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
@@ -108,23 +122,6 @@ def test_a_kernel_that_does_something_else_is_asked_for_its_rows(monkeypatch):
     found = found_in(odd, PooledGrid(split_blocks(0, 21, 4), split_blocks(0, 21, 4)), HIDDEN, 5)
     assert asked
     assert_same(found, brute_force(weights, HIDDEN, 5), weights, rounding(call))
-
-
-def test_equal_links_and_values_are_taken_from_the_start():
-    call, _ = sdpa(causal=False)
-    even = torch.zeros_like(call.query)
-    output = call.kernel(call.module, even, call.key, call.value, None)[0]
-    even_call = replace(call, query=even, output=output)
-    frame = PooledGrid(split_blocks(0, 21, 4), split_blocks(0, 21, 4))
-    for head in found_in(even_call, frame, exact_links.IgnoredPositions(keys=(0,), itself=True), 4):
-        assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3), (0, 4)]
-    values = torch.tensor([[0.1, 0.5, 0.2, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0, 1.0]])
-    assert exact_links.top_columns(values, 2).tolist() == [[1, 3], [4, 0]]
-    weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
-    (found,) = exact_links.strongest_in_matrices(
-        weights, exact_links.IgnoredPositions(queries=(0,), keys=(2,), itself=True), 9
-    )
-    assert [(cell.query, cell.key) for cell in found] == [(2, 1), (1, 0), (2, 0)]
 
 
 @pytest.mark.parametrize(

@@ -208,13 +208,10 @@ def test_what_a_decoder_and_a_pair_explain(explaining):
     assert model.gradients(Query(*PAIR, "cross"), "3").positions == (2,)
 
 
-@pytest.mark.parametrize("name", ["bert", "BertForQuestionAnswering"])
-def test_a_model_without_classes_or_tokens_is_refused(name, explaining):
-    with pytest.raises(ModelError, match="no head that gives classes or tokens"):
-        gradients(explaining(name), TEXT)
-
-
-def test_heads_without_weights_and_copies_are_refused(copy_of, folders, tmp_path, explaining):
+def test_heads_without_weights_and_copies_are_refused(explaining, copy_of, folders, tmp_path):
+    for name in ("bert", "BertForQuestionAnswering"):
+        with pytest.raises(ModelError, match="no head that gives classes or tokens"):
+            gradients(explaining(name), TEXT)
     folder = shutil.copytree(folders("BertForSequenceClassification"), tmp_path / "cut")
     reweigh(folder, lambda name, one: None if "classifier" in name else one)
     model = load_model(str(folder), device="cpu", with_head=True)
@@ -242,7 +239,7 @@ def test_the_command_explains_a_class(folders):
 
 
 @pytest.mark.slow
-def test_a_lens_that_does_not_apply_is_left_out(folders):
+def test_lenses_that_do_not_apply_are_left_out(folders, folder_of):
     done = attnviz("self", TEXT, "--model", folders("bert"), "--lens", "all", "-f", "json")
     streams = [item["stream"] for item in done.json()["maps"]]
     assert streams == ["raw", "rollout", "flow", "norm"]
@@ -251,6 +248,12 @@ def test_a_lens_that_does_not_apply_is_left_out(folders):
         "self", TEXT, "--model", folders("bert"), "--lens", "all", "--target", "x", "-q"
     )
     assert (insisted.status, "no head" in insisted.mistake) == (1, True)
+    done = attnviz("ablate", "--lenses", ONE.text, "--model", folder_of("bert"))
+    assert (done.status, "has no head" in done.mistake) == (1, True)
+    found = scores(folder_of("bart"), Query("the " * 40, "the " * 40, "cross"))
+    (left_out,) = found.left_out.items()
+    assert left_out[0] == "flow"
+    assert "maximum-flow problems of" in left_out[1]
 
 
 @pytest.mark.slow
@@ -298,13 +301,3 @@ def test_a_class_read_last_explains_its_row(tmp_path):
     assert found.inputs.positions == (len(item.key_tokens) - 1,)
     raw = item.weights[:, :, -1, :-1].mean(axis=(0, 1))
     np.testing.assert_allclose(found.scores["raw"], raw, atol=1e-7)
-
-
-@pytest.mark.slow
-def test_no_head_and_long_texts_are_told(folder_of):
-    done = attnviz("ablate", "--lenses", ONE.text, "--model", folder_of("bert"))
-    assert (done.status, "has no head" in done.mistake) == (1, True)
-    found = scores(folder_of("bart"), Query("the " * 40, "the " * 40, "cross"))
-    (left_out,) = found.left_out.items()
-    assert left_out[0] == "flow"
-    assert "maximum-flow problems of" in left_out[1]

@@ -186,37 +186,18 @@ def test_greedy_outputs_and_odd_tokens(broken, photo):
     assert first["query_tokens"][0]["text"] == "<2>"
 
 
-@pytest.mark.slow
-def test_a_search_without_end_panics_in_one_line(broken, tmp_path, capfd):
-    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
-    folder = broken("bert", WORDS, {"pre_tokenizer": slow | {"invert": False}})
-    capfd.readouterr()  # what the making of the folder said
-    done = attnviz("self", "a" * 40 + "!", "--model", folder)
-    refused(done, "the tokenizer in .* fails on this text: .*retry-limit")
-    assert capfd.readouterr().err == ""  # where Rust writes its own trace
-
-
-@pytest.mark.parametrize("part", ["normalizer", "decoder"])
-def test_tokenizers_that_grow_texts_are_refused(part, broken, photo):
-    more = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 50}
-    steps = {"type": "Sequence", f"{part}s": [more] * 6}
-    folder = broken("bert", WORDS, {part: steps})
-    said = refused(ask("bert", folder, photo), "would make up to 15,625,000,000 characters of one")
-    assert "tokenizer.json" in said
-
-
-@pytest.mark.parametrize("as_text", [False, True])
-@pytest.mark.parametrize("kind", ["gpt2", "roberta"])
-def test_merges_without_the_mark_of_their_pieces(kind, as_text, copy_of, photo):
-    folder = copy_of(kind)
-    model = read(folder / WORDS)["model"] | {"continuing_subword_prefix": "##"}
-    if as_text:
-        model["merges"] = [" ".join(pair) for pair in model["merges"]]
-    rewrite(folder / WORDS, model=model)
-    refused(ask(kind, folder, photo), r"begin with '##', and those of its merges do not: set its")
-
-
-def test_merges_with_the_mark_of_their_pieces(copy_of):
+def test_merges_and_growing_texts_are_told(copy_of, photo, broken):
+    for kind in ("gpt2", "roberta"):
+        for as_text in (False, True):
+            folder = copy_of(kind)
+            model = read(folder / WORDS)["model"] | {"continuing_subword_prefix": "##"}
+            if as_text:
+                model["merges"] = [" ".join(pair) for pair in model["merges"]]
+            rewrite(folder / WORDS, model=model)
+            refused(
+                ask(kind, folder, photo),
+                r"begin with '##', and those of its merges do not: set its",
+            )
     folder = copy_of("gpt2")
     made = Tokenizer(models.BPE(continuing_subword_prefix="##"))
     made.pre_tokenizer = pre_tokenizers.ByteLevel()
@@ -224,6 +205,14 @@ def test_merges_with_the_mark_of_their_pieces(copy_of):
     made.train_from_iterator(["the nurse thanked the doctor"] * 9, trainer)
     made.save(str(folder / WORDS))
     checkpoint.check_growth(folder)
+    for part in ("normalizer", "decoder"):
+        more = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 50}
+        steps = {"type": "Sequence", f"{part}s": [more] * 6}
+        folder = broken("bert", WORDS, {part: steps})
+        said = refused(
+            ask("bert", folder, photo), "would make up to 15,625,000,000 characters of one"
+        )
+        assert "tokenizer.json" in said
 
 
 PIECES = st.text("abc", min_size=1, max_size=3)
@@ -259,7 +248,7 @@ def test_no_text_grows_by_more_than_the_bound(steps, text):
 
 
 @pytest.mark.slow
-def test_what_tokenizers_print_stays_off_stdout(broken, photo, capfd):
+def test_what_tokenizers_print_stays_off_stdout(broken, photo, capfd, tmp_path):
     with imports.quiet_native():
         os.write(2, b"a word")
     assert capfd.readouterr().err == "a word", "what others write meanwhile is kept"
@@ -269,6 +258,12 @@ def test_what_tokenizers_print_stays_off_stdout(broken, photo, capfd):
     rewrite(folder / WORDS, added_tokens=added)
     assert ask("t5", folder, photo).status == 0
     assert capfd.readouterr().out == ""
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
+    folder = broken("bert", WORDS, {"pre_tokenizer": slow | {"invert": False}})
+    capfd.readouterr()  # what the making of the folder said
+    done = attnviz("self", "a" * 40 + "!", "--model", folder)
+    refused(done, "the tokenizer in .* fails on this text: .*retry-limit")
+    assert capfd.readouterr().err == ""  # where Rust writes its own trace
 
 
 def test_names_and_references_that_lead_nowhere(tmp_path, monkeypatch):
@@ -281,18 +276,6 @@ def test_names_and_references_that_lead_nowhere(tmp_path, monkeypatch):
         (tmp_path / "models--a" / "refs" / "main").write_bytes(commit)
         assert len(attnviz("models").lines) == len(SHIPPED)
         refused(attnviz("self", "a", "--model", "a"), "is neither a folder nor in the local cache")
-
-
-@pytest.mark.parametrize(
-    ("shape", "place"), [([HUGE, HUGE], [0, 4]), ([1], [math.inf, 4]), ([math.inf], [0, 4])]
-)
-def test_a_shape_that_does_not_fit_its_place_is_refused(shape, place, broken, photo):
-    folder = broken("bert", CONFIG, {})
-    header = {"x": {"dtype": "F32", "shape": shape, "data_offsets": place}}
-    text = json.dumps(header).encode()
-    weights = len(text).to_bytes(8, "little") + text + bytes(4)
-    (folder / "model.safetensors").write_bytes(weights)
-    refused(ask("bert", folder, photo), "not a complete safetensors file")
 
 
 def test_claims_are_compared_with_shards_and_pickles(broken, photo):
@@ -334,23 +317,27 @@ def split(folder, where, to=None):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-@pytest.mark.parametrize("where", ["../{}", "/{}", " ", "a\0b", "link{}"])
-def test_an_index_may_not_point_outside_its_folder(where, broken, photo):
-    folder = broken("bert", CONFIG, {})
-    around = folder.parent
-    split(folder, where if where[:1] != "/" else f"{around}/{{}}", to=around)
-    for half in (0, 1):
-        (folder / f"link{half}.safetensors").symlink_to(around / f"{half}.safetensors")
-    refused(ask("bert", folder, photo), "names a file outside its folder")
-
-
-@pytest.mark.parametrize("weights", ["x", {"a": 3}, {}])
-def test_an_index_must_name_files(weights, broken, photo):
-    folder = broken("bert", CONFIG, {})
-    (folder / "model.safetensors").unlink()
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": weights}))
-    refused(ask("bert", folder, photo), "lacks 0 of the 0|names files that are no text")
+def test_indices_and_shapes_must_fit(broken, photo):
+    for weights in ("x", {"a": 3}, {}):
+        folder = broken("bert", CONFIG, {})
+        (folder / "model.safetensors").unlink()
+        index = folder / "model.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": weights}))
+        refused(ask("bert", folder, photo), "lacks 0 of the 0|names files that are no text")
+    for where in ("../{}", "/{}", " ", "a\0b", "link{}"):
+        folder = broken("bert", CONFIG, {})
+        around = folder.parent
+        split(folder, where if where[:1] != "/" else f"{around}/{{}}", to=around)
+        for half in (0, 1):
+            (folder / f"link{half}.safetensors").symlink_to(around / f"{half}.safetensors")
+        refused(ask("bert", folder, photo), "names a file outside its folder")
+    for shape, place in (([HUGE, HUGE], [0, 4]), ([1], [math.inf, 4]), ([math.inf], [0, 4])):
+        folder = broken("bert", CONFIG, {})
+        header = {"x": {"dtype": "F32", "shape": shape, "data_offsets": place}}
+        text = json.dumps(header).encode()
+        weights = len(text).to_bytes(8, "little") + text + bytes(4)
+        (folder / "model.safetensors").write_bytes(weights)
+        refused(ask("bert", folder, photo), "not a complete safetensors file")
 
 
 def test_a_hub_cache_may_link_to_its_blobs(folder_of, tmp_path, photo):
@@ -381,14 +368,7 @@ def test_a_hostile_template_is_refused(template, broken, photo):
 
 
 @pytest.mark.slow
-def test_an_endless_template_is_stopped(broken, photo, monkeypatch):
-    monkeypatch.setattr(chat, "TEMPLATE_SECONDS", 1)  # of the processor, not of the clock
-    folder = broken("gpt2", TOKENIZER, {"chat_template": "{{ 9**(9**9) }}"})
-    refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
-
-
-@pytest.mark.slow
-def test_a_template_process_makes_what_transformers_makes(folder_of):
+def test_templates_are_made_apart_and_stopped(folder_of, broken, photo, monkeypatch):
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder_of("gpt2"))
     tokenizer.chat_template = (
         "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n"
@@ -398,6 +378,9 @@ def test_a_template_process_makes_what_transformers_makes(folder_of):
         turn = [{"role": "user", "content": text}]
         expected = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
         assert chat.render_messages(tokenizer, turn, "x") == expected
+    monkeypatch.setattr(chat, "TEMPLATE_SECONDS", 1)  # of the processor, not of the clock
+    folder = broken("gpt2", TOKENIZER, {"chat_template": "{{ 9**(9**9) }}"})
+    refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
 
 
 NAME = "mo\x1b[31mdel\u202e\x85\t\n"

@@ -399,7 +399,7 @@ def test_half_precision_is_widened_as_it_is_read(dtype, tokenizer, folders):
     np.testing.assert_allclose(found.weights, eager_weights(model.float(), tokenizer), atol=1e-5)
 
 
-def test_keys_for_cutting_and_padding_change_no_token(llama, tmp_path):
+def test_keys_change_no_token_and_torch_is_asked(llama, tmp_path, monkeypatch):
     folder = shutil.copytree(llama, tmp_path / "model")
     keys = {"max_length": 4, "stride": 1, "truncation_strategy": "longest_first"}
     keys |= {"pad_to_multiple_of": 64, "pad_token_type_id": 1, "truncation_side": "left"}
@@ -407,6 +407,15 @@ def test_keys_for_cutting_and_padding_change_no_token(llama, tmp_path):
     (_, mine), (_, theirs) = (ask(folder, device=name) for name in ("light", "torch"))
     assert mine.main.query_tokens == theirs.main.query_tokens
     assert len(mine.main.query_tokens) > 4
+    said = list[str]()
+    with details_to(said.append):
+        source, found = ask(llama)
+    assert found.provenance.versions.keys() == {"numpy"}
+    assert [one.split(":")[0].split(",")[0] for one in said] == ["numpy calculates"]
+    with details_to(said.append):
+        monkeypatch.setattr(light_model, "MOST_TOKENS", 3)
+        assert "torch" in attend_query(source, Query(TEXT)).provenance.versions
+    assert said[1] == "torch calculates, since a text has more than 3 tokens"
 
 
 @pytest.mark.parametrize(
@@ -435,18 +444,6 @@ def test_what_the_table_does_not_know_is_refused(file, changes, why, llama, tmp_
     with pytest.raises(UsageError, match=re.escape("--device light cannot do this, since")) as e:
         open_source(Origin(model=str(folder), device="light"), "self")
     assert why in str(e.value)
-
-
-def test_what_needs_torch_is_asked_of_torch(llama, monkeypatch):
-    said = list[str]()
-    with details_to(said.append):
-        source, found = ask(llama)
-    assert found.provenance.versions.keys() == {"numpy"}
-    assert [one.split(":")[0].split(",")[0] for one in said] == ["numpy calculates"]
-    with details_to(said.append):
-        monkeypatch.setattr(light_model, "MOST_TOKENS", 3)
-        assert "torch" in attend_query(source, Query(TEXT)).provenance.versions
-    assert said[1] == "torch calculates, since a text has more than 3 tokens"
 
 
 @pytest.mark.parametrize("size", [None, 1, 2])

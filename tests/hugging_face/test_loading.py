@@ -118,7 +118,7 @@ def test_odd_tokenizers_are_refused(copy_of, folder_of, tmp_path):
         attnviz_api.attend(TEXT, model=whole, tokenizer=3)
 
 
-def test_more_layers_fewer_and_pickles(copy_of):
+def test_more_layers_fewer_and_pickles(copy_of, weights):
     folder = copy_of("bert")
     rewrite(folder / "config.json", num_hidden_layers=2)
     model = load_model(str(folder), device="cpu")
@@ -135,9 +135,12 @@ def test_more_layers_fewer_and_pickles(copy_of):
     assert attend(load_model(str(folder), device="cpu", allow_pickle=True), "the car").maps
     (folder / "pytorch_model.bin").write_bytes(b"nothing of the kind")
     refuse(folder, "cannot be loaded", allow_pickle=True)
+    weights.rename(weights.parent / "pytorch_model.bin")
+    refuse_folder(weights.parent, "as a pickle .*--allow pickle")
+    assert check_folder(weights.parent, allow_pickle=True).is_pickle
 
 
-def test_half_precision_is_computed_in_full(copy_of):
+def test_precision_is_full_unless_asked_for(copy_of, folder_of):
     folder = copy_of("bert")
     reweigh(folder, lambda _, one: one.bfloat16())
     rewrite(folder / "config.json", dtype="bfloat16")
@@ -149,9 +152,6 @@ def test_half_precision_is_computed_in_full(copy_of):
     assert asked.provenance.dtype == "bfloat16"
     assert "computed in bfloat16" in asked.provenance.notes[0]
     assert attend(asked, "the professor who").weights.dtype == "float32"
-
-
-def test_precision_by_autocast_and_by_option(folder_of):
     full, half = (load_model(str(folder_of("llama")), device="cpu") for _ in range(2))
     with torch.autocast("cpu", torch.bfloat16):
         found = attnviz_api.attend("the red car", model=half.model, tokenizer=half.tokenizer)
@@ -174,13 +174,10 @@ def test_a_kernel_of_the_configuration(kernel, copy_of):
     assert bool(said) == kernel.startswith("flash")
 
 
-@pytest.mark.parametrize(("option", "value"), [("device", "gpu"), ("dtype", "float31")])
-def test_a_misspelt_option_is_a_wrong_question(option, value, folder_of):
-    with pytest.raises(UsageError, match=rf"unknown {option} '{value}': choose from"):
-        load_model(str(folder_of("bert")), **{option: value})
-
-
-def test_unknown_devices_images_and_memory_are_refused(tmp_path, folder_of, monkeypatch):
+def test_unknown_devices_images_and_memory_are_refused(folder_of, tmp_path, monkeypatch):
+    for option, value in (("device", "gpu"), ("dtype", "float31")):
+        with pytest.raises(UsageError, match=rf"unknown {option} '{value}': choose from"):
+            load_model(str(folder_of("bert")), **{option: value})
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = ViTConfig(**sizes, intermediate_size=20, image_size=32)
     save(tmp_path, "ViTModel", word_pieces(), config)
@@ -361,9 +358,3 @@ def test_spoilt_weights_are_refused(said, weights):
 def test_a_file_cut_short_is_refused(kept, weights):
     weights.write_bytes(weights.read_bytes()[:kept])
     refuse_folder(weights.parent, "is damaged" if kept < 0 else "not a complete safetensors file")
-
-
-def test_a_pickle_is_refused_unless_asked_for(weights):
-    weights.rename(weights.parent / "pytorch_model.bin")
-    refuse_folder(weights.parent, "as a pickle .*--allow pickle")
-    assert check_folder(weights.parent, allow_pickle=True).is_pickle

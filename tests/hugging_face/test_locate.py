@@ -55,18 +55,21 @@ def http_error(kind):
     return error
 
 
-def test_a_folder_is_itself_and_a_file_is_none(tmp_path):
+def test_a_folder_is_itself_and_its_files_are_wanted(tmp_path):
+    for name in ("./nope", "a/b/c", "", "a b"):
+        refuse("there is no folder", name)
     assert locate(str(tmp_path)) == tmp_path
     refuse("there is no folder", f"{tmp_path}@v2")
     (at := tmp_path / "bert@v2").mkdir()
     assert locate(str(at)) == at
     (tmp_path / "model.safetensors").touch()
     refuse("is a file: give the folder", str(tmp_path / "model.safetensors"))
-
-
-@pytest.mark.parametrize("name", ["./nope", "a/b/c", "", "a b"])
-def test_what_is_no_id_is_a_missing_folder(name):
-    refuse("there is no folder", name)
+    read = ["config.json", "tokenizer.json", "model.safetensors"]
+    names = [*read, "pytorch_model.bin", "modeling.py", "onnx/model.onnx", "onnx/config.json"]
+    assert wanted_files(names, allow_code=False) == read
+    assert "modeling.py" in wanted_files(names, allow_code=True)
+    names = ["model.safetensors.index.json", "model-1.safetensors", "model-2.safetensors", "a.bin"]
+    assert wanted_files(names, allow_code=False) == names[:3]
 
 
 def test_folders_and_cached_models_are_found(cache, monkeypatch):
@@ -94,27 +97,6 @@ def test_what_the_hub_refuses_is_told_apart(kind, said, cache, monkeypatch):
     refuse(said, "some/model@v9")
 
 
-def test_a_download_that_breaks_off_is_one_line(cache, monkeypatch):
-    online(monkeypatch, None)
-    info = type("Info", (), {"siblings": []})()
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: info)
-
-    def fail(*_, **__):
-        raise OSError("No space left on device\nmore")
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    refuse("could not be downloaded: No space left on device$", "some/model")
-
-
-def test_only_what_loading_reads_is_fetched():
-    read = ["config.json", "tokenizer.json", "model.safetensors"]
-    names = [*read, "pytorch_model.bin", "modeling.py", "onnx/model.onnx", "onnx/config.json"]
-    assert wanted_files(names, allow_code=False) == read
-    assert "modeling.py" in wanted_files(names, allow_code=True)
-    names = ["model.safetensors.index.json", "model-1.safetensors", "model-2.safetensors", "a.bin"]
-    assert wanted_files(names, allow_code=False) == names[:3]
-
-
 def test_the_cache_is_where_and_as_light_as_it_should(tmp_path, monkeypatch):
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -135,17 +117,7 @@ def test_the_cache_is_where_and_as_light_as_it_should(tmp_path, monkeypatch):
     assert display_name("some/model", {"_name_or_path": "tiny"}) == "some/model"
 
 
-def test_an_unreadable_cache_stops_nothing(cache, monkeypatch):
-    def refused(*_: object, **__: object) -> bool:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "is_dir", refused)
-    notes = list[str]()
-    assert (list_cached_models(notes.append), list_cached_models()) == ([], [])
-    assert notes == [f"the models in '{cache}' are not listed: Permission denied"]
-
-
-def test_a_model_cached_in_part_is_fetched(cache, monkeypatch):
+def test_caches_in_part_and_unreadable(cache, monkeypatch):
     (snapshot,) = (cache / "models--people--tiny" / "snapshots").iterdir()
     (snapshot / "model.safetensors").rename(snapshot / "model.safetensors.index.json")
     (snapshot / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}')
@@ -153,6 +125,14 @@ def test_a_model_cached_in_part_is_fetched(cache, monkeypatch):
     assert locate("people/tiny") == snapshot
     online(monkeypatch, ConnectionError("no route"))
     refuse("hub cannot be reached", "people/tiny")
+
+    def refused(*_: object, **__: object) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    notes = list[str]()
+    assert (list_cached_models(notes.append), list_cached_models()) == ([], [])
+    assert notes == [f"the models in '{cache}' are not listed: Permission denied"]
 
 
 def test_what_loading_reads_is_downloaded(cache, monkeypatch):
@@ -172,6 +152,15 @@ def test_what_loading_reads_is_downloaded(cache, monkeypatch):
     assert asked["allow_patterns"] == ["config.json", "model.safetensors"]
     assert find_files("some/model") == (cache / "fetched", ["config.json", "x.onnx"])
     assert asked["allow_patterns"] == ["config.json"]
+    online(monkeypatch, None)
+    info = type("Info", (), {"siblings": []})()
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: info)
+
+    def fail(*_, **__):
+        raise OSError("No space left on device\nmore")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    refuse("could not be downloaded: No space left on device$", "some/model")
 
 
 GENERIC = [

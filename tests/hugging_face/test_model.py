@@ -34,11 +34,37 @@ def test_a_text_may_fill_the_model(kind, longest, loaded):
         attend(model, fits + ".")
 
 
-@pytest.mark.parametrize("given", ["source", "target"])
-def test_both_texts_of_a_pair_are_measured(given, loaded):
-    texts = {"source": "a", "target": "a"} | {given: "☃" * 40}
-    with pytest.raises(InputError, match=r"tokens long and .* reads at most 64"):
-        cross(loaded("bart"), texts["source"], texts["target"])
+def test_blank_and_long_texts_and_odd_models_are_refused(loaded, copy_of, monkeypatch):
+    for given in ("source", "target"):
+        texts = {"source": "a", "target": "a"} | {given: "☃" * 40}
+        with pytest.raises(InputError, match=r"tokens long and .* reads at most 64"):
+            cross(loaded("bart"), texts["source"], texts["target"])
+    for kind, family in (("bert", "encoder-only"), ("llama", "decoder-only")):
+        with pytest.raises(AttentionError, match=rf"is {family} .*ask for self-attention, or use"):
+            cross(loaded(kind), "a", "b")
+    model = loaded("bart")
+    for ask in (lambda text: attend(model, text), lambda text: cross(model, "a", text)):
+        with pytest.raises(InputError, match=r"blank"):
+            ask("  ")
+    headless = replace(loaded("bart"), can_generate=False)
+    with pytest.raises(ModelError, match=r"no language-model head .*give a target"):
+        cross(headless, "a")
+    assert cross(headless, "a", "b").main.stream == "cross"
+    from transformers import BertConfig, EncoderDecoderConfig, NystromformerConfig
+
+    halves = NystromformerConfig(), BertConfig()
+    with pytest.raises(AttentionError, match="landmarks"):
+        check_family(EncoderDecoderConfig.from_encoder_decoder_configs(*halves), 1)
+    folder = copy_of("bert")
+    byte_pieces().save_pretrained(folder)
+    model = load_model(str(folder), device="cpu")
+    with pytest.raises(ModelError, match=r"does not belong .*the model knows 0 to 25"):
+        attend(model, "professor")
+    model = loaded("m2m_100")
+    for one in (model.model.config, model.model.generation_config):
+        monkeypatch.setattr(one, "decoder_start_token_id", None)
+    with pytest.raises(ModelError, match=r"'m2m_100' does not say how it starts"):
+        cross(model, "a", "b")
 
 
 @pytest.mark.parametrize("kind", ["Bert", "Roberta"])
@@ -115,38 +141,6 @@ def test_a_model_in_memory_reads_its_text(name):
     np.testing.assert_allclose(found.weights, torch.cat(layers).numpy(), atol=1e-5)
     with pytest.raises(ModelError, match=r"no head that gives classes or tokens|writes a target"):
         attnviz.explain("The red car", model=model, tokenizer=tokenizer)
-
-
-def test_blank_texts_and_untrained_heads_are_refused(loaded, copy_of, monkeypatch):
-    model = loaded("bart")
-    for ask in (lambda text: attend(model, text), lambda text: cross(model, "a", text)):
-        with pytest.raises(InputError, match=r"blank"):
-            ask("  ")
-    headless = replace(loaded("bart"), can_generate=False)
-    with pytest.raises(ModelError, match=r"no language-model head .*give a target"):
-        cross(headless, "a")
-    assert cross(headless, "a", "b").main.stream == "cross"
-    from transformers import BertConfig, EncoderDecoderConfig, NystromformerConfig
-
-    halves = NystromformerConfig(), BertConfig()
-    with pytest.raises(AttentionError, match="landmarks"):
-        check_family(EncoderDecoderConfig.from_encoder_decoder_configs(*halves), 1)
-    folder = copy_of("bert")
-    byte_pieces().save_pretrained(folder)
-    model = load_model(str(folder), device="cpu")
-    with pytest.raises(ModelError, match=r"does not belong .*the model knows 0 to 25"):
-        attend(model, "professor")
-    model = loaded("m2m_100")
-    for one in (model.model.config, model.model.generation_config):
-        monkeypatch.setattr(one, "decoder_start_token_id", None)
-    with pytest.raises(ModelError, match=r"'m2m_100' does not say how it starts"):
-        cross(model, "a", "b")
-
-
-@pytest.mark.parametrize(("kind", "family"), [("bert", "encoder-only"), ("llama", "decoder-only")])
-def test_a_model_without_cross_attention_says_so(kind, family, loaded):
-    with pytest.raises(AttentionError, match=rf"is {family} .*ask for self-attention, or use"):
-        cross(loaded(kind), "a", "b")
 
 
 @pytest.mark.slow

@@ -192,14 +192,6 @@ def test_few_rows_of_a_long_text_are_read_by_themselves(tokens, asked, monkeypat
     assert len(calls) == asked
 
 
-@pytest.mark.parametrize("module", [True, False])
-def test_a_call_says_more_than_its_module(module):
-    call, _ = sdpa(causal=module)
-    assert probe.is_causal(call) is module
-    for said in (True, False):
-        assert probe.is_causal(replace(call, options={"is_causal": said})) is said
-
-
 @pytest.mark.parametrize(
     ("dtype", "share"), [(torch.float32, 1e-3), (torch.float16, 1e-2), (torch.bfloat16, 5e-2)]
 )
@@ -236,6 +228,11 @@ def test_what_is_kept_where_it_is_wanted():
     ):
         assert read_call("layer", call, CaptureSpec(grid)).projections is None
         assert read_call("layer", call, CaptureSpec(grid, keep_qk=True)).projections is not None
+    for module in (True, False):
+        call, _ = sdpa(causal=module)
+        assert probe.is_causal(call) is module
+        for said in (True, False):
+            assert probe.is_causal(replace(call, options={"is_causal": said})) is said
 
 
 @pytest.mark.parametrize("given", [True, False])

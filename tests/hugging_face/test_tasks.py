@@ -112,12 +112,20 @@ def test_tags_many_classes_and_words_by_hand():
     assert found == (None, "B-LOC", "B-LOC", "B-PER", "B-PER", None)
 
 
-def test_without_its_classifier_attention_is_shown(with_head):
+def test_missing_classifiers_and_choices(with_head):
     folder = with_head("BertForSequenceClassification")
     reweigh(folder, lambda name, one: None if "classifier" in name else one)
     found = attend(load_model(str(folder), device="cpu"), TEXT)
     assert DECISION not in found.provenance.settings
     assert any("lacks the weights of its classifier" in note for note in found.provenance.notes)
+    folder = with_head("BertForNextSentencePrediction", id2label={0: "next", 1: "other"})
+    experiment = load_model(str(folder), device="cpu", with_head=True).experiment(Query(TEXT))
+    assert {experiment.spell(number) for number in range(2)} == {"next", "other"}
+    assert experiment.outputs[0].name in {"next", "other"}
+    folder = with_head("BertForNextSentencePrediction")
+    model = load_model(str(folder), device="cpu", with_head=True)
+    with pytest.raises(ModelError, match=r"has 2 outputs, and its configuration names 3 labels"):
+        model.experiment(Query(TEXT))
 
 
 LINES = [TEXT, "The paper", "who is the red professor", "supervised students walked", "The car"]
@@ -157,14 +165,3 @@ def test_a_head_of_neither_classes_nor_tokens(architecture, with_head):
         assert not model.trace_writers(Query(TEXT)).predicts("self", 1)
         with pytest.raises(ModelError, match=rf"\({architecture}\) has no head that gives classes"):
             model.experiment(Query(TEXT))
-
-
-def test_choices_are_labels_or_refused(with_head):
-    folder = with_head("BertForNextSentencePrediction", id2label={0: "next", 1: "other"})
-    experiment = load_model(str(folder), device="cpu", with_head=True).experiment(Query(TEXT))
-    assert {experiment.spell(number) for number in range(2)} == {"next", "other"}
-    assert experiment.outputs[0].name in {"next", "other"}
-    folder = with_head("BertForNextSentencePrediction")
-    model = load_model(str(folder), device="cpu", with_head=True)
-    with pytest.raises(ModelError, match=r"has 2 outputs, and its configuration names 3 labels"):
-        model.experiment(Query(TEXT))

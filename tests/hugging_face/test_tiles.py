@@ -148,13 +148,20 @@ def test_values_that_are_alike_say_nothing(value):
     assert read_tiles(even, POOLED, 0, HIDDEN) is None
 
 
-def test_small_offs_are_enough_to_ask_the_kernel():
+def test_small_offs_ask_the_kernel_and_equal_links(monkeypatch):
     call = called(groups=4, hidden={"position_bias": BIAS * torch.eye(4)[3, :, None, None]})
     assert read_tiles(call, POOLED, 0, HIDDEN) is None
     few = PooledGrid(split_blocks(0, TOKENS, SIZE), split_blocks(0, TOKENS, SIZE))
     assert read_tiles(called(), few, 0, HIDDEN) is None
     assert read_tiles(called(), few, 1, HIDDEN)
     assert read_tiles(replace(called(), mask=torch.ones(1, TOKENS)), POOLED, 0, HIDDEN) is None
+    monkeypatch.setattr(scores, "TILE", 4 * TOKENS)
+    call = called()
+    call = replace(call, key=torch.zeros_like(call.key))
+    call = replace(call, output=call.mix(call.value))
+    _, links, _ = read_tiles(call, POOLED, 3, IgnoredPositions(keys=(0,), itself=True))
+    for head in links:
+        assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -166,16 +173,6 @@ def test_half_precision_asks_the_kernel(dtype):
     )
     call = replace(call, output=call.mix(call.value))
     assert read_tiles(call, POOLED, 0, HIDDEN) is None
-
-
-def test_equal_links_in_tiles_are_taken_from_the_start(monkeypatch):
-    monkeypatch.setattr(scores, "TILE", 4 * TOKENS)
-    call = called()
-    call = replace(call, key=torch.zeros_like(call.key))
-    call = replace(call, output=call.mix(call.value))
-    _, links, _ = read_tiles(call, POOLED, 3, IgnoredPositions(keys=(0,), itself=True))
-    for head in links:
-        assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3)]
 
 
 @pytest.mark.usefixtures("threads")

@@ -128,10 +128,6 @@ def test_windows_and_too_much_are_refused(ask, loaded, monkeypatch):
     monkeypatch.setitem(NOT_WEIGHTS, "llama", "it attends in windows")
     with pytest.raises(AttentionError, match="it attends in windows"):
         ask(loaded("llama"), TEXT)
-
-
-@pytest.mark.parametrize("ask", [values, gradients])
-def test_too_much_is_refused_first(ask, loaded, monkeypatch):
     from attnviz.models.hugging_face.load import devices
 
     model = loaded("gpt2")

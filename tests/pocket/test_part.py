@@ -42,14 +42,11 @@ def rows_shown(text: str, rows: str) -> list[list[str]]:
     return [line.split()[:2] for line in lines if line[:1].isdigit()]
 
 
-def test_rows_of_words_have_the_number_of_their_first_token():
+def test_rows_keep_their_numbers():
     text = "The dog was extraordinarily tired and slept."  # extra ##ordin ##ar ##ily: 4 to 7
     whole = [["3", "was"], ["4", "extraordina…"], ["8", "tired"], ["9", "and"]]
     assert rows_shown(text, "3-9") == whole
     assert rows_shown(text, "6-8") == [["6", "extraordina…"], ["8", "tired"]]
-
-
-def test_of_many_rows_the_chosen_keep_their_numbers():
     text = "The dog was extraordinarily tired and the cat unhappily slept. " * 8
     tokens = attnviz.attend(text, model="pocket-lm").main.query_tokens
     shown = rows_shown(text, f"20-{len(tokens) - 3}")

@@ -119,7 +119,7 @@ DTYPES = ("float32", "float64")
 
 
 @pytest.mark.slow
-def test_torch_gives_what_numpy_gives(pocket):
+def test_torch_gives_and_keeps_what_numpy_does(pocket):
     on_torch = Pocket(device="cpu:0")  # any device but "cpu" is torch's
     pair = ("The red car is fast.", "La voiture rouge est rapide.")
     for one, other in zip(
@@ -127,14 +127,24 @@ def test_torch_gives_what_numpy_gives(pocket):
     ):
         np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
     assert on_torch.translate("I love cats.") == pocket.translate("I love cats.")
+    expected = over_source(load_pocket(keep_qk=True), *PAIR)
+    # Any device but "cpu" is torch's.
+    found = over_source(Pocket(device="cpu:0", keep_qk=True), *PAIR)
+    check(found)
+    for stream, kept in expected.projections.items():
+        np.testing.assert_allclose(found.projections[stream].query, kept.query, atol=1e-4)
+        np.testing.assert_allclose(found.projections[stream].key, kept.key, atol=1e-4)
 
 
-@pytest.mark.parametrize("text", ["", "  \n\t"])
-def test_a_blank_text_is_refused(pocket, text):
-    with pytest.raises(InputError, match="the text is empty"):
-        over_itself(pocket, text)
-    with pytest.raises(InputError, match="the target is empty"):
-        over_source(pocket, "Hello.", text)
+def test_blank_texts_and_odd_options_are_refused(pocket):
+    for text in ("", "  \n\t"):
+        with pytest.raises(InputError, match="the text is empty"):
+            over_itself(pocket, text)
+        with pytest.raises(InputError, match="the target is empty"):
+            over_source(pocket, "Hello.", text)
+    for options in ({"device": "gpu"}, {"dtype": "float16"}, {"dtype": "int8"}, {"to": "de"}):
+        with pytest.raises(UsageError, match=f"'{next(iter(options.values()))}'"):
+            load_pocket(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -188,14 +198,6 @@ def test_texts_of_its_languages_and_long_ones(pocket):
     english = pocket.encode_text("Tom's 3 p.m. bus is late. " + "The dog sleeps. " * 300)
     short = pocket.encode_text("The dog sleeps on the sofa.")
     assert [text.is_foreign for text in pocket.judge([german, english, short])] == [1, 0, 0]
-
-
-@pytest.mark.parametrize(
-    "options", [{"device": "gpu"}, {"dtype": "float16"}, {"dtype": "int8"}, {"to": "de"}]
-)
-def test_what_it_cannot_do_is_refused_by_name(options):
-    with pytest.raises(UsageError, match=f"'{next(iter(options.values()))}'"):
-        load_pocket(**options)  # type: ignore[arg-type]
 
 
 def test_a_folder_without_weights_and_endless_targets(tmp_path, pocket, monkeypatch):
@@ -270,22 +272,8 @@ def check(attention: Attention) -> None:
         np.testing.assert_allclose(item.weights, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_of_a_text_they_give_its_weights(causal):
-    check(over_itself(load_pocket(causal=causal, keep_qk=True), PAIR[0]))
-
-
-def test_pairs_keep_theirs_and_nothing_unasked():
+def test_kept_queries_and_keys_give_the_weights():
+    for causal in (False, True):
+        check(over_itself(load_pocket(causal=causal, keep_qk=True), PAIR[0]))
     check(over_source(load_pocket(keep_qk=True), *PAIR))
     assert not over_itself(load_pocket(), PAIR[0]).projections
-
-
-@pytest.mark.slow
-def test_torch_keeps_what_numpy_keeps():
-    expected = over_source(load_pocket(keep_qk=True), *PAIR)
-    # Any device but "cpu" is torch's.
-    found = over_source(Pocket(device="cpu:0", keep_qk=True), *PAIR)
-    check(found)
-    for stream, kept in expected.projections.items():
-        np.testing.assert_allclose(found.projections[stream].query, kept.query, atol=1e-4)
-        np.testing.assert_allclose(found.projections[stream].key, kept.key, atol=1e-4)

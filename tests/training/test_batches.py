@@ -98,7 +98,7 @@ def test_made_up_words_keep_their_links_and_are_not_asked_for(examples):
     assert hidden > 0
 
 
-def test_words_are_exchanged_whole_and_spelled_alike():
+def test_words_are_exchanged_spelled_and_split():
     text = Pieces(np.array([5, 6, 7], np.int32), np.array([0, 1, 1], np.int32))
     changed = replace_word(text, 1, np.array([9, 9, 9], np.int32))
     assert changed.ids.tolist() == [5, 9, 9, 9]
@@ -108,6 +108,9 @@ def test_words_are_exchanged_whole_and_spelled_alike():
     found = spellings(Tokenizer(WordLevel(vocabulary, unk_token="<unk>")))
     assert found[:6].tolist() == [IGNORED] * 6
     assert found[6] == found[7] != found[8]
+    assert corpus.clean("J\u2019ai\u202ffaim\u00a0! mon\u00adde\u200b") == "J'ai faim ! monde"
+    assert corpus.split_words("the cat's here.", "en") == ["the", "cat", "'s", "here", "."]
+    assert corpus.split_words("l'eau, qu'il", "fr") == ["l'", "eau", ",", "qu'", "il"]
 
 
 def test_a_run_goes_on_with_the_same_batches(examples):
@@ -123,12 +126,6 @@ def test_a_run_goes_on_with_the_same_batches(examples):
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer.from_str(learn_pieces(["L'eau est là !", "The cat's here."] * 9, 60))
-
-
-def test_texts_are_made_plain_and_split():
-    assert corpus.clean("J\u2019ai\u202ffaim\u00a0! mon\u00adde\u200b") == "J'ai faim ! monde"
-    assert corpus.split_words("the cat's here.", "en") == ["the", "cat", "'s", "here", "."]
-    assert corpus.split_words("l'eau, qu'il", "fr") == ["l'", "eau", ",", "qu'", "il"]
 
 
 def test_pairs_are_read_and_refused_by_line(tmp_path):

@@ -91,11 +91,8 @@ def test_losses_ask_for_repeats_alone():
     spelling = torch.tensor([[8, 9, 8]])
     expected = -(math.log(0.4) + math.log(0.25)) / 2
     assert repeats_loss(shares, spelling).item() == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize("spelling", [[8, 9, 7], [IGNORED, IGNORED, IGNORED]])
-def test_a_text_that_repeats_nothing_costs_nothing(spelling):
-    assert repeats_loss(torch.full((1, 3, 3), 1 / 3), torch.tensor([spelling])).item() == 0
+    for spelling in ([8, 9, 7], [IGNORED, IGNORED, IGNORED]):
+        assert repeats_loss(torch.full((1, 3, 3), 1 / 3), torch.tensor([spelling])).item() == 0
 
 
 @pytest.mark.core
