@@ -165,13 +165,12 @@ BIAS = torch.randn(1, 4, 21, 21, generator=torch.Generator().manual_seed(2))
 def test_softmax_rows_without_the_kernel(groups, mask, options, causal, monkeypatch):
     call, _ = sdpa(groups=groups, causal=causal)
     output, weights = spelled_out(call.module, call.query, call.key, call.value, mask, **options)
-    given = (call.module, call.query, call.key, call.value, mask, options, output)
+    given = (call.query, call.key, call.value, mask, output)
     monkeypatch.setattr(probe, "exact_rows", None)
     heads = torch.tensor([0, 2, 3])
     queries = torch.tensor([[1, 5], [0, 20], [7, 8]])
-    rows = probe.row_weights(
-        AttentionCall(*given[1:], kernel=spelled_out, module=given[0]), heads, queries
-    )
+    plain = AttentionCall(*given, kernel=spelled_out, module=call.module, options=options)
+    rows = probe.row_weights(plain, heads, queries)
     expected = weights[0][heads[:, None], queries]
     torch.testing.assert_close(rows, expected[..., : rows.shape[2]], atol=1e-5, rtol=0)
     assert not expected[..., rows.shape[2] :].any()
