@@ -1,4 +1,4 @@
-"""The contract over model families: transformers' own eager weights, or a refusal; nothing else."""
+"""The contract over families: transformers' eager weights, alone and together, or a refusal."""
 
 from copy import deepcopy
 from itertools import groupby

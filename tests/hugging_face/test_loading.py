@@ -1,4 +1,4 @@
-"""What loading refuses, in one line each, and what it says about what it loaded."""
+"""What loading refuses by files and devices, in a line each, and what it says of the loaded."""
 
 import json
 import subprocess

@@ -31,7 +31,7 @@ BY_HAND = (
 )
 """Measures without a loop in `definitions`: of repeated and long texts below, of pictures in
 test_patch_distance.py, of sentences and of what a model wrote in test_roles.py, of named groups in
-test_group.py, of heads that share keys in test_kv_groups.py, and of scores in test_scores.py here
+test_group.py, of heads that share keys in test_projections.py, and of scores in test_scores.py here
 and of models."""
 
 
