@@ -21,12 +21,8 @@ ROWS = [
 
 
 @pytest.mark.parametrize("entry", ROWS)
-def test_every_row_loads_what_it_names(entry):
+def test_every_row_loads_and_says_so_in_a_sentence(entry):
     assert callable(entry.load())
-
-
-@pytest.mark.parametrize("entry", ROWS)
-def test_every_summary_is_one_sentence(entry):
     assert "\n" not in entry.summary
     assert entry.summary[0].isupper()
     assert entry.summary.endswith(".")

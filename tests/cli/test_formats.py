@@ -34,17 +34,13 @@ def text_file(tmp_path: Path) -> Path:
 
 
 @every_format
-def test_a_text_gives_data_on_stdout_and_a_note_on_stderr(name):
+def test_argument_file_and_stdin_give_the_same_data(name, text_file):
     done = attnviz("self", TEXT, *OWN, "-f", name)
     assert done.status == 0
     assert done.err.startswith("note: untrained: 'multi-head'")
     assert (done.err.count("\n"), bool(done.out)) == (1, name != "none")
     if not FORMATS[name].binary and done.out:
         assert done.text.endswith("\n")
-
-
-@every_format
-def test_a_file_and_stdin_give_the_same(name, text_file):
     content = text_file.read_bytes()
     from_file = attnviz("self", "--input", text_file, *OWN, "-f", name)
     assert from_file.status == 0

@@ -254,7 +254,7 @@ def journal_of(document: dict[str, Any]) -> bytes:
     return json.dumps({**document, "checksum": checksum}, ensure_ascii=False).encode()
 
 
-def test_a_damaged_or_newer_journal_is_named(tmp_path):
+def test_a_damaged_newer_or_cut_journal_is_named(tmp_path):
     path = tmp_path / ".a.txt.journal"
     path.write_bytes(journal_of(GOOD))
     found = read_journal(path)
@@ -269,6 +269,9 @@ def test_a_damaged_or_newer_journal_is_named(tmp_path):
     path.write_bytes(journal_of({**GOOD, "schema": 2}))
     with pytest.raises(InputError, match=r"has schema 2, not 1: remove it to start again"):
         read_journal(path)
+    (tmp_path / ".a.txt.unfinished").write_bytes(b"12")
+    with pytest.raises(OutputError, match="lacks a part of what was written: remove it"):
+        PartialFile(tmp_path / "a.txt", 3)
 
 
 @pytest.mark.slow
@@ -320,13 +323,12 @@ def test_a_journal_of_more_records_than_its_input(tmp_path):
     assert "the unfinished run has 999999999999998 records more than its input" in done.mistake
 
 
-def test_a_journal_comes_back_and_replaces_the_old(tmp_path):
+def test_options_come_back_and_are_named_by_what_differs(tmp_path):
     path = tmp_path / "j"
     for progress in (Progress(3, 1, 70, 12), Progress(9, 2, 90, 24, True)):
         journal = Journal({"--layer": "3"}, progress)
         journal.write(path)
         assert (read_journal(path), {*content(tmp_path)}) == (journal, {"j"})
-
     place = tmp_path / "a.txt"
     place.write_text("a")
     options = Options(Origin(rows="3"), Choice(explain="dog"), many=Many(shard_size=7, workers=2))
@@ -336,17 +338,6 @@ def test_a_journal_comes_back_and_replaces_the_old(tmp_path):
     ]
     assert not {"--workers", "--model"} & {*found}
 
-
-def test_a_file_s_name_may_be_no_utf_8(tmp_path):
-    texts, path = tmp_path / "l\udce9.txt", tmp_path / "a.jsonl"
-    texts.write_text("a b\nc d\n")
-    asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
-    options = run_options("self", Options(Origin(mechanism="multi-head")), texts)
-    Journal(options, Progress(0)).write(beside(path, "journal"))
-    assert (attnviz(*asked, "--resume").status, path.read_bytes().count(b"\n")) == (0, 2)
-
-
-def test_other_options_are_named_by_what_differs(tmp_path):
     before = {"--layer": "3", "command": "self"}
     check_same_options(before, {"command": "self", "--layer": "3"}, tmp_path)
     with pytest.raises(UsageError, match="different options: --layer was '3' and is '4'"):
@@ -357,7 +348,10 @@ def test_other_options_are_named_by_what_differs(tmp_path):
         check_same_options(before, {"command": "self", "--layer": "3", "--head": "1"}, tmp_path)
 
 
-def test_an_unfinished_part_that_was_cut_is_named(tmp_path):
-    (tmp_path / ".a.txt.unfinished").write_bytes(b"12")
-    with pytest.raises(OutputError, match="lacks a part of what was written: remove it"):
-        PartialFile(tmp_path / "a.txt", 3)
+def test_a_file_s_name_may_be_no_utf_8(tmp_path):
+    texts, path = tmp_path / "l\udce9.txt", tmp_path / "a.jsonl"
+    texts.write_text("a b\nc d\n")
+    asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
+    options = run_options("self", Options(Origin(mechanism="multi-head")), texts)
+    Journal(options, Progress(0)).write(beside(path, "journal"))
+    assert (attnviz(*asked, "--resume").status, path.read_bytes().count(b"\n")) == (0, 2)

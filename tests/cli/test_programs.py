@@ -47,7 +47,7 @@ def test_documents_have_the_fields_asked_for(form):
 
 
 @pytest.mark.parametrize("form", ["tsv", "csv"])
-def test_rows_have_the_columns_in_the_order_asked_for(form):
+def test_rows_have_their_columns_and_one_header(form):
     def rows(*more):
         text = attnviz(*SELF, "-f", form, *more).text
         cells = csv.reader(io.StringIO(text), dialect="excel" if form == "csv" else "excel-tab")
@@ -56,6 +56,12 @@ def test_rows_have_the_columns_in_the_order_asked_for(form):
     whole, cut = rows(), rows("--fields", "weight,id")
     assert cut == [[row[-1], row[0]] for row in whole]
     assert len(cut) > 2
+    attention, texts = attend("a b", mechanism="multi-head"), list[str]()
+    for begun in (False, True):
+        display = Display(many=True, begun=begun, fields=("weight", "id"))
+        texts.append(str(make_renderer(form, display).add(attention, tuple)))
+    assert texts[0].partition("\n")[2] == texts[1]
+    assert texts[0].startswith(("weight\tid\n", "weight,id\n"))
 
 
 def test_a_file_is_cut_too(tmp_path):
@@ -71,16 +77,6 @@ def test_a_file_is_cut_too(tmp_path):
     link = ("why", "The red car is fast.", "La voiture rouge est rapide.", "-f", "json", "-q")
     assert attnviz(*link, "--fields", "against.nope").status == 2
     assert set(CUT) == {"json", "jsonl", "tsv", "csv"}
-
-
-@pytest.mark.parametrize("form", ["tsv", "csv"])
-def test_a_resumed_run_writes_no_second_header(form):
-    attention, texts = attend("a b", mechanism="multi-head"), list[str]()
-    for begun in (False, True):
-        display = Display(many=True, begun=begun, fields=("weight", "id"))
-        texts.append(str(make_renderer(form, display).add(attention, tuple)))
-    assert texts[0].partition("\n")[2] == texts[1]
-    assert texts[0].startswith(("weight\tid\n", "weight,id\n"))
 
 
 @pytest.mark.parametrize(

@@ -50,15 +50,11 @@ def test_no_command_is_left_out():
 
 
 @every_command
-def test_json_is_the_same_on_stdout_and_in_a_file(command, tmp_path):
+def test_stdout_and_files_hold_the_same_or_nothing(command, tmp_path):
     path = tmp_path / "found.json"
     done = attnviz(*RUNS[command], "-f", "json", "-o", path, "-q")
     assert (done.status, done.err) == (0, "")
     assert json.loads(done.out) == json.loads(path.read_bytes())
-
-
-@every_command
-def test_notes_can_be_had_without_stdout(command):
     done = attnviz(*RUNS[command], "-f", "none", "--verbose")
     assert (done.status, done.out) == (0, b"")
     assert " in 0." in done.err or " s\n" in done.err

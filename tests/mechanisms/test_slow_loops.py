@@ -108,9 +108,6 @@ def test_relative(seen):
     )
     check(relative, expected, seen, relative_key=keys, relative_value=values)
 
-
-@masked
-def test_relative_bias(seen):
     table = draw.normal(size=(8, HEADS))
 
     def number(i: int, j: int) -> int:
@@ -121,10 +118,6 @@ def test_relative_bias(seen):
 
     expected = looped(lambda h, q, i, k, j: dot(q, k) + table[number(i, j), h], seen)
     check(relative_bias, expected, seen, bias=table)
-
-
-@masked
-def test_alibi(seen):
     slopes = (1 / 16, 1 / 256)
     expected = looped(lambda h, q, i, k, j: scaled(h, q, i, k, j) - slopes[h] * abs(i - j), seen)
     check(alibi, expected, seen)
@@ -207,24 +200,16 @@ def test_latent(seen):
 
 
 @masked
-def test_sliding_window(seen):
+def test_windows(seen):
     check(sliding_window, looped(scaled, seen, lambda i, j: abs(i - j) <= 2), seen, window=2)
-
-
-@masked
-def test_global_window(seen):
     expected = looped(scaled, seen, lambda i, j: abs(i - j) <= 1 or i < 2 or j < 2)
     check(global_window, expected, seen, window=1, everywhere=2)
 
 
 @masked
-def test_sinks(seen):
+def test_sinks_and_soft_cap(seen):
     sink = draw.normal(size=HEADS)
     check(sinks, looped(scaled, seen, sink=sink), seen, sink=sink)
-
-
-@masked
-def test_soft_cap(seen):
     expected = looped(lambda h, q, i, k, j: 3 * tanh(scaled(h, q, i, k, j) / 3), seen)
     check(soft_cap, expected, seen, cap=3.0)
 

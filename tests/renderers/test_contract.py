@@ -64,12 +64,8 @@ def check_format(name: str, entry: Format) -> None:
 
 
 @pytest.mark.parametrize("name", formats_of("maps"))
-def test_every_format_is_complete(name):
+def test_every_format_is_complete_and_found(name):
     check_format(name, FORMATS[name])
-
-
-@pytest.mark.parametrize("name", formats_of("maps"))
-def test_a_format_is_found_by_its_name_and_by_its_suffix(name):
     assert type(make_renderer(name, Display())) is FORMATS[name].load()
     if suffix := FORMATS[name].suffix:
         assert format_of(Path(f"x{suffix.upper()}")) == name

@@ -56,18 +56,12 @@ def test_tsv_has_one_line_a_weight_and_never_a_quote(attention):
 @checked
 @given(attentions())
 @pytest.mark.slow
-def test_csv_and_tsv_hold_the_same_cells(attention):
+def test_csv_and_tsv_hold_the_same_cells_to_the_last_bit(attention):
     comma = rendered("csv", [attention]).decode()
     tab = rendered("tsv", [attention]).decode()
     assert list(csv.reader(io.StringIO(comma))) == [
         line.split("\t") for line in tab.split("\n")[:-1]
     ]
-
-
-@checked
-@given(attentions())
-@pytest.mark.slow
-def test_weights_come_by_layer_and_read_back(attention):
     weights = np.array([row[-1] for row in weight_rows(attention)], np.float32)
     expected = np.concatenate([item.weights.ravel() for item in attention.maps])
     assert weights.tobytes() == expected.tobytes()
