@@ -121,16 +121,12 @@ def test_heads_and_layers_are_chosen_as_in_every_command(asked, parts):
 
 
 @pytest.mark.slow
-def test_a_layer_that_is_named_is_switched_off_as_by_each_layers():
+def test_each_head_and_each_layer_in_an_archive():
     (named,) = ablated(*PAIR, "--layer", "2", "-q", "-f", "json").json()["effects"]
     each = ablated(*PAIR, "--each", "layers", "-q", "-f", "json").json()["effects"]
     assert named["effect"] == pytest.approx(
         next(one["effect"] for one in each if one["label"] == named["label"]), abs=1e-4
     )
-
-
-@pytest.mark.slow
-def test_an_archive_has_the_effect_of_each_head_where_it_belongs():
     found = arrays(ablated(*PAIR, "--each", "heads", "-q", "-f", "npz"))
     for stream in ("cross", "encoder", "decoder"):
         assert found[f"heads/{stream}"].shape == (4, 6)
@@ -167,10 +163,15 @@ def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path):
         assert {**alone, "id": line["id"]} == line
 
 
-def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too():
+def test_heads_that_no_text_has_and_other_references(tmp_path):
     done = attnviz("ablate", "--input", "-", "--head", "9.9", stdin=PAIRS)
     assert (done.status, done.out) == (2, b"")
     assert done.mistake == ("layer 9 does not exist: pocket (cross) has 4 layers, 0 to 3")
+    (tmp_path / "t.txt").write_text("the cat\n")
+    done = attnviz(
+        "ablate", *PAIR, "--head", "0.0", "--by", "mean", "--reference", tmp_path / "t.txt"
+    )
+    assert (done.status, "have no stream 'cross' to take from" in done.mistake) == (1, True)
 
 
 @pytest.mark.slow
@@ -273,7 +274,7 @@ def test_the_heading_names_the_place_of_what_is_measured_there(target, row, word
     assert [one["before"] for one in document["outputs"]] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_token_that_occurs_twice_is_named_by_its_position():
+def test_words_of_several_tokens_and_repeated_tokens():
     found = text_of("the", "cat", "saw", "the", "cat")
     with pytest.raises(
         UsageError, match=r"'the' stands 2 times in the text: write the\[0\] or the\[3\]"
@@ -283,9 +284,6 @@ def test_a_token_that_occurs_twice_is_named_by_its_position():
     assert (part.label, [at.position for at in change.tokens]) == ("the[3]", [3])
     labels = [part.label for part, _ in each_part(found, "tokens")]
     assert labels == ["the[0]", "cat[1]", "saw", "the[3]", "cat[4]"]
-
-
-def test_a_word_of_several_tokens_stands_for_all_of_them():
     found = text_of("la", "rap|id|e", "rap", "rap|id|e", "e|st")
     ((part, change),) = find_parts(found, tokens=["est"])
     assert (part.label, [at.position for at in change.tokens]) == ("est", [8, 9])
@@ -310,14 +308,10 @@ def test_a_word_of_several_tokens_stands_for_all_of_them():
 
 
 @pytest.mark.slow
-def test_words_of_several_tokens_are_said_to_be_so():
+def test_names_of_tokens_are_shown_and_never_act():
     done = ablated("the reddish car", "la voiture", "--token", "reddish")
     assert "note: 'reddish (source)' is 3 tokens, hidden together: 'red ##d ##ish'" in done.err
     assert done.text.count("reddish (source)") == 1
-
-
-@pytest.mark.slow
-def test_names_with_escapes_and_markup_never_act():
     texts = ("[red]cat[/red] \x1b[31m", "le chat")
     for words in (
         ("--each", "tokens"),
@@ -431,7 +425,7 @@ def test_two_saved_runs_are_compared(tmp_path):
 
 
 @pytest.mark.slow
-def test_parts_of_only_one_run_are_told(tmp_path):
+def test_saved_runs_that_do_not_match_are_told(tmp_path):
     for name, words in {
         "a": ("--token", "red", "--head", "0.0"),
         "b": ("--token", "red", "--token", "car"),
@@ -445,10 +439,6 @@ def test_parts_of_only_one_run_are_told(tmp_path):
     assert "parts only in A: 1, only in B: 1" in " ".join(text.split())
     rows = {row[1]: row[2:] for row in attnviz("compare", *two, "-f", "tsv").rows}
     assert [bool(cell) for cell in rows["car (source)"]] == [False, True, False]
-
-
-@pytest.mark.slow
-def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path):
     a, lines = tmp_path / "a.npz", tmp_path / "b.jsonl"
     ablated("the cat", "le chat", "--head", "0.0", "-o", a, "-q", "-f", "none")
     ablated("--input", "-", "--head", "0.0", "-o", lines, "-q", "-f", "none", stdin=PAIRS)
@@ -482,14 +472,6 @@ def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path):
             assert done.status == 0, done.err
         else:
             assert told in done.mistake
-
-
-def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path):
-    (tmp_path / "t.txt").write_text("the cat\n")
-    done = attnviz(
-        "ablate", *PAIR, "--head", "0.0", "--by", "mean", "--reference", tmp_path / "t.txt"
-    )
-    assert (done.status, "have no stream 'cross' to take from" in done.mistake) == (1, True)
 
 
 @pytest.mark.slow

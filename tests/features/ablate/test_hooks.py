@@ -144,7 +144,7 @@ def test_a_model_trains_with_heads_off(name, by):
         torch.testing.assert_close(found[1][parameter], gradient, atol=1e-4, rtol=1e-4)
 
 
-def test_checkpointed_layers_run_again_with_heads_off():
+def test_checkpointed_layers_and_autocast_stay():
     model = make("llama").train()
     gradients = []
     for checkpointed in (False, True):
@@ -155,9 +155,6 @@ def test_checkpointed_layers_run_again_with_heads_off():
             model(**given(model), use_cache=False).logits.logsumexp(-1).sum().backward()
         gradients.append(model.model.layers[0].self_attn.v_proj.weight.grad.clone())
     torch.testing.assert_close(*gradients)
-
-
-def test_autocast_keeps_its_precision():
     model = make("bert")
     path = PROJECTIONS["bert"][""].format(0)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -44,10 +44,6 @@ def test_a_gold_file_scores_every_head(tmp_path, capfd):
     assert chosen.startswith("as asked")
     assert len(heads) == 2
     assert all(row.split()[2] == "1.000" for row in heads)  # both links are possible
-
-
-def test_scores_are_numbers_in_json_and_have_three_digits_elsewhere(tmp_path, capfd):
-    gold = tmp_path / "gold"
     gold.write_text("0-0 1-1 2-2\n")
     found = []
     for form in ("json", "tsv"):

@@ -29,33 +29,24 @@ def words(text: str) -> tuple[Token, ...]:
     return tuple(Token(word) for word in text.split())
 
 
-def test_a_word_is_linked_to_the_word_it_looks_at_most_and_not_to_the_end():
+def test_words_are_linked_to_what_they_look_at_most():
     weights = np.array([[0.1, 0.1, 0.8], [0.2, 0.7, 0.1], [0.6, 0.3, 0.1], [0.3, 0.1, 0.6]])
     links = align(weights, (TAG, *words("la rouge et")), (*words("red the"), END))
     assert links == {(1, 0), (0, 1)}
-
-
-def test_a_row_that_rests_on_special_tokens_by_less_than_half_keeps_its_link():
     weights = np.array([[0.4, 0.2, 0.4], [0.3, 0.1, 0.6]])
     assert align(weights, words("la le"), (*words("the red"), END)) == {(0, 0)}
-
-
-def test_a_text_without_words_has_no_links():
+    weights = np.array([[0.25, 0.25, 0.5]])
+    assert align(weights, words("la"), (*words("the red"), END)) == {(0, 0)}
     assert align(np.ones((1, 1)), words("la"), (END,)) == frozenset()
-
-
-def test_special_tokens_are_left_out_of_the_matrix_of_words():
     weights = np.arange(6.0).reshape(2, 3)
     kept = words_only(weights, (TAG, Token("a")), (Token("b"), Token("c"), END))
     assert kept.tolist() == [[3.0, 4.0]]
 
 
-def test_mutual_links_are_the_largest_of_their_row_and_their_column():
+def test_mutual_links_are_the_largest_of_row_and_column():
     assert mutual(np.array([[0.9, 0.5], [0.8, 0.1], [0.0, 0.6]])) == {(0, 0), (2, 1)}
-
-
-def test_zeros_are_never_links():
     assert mutual(np.zeros((2, 2))) == frozenset()
+    assert mutual(np.zeros((0, 2))) == mutual(np.zeros((2, 0))) == frozenset()
 
 
 def alignment_error(predicted: list[Links], sure: list[Links], possible: list[Links]) -> float:
@@ -65,20 +56,14 @@ def alignment_error(predicted: list[Links], sure: list[Links], possible: list[Li
     return score.error
 
 
-def test_the_error_of_a_small_case_done_by_hand():
+def test_the_error_by_hand():
     sure, possible = frozenset({(0, 0), (1, 1)}), frozenset({(2, 1)})
     predicted = frozenset({(0, 0), (2, 1), (3, 3)})
     # |A ∩ S| = 1, |A ∩ P| = 2, |A| = 3, |S| = 2
     assert alignment_error([predicted], [sure], [possible]) == pytest.approx(1 - 3 / 5)
-
-
-def test_the_error_counts_over_all_sentences_together():
     one, none = frozenset({(0, 0)}), frozenset[tuple[int, int]]()
     error = alignment_error([one, none], [one, one], [one, one])
     assert error == pytest.approx(1 - 2 / 3)
-
-
-def test_nothing_to_find_and_nothing_found_is_no_error():
     assert alignment_error([frozenset()], [frozenset()], [frozenset()]) == 0
 
 
@@ -136,32 +121,17 @@ def test_an_unknown_symmetrization_is_refused_with_the_names():
         assert str(caught.value).count("product") == (unknown == "product")
 
 
-def test_lines_name_the_source_first_in_the_order_of_the_target():
+def test_lines_of_links_are_written_and_read():
     assert pharaoh(frozenset({(3, 3), (2, 1), (0, 0), (1, 2)})) == "0-0 2-1 1-2 3-3"
+    with pytest.raises(InputError, match="'1:2' is no alignment link"):
+        read_pharaoh("0-0 1:2")
+    assert read_gold("0-0 1?2 2-1 3p3") == ({(0, 0), (2, 1)}, {(1, 2), (3, 3)})
 
 
 @pytest.mark.slow
 @given(LINKS)
 def test_lines_are_read_as_they_were_written(links):
     assert read_pharaoh(pharaoh(links)) == links
-
-
-def test_a_part_that_is_no_link_is_refused():
-    with pytest.raises(InputError, match="'1:2' is no alignment link"):
-        read_pharaoh("0-0 1:2")
-
-
-def test_a_row_that_rests_on_special_tokens_by_exactly_half_keeps_its_link():
-    weights = np.array([[0.25, 0.25, 0.5]])
-    assert align(weights, words("la"), (*words("the red"), END)) == {(0, 0)}
-
-
-def test_no_words_on_one_side_have_no_mutual_links():
-    assert mutual(np.zeros((0, 2))) == mutual(np.zeros((2, 0))) == frozenset()
-
-
-def test_a_gold_line_has_sure_and_possible_links():
-    assert read_gold("0-0 1?2 2-1 3p3") == ({(0, 0), (2, 1)}, {(1, 2), (3, 3)})
 
 
 def test_each_way_to_join_two_directions_by_hand():

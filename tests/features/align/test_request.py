@@ -91,10 +91,14 @@ def test_the_score_is_the_agreement_of_both_directions_or_the_mean_weight_of_one
     assert (found.score, found.reliable) == (pytest.approx((0.9 + 0.8 + 0.6) / 3), True)
 
 
-def test_the_pocket_model_is_read_both_ways_and_others_one_way():
+def test_models_are_read_one_way_or_both_and_notes_kept():
     pocket, other = fixed(two_way=True), fixed()
     assert links_of(Aligner(pocket, pocket)) == {(0, 0)}
     assert links_of(Aligner(other, other)) == {(0, 0), (1, 1), (0, 2)}
+    source = fixed()
+    aligner = Aligner(source, source)
+    links_of(aligner), links_of(aligner)
+    assert list(aligner.notes) == ["as given"]
 
 
 def test_against_output_moves_each_row_to_the_token_that_it_predicts():
@@ -104,18 +108,13 @@ def test_against_output_moves_each_row_to_the_token_that_it_predicts():
     np.testing.assert_array_equal(moved.weights, item.weights[:, :, :2])
 
 
-def test_the_head_in_focus_is_read_unless_another_is_chosen():
+def test_the_head_in_focus_and_the_best_head():
     wrong = FORWARD[:, :, :, ::-1]
     source = Fixed({"a b": np.concatenate([wrong, FORWARD], axis=1)})
     source.focus = {"cross": Focus("0", "1", "trained to align")}
     assert links_of(Aligner(source, source, "forward")) == {(0, 0), (1, 1), (0, 2)}
     chosen = Aligner(source, source, "forward", head="0")
     assert links_of(chosen) == {(1, 0), (0, 1), (1, 2)}
-
-
-def test_scores_know_the_best_head():
-    wrong = FORWARD[:, :, :, ::-1]
-    source = Fixed({"a b": np.concatenate([wrong, FORWARD], axis=1)})
     aligner = Aligner(source, source, "forward", head="1")
     scores = Scores()
     gold = frozenset({(0, 0), (1, 1)})
@@ -128,9 +127,6 @@ def test_scores_know_the_best_head():
     assert (best.precision, best.recall, best.error) == (1.0, 1.0, 0.0)
     assert (worst.precision, worst.recall, worst.error) == (0.0, 0.0, 1.0)
     assert scores.aligner == best
-
-
-def test_an_empty_score_is_defined():
     assert (Score().precision, Score().recall, Score().error) == (1.0, 1.0, 0.0)
 
 
@@ -140,10 +136,3 @@ def test_a_missing_target_and_a_misspelt_way_are_refused():
         links_of(Aligner(source, source), Text("0", "a b", where="line 1 of 'pairs.tsv'"))
     with pytest.raises(UsageError, match="Did you mean 'intersection'"):
         Aligner(source, source, "intersecton")
-
-
-def test_notes_are_kept_once():
-    source = fixed()
-    aligner = Aligner(source, source)
-    links_of(aligner), links_of(aligner)
-    assert list(aligner.notes) == ["as given"]

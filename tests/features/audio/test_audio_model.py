@@ -196,16 +196,13 @@ def test_words_are_timed_against_input_as_transformers_times_its_own_tokens(spee
     assert len({*frames.tolist()}) > 10
 
 
-def test_a_longer_recording_is_cut_and_another_rate_resampled(speech):
+def test_a_longer_recording_and_a_longer_text_are_cut(speech):
     long = Recording(chirps(5.0, 8000), 8000, 1.0, 9.0)
     found = attend_query(speech("whisper"), Query(TEXT, kind="recording", recording=long))
     assert len(found.main.key_tokens) == 150
     assert found.main.key_tokens[0].text == "1.00"
     assert "only 1.00 to 4.00 s of 9.00 s are heard: --start 4 goes on" in found.provenance.notes
     assert found.provenance.settings["rate"] == "8,000 Hz, resampled to 16,000 Hz"
-
-
-def test_only_a_model_that_was_cut_is_called_stopped(speech):
     loaded = speech("whisper")
     query = about(language="en")
     features, options = heard(loaded, query).features, {"language": "en", "task": "transcribe"}
@@ -217,12 +214,16 @@ def test_only_a_model_that_was_cut_is_called_stopped(speech):
     assert generate_ids(own, features, 30, **options)[1] == ()
 
 
-def test_a_tokenizer_without_a_token_that_ends_a_text_adds_none(speech):
+def test_tokenizers_and_starts_of_other_models(speech, monkeypatch):
     loaded = speech("whisper")
     own = replace(loaded, tokenizer=copy.deepcopy(loaded.tokenizer))
     own.tokenizer.eos_token = None
     found = attend_query(own, about(TEXT, language="en", ended=True))
     assert not found.main.query_tokens[-1].special
+    loaded = speech("speech-encoder-decoder")
+    monkeypatch.setattr(loaded.model.config, "decoder_start_token_id", None)
+    monkeypatch.setattr(loaded.model.generation_config, "decoder_start_token_id", 2)
+    assert loaded.target(about(TEXT), heard(loaded)).ids[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -257,13 +258,6 @@ def test_frames_are_those_of_the_part_that_hears(head, tmp_path, speech):
         layers = eager_copy(part)(**one.features, output_attentions=True).attentions
     theirs = torch.cat(layers)[:, :, one.places][..., one.places]
     np.testing.assert_allclose(found.weights, theirs, atol=1e-5)
-
-
-def test_a_decoder_starts_as_generate_starts_it(speech, monkeypatch):
-    loaded = speech("speech-encoder-decoder")
-    monkeypatch.setattr(loaded.model.config, "decoder_start_token_id", None)
-    monkeypatch.setattr(loaded.model.generation_config, "decoder_start_token_id", 2)
-    assert loaded.target(about(TEXT), heard(loaded)).ids[0] == 2
 
 
 def test_what_cannot_be_read_or_written_is_refused_in_one_line(speech, folder_of):

@@ -33,7 +33,7 @@ def ast(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_data_are_the_text_over_the_frames_of_the_recording(whisper):
+def test_data_and_what_is_not_heard_are_told(whisper, tmp_path):
     done = attnviz("audio", VOWELS, "--model", whisper, *SAID, "-f", "json")
     found = done.json()
     assert [np.shape(item["weights"])[1:] for item in found["maps"]] == [(4, 19, 130), (4, 19, 19)]
@@ -43,6 +43,14 @@ def test_data_are_the_text_over_the_frames_of_the_recording(whisper):
     (item,) = frames.json()["maps"]
     assert np.shape(item["weights"]) == (2, 4, 130, 130)
     assert "only tokens 0 to 129 of 150 tokens attend, and only to each other" in frames.err
+    path = tmp_path / "two.flac"
+    soundfile.write(path, np.stack([chirps(4.0), chirps(4.0)], axis=1), RATE)
+    done = attnviz("audio", path, "--model", whisper, *SAID, "--start", 0.5, "-f", "none")
+    assert "note: 2 channels were mixed to one\n" in done.err
+    assert "note: only 0.50 to 3.50 s of 4.00 s are heard: --start 3.5 goes on\n" in done.err
+    assert attnviz("audio", path, "--model", whisper, "--start", 4).mistake.endswith(
+        "ends at 4.00 s"
+    )
 
 
 @pytest.mark.slow
@@ -124,18 +132,6 @@ def test_true_times_tell_how_far_each_head_errs(whisper):
     assert found["note"] == "no best set of heads is chosen by 5 words: it takes 30 at least"
     assert f"note: {found['note']}\n" in done.err
     assert "alignment_heads" not in attnviz(*run, "-q").text
-
-
-@pytest.mark.slow
-def test_channels_and_what_is_not_heard_are_told(whisper, tmp_path):
-    path = tmp_path / "two.flac"
-    soundfile.write(path, np.stack([chirps(4.0), chirps(4.0)], axis=1), RATE)
-    done = attnviz("audio", path, "--model", whisper, *SAID, "--start", 0.5, "-f", "none")
-    assert "note: 2 channels were mixed to one\n" in done.err
-    assert "note: only 0.50 to 3.50 s of 4.00 s are heard: --start 3.5 goes on\n" in done.err
-    assert attnviz("audio", path, "--model", whisper, "--start", 4).mistake.endswith(
-        "ends at 4.00 s"
-    )
 
 
 def test_samples_in_memory_are_those_of_their_file(whisper):

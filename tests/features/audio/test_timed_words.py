@@ -59,13 +59,10 @@ def test_every_form_is_read_as_it_was_written(tmp_path):
     assert "00:00:00.700 --> 00:00:01.250\n&lt;b&gt;&amp;amp;\n" in vtt.read_text("utf-8")
 
 
-def test_short_and_long_textgrids_are_read(tmp_path):
+def test_textgrids_are_read_short_long_and_without_length(tmp_path):
     for text in (SHORT, LONG):
         path = write(tmp_path, "a.textgrid", text)
         assert read_timed_words(path) == [TimedWord("car", 1, 2.5)]
-
-
-def test_a_textgrid_has_no_interval_without_a_length(tmp_path):
     words = [TimedWord("a", 0, 0), TimedWord("b", 0, 1), TimedWord("c", 1, 1)]
     path = write(tmp_path, "a.textgrid", as_textgrid(words, 1.0))
     assert read_timed_words(path) == [TimedWord("b", 0, 1)]

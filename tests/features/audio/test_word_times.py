@@ -75,14 +75,10 @@ def clock(against: str = "output", start: float = 0.0) -> WordClock:
     return WordClock(item, TEXT, 0.5, start, width=1, against=against)
 
 
-def test_a_word_lasts_from_its_first_token_to_the_next_words():
-    # A row stands for the token that it predicts: <s> for red, red for c, c for ar, ar for the end.
+def test_words_last_from_their_first_token_or_the_token_read():
     assert clock().word_times([(0, 1)]) == [TimedWord("red", 0, 1), TimedWord("car", 1, 2.5)]
     spoken = clock(start=3).word_times([(0, 1)])
     assert [(word.start, word.end) for word in spoken] == [(3, 4), (4, 5.5)]
-
-
-def test_a_row_may_stand_for_the_token_that_it_has_read():
     spoken = clock("input").word_times([(0, 1)])
     assert spoken == [TimedWord("red", 0, 2), TimedWord("car", 2, 3)]
 
@@ -111,7 +107,7 @@ def test_weights_are_softmaxed_over_what_is_heard_and_standardised_over_every_ro
     np.testing.assert_allclose(found, plain[:, :4], atol=1e-5)
 
 
-def test_heads_are_scored_and_no_set_is_chosen_by_few_words():
+def test_few_words_choose_no_set_and_others_are_refused():
     true = [TimedWord("red", 0, 1), TimedWord("car", 1, 2.3)]
     asked, best, every = timing_errors(clock(), [(0, 1)], true)
     assert asked == every[0]
@@ -119,6 +115,11 @@ def test_heads_are_scored_and_no_set_is_chosen_by_few_words():
     assert (asked.error, asked.start, asked.end) == pytest.approx((0.05, 0, 0.1))
     assert every[1].heads == [(0, 0)]
     assert every[1].error > asked.error
+    with pytest.raises(UsageError, match="must have the same words"):
+        timing_errors(clock(), [(0, 0)], [TimedWord("red", 0, 1)])
+    late = [TimedWord("red", 0, 1), TimedWord("car", 1, 4)]
+    with pytest.raises(UsageError, match="run from 0 to 4 s, and 0 to 3 s are heard"):
+        timing_errors(clock(), [(0, 0)], late)
 
 
 def many_words(count: int, good: int) -> tuple[WordClock, list[TimedWord]]:
@@ -136,7 +137,7 @@ def many_words(count: int, good: int) -> tuple[WordClock, list[TimedWord]]:
     return WordClock(item, text, 1.0, width=1), true
 
 
-def test_the_best_set_is_chosen_by_one_half_of_the_words_and_judged_by_the_other():
+def test_the_best_set_is_chosen_by_one_half_of_the_words():
     timer, true = many_words(40, good=3)
     asked, best, every = timing_errors(timer, [(0, 0), (1, 5)], true)
     assert best is not None
@@ -147,9 +148,6 @@ def test_the_best_set_is_chosen_by_one_half_of_the_words_and_judged_by_the_other
         pairs = zip(spoken, true[20:], strict=True)
         off = [(abs(word.start - own.start), abs(word.end - own.end)) for word, own in pairs]
         assert (one.start, one.end) == pytest.approx(tuple(np.mean(off, axis=0)))
-
-
-def test_a_set_holds_no_head_that_errs_twice_as_much_as_the_best_by_itself():
     timer, true = many_words(30, good=1)
     best = timing_errors(timer, [(0, 0)], true)[1]
     assert best is not None
@@ -159,11 +157,3 @@ def test_a_set_holds_no_head_that_errs_twice_as_much_as_the_best_by_itself():
         errors.append(sum(abs(a.start - b.start) + abs(a.end - b.end) for a, b in pairs))
     assert errors[0] == min(errors)
     assert max(errors) <= 2 * errors[0]
-
-
-def test_other_words_and_times_that_were_not_heard_are_refused():
-    with pytest.raises(UsageError, match="must have the same words"):
-        timing_errors(clock(), [(0, 0)], [TimedWord("red", 0, 1)])
-    late = [TimedWord("red", 0, 1), TimedWord("car", 1, 4)]
-    with pytest.raises(UsageError, match="run from 0 to 4 s, and 0 to 3 s are heard"):
-        timing_errors(clock(), [(0, 0)], late)

@@ -154,7 +154,7 @@ def test_columns_that_have_no_room_leave_a_mark(key):
     assert ("‹" in header, "›" in header) == (key > 0, key < 39)
 
 
-def test_arrows_move_over_heads_and_in_the_matrix_over_links():
+def test_arrows_move_and_next_goes_through_the_heads():
     state = replace(begin(saved()), layer=0, head=0, query=0)
     assert (after(state, "down").layer, after(state, "right").head) == (1, 1)
     assert after(state, "up", "left").layer == 0
@@ -162,9 +162,6 @@ def test_arrows_move_over_heads_and_in_the_matrix_over_links():
     assert (after(inside, "down").query, after(inside, "right").key) == (1, 2)
     assert after(inside, "right", "escape").matrix is False
     assert [after(state, key).query for key in ("tab", "shift+tab", "end")] == [1, 3, 3]
-
-
-def test_next_goes_through_the_heads_by_what_they_say():
     state = begin(saved([*"abcdefg"], layers=3, heads=2))
     order = state.rank()
     assert sorted(order) == [(layer, head) for layer in range(3) for head in range(2)]
@@ -176,13 +173,10 @@ def test_next_goes_through_the_heads_by_what_they_say():
     assert after(state, "n").message.startswith("head 1 of 6")
 
 
-def test_saved_maps_say_why_nothing_can_be_asked():
+def test_saved_maps_without_a_model(monkeypatch):
     for key in "/xtw":
         state = press(begin(saved()), key)
         assert "attnviz browse TEXT --model NAME" in state.message
-
-
-def test_saved_maps_go_through_the_lenses_that_need_no_model(monkeypatch):
     monkeypatch.setenv("COLORFGBG", "15;0")
     state, seen = begin(saved()), []
     for _ in range(3):
@@ -201,12 +195,9 @@ def test_places_stay_at_their_tokens():
     assert same_place(words, 0, pieces) == 1
 
 
-def test_every_key_of_the_list_is_known():
+def test_every_key_is_known_and_documented():
     names = {"tab", "↑↓", "←→", "enter"}
     assert {key for key, _, _ in KEYS} - names <= {*STEPS}
-
-
-def test_the_documented_keys_are_these():
     page = (Path(__file__).parents[3] / "docs" / "browse.md").read_text("utf-8")
     table = page.partition("|---|---|\n")[2].partition("\n\n")[0]
     assert table.splitlines() == [f"| {key} | {does} |" for key, _, does in KEYS]
@@ -224,7 +215,7 @@ def opened(*subjects: Subject) -> State:
     return open_first(Subjects(subjects), None)
 
 
-def test_switching_off_shows_what_ablate_measures(live):
+def test_heads_links_and_tokens_are_off(live):
     state = live
     off = after(state, "x")
     assert off.effect.startswith("1 head off: log p of the output")
@@ -236,10 +227,6 @@ def test_switching_off_shows_what_ablate_measures(live):
     assert (on.effect, on.off) == ("", Intervention())
     np.testing.assert_array_equal(on.base.weights, state.raw.weights)
     assert after(off, "X").off == Intervention()
-
-
-def test_a_link_and_a_token_can_be_off(live):
-    state = live
     link = after(state, "enter", "x")
     assert link.effect.startswith(f"{len(link.off.links)} link")
     at = link.off.links[0]
@@ -248,10 +235,6 @@ def test_a_link_and_a_token_can_be_off(live):
     assert changed.weights[layer, at.head, at.query, at.key] == 0
     token = after(state, "t")
     assert token.effect.startswith(f"{len(token.off.tokens)} token")
-
-
-def test_why_lenses_and_another_text(live):
-    state = live
     why = after(state, "w")
     assert "why there" in why.page
     lens = after(state, "l")
@@ -369,18 +352,14 @@ def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):
     assert after(inside, "p").words != inside.words
 
 
-def test_a_head_alone_is_that_of_the_layer_that_is_seen(live, monkeypatch):
+def test_options_say_what_is_seen_first(live, monkeypatch):
     monkeypatch.setenv("COLORFGBG", "15;0")
     state = live
     for name in ("3", "2.3"):
         first = as_chosen(state, Options(choice=Choice(head=name)))
         assert first.name.endswith(".3")
     assert first.name == "2.3"
-
-
-def test_options_say_what_is_seen_first_and_the_command_says_them(live, monkeypatch):
     monkeypatch.setenv("COLORFGBG", "15;0")
-    state = live
     choice = Choice(head="1.4", special="drop")
     first = as_chosen(state, Options(choice=choice))
     assert (first.name, first.lens, first.special, first.words) == ("1.4", "raw", False, True)
@@ -408,15 +387,12 @@ def test_a_picture_is_looked_at_patch_by_patch(tmp_path, monkeypatch):
     assert off.effect.startswith("1 head off")
 
 
-def test_an_answer_of_another_shape_keeps_the_screen_whole():
+def test_odd_tokens_and_shapes():
     state = replace(begin(saved(layers=5, heads=7)), layer=4, head=6, query=3, key=3)
     small = saved(["x"], layers=1, heads=1)
     new = state.see(raw=small, base=small, key=None)
     assert (new.layer, new.head, new.query, new.key) == (0, 0, 0, None)
     assert len(screen(new)) == 24
-
-
-def test_wide_tokens_keep_their_columns():
     state = replace(begin(saved(["日本語", "b", "é", "d"])), size=(100, 24))
     lines = [plain(line) for line in screen(state)]
     bars = {cell_len(line.partition("│")[0]) for line in lines if "│" in line}

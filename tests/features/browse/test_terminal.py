@@ -224,9 +224,6 @@ def test_no_terminal_is_one_line_and_status_2():
     assert done.status == 2
     assert "needs a terminal" in done.mistake
     assert "needs a terminal" in run("self", TEXT, "--browse").mistake
-
-
-def test_only_browsing_loads_textual():
     for arguments in (("--help",), ("browse", "--help"), ("self", "a b", "-q")):
         assert "textual" not in imported(*arguments)[0]
 

@@ -230,22 +230,35 @@ def test_a_cross_cache_loses_source_keys_as_if_their_links_were_cut(tmp_path):
         measured(experiment, ["h2o:3"], stream="encoder")
 
 
-def test_a_text_of_a_few_tokens_keeps_something_to_predict_after_its_prompt():
+def test_the_best_rule_each_head_and_a_short_text():
     found = attnviz.cache("a b", model="pocket-lm", keep=["recent:1"]).value
     assert found.prompt.startswith("the first 1 token")
     assert sum(found.counted.values()) == 1
+    rules = ["best:4", "h2o:4", "tova:4", "random:4", "recent:4"]
+    best, *others = attnviz.cache(TEXT, model="pocket-lm", keep=rules, prompt=0).value.rules
+    assert best.rule == "best:4"
+    assert all(best.cost <= one.cost + 1e-9 for one in others)
+    found = attnviz.cache(TEXT, model="pocket-lm", keep="sinks:1+recent:3", per_head=True).value
+    heads = found.rules[0].heads
+    assert len(heads) == 15
+    assert (heads[0].layer, heads[0].head) == ("2", 3)  # the induction head
+    assert heads[0].cost > 1 > abs(heads[1].cost)
+    lines = run("cache", TEXT, "--keep", "sinks:1+recent:3", "--per-head", "-f", "tsv").lines
+    assert len(lines) == 1 + 1 + 15
+    found = attnviz.cache(TEXT, model="pocket-lm", keep="recent:2", prompt=4)
+    strokes = [
+        one for one in found.picture("heatmap").axes[0].collections if one.get_label() == "gone"
+    ]
+    tokens = 17
+    assert len(strokes[0].get_segments()) == sum(row - 1 for row in range(4, tokens))
 
 
-def test_by_hand_a_cache_that_does_not_grow_keeps_what_was_attended_to():
+def test_by_hand_what_a_cache_keeps():
     weights = np.array([[[0.5, 0.3, 0.2, 0.0], [0.1, 0.2, 0.3, 0.4], [0.25] * 4]])
     run = CacheRun(parse_rules(["tova:2"])[0], "cross", 4, 1, grows=False)
     gone = run.hide("0", LayerWeights(weights, np.zeros((1, 3)), 1))
     # After the first query 0 and 1 stay for good: what is gone never comes back.
     assert gone[0].tolist() == [[False] * 4, *[[False, False, True, True]] * 2]
-
-
-def test_by_hand_a_sink_takes_its_share_of_what_is_received():
-    # Heads 0 and 1 share keys: their mean is .35 on key 0 and .15 on key 1 at query 1.
     weights = np.array([[[0.5, 0.0], [0.5, 0.1]], [[0.5, 0.0], [0.2, 0.2]]])
     seen = LayerWeights(weights, np.array([[0.5, 0.4], [0.5, 0.6]]), 1)
     states = []
@@ -314,23 +327,6 @@ def test_a_model_that_selects_keys_says_how_much_of_dense_attention_they_hold(tm
     assert min(masses.values()) < 0.9
 
 
-def test_best_costs_no_more_than_any_rule_of_its_budget():
-    rules = ["best:4", "h2o:4", "tova:4", "random:4", "recent:4"]
-    best, *others = attnviz.cache(TEXT, model="pocket-lm", keep=rules, prompt=0).value.rules
-    assert best.rule == "best:4"
-    assert all(best.cost <= one.cost + 1e-9 for one in others)
-
-
-def test_each_head_alone_and_the_head_that_copies():
-    found = attnviz.cache(TEXT, model="pocket-lm", keep="sinks:1+recent:3", per_head=True).value
-    heads = found.rules[0].heads
-    assert len(heads) == 15
-    assert (heads[0].layer, heads[0].head) == ("2", 3)  # the induction head
-    assert heads[0].cost > 1 > abs(heads[1].cost)
-    lines = run("cache", TEXT, "--keep", "sinks:1+recent:3", "--per-head", "-f", "tsv").lines
-    assert len(lines) == 1 + 1 + 15
-
-
 @pytest.mark.slow
 def test_kinds_of_text_stand_apart_in_every_form(tmp_path):
     files = [tmp_path / "said-twice.txt", tmp_path / "plain.txt"]
@@ -374,15 +370,6 @@ def test_mistakes_are_one_line(rules, says):
     done = run("cache", "the cat sat", *more)
     assert done.status in (1, 2)
     assert says in done.err.splitlines()[-1]
-
-
-def test_the_heat_map_strikes_out_what_is_gone():
-    found = attnviz.cache(TEXT, model="pocket-lm", keep="recent:2", prompt=4)
-    strokes = [
-        one for one in found.picture("heatmap").axes[0].collections if one.get_label() == "gone"
-    ]
-    tokens = 17
-    assert len(strokes[0].get_segments()) == sum(row - 1 for row in range(4, tokens))
 
 
 def test_what_a_prompt_leaves_is_what_the_presses_of_kvpress_leave(monkeypatch):

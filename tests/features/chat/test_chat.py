@@ -123,7 +123,7 @@ def test_one_document_in_every_form(folder, file, tmp_path):
         assert words in page.read_text()
 
 
-def test_the_table_fits_its_terminal(folder):
+def test_tables_and_bands_are_as_wide_as_they_should_be(folder):
     parts = attnviz.attend(CHAT, model=str(folder))
     wide, narrow = parts.table(80), parts.table(40)
     assert "The paper is not.     ." in wide
@@ -131,10 +131,6 @@ def test_the_table_fits_its_terminal(folder):
     for table, width in ((wide, 80), (narrow, 40)):
         assert max(map(len, table.splitlines())) <= width
         assert "heads that differ most from the mean" in table
-
-
-def test_bands_are_as_wide_as_shares(folder):
-    parts = attnviz.attend(CHAT, model=str(folder))
     figure = parts.picture("parts")
     boxes = [one for one in figure.axes[0].patches if one.get_width() > 20]
     by_row = {}
@@ -223,13 +219,17 @@ def test_options_about_maps_show_maps(how, folder, file):
     assert "heads that differ most" not in done.text
 
 
-def test_what_the_template_says_itself_is_template_and_said(tmp_path):
+def test_the_template_and_special_tokens_are_no_words(tmp_path, folder):
     folder = chat_model(tmp_path / "model", "invents a system prompt")
     parts = attnviz.attend(CHAT[1:], model=str(folder))
     assert [one.name for one in parts.value.parts] == ["user 1", "assistant 1", "template"]
     (note,) = [one for one in parts.value.notes if "words of its own" in one]
     assert "“system You are Someone, made by nobody." in note
     assert "words of its own" in parts.table()
+    answer = "The </s> car is red. Is </s> it fast </s>."
+    parts = attnviz.attend([CHAT[1], {"role": "assistant", "content": answer}], model=str(folder))
+    texts = [one.text for one in parts.value.rows]
+    assert texts == ["The", "car is red.", "Is", "it fast", "."]
 
 
 def test_half_precision_reads_the_same_to_its_digits(folder, file):
@@ -242,18 +242,8 @@ def test_half_precision_reads_the_same_to_its_digits(folder, file):
         assert other["share"] == pytest.approx(one["share"], abs=0.01)
 
 
-def test_special_tokens_within_an_answer_are_in_no_word_of_it(folder):
-    answer = "The </s> car is red. Is </s> it fast </s>."
-    parts = attnviz.attend([CHAT[1], {"role": "assistant", "content": answer}], model=str(folder))
-    texts = [one.text for one in parts.value.rows]
-    assert texts == ["The", "car is red.", "Is", "it fast", "."]
-
-
-def test_a_file_that_is_not_there_is_no_text(folder):
+def test_files_of_several_chats_or_none(folder, tmp_path):
     assert "there is no file 'no.jsonl'" in run("self", "no.jsonl", "--chat", "-m", folder).mistake
-
-
-def test_several_chats_of_a_file_come_one_by_one(folder, tmp_path):
     file = tmp_path / "chats.jsonl"
     chats = [{"messages": CHAT, "id": "first"}, {"messages": ASKED, "id": "second"}]
     file.write_text("\n".join(map(json.dumps, chats)))

@@ -46,13 +46,10 @@ def test_each_content_is_found_where_the_template_puts_it(name):
     assert before.endswith(("user\n", "Be short. \n\n", "Be short.\n\n"))
 
 
-def test_a_content_that_the_template_changes_is_missing_and_never_guessed():
+def test_what_the_template_changes_or_drops_is_said():
     prompt = prompt_of("shouts", USER, {"role": "assistant", "content": "USER"})
     assert pieces(prompt) == {"user 1": [], "assistant 1": ["USER"]}
     assert prompt.missing == ("the content of user 1 is changed by the template",)
-
-
-def test_thinking_of_earlier_turns_is_dropped_and_said():
     chat = (USER, THOUGHT, USER, THOUGHT)
     prompt = prompt_of("drops thinking", *chat)
     assert pieces(prompt)["assistant 1"] == ["It is red."]
@@ -64,7 +61,7 @@ def test_thinking_of_earlier_turns_is_dropped_and_said():
     assert prompt.missing == ("the thinking of assistant 1 is left out by the template",)
 
 
-def test_calls_and_tools_are_found_as_the_json_that_the_template_prints():
+def test_calls_are_found_as_the_json_that_is_printed():
     tools = json.dumps(OPEN)
     prompt = prompt_of("prints tools as JSON", USER, CALLS, RESULT, ANSWER, tools=tools)
     ((first, end),) = prompt.spans[1]
@@ -77,9 +74,6 @@ def test_calls_and_tools_are_found_as_the_json_that_the_template_prints():
     prompt = prompt_of("plain", USER, CALLS, RESULT, ANSWER)
     assert pieces(prompt)["assistant 1"] == []
     assert prompt.missing == ("a call of a tool by assistant 1 is written in another way",)
-
-
-def test_the_same_json_in_a_message_is_no_call():
     said = {"role": "user", "content": '{"name": "look", "parameters": {}}'}
     call = {"role": "assistant", "content": "", "tool_calls": [{"name": "look", "arguments": {}}]}
     prompt = prompt_of("plain", said, call, USER)

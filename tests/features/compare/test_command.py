@@ -34,7 +34,7 @@ def saved(tmp_path_factory):
     return folder
 
 
-def test_two_texts_give_a_line_a_head_and_the_changed_links():
+def test_a_line_a_head_and_the_changed_links():
     table, rows, found = (
         attnviz("compare", *TEXTS, *OWN, *how)
         for how in ((), ("-f", "tsv", "-q"), ("-f", "json", "-q"))
@@ -47,9 +47,6 @@ def test_two_texts_give_a_line_a_head_and_the_changed_links():
     assert (document["kind"], document["unit"]) == ("comparison", "nats")
     assert len(document["heads"]) == 4
     assert {"a", "b", "change"} <= set(document["links"][0])
-
-
-def test_ten_links_are_named_unless_asked_for_more():
     for asked, count in (((), 10), (("--top", "3"), 3)):
         found = json.loads(attnviz("compare", *TEXTS, *OWN, *asked, "-f", "json", "-q").text)
         assert len(found["links"]) == count
@@ -122,6 +119,11 @@ def test_fail_above_exits_with_1_and_names_the_heads(saved):
     assert len(failed.text.splitlines()) == 5
     assert "4 of 4 heads differ by more than 0 nats: layer 0 head" in failed.err
     assert attnviz("compare", *names, "--fail-above", "0.7", "-q").status == 0
+    which = ("--head-a", "1", "--head-b", "2", "--fail-above", "0")
+    done = attnviz("compare", str(saved / "a.npz"), *which)
+    assert done.status == 1
+    assert "nats: layer 0 head 1 → layer 0 head 2 (" in done.err
+    assert "layer 0 head 1 → layer 0 head 2" in done.text
 
 
 @pytest.mark.parametrize(
@@ -154,14 +156,6 @@ def test_more_heads_than_eight_that_differ_are_counted(tmp_path):
         assert f"{heads} of {heads} heads differ by more than 0 nats: " in done.err
         assert done.err.count("layer 0 head") == 8
         assert done.err.rstrip().endswith(f"){more}")
-
-
-def test_heads_that_were_compared_crosswise_are_both_named(saved):
-    which = ("--head-a", "1", "--head-b", "2", "--fail-above", "0")
-    done = attnviz("compare", str(saved / "a.npz"), *which)
-    assert done.status == 1
-    assert "nats: layer 0 head 1 → layer 0 head 2 (" in done.err
-    assert "layer 0 head 1 → layer 0 head 2" in done.text
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,9 @@ def map_of(texts, weights=None, seed=0, layers=1, heads=1, **fields):
     return AttentionMap("self", tokens, tokens, weights, **fields)
 
 
-def test_a_substituted_and_an_added_token_by_hand():
+def test_tokens_are_paired_by_hand():
     assert pair_tokens(["the", "cat", "sat"], ["the", "dog", "sat"]) == [(0, 0), (1, 1), (2, 2)]
     assert pair_tokens(["a", "c"], ["a", "b", "c"]) == [(0, 0), (None, 1), (1, 2)]
-
-
-def test_a_token_that_is_frequent_in_a_long_text_is_paired_too():
     pairs = [(place, place + 1) for place in range(299)]
     assert pair_tokens(["a", "b"] * 150, ["b", "a"] * 150) == [(None, 0), *pairs, (299, None)]
 
@@ -54,7 +51,7 @@ def test_the_difference_of_two_links_by_hand():
     assert found.map.values == "signed"
 
 
-def test_a_key_that_one_side_lacks_counts_as_zero_there():
+def test_a_key_that_one_side_lacks_or_calls_otherwise():
     found = compare_maps(
         map_of("ac", [[[[0.4, 0.6], [1.0, 0.0]]]]),
         map_of("abc", [[[[0.1, 0.3, 0.6], [0, 1, 0], [0.5, 0.5, 0.0]]]]),
@@ -63,11 +60,12 @@ def test_a_key_that_one_side_lacks_counts_as_zero_there():
     assert [token.text for token in found.map.query_tokens] == ["a", "c"]
     np.testing.assert_allclose(found.map.weights[0, 0], [[-0.3, 0.3, 0], [-0.5, 0.5, 0]], atol=1e-6)
     assert found.notes[0] == "queries only in A: 0, only in B: 1; left out"
-
-
-def test_a_substituted_token_says_what_became_what():
     found = compare_maps(map_of(["the", "cat"]), map_of(["the", "dog"], seed=1))
     assert [token.text for token in found.map.key_tokens] == ["the", "cat→dog"]
+    cross = {"query_side": "target", "key_side": "source"}
+    found = compare_maps(map_of("abc", **cross), map_of("ac", **cross)).map
+    assert (found.query_side, found.key_side) == ("target", "source")
+    assert [token.text for token in found.key_tokens] == ["a", "−b", "c"]
 
 
 @pytest.mark.slow
@@ -108,15 +106,12 @@ def test_divergence_equals_the_loop_lies_in_its_range_and_is_0_for_equals_only(t
         assert found > 0
 
 
-def test_rows_that_do_not_sum_to_1_are_renormalised_and_that_is_said():
+def test_rows_that_sum_to_less_are_scaled_or_left_out():
     a = map_of("ab", [[[[0.2, 0.2], [0.5, 0.5]]]])
     b = map_of("ab", [[[[0.5, 0.5], [0.5, 0.5]]]])
     found = compare_maps(a, b)
     assert found.divergences.item() == pytest.approx(0, abs=1e-12)
     assert found.notes == ("1 rows do not sum to 1: the divergence is of rows scaled to 1",)
-
-
-def test_rows_that_attend_to_nothing_are_left_out_and_that_is_said():
     a = map_of("ab", [[[[0.0, 0.0], [1.0, 0.0]]]])
     b = map_of("ab", [[[[1.0, 0.0], [0.0, 1.0]]]])
     for found in (compare_maps(a, b), compare_maps(b, a)):
@@ -126,13 +121,17 @@ def test_rows_that_attend_to_nothing_are_left_out_and_that_is_said():
     assert np.isnan(compare_maps(nothing, nothing).divergences.item())
 
 
-def test_heads_of_other_names_are_paired_by_their_places():
+def test_heads_and_layers_of_other_names_are_paired():
     a, b = map_of("ab", heads=1), map_of("ab", seed=1, heads=1)
     a = a.with_weights(a.weights, heads=("3",))
     b = b.with_weights(b.weights, heads=("7",))
     found = compare_maps(a, b)
     assert found.map.heads == ("3→7",)
     assert found.heads == ((("0", "3"), ("0", "7")),)
+    a, b = map_of("ab", layers=2), map_of("ab", seed=1, layers=2)
+    found = compare_maps(a, b.with_weights(b.weights, layers=("0", "7"))).map
+    assert found.layers == ("0", "1→7")
+    assert (found.stream, found.unit) == ("self", "B − A, in shares of a row's attention")
 
 
 @pytest.mark.parametrize(
@@ -147,20 +146,6 @@ def test_heads_of_other_names_are_paired_by_their_places():
 def test_what_cannot_be_compared_is_refused(one, other, error, says):
     with pytest.raises(error, match=says):
         compare_maps(*(map_of(text, **fields) for text, fields in (one, other)))
-
-
-def test_a_difference_keeps_its_sides_and_marks_rows_and_keys_that_only_one_has():
-    cross = {"query_side": "target", "key_side": "source"}
-    found = compare_maps(map_of("abc", **cross), map_of("ac", **cross)).map
-    assert (found.query_side, found.key_side) == ("target", "source")
-    assert [token.text for token in found.key_tokens] == ["a", "−b", "c"]
-
-
-def test_a_difference_is_named_after_both_in_layers_and_unit():
-    a, b = map_of("ab", layers=2), map_of("ab", seed=1, layers=2)
-    found = compare_maps(a, b.with_weights(b.weights, layers=("0", "7"))).map
-    assert found.layers == ("0", "1→7")
-    assert (found.stream, found.unit) == ("self", "B − A, in shares of a row's attention")
 
 
 def spelt(*pieces):

@@ -60,7 +60,7 @@ def divergence(p: np.ndarray, q: np.ndarray) -> float:
     return float(np.mean(rows))
 
 
-def test_a_line_of_data_stands_for_each_step_and_head(samples):
+def test_data_and_the_document_hold_the_same(samples):
     header, *rows = attnviz("compare", samples, "-f", "tsv", "-q").rows
     assert header == [*("step", "stream", "layer", "head", "role", *HISTORY, "verdicts")]
     assert HISTORY[:4] == ("entropy", "sink", "previous-token", "drift")
@@ -77,9 +77,6 @@ def test_a_line_of_data_stands_for_each_step_and_head(samples):
     roles = {(row[0], row[2], row[3]): row[4] for row in rows}
     assert roles["0", NAMES[0], "1"] == ""
     assert roles["100", NAMES[0], "1"] == "previous-token"
-
-
-def test_the_document_holds_the_same_by_head(samples):
     document = attnviz("compare", samples, "-f", "json", "-q").json()
     rows = attnviz("compare", samples, "-f", "tsv", "-q").rows[1:]
     assert (document["kind"], document["steps"]) == ("history", [0, 50, 100])
@@ -160,7 +157,7 @@ def test_a_folder_without_samples_and_a_single_sample_are_said(tmp_path):
     assert attnviz("compare", one).status == 1
 
 
-def test_a_head_that_is_not_in_every_sample_has_no_value_there(tmp_path):
+def test_samples_that_differ_in_heads_or_digits(tmp_path):
     place = folder_of(tmp_path, sample(0), sample(1, heads=3))
     done = attnviz("compare", place, "-f", "json")
     heads = done.json()["heads"]
@@ -168,9 +165,6 @@ def test_a_head_that_is_not_in_every_sample_has_no_value_there(tmp_path):
     assert heads[-1]["entropy"][0] is None
     assert all(head["drift"] == [None, None] for head in heads)
     assert "some maps have no fellow in the sample before: they have no drift" in done.err
-
-
-def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path):
     place = folder_of(tmp_path, sample(9), sample(10))
     (place / "step-100000000.npz").write_bytes(dump_archive([sample(3)]))
     (place / "step-x.npz").write_bytes(b"")
@@ -192,6 +186,17 @@ def test_a_gif_has_a_frame_for_each_sample(samples, tmp_path):
         assert (done.status, f"names no picture: end it in {allowed}" in done.mistake) == (2, True)
     same = attnviz("compare", samples, "--picture", file, "--html", file.with_suffix(".html"), "-q")
     assert same.status == 0
+    found = package.compare(samples)
+    assert found.value.steps == (0, 50, 100)
+    assert found.value.values["drift"].shape == (3, 4)
+    assert found.to_rows()[0]["layer"] == NAMES[0]
+    assert found.picture().axes
+    moving = found.picture("gif", tmp_path / "a.gif")
+    assert len(moving.frames) == 3
+    with Image.open(tmp_path / "a.gif") as image:
+        assert image.n_frames == 3  # type: ignore[attr-defined]
+    with pytest.raises(AttnvizError, match=r"heads differ by more than 0.001 nats"):
+        package.compare(samples, fail_above=0.001)
 
 
 def test_the_page_has_a_stream_for_each_step(samples, tmp_path):
@@ -206,21 +211,6 @@ def test_the_page_has_a_stream_for_each_step(samples, tmp_path):
 
 
 # --- Python
-
-
-@pytest.mark.slow
-def test_python_has_the_report_its_pictures_and_its_rows(samples, tmp_path):
-    found = package.compare(samples)
-    assert found.value.steps == (0, 50, 100)
-    assert found.value.values["drift"].shape == (3, 4)
-    assert found.to_rows()[0]["layer"] == NAMES[0]
-    assert found.picture().axes
-    moving = found.picture("gif", tmp_path / "a.gif")
-    assert len(moving.frames) == 3
-    with Image.open(tmp_path / "a.gif") as image:
-        assert image.n_frames == 3  # type: ignore[attr-defined]
-    with pytest.raises(AttnvizError, match=r"heads differ by more than 0.001 nats"):
-        package.compare(samples, fail_above=0.001)
 
 
 def test_blocks_count_as_tokens_and_a_note_says_so(tmp_path):
@@ -297,7 +287,7 @@ def test_queries_and_keys_that_grow_are_saturating_and_never_settled(tmp_path):
     assert abs(int(near[1]) - first) <= 1
 
 
-def test_scores_that_grow_by_steps_of_one_size_are_not_saturating(tmp_path):
+def test_verdicts_that_depend_on_growth_follow_their_rules(tmp_path):
     def linear(step: int) -> Attention:
         made = grown(0)
         known = {head: {"score-max": 30.0 + 5 * step} for head in made.scores}
@@ -307,8 +297,6 @@ def test_scores_that_grow_by_steps_of_one_size_are_not_saturating(tmp_path):
     names = [one["name"] for head in heads.json()["heads"] for one in head["verdicts"]]
     assert names == ["settled", "settled"]
 
-
-def test_the_other_verdicts_follow_their_rules(tmp_path):
     def head(step: int, of: str) -> np.ndarray:
         rows = np.random.default_rng(1).normal(size=(12, 12))
         if of == "uniform":

@@ -90,23 +90,54 @@ def test_aggregates_travel_as_a_pickle_and_as_arrays():
     assert contents(again) == contents(found)
 
 
-def test_aggregates_of_another_schema_are_refused():
+def test_what_cannot_be_added_or_read_is_refused():
     arrays = aggregates([]).to_arrays()
     arrays["corpus"] = np.array(json.dumps(json.loads(str(arrays["corpus"])) | {"schema": 2}))
     with pytest.raises(ValueError, match=r"^aggregates of schema 2, not 9$"):
         Aggregates.from_arrays(arrays, VOCABULARY)
+    attention = attention_of(0)
+    item = attention.main
+    for error, changes in ((InputError, {"blocks": (2, 2)}), (UsageError, {"values": "signed"})):
+        bad = type(attention)((item.with_weights(item.weights, **changes),), attention.provenance)
+        found = Aggregates(VOCABULARY, samples=True)
+        with pytest.raises(error):
+            found.add(bad, 0)
+        assert found.texts == 0
+    with pytest.raises(InputError, match="member 'corpus'"):
+        Aggregates.from_arrays({"corpus": np.array("{")}, VOCABULARY)
 
 
-def test_texts_are_counted_in_whole_numbers():
+def test_failures_add_up_and_texts_are_counted():
     arrays = aggregates([0]).to_arrays()
     counted = {name for name, array in arrays.items() if array.dtype == np.int64}
     assert counted == {f"0/{name}" for name in COUNTED}
+    found = aggregates([0], failed=1)
+    found.merge(aggregates([], failed=2))
+    assert (found.texts, found.failures) == (1, 3)
 
 
-def test_offsets_that_no_text_has_are_no_numbers(stream):
+def test_shares_by_position_are_means_over_their_cells(stream):
     for place, offset in enumerate(stream.offsets):
         # The longest sentence has eight words and a full stop.
         assert np.isnan(stream.by_offset[place]).all() == (abs(offset) > 8)
+    text_rows = np.zeros((2, 2))
+    special = np.zeros((2, 2))
+    for number in range(TEXTS):
+        weights = attention_of(number).weights[:, :, 1:]
+        text_rows += weights.shape[2]
+        special += weights[..., 0].sum(axis=-1)
+    found = stream.offset_shares.sum(axis=0) + special / text_rows
+    assert found == pytest.approx(np.ones((2, 2)), abs=1e-6)
+    assert stream.class_shares.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)
+    assert stream.class_even.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)
+    place = stream.offsets.index(-1) if -1 in stream.offsets else None
+    assert place is not None
+    total, cells = np.zeros((2, 2)), 0
+    for number in range(TEXTS):
+        weights = attention_of(number).weights[:, :, 1:, 1:]
+        below = np.diagonal(weights, -1, axis1=-2, axis2=-1)
+        total, cells = total + below.sum(axis=-1), cells + below.shape[-1]
+    assert stream.by_offset[place] == pytest.approx(total / cells, abs=1e-6)
 
 
 def test_queries_of_another_text_or_of_a_part_are_read_in_its_words():
@@ -141,23 +172,6 @@ def test_queries_of_another_text_or_of_a_part_are_read_in_its_words():
         assert firing.weight == pytest.approx(weight)
 
 
-def test_failures_add_up():
-    found = aggregates([0], failed=1)
-    found.merge(aggregates([], failed=2))
-    assert (found.texts, found.failures) == (1, 3)
-
-
-def test_blocks_and_signed_values_are_refused():
-    attention = attention_of(0)
-    item = attention.main
-    for error, changes in ((InputError, {"blocks": (2, 2)}), (UsageError, {"values": "signed"})):
-        bad = type(attention)((item.with_weights(item.weights, **changes),), attention.provenance)
-        found = Aggregates(VOCABULARY, samples=True)
-        with pytest.raises(error):
-            found.add(bad, 0)
-        assert found.texts == 0
-
-
 @pytest.fixture(scope="module")
 def report():
     return report_of(aggregates(range(TEXTS)), "layer")
@@ -173,7 +187,7 @@ def measured_of(attention: Attention) -> dict[str, HeadMeasure]:
     return measure_heads(subject, repeated=False)
 
 
-def test_means_and_deviations_are_those_of_numpy(stream):
+def test_rows_means_and_intervals(stream):
     measured = [measured_of(attention_of(number)) for number in range(TEXTS)]
     for place, meaning in enumerate(stream.measures):
         values = np.array([found[meaning.name].values for found in measured
@@ -182,9 +196,6 @@ def test_means_and_deviations_are_those_of_numpy(stream):
         expected = np.nanstd(values, axis=0, ddof=1)
         assert stream.deviation[place] == pytest.approx(expected, abs=1e-9)
         assert (stream.texts[place] == np.isfinite(values).sum(axis=0)).all()
-
-
-def test_the_rows_are_those_of_heads(stream):
     study = HeadStudy()
     for number in range(TEXTS):
         study.add(attention_of(number), repeats=False)
@@ -192,9 +203,6 @@ def test_the_rows_are_those_of_heads(stream):
         assert ours.values == pytest.approx(theirs.values, abs=1e-9, nan_ok=True)
         assert ours.uniform == pytest.approx(theirs.uniform, abs=1e-9, nan_ok=True)
         assert [role.name for role in ours.roles] == [role.name for role in theirs.roles]
-
-
-def test_intervals_hold_the_mean_and_shrink_with_more_texts(stream):
     assert (stream.low <= stream.mean).all()
     assert (stream.mean <= stream.high).all()
     few = report_of(aggregates(range(6))).streams[0]
@@ -215,6 +223,9 @@ def test_pairs_are_means_over_all_places_of_two_words(report, stream):
     assert pair.mean == pytest.approx(np.mean(found), abs=1e-6)
     means = [item.mean for item in stream.pairs if (item.layer, item.head) == ("0", "0")]
     assert means == sorted(means, reverse=True)
+    named = [(pair.layer, pair.head) for pair in stream.pairs]
+    heads = [(layer, head) for layer in stream.layers for head in stream.heads]
+    assert list(dict.fromkeys(named)) == heads
 
 
 def test_a_head_fires_most_where_its_strongest_link_is(stream):
@@ -230,9 +241,6 @@ def test_a_head_fires_most_where_its_strongest_link_is(stream):
     assert found[0].weight == pytest.approx(strongest[expected[0]])
     assert found[0].texts == (text_of(int(expected[0].removeprefix("line-"))),)
     assert [item.rank for item in found] == list(range(1, 11))
-
-
-def test_a_text_that_comes_again_fires_once():
     found = Aggregates(VOCABULARY, samples=True)
     for number in range(4):
         found.add(attention_of(0), number)
@@ -240,31 +248,7 @@ def test_a_text_that_comes_again_fires_once():
     assert {item.rank for item in firings} == {1}
 
 
-def test_shares_by_position_and_special_tokens_make_one(stream):
-    text_rows = np.zeros((2, 2))
-    special = np.zeros((2, 2))
-    for number in range(TEXTS):
-        weights = attention_of(number).weights[:, :, 1:]
-        text_rows += weights.shape[2]
-        special += weights[..., 0].sum(axis=-1)
-    found = stream.offset_shares.sum(axis=0) + special / text_rows
-    assert found == pytest.approx(np.ones((2, 2)), abs=1e-6)
-    assert stream.class_shares.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)
-    assert stream.class_even.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)
-
-
-def test_near_positions_are_means_over_their_cells(stream):
-    place = stream.offsets.index(-1) if -1 in stream.offsets else None
-    assert place is not None
-    total, cells = np.zeros((2, 2)), 0
-    for number in range(TEXTS):
-        weights = attention_of(number).weights[:, :, 1:, 1:]
-        below = np.diagonal(weights, -1, axis1=-2, axis2=-1)
-        total, cells = total + below.sum(axis=-1), cells + below.shape[-1]
-    assert stream.by_offset[place] == pytest.approx(total / cells, abs=1e-6)
-
-
-def test_one_text_has_no_deviation_and_its_own_even_values():
+def test_one_text_and_a_few():
     (stream,) = report_of(aggregates([0])).streams
     assert np.isnan(stream.deviation).all()
     found = measured_of(attention_of(0))
@@ -276,9 +260,6 @@ def test_one_text_has_no_deviation_and_its_own_even_values():
             assert stream.uniform[place] == pytest.approx(even, abs=1e-9, nan_ok=True)
         largest = np.nanmax(expected.values) if meaning.name == "informative" else expected.top
         assert meaning.top == pytest.approx(largest)
-
-
-def test_intervals_end_where_no_value_can_lie():
     (stream,) = report_of(aggregates(range(3))).streams
     for place, meaning in enumerate(stream.measures):
         if meaning.name != "offset":
@@ -298,12 +279,14 @@ def test_the_report_says_what_it_is_of():
     assert [(row.layer, row.head) for row in rows] == [
         (layer, head) for layer in report.streams[0].layers for head in report.streams[0].heads
     ]
-
-
-def test_pairs_are_of_the_head_that_they_name(stream):
-    named = [(pair.layer, pair.head) for pair in stream.pairs]
-    heads = [(layer, head) for layer in stream.layers for head in stream.heads]
-    assert list(dict.fromkeys(named)) == heads
+    item = attention_of(0).main
+    streams = [item.with_weights(item.weights, stream=name) for name in ("self", "x", "y")]
+    made = Aggregates(VOCABULARY)
+    made.add(Attention(tuple(streams), Provenance("file", "made up", notes=("of one",))), 0)
+    report = report_of(made)
+    assert report.caption == "made up · self · 2 layers × 2 heads · also x, y"
+    assert [stream.stream for stream in report.streams] == ["self", "x", "y"]
+    assert report.provenance.notes == ()
 
 
 def test_tokens_of_no_text_are_words_of_their_own():
@@ -315,19 +298,3 @@ def test_tokens_of_no_text_are_words_of_their_own():
     (firing,) = report_of(made).streams[0].firings
     assert (firing.query, firing.key, firing.weight) == ("un", "happy", pytest.approx(0.7))
     assert firing.texts == ()
-
-
-def test_further_streams_are_named_and_notes_of_one_text_are_left_out():
-    item = attention_of(0).main
-    streams = [item.with_weights(item.weights, stream=name) for name in ("self", "x", "y")]
-    made = Aggregates(VOCABULARY)
-    made.add(Attention(tuple(streams), Provenance("file", "made up", notes=("of one",))), 0)
-    report = report_of(made)
-    assert report.caption == "made up · self · 2 layers × 2 heads · also x, y"
-    assert [stream.stream for stream in report.streams] == ["self", "x", "y"]
-    assert report.provenance.notes == ()
-
-
-def test_a_damaged_index_is_told_by_its_name():
-    with pytest.raises(InputError, match="member 'corpus'"):
-        Aggregates.from_arrays({"corpus": np.array("{")}, VOCABULARY)

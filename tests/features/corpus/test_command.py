@@ -58,7 +58,7 @@ def test_each_part_is_shown_on_request(texts, show):
     assert done.rows[0][:3] == ["stream", "layer", "head"]
 
 
-def test_only_the_first_heads_are_shown_on_request(texts):
+def test_outputs_and_inputs_agree(texts, tmp_path):
     one, both = (
         attnviz(
             "heads", "--input", texts, *SMALL, "--statistics", "classes", "-f", "tsv", *how
@@ -68,15 +68,9 @@ def test_only_the_first_heads_are_shown_on_request(texts):
     assert len(both) > len(one)
     assert both[: len(one)] == one
     assert {tuple(row[1:3]) for row in one[1:]} == {("0", "0")}
-
-
-def test_stdin_gives_what_a_file_gives(texts):
     from_file = attnviz("heads", "--input", texts, *SMALL, "-f", "json", "-q")
     from_stdin = attnviz("heads", "--input", "-", *SMALL, "-f", "json", "-q", stdin=LINES.encode())
     assert from_file.out == from_stdin.out
-
-
-def test_files_hold_what_stdout_gets(texts, tmp_path):
     for suffix, name in ((".txt", "table"), (".tsv", "tsv"), (".json", "json"), (".npz", "npz")):
         path = tmp_path / f"found{suffix}"
         done = attnviz("heads", "--input", texts, *SMALL, "-f", name, "-o", path)
@@ -84,7 +78,7 @@ def test_files_hold_what_stdout_gets(texts, tmp_path):
         assert path.read_bytes() == done.out
 
 
-def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path):
+def test_a_bad_line_is_told_by_number(tmp_path):
     path = tmp_path / "texts.jsonl"
     rejects = tmp_path / "rejects.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n{"text": "a dog"}\n')
@@ -93,6 +87,13 @@ def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path):
     assert "words" in rejects.read_text()
     assert f"line 2 of '{path}'" in done.err
     assert "1 could not be read" in done.lines[1]
+    path.write_text('{"text": "the cat"}\n{"words": 1}\n')
+    done = attnviz(
+        "heads", "--input", path, *SMALL, "--on-error", "stop", "-o", tmp_path / "found.json"
+    )
+    assert done.status == 1
+    assert "line 2 of" in done.mistake
+    assert not (tmp_path / "found.json").exists()
 
 
 def test_pairs_are_read_across(tmp_path):
@@ -111,14 +112,13 @@ def test_frequencies_come_from_a_file_on_request(texts, tmp_path):
     even = {row[3]: float(row[5]) for row in done.rows[1:]}
     assert even["rank 1-10"] == 0
     assert even["rarer"] > 0.9
-
-
-def test_a_line_that_is_no_word_and_count_is_refused(texts, tmp_path):
-    counts = tmp_path / "counts.tsv"
     counts.write_text("the\t5\ncat five\n")
     done = attnviz("heads", "--input", texts, *SMALL, "--frequencies", counts)
     assert "line 2 of" in done.mistake
     assert done.status == 1
+    path = tmp_path / "counts.tsv"
+    path.write_text("The\t2\ncat\t3\nthe\t2\n")
+    assert list(read_frequencies(path).ranks) == ["the", "cat"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def many(count: int) -> list[Text | BadText]:
 
 
 @pytest.mark.slow
-def test_shards_give_the_same_bytes_wherever_they_are_worked_on():
+def test_shards_say_what_failed_and_give_the_same_bytes():
     parts = list(shards(many(26), size=10))
     assert [number for number, _ in parts] == [0, 10, 20]
     found = []
@@ -161,25 +161,10 @@ def test_shards_give_the_same_bytes_wherever_they_are_worked_on():
             aggregates.merge(sent(sent(study())(part)).aggregates)
         found.append({name: array.tobytes() for name, array in aggregates.to_arrays().items()})
     assert found[0] == found[1]
-
-
-@pytest.mark.slow
-def test_a_shard_says_which_records_failed():
     (shard,) = shards(many(60))
     outcome = study()(shard)
     assert (len(shard[1]), outcome.aggregates.texts, outcome.aggregates.failures) == (60, 58, 2)
     assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
-
-
-def test_stopping_at_an_error_writes_nothing(tmp_path):
-    path = tmp_path / "texts.jsonl"
-    path.write_text('{"text": "the cat"}\n{"words": 1}\n')
-    done = attnviz(
-        "heads", "--input", path, *SMALL, "--on-error", "stop", "-o", tmp_path / "found.json"
-    )
-    assert done.status == 1
-    assert "line 2 of" in done.mistake
-    assert not (tmp_path / "found.json").exists()
 
 
 class Pooled:
@@ -256,14 +241,11 @@ def test_what_is_resumed_ends_with_the_same_bytes(tmp_path, monkeypatch, stops):
     }
 
 
-def test_a_damaged_journal_of_a_corpus_is_named(texts, tmp_path):
+def test_journals_of_others_and_damaged_ones_are_named(texts, tmp_path):
     (tmp_path / ".found.json.journal").write_bytes(b"PK no journal")
     for more in ((), ("--resume",)):
         done = attnviz("heads", "--input", texts, *SMALL, "-o", tmp_path / "found.json", *more)
         assert "is damaged: remove it" in done.mistake
-
-
-def test_a_journal_of_another_command_is_refused_or_replaced(texts, tmp_path):
     path = tmp_path / "found.json"
     Journal({"command": "self"}, Progress(3)).write(beside(path, "journal"))
     asked = ("heads", "--input", texts, *SMALL, "-f", "none", "-o", path)
@@ -318,13 +300,10 @@ def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path):
     assert journal.read() == old
 
 
-def test_resuming_what_was_not_begun_begins(texts, tmp_path):
+def test_resuming_needs_a_file_and_may_begin(texts, tmp_path):
     done = attnviz("heads", "--input", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
     assert done.status == 0
     assert "nothing of '" in done.err
-
-
-def test_resuming_needs_a_file_to_go_on_with(texts):
     assert attnviz("heads", "--input", texts, *SMALL, "--resume").status == 2
     assert (
         attnviz("heads", "--input", "-", *SMALL, "--resume", "-o", "x.json", stdin=b"a").status == 2
@@ -338,9 +317,3 @@ def test_texts_are_counted_and_read_again():
         assert count == 10
         assert [text.where for text in again] == [text.where for text in texts]
         assert "cat" in vocabulary.ranks
-
-
-def test_counts_of_the_same_word_add_up(tmp_path):
-    path = tmp_path / "counts.tsv"
-    path.write_text("The\t2\ncat\t3\nthe\t2\n")
-    assert list(read_frequencies(path).ranks) == ["the", "cat"]

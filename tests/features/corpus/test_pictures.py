@@ -136,21 +136,17 @@ def test_the_atlas_shows_the_part_that_patches_cover(folder, tmp_path):
     assert weight == pytest.approx(weights.max(), rel=1e-3)
 
 
-def test_pictures_that_would_take_too_much_are_smaller(folder, tmp_path, monkeypatch):
+def test_hostile_names_are_text_and_large_pictures_smaller(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "MOST_BYTES", 1000)
     page = tmp_path / "page.html"
     assert attnviz("heads", "--input", folder, "-f", "none", "-q", "--atlas", page).status == 0
     for picture in document(page.read_text())["streams"][0]["pictures"]:
         with Image.open(io.BytesIO(base64.b64decode(picture["image"].split(",")[1]))) as small:
             assert 8 <= max(small.size) < 60
-
-
-def test_hostile_names_are_text(folder, tmp_path):
     (folder / "<").mkdir()
     (folder / "a.png").rename(folder / "<" / "script><b>\x1b[31m.png")
     bad = folder / os.fsdecode(b"\xff.png")
     (folder / "b.jpg").rename(bad)
-    page = tmp_path / "page.html"
     done = attnviz("heads", "--input", folder, "-f", "none", "-q", "--atlas", page)
     assert (done.status, "is not valid UTF-8" in done.err) == (1, True)
     html = page.read_text()
@@ -180,12 +176,19 @@ def test_what_cannot_be_is_said_in_one_line(folder, tmp_path, arguments, status,
     assert (done.status, said in done.mistake) == (status, True), done.err
 
 
-def test_other_files_of_a_folder_are_counted_in_a_note(folder):
+def test_other_files_of_a_folder_and_one_that_is_closed(folder, tmp_path, monkeypatch):
     (folder / "labels.csv").write_text("a,b\n")
     done = attnviz("heads", "--input", folder)
     assert (done.status, "1 files that are no pictures are left out" in done.err) == (0, True)
     assert "3 pictures · 303 tokens" in done.text
     assert "decides" not in done.text
+
+    def refuse(path: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(InputError, match=r"' cannot be read: Permission denied$"):
+        pictures_in([str(tmp_path)])
 
 
 @pytest.mark.slow
@@ -201,12 +204,3 @@ def test_models_of_others_read_pictures(folder, tmp_path, name):
     streams = document(page.read_text())["streams"]
     # In windows a model gives the mean over its patches only, and no links between two.
     assert all(bool(stream["pictures"]) == (name == "vit") for stream in streams)
-
-
-def test_a_folder_that_cannot_be_read_is_called_so(tmp_path, monkeypatch):
-    def refuse(path: object) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr("os.scandir", refuse)
-    with pytest.raises(InputError, match=r"' cannot be read: Permission denied$"):
-        pictures_in([str(tmp_path)])

@@ -60,7 +60,7 @@ def numbers(atlas: Atlas, head: int, slot: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_every_text_is_counted_and_the_lowest_hashes_of_each_bucket_are_kept(atlas):
+def test_counts_lowest_hashes_and_links_are_kept(atlas):
     texts = [attention_of(number) for number in range(MANY)]
     assert len({text.text for text in texts}) > MANY // 2
     for head in range(4):
@@ -74,10 +74,6 @@ def test_every_text_is_counted_and_the_lowest_hashes_of_each_bucket_are_kept(atl
             own = [(hash_of(text, head), n) for text, n in first.items() if buckets[n] == bucket]
             assert numbers(atlas, head, bucket) == [n for _, n in sorted(own)[:KEPT]]
         assert numbers(atlas, head, BUCKETS) == [*first.values()][:KEPT]
-
-
-@pytest.mark.slow
-def test_what_is_kept_of_a_text_is_its_link_and_the_strongest_keys_of_the_query(atlas):
     for head, slot in product(range(4), range(BUCKETS + 1)):
         for weight, number, query, key, own, *others in atlas.drawn[head, slot].tolist():
             if number < 0:
@@ -114,7 +110,7 @@ def test_words_are_counted_at_the_ends_of_the_strongest_links(atlas):
         assert found == expected
 
 
-def test_a_text_without_two_words_is_counted_too():
+def test_short_texts_are_counted_and_shown_as_they_stand():
     attention = attention_of(0)
     tokens = attention.main.key_tokens[:2]
     short = replace(attention.main, query_tokens=tokens, key_tokens=tokens,
@@ -125,12 +121,8 @@ def test_a_text_without_two_words_is_counted_too():
     atlas = atlas_of(found)
     assert atlas.counts[:, BUCKETS].tolist() == [1] * 4
     assert {*atlas.drawn[..., 1].ravel()} == {-1.0, 1.0}
-
-
-def test_words_are_shown_as_they_stand_in_the_text():
     attention = attention_of(3)
     assert attention.text is not None
-    found = aggregates([])
     found.add(replace(attention, text=attention.text.upper()), 0)
     words = atlas_of(found).texts[0].queries
     assert words[0] == "\t[CLS]"

@@ -22,17 +22,11 @@ def words(text: str) -> list[str]:
     return [found[0] for found in split(text)]
 
 
-def test_words_are_letters_marks_and_digits_and_all_else_stands_alone():
+def test_what_is_a_word_in_any_script(monkeypatch):
     assert words("Don't pay €5!") == ["Don", "'", "t", "pay", "€", "5", "!"]
     assert words("snake_case") == ["snake", "_", "case"]
-
-
-def test_marks_on_letters_do_not_end_a_word():
     assert words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
     assert words("cafe\u0301 au lait") == ["cafe\u0301", "au", "lait"]
-
-
-def test_scripts_without_spaces_have_words(monkeypatch):
     monkeypatch.setattr("attnviz.analyses.words._icu", lambda: None)
     text = "我读书。 It's ไทย 42"
     assert words(text) == ["我", "读", "书", "。", "It", "'", "s", "ไ", "ท", "ย", "42"]
@@ -48,14 +42,11 @@ def test_pieces_belong_to_the_word_that_they_lie_in():
     assert axis.groups.tolist() == [0, 1, 1, 2, 3]
     assert axis.starts.tolist() == [0, 1, 3, 4]
     assert axis.special.tolist() == [True, False, False, False]
-
-
-def test_without_a_text_each_token_is_a_word():
     axis = read_axis([Token("A"), Token("A")], "")
     assert axis.words == ("a", "a")
 
 
-def test_classes_go_by_rank():
+def test_classes_go_by_rank_but_for_special_tokens():
     vocabulary = Vocabulary({f"w{rank}": rank for rank in range(RANKED)}, ())
     found = {
         word: CLASSES[vocabulary.class_of(word)]
@@ -74,15 +65,12 @@ def test_classes_go_by_rank():
         ",": "punctuation",
         "€": "other",
     }
-
-
-def test_a_special_token_is_of_its_own_class_whatever_it_reads():
     axis = read_axis([Token("the", special=True), Token("the", 0, 3)], "the")
     found = classes_of(axis, Vocabulary({"the": 0}, ("the",)))
     assert [CLASSES[place] for place in found] == ["special", "rank 1-10"]
 
 
-def test_counting_ignores_case_and_ranks_words_before_rarer_ones():
+def test_counting_ignores_case_and_ranks_words():
     counts = WordCounts()
     for text in ("The cat.", "the dog, the end."):
         counts.add(text)
@@ -90,9 +78,6 @@ def test_counting_ignores_case_and_ranks_words_before_rarer_ones():
     assert counts.words == 9
     assert list(vocabulary.ranks) == ["the", "cat", "dog", "end"]
     assert vocabulary.pair_words == ("the", ".", ",", "cat", "dog", "end")
-
-
-def test_equally_frequent_words_stand_in_the_order_of_their_spelling():
     assert list(vocabulary_of([("b", 1), ("a", 1), ("c", 2)]).ranks) == ["c", "a", "b"]
 
 

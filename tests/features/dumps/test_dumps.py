@@ -77,24 +77,18 @@ def test_layers_of_their_own_are_ordered_by_number_and_keep_it(name):
     assert found.provenance.notes == ("the file names no tokens: they are numbered",)
 
 
-def test_safetensors_carry_their_tokens_in_the_header():
+def test_lists_and_headers_carry_their_tokens():
     data = save({"layer_0": WEIGHTS[0][None]}, metadata={"tokens": json.dumps(WORDS)})
     found = one(data)
     np.testing.assert_array_equal(found.weights[0], WEIGHTS[0])
     assert found.tokens == ("a", "b", "c")
-
-
-def test_nested_lists_with_tokens_are_read():
     found = one(json.dumps({"attention": WEIGHTS.tolist(), "tokens": ["[CLS]", "b", "[SEP]"]}))
     np.testing.assert_array_equal(found.weights, WEIGHTS)
     assert [token.special for token in found.main.key_tokens] == [True, False, True]
-
-
-def test_bare_nested_lists_are_one_attention_with_numbered_tokens():
     assert texts(one("[[0.5, 0.5], [1, 0]]").main.key_tokens) == ["0", "1"]
 
 
-def test_bertviz_views_are_streams():
+def test_streams_are_those_of_bertviz_and_of_names():
     cross = weights_of((1, 1, 2, 3))
     views = [
         {"name": "Encoder", "attn": WEIGHTS.tolist(), "left_text": WORDS, "right_text": WORDS},
@@ -103,9 +97,6 @@ def test_bertviz_views_are_streams():
     found = one(json.dumps({"attention": views}))
     assert [item.stream for item in found.maps] == ["encoder", "cross"]
     assert texts(found.maps[1].query_tokens) == ["x", "y"]
-
-
-def test_streams_by_name_take_their_own_tokens():
     found = one(
         npz(
             cross_attentions=weights_of((1, 2, 2, 3))[:, None],
@@ -135,10 +126,13 @@ def test_any_pharaoh_line_comes_back(links):
     assert {(int(s), int(t)) for t, s in np.argwhere(weights)} == links
 
 
-def test_arrays_without_names_are_layers_in_order():
+def test_arrays_without_names_and_attnvizs_own():
     layers = [f"arr_{number}" for number in range(2)]
     for data in (npy(WEIGHTS), npz(arr_0=WEIGHTS), npz(**dict(zip(layers, WEIGHTS, strict=True)))):
         np.testing.assert_array_equal(one(data).weights, WEIGHTS)
+    own = dump_archive([attention_of(self_map(WORDS))])
+    assert not is_dump(own)
+    np.testing.assert_array_equal(one(own).weights, self_map(WORDS).weights)
 
 
 @pytest.mark.parametrize("renderer", [CsvReport, TsvReport])
@@ -208,12 +202,6 @@ def test_a_file_can_list_its_special_tokens_and_odd_sums_are_told():
     )
     (note,) = treat_special(one(npz(attention=np.eye(2))), "drop").provenance.notes[1:]
     assert note == ("no token is known to be special, and the first is no sink: none was left out")
-
-
-def test_attnvizs_own_files_are_no_dumps():
-    own = dump_archive([attention_of(self_map(WORDS))])
-    assert not is_dump(own)
-    np.testing.assert_array_equal(one(own).weights, self_map(WORDS).weights)
 
 
 @pytest.mark.parametrize(

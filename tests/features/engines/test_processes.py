@@ -63,16 +63,12 @@ def test_shards_are_read_as_they_are_needed():
 
 
 @pytest.mark.slow
-def test_a_consumer_that_stops_early_leaves_no_worker_behind():
+def test_workers_keep_their_work_and_end_with_it():
     with Processes(2) as engine:
         outcomes = engine.map(Remembering(), range(1000))
         workers = {next(outcomes)[0] for _ in range(6)}  # type: ignore[index]
         assert all(map(alive, workers))
     assert not any(map(alive, workers))
-
-
-@pytest.mark.slow
-def test_the_work_stays_in_its_worker_from_shard_to_shard():
     with Processes(2) as engine:
         seen = list(engine.map(Remembering(), range(12)))
     workers = {worker for worker, _ in seen}  # type: ignore[misc]
@@ -122,7 +118,7 @@ def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_error_of_the_work_comes_in_its_place_with_type_and_message():
+def test_what_the_work_raises_comes_with_its_message():
     heard: list[str] = []
     with notices_to(heard.append), Processes(2) as engine:
         outcomes = engine.map(failing, range(9))
@@ -131,20 +127,12 @@ def test_an_error_of_the_work_comes_in_its_place_with_type_and_message():
             next(outcomes)
     assert str(caught.value) == "line 3 of 'a.txt' is empty"
     assert heard == ["shard 0 begins", "shard 1 begins", "shard 2 begins"]
-
-
-@pytest.mark.slow
-def test_an_error_that_does_not_pickle_still_says_what_went_wrong_and_where():
     with (
         Processes(2) as engine,
         pytest.raises(RuntimeError, match="OddError: out of order") as caught,
     ):
         list(engine.map(odd, range(2)))
     assert "works.py" in "".join(caught.value.__notes__)
-
-
-@pytest.mark.slow
-def test_an_outcome_that_does_not_pickle_says_so():
     with Processes(2) as engine, pytest.raises(TypeError, match="cannot pickle"):
         list(engine.map(opened, range(2)))
 

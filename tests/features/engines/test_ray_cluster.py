@@ -28,23 +28,21 @@ def cluster() -> Iterator[RayCluster]:
         yield engine
 
 
-def test_outcomes_come_in_the_order_of_the_shards(cluster, tmp_path):
+def test_outcomes_come_in_order_and_few_are_read_ahead(cluster, tmp_path):
     assert list(cluster.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
-
-
-def test_few_shards_are_read_ahead(cluster):
     shards = iter(range(1000))
     outcomes = cluster.map(square, shards)
     assert [next(outcomes) for _ in range(3)] == [0, 1, 4]
     assert next(shards) < 3 + 4
+    seen = list(cluster.map(Remembering(), range(12)))
+    for worker in {worker for worker, _ in seen}:  # type: ignore[misc]
+        counts = [count for where, count in seen if where == worker]  # type: ignore[misc]
+        assert sorted(counts) == list(range(1, len(counts) + 1))
 
 
-def test_the_shard_of_a_worker_that_is_killed_is_tried_again(cluster, tmp_path):
+def test_a_shard_whose_worker_dies_is_tried_three_times(cluster, tmp_path):
     assert list(cluster.map(Deadly(tmp_path, 3, 1), range(6))) == [i * i for i in range(6)]
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(cluster, tmp_path):
     found = list(cluster.map(Deadly(tmp_path, 1, 99), range(4)))
     assert [found[0], *found[2:]] == [0, 4, 9]
     assert isinstance(found[1], WorkerError)
@@ -62,13 +60,6 @@ def test_an_error_of_the_work_comes_in_its_place_with_type_and_message(cluster):
     assert type(caught.value) is InputError
     assert str(caught.value) == "line 3 of 'a.txt' is empty"
     assert heard == ["shard 0 begins", "shard 1 begins", "shard 2 begins"]
-
-
-def test_the_work_stays_in_its_worker_from_shard_to_shard(cluster):
-    seen = list(cluster.map(Remembering(), range(12)))
-    for worker in {worker for worker, _ in seen}:  # type: ignore[misc]
-        counts = [count for where, count in seen if where == worker]  # type: ignore[misc]
-        assert sorted(counts) == list(range(1, len(counts) + 1))
 
 
 def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster, monkeypatch):
@@ -106,15 +97,12 @@ def test_a_cluster_is_joined_writes_what_one_process_does_and_is_left_as_it_was(
     assert list(cluster.map(square, range(3))) == [0, 1, 4]
 
 
-def test_a_cluster_that_does_not_answer_is_one_line():
+def test_without_a_cluster_or_ray_one_line_says_so(monkeypatch):
     with (
         pytest.raises(WorkerError, match=r"^no Ray cluster answers at '127\.0\.0\.1:1' "),
         RayCluster(1, "127.0.0.1:1"),
     ):
         pass
-
-
-def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("attnviz.features.engines.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(WorkerError) as caught:
         open_engine("ray", 2)

@@ -78,8 +78,7 @@ def test_head_outputs_of_several_texts_are_those_of_each_alone(kind, asked, mode
 
 
 @pytest.mark.slow
-def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of, monkeypatch):
-    # This model ends no text by itself.
+def test_targets_are_written_anew_and_explained_together(model_of, monkeypatch):
     monkeypatch.setattr("attnviz.models.hugging_face.inputs.generation.LONGEST", 24)
     model = model_of("t5")
     experiment = model.experiment(PAIR, "all")
@@ -92,10 +91,6 @@ def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of, mo
     hidden = tuple(TokenAt("source", place) for place in range(3))
     assert experiment.write(Intervention(tokens=hidden)) is not None
     assert model_of("roberta").experiment(Query(TEXT)).write(Intervention()) is None
-
-
-@pytest.mark.slow
-def test_every_token_of_a_target_is_explained_together(model_of):
     model = model_of("bart")
     experiment = model.experiment(PAIR, "all")
     single = [model.experiment(PAIR, str(one.position)) for one in experiment.outputs]
@@ -113,16 +108,13 @@ def test_half_precision_measures_nearly_what_float32_does(model_of):
     np.testing.assert_allclose(rough, fine, atol=0.5)
 
 
-def test_a_number_has_no_probability(tmp_path):
+def test_numbers_have_no_probability_and_tags_one_each(tmp_path):
     config = transformers.BertConfig(vocab_size=26, num_labels=1, problem_type="regression", **WIDE)
     made = save(tmp_path, "BertForSequenceClassification", word_pieces(), config)
     model = load_model(str(made), device="cpu", with_head=True)
     with pytest.raises(ModelError, match="predicts a number"):
         model.experiment(Query(TEXT)).gradients()
     assert model.gradients(Query(TEXT)).probability is None
-
-
-def test_tags_are_each_true_or_not(tmp_path):
     config = transformers.BertConfig(
         vocab_size=26,
         id2label={0: "dull", 1: "fair"},

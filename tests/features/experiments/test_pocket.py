@@ -128,7 +128,7 @@ def test_a_token_that_is_hidden_is_seen_by_none_but_itself(pocket, monkeypatch):
     np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
 
 
-def test_changes_made_together_are_not_made_in_their_neighbours(pocket):
+def test_a_mean_and_changes_made_together(pocket):
     experiment = open_experiment(pocket, PAIR)
     changes = [
         Intervention(),
@@ -140,10 +140,6 @@ def test_changes_made_together_are_not_made_in_their_neighbours(pocket):
     alone = [log_probabilities(experiment, [change])[0] for change in changes]
     np.testing.assert_allclose(at_once, alone, **EXACT)
     assert len({tuple(row) for row in at_once.round(9)}) == 4
-
-
-def test_a_head_can_put_out_its_mean_instead(pocket):
-    experiment = open_experiment(pocket, PAIR)
     outputs = experiment.head_outputs()
     assert outputs["cross", "0"].shape == (6, 7, 32)
     off = Intervention(heads=(HeadAt("cross", "0", 2),))
@@ -201,7 +197,7 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
     assert abs(slope) > 1e-4
 
 
-def test_a_link_beside_which_nothing_is_seen_has_no_value():
+def test_the_largest_estimates_are_measured():
     experiment = open_experiment(load_pocket(), PAIR)
     found = effect(explained_by(experiment))
     decoder = found.map_of("decoder").weights
@@ -211,10 +207,6 @@ def test_a_link_beside_which_nothing_is_seen_has_no_value():
     assert found.main.weights.shape == (4, 6, 7, 7)
     cut = Intervention(links=(LinkAt("decoder", 0, 0),))
     assert np.isnan(effects_of(experiment, [cut])).all()
-
-
-def test_the_largest_estimates_are_measured_one_by_one():
-    experiment = open_experiment(load_pocket(), PAIR)
     estimated = effect(explained_by(experiment))
     measured = measure_links(experiment, estimated, 5)
     sizes = sorted(
@@ -241,7 +233,7 @@ def test_the_largest_estimates_are_measured_one_by_one():
 
 
 @pytest.mark.slow
-def test_estimates_rank_links_as_measurements_do():
+def test_estimates_rank_links_and_a_word_less_writes_otherwise():
     experiment = open_experiment(load_pocket(), PAIR)
     estimated = effect(explained_by(experiment))
     for item in estimated.maps:
@@ -255,6 +247,11 @@ def test_estimates_rank_links_as_measurements_do():
         near = item.weights[tuple(cells.T)].astype(float)
         assert rank_correlation(near, exact) > 0.9
         assert rank_correlation(abs(raw.weights[tuple(cells.T)]), abs(exact)) < 0.8
+    assert experiment.write(Intervention()) == "La voiture rouge est rapide."
+    assert (
+        experiment.write(Intervention(tokens=(TokenAt("source", 1),))) == "La voiture est rapide."
+    )
+    assert open_experiment(load_pocket(), Query("The red car")).write(Intervention()) is None
 
 
 def test_a_rank_correlation_is_that_of_ranks():
@@ -273,13 +270,3 @@ def test_the_encoder_predicts_one_masked_word_only():
     assert (output.name, output.position, output.row) == ("fast", 4, 4)
     with pytest.raises(UsageError, match=r"--target all needs a model that predicts every token"):
         open_experiment(pocket, Query("The red car is fast"), "all")
-
-
-@pytest.mark.slow
-def test_it_writes_otherwise_without_a_word():
-    experiment = open_experiment(load_pocket(), PAIR)
-    assert experiment.write(Intervention()) == "La voiture rouge est rapide."
-    assert (
-        experiment.write(Intervention(tokens=(TokenAt("source", 1),))) == "La voiture est rapide."
-    )
-    assert open_experiment(load_pocket(), Query("The red car")).write(Intervention()) is None

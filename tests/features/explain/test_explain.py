@@ -96,7 +96,7 @@ def test_an_answer_of_all_heads_has_no_small_set():
     assert "No small set    of heads and tokens gives this answer" in answer_table(found, Display())
 
 
-def test_a_change_runs_once_for_each_replacement():
+def test_searches_run_each_change_once_and_prune():
     model = Planted(0)
     trials = Trials(model, None, None)
     off, cut = (Intervention(heads=(at,)) for at in model.heads[:2])
@@ -107,10 +107,7 @@ def test_a_change_runs_once_for_each_replacement():
     assert trials.runs == 2
     trials.run([off], model.head_outputs())
     assert trials.runs == 3
-
-
-def test_of_many_items_the_shortest_list_is_pruned():
-    """Sixty items, of which three are needed, one of them with a small effect of its own."""
+    # Sixty items, of which three are needed, one of them with a small effect of its own.
     needed, asked = {7, 31, 44}, []
 
     def score(sets):
@@ -225,7 +222,7 @@ def test_one_screen_says_what_was_measured():
 
 
 @pytest.mark.slow
-def test_against_another_answer_the_difference_is_explained():
+def test_another_answer_and_a_word_of_a_target():
     found = attnviz.explain(TEXT, model="pocket-lm", against="cats").value
     model = attnviz.ablate(TEXT, tokens=["dogs"], model="pocket-lm", explain="next:dogs").value
     other = attnviz.ablate(TEXT, tokens=["dogs"], model="pocket-lm", explain="next:cats").value
@@ -233,6 +230,17 @@ def test_against_another_answer_the_difference_is_explained():
     assert found.against == "cats"
     effects = {one.label: one.effect for one in found.tokens}
     assert effects["dogs"] == pytest.approx(expected, abs=1e-4)
+    pair = ("red", "rouge")
+    note = "'rouge' is the word of the target: --target 'next:rouge' explains it as the token after"
+    for words in (
+        ("explain",),
+        ("why", "--head", "cross.2.0", "--link", "rouge>red"),
+        ("ablate", "--head", "2.0"),
+    ):
+        done = run(*words, *pair, "--target", "rouge", "-f", "json")
+        assert (done.status, done.err.count(note)) == (0, 1), words
+    plain = run(*words, *pair, "--target", "rouge[1]", "-f", "json")
+    assert (done.json()["effects"], plain.err.count(note)) == (plain.json()["effects"], 0)
 
 
 def test_after_a_finished_sentence_the_next_word_is_explained_and_not_its_end():
@@ -273,22 +281,7 @@ def test_slopes_of_the_next_word_are_among_the_words_too():
 
 
 @pytest.mark.slow
-def test_a_word_of_a_target_is_the_word_there_with_a_note_where_it_could_come_next():
-    pair = ("red", "rouge")
-    note = "'rouge' is the word of the target: --target 'next:rouge' explains it as the token after"
-    for words in (
-        ("explain",),
-        ("why", "--head", "cross.2.0", "--link", "rouge>red"),
-        ("ablate", "--head", "2.0"),
-    ):
-        done = run(*words, *pair, "--target", "rouge", "-f", "json")
-        assert (done.status, done.err.count(note)) == (0, 1), words
-    plain = run(*words, *pair, "--target", "rouge[1]", "-f", "json")
-    assert (done.json()["effects"], plain.err.count(note)) == (plain.json()["effects"], 0)
-
-
-@pytest.mark.slow
-def test_every_form_holds_the_same_numbers(tmp_path):
+def test_every_form_holds_the_same_numbers_and_many_texts(tmp_path):
     document = run("explain", TEXT, *LM, "-f", "json").json()
     rows = run("explain", TEXT, *LM, "-f", "tsv").rows
     assert rows[0] == ["part", "stream", "layer", "head", "name", "other", "value"]
@@ -305,10 +298,6 @@ def test_every_form_holds_the_same_numbers(tmp_path):
     links = [one["link"] for one in shown["claims"] if one["link"]]
     assert len(links) == 3
     assert all(link in known for link in links)
-
-
-@pytest.mark.slow
-def test_many_texts_name_the_heads_that_carry_most(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text(f"{TEXT}\nMary likes cats. Tom likes dogs. Mary likes\n")
     report = attnviz.explain(input=str(file), model="pocket-lm").value

@@ -51,13 +51,17 @@ def test_long_paths_of_modules_keep_their_numbers_and_their_ends():
     ]
 
 
-def test_gaps_are_white_and_zeros_are_not():
+def test_gaps_zeros_and_weights_beyond_the_bar():
     figure = draw(np.zeros((1, 2, 3, 3), dtype=np.float32))
     image = image_of(figure)
     colors = image.to_rgba(image.get_array(), bytes=True)
     middle = colors[0, colors.shape[1] // 2]
     assert middle.tolist() == [255, 255, 255, 255]
     assert colors[0, 0].tolist() != [255, 255, 255, 255]
+    weights = np.full((2, 2, 20, 20), 0.01, np.float32)
+    weights[0, 0, 0, 0] = 0.4
+    _, bar = picture_and_bar(grid(map_of(weights), title="t"))
+    assert [text.get_text() for text in bar.get_yticklabels()][-1] == "> 0.01"
 
 
 @pytest.mark.slow
@@ -100,7 +104,7 @@ def texts_of(figure, gid):
     return [text for text in figure.axes[0].texts if text.get_gid() == gid]
 
 
-def test_a_strip_of_heads_wraps_to_the_rows_that_make_its_tiles_largest():
+def test_strips_of_heads_wrap_and_are_named():
     item = map_of(shares(1, 12, 40, 40))
     places = {}
     for width in (None, "single"):
@@ -109,9 +113,6 @@ def test_a_strip_of_heads_wraps_to_the_rows_that_make_its_tiles_largest():
         assert [text.get_text() for text in names] == [f"head {number}" for number in range(12)]
         places[width] = [len({text.get_position()[axis] for text in names}) for axis in (0, 1)]
     assert places == {None: [4, 3], "single": [4, 3]}
-
-
-def test_heads_of_several_layers_stand_in_one_strip_by_name():
     item = map_of(shares(1, 3, 6, 6), layers=("several",), heads=("2.3", "1.0", "0.4"))
     figure = grid(item, title="t")
     assert [text.get_text() for text in texts_of(figure, "head")] == [
@@ -131,10 +132,3 @@ def test_tiles_of_few_tokens_name_them_and_those_of_many_say_what_they_are():
     figure = grid(map_of(shares(2, 3, 60, 60)), title="t")
     assert not texts_of(figure, "token")
     assert "in each tile rows are the 60 queries, columns the 60 keys" in notes_of(figure)
-
-
-def test_the_bar_of_a_grid_says_where_weights_lie_beyond():
-    weights = np.full((2, 2, 20, 20), 0.01, np.float32)
-    weights[0, 0, 0, 0] = 0.4
-    _, bar = picture_and_bar(grid(map_of(weights), title="t"))
-    assert [text.get_text() for text in bar.get_yticklabels()][-1] == "> 0.01"

@@ -35,11 +35,17 @@ def previous(tmp_path: Path) -> Path:
     return saved(tmp_path / "maps.npz", np.stack([np.full((6, 6), 1 / 6), weights])[None])
 
 
-def test_a_table_names_the_head_that_looks_back(previous, capfd):
+def test_a_table_names_heads_and_similar_ones_come_as_pairs(previous, capfd, tmp_path):
     assert heads("--weights", str(previous)) == 0
     out, err = capfd.readouterr()
     assert "0    1 previous-token 1.0" in out
     assert err == ""
+    picture = tmp_path / "plane.png"
+    options = ["--similar", "-f", "tsv", "--picture", f"scatter:{picture}"]
+    assert heads("--weights", str(previous), *options) == 0
+    _, pair = capfd.readouterr().out.splitlines()
+    assert pair.split("\t")[:5] == ["self", "0", "0", "0", "1"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_second_run_over_repeated_words_is_said(capfd):
@@ -47,14 +53,13 @@ def test_the_second_run_over_repeated_words_is_said(capfd):
     out, err = capfd.readouterr()
     assert "induction" in json.loads(out)["heads"][0]["values"]
     assert "24 random words, given twice" in err
-
-
-def test_the_second_run_can_be_left_out(capfd):
     assert heads("The cat sat", *OWN, "--head", "1", "-f", "json", "--no-repeat") == 0
-    out, err = capfd.readouterr()
     (head,) = json.loads(out)["heads"]
     assert (head["layer"], head["head"], "induction" in head["values"]) == (0, 1, False)
     assert "random words, given" not in err
+    assert heads("The cat sat", *OWN, "--role", "induction", "-f", "tsv") == 0
+    assert out.count("\n") == 1
+    assert "note: no head has the role 'induction'" in err
 
 
 def test_a_mean_over_several_texts_and_stdin(monkeypatch, capfd):
@@ -68,29 +73,17 @@ def test_a_mean_over_several_texts_and_stdin(monkeypatch, capfd):
     assert "2 texts · 7 tokens" in capfd.readouterr().out
 
 
-def test_a_file_without_one_good_line_fails_with_a_line_for_each(tmp_path, capfd):
+def test_a_file_without_one_good_line_or_sentence_fails(tmp_path, capfd):
     file = tmp_path / "texts.jsonl"
     file.write_text("no json\n{}\n")
     assert heads("-i", str(file), *OWN) == 1
     out, err = capfd.readouterr()
     assert out == ""
     assert err.count("\n") == 2
-
-
-def test_a_role_that_no_head_has_is_said(capfd):
-    assert heads("The cat sat", *OWN, "--role", "induction", "-f", "tsv") == 0
-    out, err = capfd.readouterr()
-    assert out.count("\n") == 1
-    assert "note: no head has the role 'induction'" in err
-
-
-def test_similar_heads_come_as_pairs(previous, tmp_path, capfd):
-    picture = tmp_path / "plane.png"
-    options = ["--similar", "-f", "tsv", "--picture", f"scatter:{picture}"]
-    assert heads("--weights", str(previous), *options) == 0
-    _, pair = capfd.readouterr().out.splitlines()
-    assert pair.split("\t")[:5] == ["self", "0", "0", "0", "1"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    file = tmp_path / "empty.conllu"
+    file.write_text("\n")
+    assert heads("--treebank", str(file), *OWN) == 1
+    assert "holds no sentence" in capfd.readouterr().err
 
 
 @pytest.mark.slow
@@ -132,16 +125,17 @@ def test_minilms_previous_token_head_is_found_and_comes_first(capfd):
     assert document["sinks"].startswith("'[CLS]' is a sink of ")
 
 
-def test_a_treebank_says_which_head_finds_what(capfd):
+def test_a_treebank_says_which_head_finds_what(capfd, monkeypatch):
     assert heads("--treebank", str(SAMPLE), *OWN, "-q") == 0
     out = capfd.readouterr().out
     assert "6 sentences" in out
     det = next(line for line in out.splitlines() if line.startswith("det"))
     # 14 determiners, of which 10 stand right before their noun.
     assert det.split()[1:4] == ["14", "+1", ".71"]
-
-
-def test_sentences_of_a_treebank_are_read_together(capfd, monkeypatch):
+    assert heads("--treebank", str(SAMPLE), *OWN, "-q", "-f", "json") == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["sentences"] == 6
+    assert {finding["toward"] for finding in document["findings"]} == {"head", "dependent"}
     asked, attend = list[int](), SeededLayer.attend
 
     def count(source, queries, **how):
@@ -152,13 +146,6 @@ def test_sentences_of_a_treebank_are_read_together(capfd, monkeypatch):
     assert heads("--treebank", str(SAMPLE), *OWN, "-q") == 0
     assert asked == [6]
     assert "6 sentences" in capfd.readouterr().out
-
-
-def test_a_treebank_comes_as_data_too(capfd):
-    assert heads("--treebank", str(SAMPLE), *OWN, "-q", "-f", "json") == 0
-    document = json.loads(capfd.readouterr().out)
-    assert document["sentences"] == 6
-    assert {finding["toward"] for finding in document["findings"]} == {"head", "dependent"}
 
 
 @pytest.mark.parametrize(
@@ -181,13 +168,6 @@ def test_a_mistake_is_one_line(arguments, status, message, capfd):
     assert out == ""
     assert err.count("\n") == 1
     assert message in err
-
-
-def test_an_empty_treebank_is_said(tmp_path, capfd):
-    file = tmp_path / "empty.conllu"
-    file.write_text("\n")
-    assert heads("--treebank", str(file), *OWN) == 1
-    assert "holds no sentence" in capfd.readouterr().err
 
 
 @pytest.mark.slow

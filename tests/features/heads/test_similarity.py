@@ -41,9 +41,13 @@ def test_divergences_are_the_loop_over_all_pairs(causal, at_once, monkeypatch):
     np.testing.assert_allclose(head_divergences(item), expected, atol=1e-6)
 
 
-def test_rows_that_share_no_key_are_ln_2_apart_and_equal_rows_0():
+def test_divergences_by_hand():
     first, second = np.eye(3), np.eye(3)[::-1]
     assert jensen_shannon(first, second).tolist() == pytest.approx([math.log(2), 0, math.log(2)])
+    weights = np.array([[[0.1, 0.1], [0.5, 0]], [[0.4, 0.4], [0, 0.5]], [[0, 0.9], [0, 0]]])
+    found = head_divergences(map_of(weights))
+    assert found[0, 1] == pytest.approx(math.log(2) / 2, abs=1e-6)
+    assert found[0, 2] == found[1, 2] == pytest.approx(0.2157615, abs=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -56,13 +60,19 @@ def test_divergences_are_symmetric_and_between_0_and_ln_2(length, causal, seed):
     assert found.max() <= math.log(2) + 1e-6
 
 
-def test_places_that_fit_a_plane_are_found_again():
+def test_a_plane_finds_places_again_and_points_one_way():
     places = np.random.default_rng(0).normal(size=(7, 2))
     squared = ((places[:, None] - places) ** 2).sum(axis=-1)
     found, shown = plane(squared)
     again = ((found[:, None] - found) ** 2).sum(axis=-1)
     np.testing.assert_allclose(again, squared, atol=1e-9)
     assert shown == pytest.approx(1)
+    for seed in range(5):
+        places, _ = plane(head_divergences(random_map(6, seed=seed)))
+        assert (places[abs(places).argmax(axis=0), [0, 1]] > 0).all()
+    alike, shown = plane(np.zeros((3, 3)))
+    assert (alike == 0).all()
+    assert shown == 1
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -86,22 +96,6 @@ def test_each_text_counts_the_same():
     assert (report.texts, report.stream) == (2, one.stream)
     assert report.caption == "made up · self · 2 layers × 3 heads · mean over 2 texts"
     assert report.provenance == Provenance("file", "made up")
-
-
-def test_each_direction_of_the_plane_points_to_its_farthest_head():
-    for seed in range(5):
-        places, _ = plane(head_divergences(random_map(6, seed=seed)))
-        assert (places[abs(places).argmax(axis=0), [0, 1]] > 0).all()
-    alike, shown = plane(np.zeros((3, 3)))
-    assert (alike == 0).all()
-    assert shown == 1
-
-
-def test_rows_are_compared_as_distributions_and_empty_ones_left_out():
-    weights = np.array([[[0.1, 0.1], [0.5, 0]], [[0.4, 0.4], [0, 0.5]], [[0, 0.9], [0, 0]]])
-    found = head_divergences(map_of(weights))
-    assert found[0, 1] == pytest.approx(math.log(2) / 2, abs=1e-6)
-    assert found[0, 2] == found[1, 2] == pytest.approx(0.2157615, abs=1e-6)
 
 
 def test_heads_that_are_never_seen_together_have_no_divergence_and_lie_far_apart():

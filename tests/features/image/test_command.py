@@ -49,9 +49,17 @@ def test_data_is_one_row_of_the_whole_matrix(folder):
         found = attnviz("image", SHAPES, "--model", folder, *chosen, "-f", "json").json()
         np.testing.assert_array_equal(found["maps"][0]["weights"], weights[:, :, place : place + 1])
     assert found["provenance"]["settings"]["picture"] == "shapes.png"
+    asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "--image-size", 88)
+    done = attnviz(*asked, "--patch", "all", "-f", "json")
+    assert (done.status, done.mistake) == (
+        2,
+        "flow would solve 14,884 maximum-flow problems, more than 10,000: choose one --patch (122 "
+        "problems), give a smaller --image-size (at most 99 patches), or use --lens rollout",
+    )
+    assert attnviz(*asked, "-f", "json").status == 0
 
 
-def test_special_tokens_can_be_left_out_and_heads_chosen(folder):
+def test_a_lens_looks_through_all_heads(folder):
     done = attnviz(
         "image", SHAPES, "--model", folder, "--special", "drop", "--layer", 1, "--head", "0,2",
         "-f", "json",
@@ -60,14 +68,13 @@ def test_special_tokens_can_be_left_out_and_heads_chosen(folder):
     assert np.array(item["weights"]).shape == (1, 2, 1, 16)
     assert (item["layers"], item["heads"]) == ([1], [0, 2])
     assert "special tokens were left out" in done.err
-
-
-def test_rollout_looks_through_all_layers(folder):
     done = attnviz("image", SHAPES, "--model", folder, "--lens", "rollout", "-f", "json")
     (item,) = done.json()["maps"]
     weights = np.array(item["weights"])
     assert weights.shape == (2, 1, 1, 17)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    done = attnviz("image", SHAPES, "--model", folder, "--image-size", "48x64", "-f", "json")
+    assert done.json()["provenance"]["settings"]["patches"] == "6 × 8"
 
 
 @pytest.mark.slow
@@ -83,18 +90,6 @@ def test_flow_is_solved_for_the_query_that_looks_alone(patch, folder):
     expected = np.array(whole.json()["maps"][0]["weights"])[:, :, place : place + 1]
     np.testing.assert_array_equal(item["weights"], expected)
     assert item["query_tokens"][0]["text"] == (patch or "[CLS]")
-
-
-@pytest.mark.slow
-def test_too_many_flows_are_refused_with_what_fits(folder):
-    asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "--image-size", 88)
-    done = attnviz(*asked, "--patch", "all", "-f", "json")
-    assert (done.status, done.mistake) == (
-        2,
-        "flow would solve 14,884 maximum-flow problems, more than 10,000: choose one --patch (122 "
-        "problems), give a smaller --image-size (at most 99 patches), or use --lens rollout",
-    )
-    assert attnviz(*asked, "-f", "json").status == 0
 
 
 @pytest.mark.slow
@@ -165,11 +160,6 @@ def test_windows_are_drawn_with_their_coarser_patches(swin, tmp_path):
     drawn = tmp_path / "a.svg"
     attnviz("image", SHAPES, "--model", swin, "--grid", drawn, "-f", "none")
     assert drawn.stat().st_size > 1000
-
-
-def test_another_size_gives_more_patches(folder):
-    done = attnviz("image", SHAPES, "--model", folder, "--image-size", "48x64", "-f", "json")
-    assert done.json()["provenance"]["settings"]["patches"] == "6 × 8"
 
 
 @pytest.mark.slow
@@ -264,21 +254,15 @@ def test_frames_and_further_pictures_need_a_text(llava, tmp_path):
     assert done.mistake.startswith("frames of a video are of one size, and these have 8 × 8 and ")
 
 
-def test_a_token_that_the_text_lacks_is_told(llava):
+def test_what_the_input_lacks_is_told(llava, folder, tmp_path):
     done = attnviz("image", SHAPES, "--model", llava, "--text", "The red car", "--token", "9")
     assert done.status == 2
     assert "token 9 does not exist: the text has 0 to 3 (0:↵ 1:The" in done.mistake
-
-
-def test_a_model_of_pictures_alone_reads_no_text(folder):
     done = attnviz("image", SHAPES, "--model", folder, "--text", "a")
     assert done.status == 1
     assert "does not read a picture and a text" in done.mistake or "processor" in done.mistake
     done = attnviz("image", SHAPES, "--model", folder, "--token", "1")
     assert done.mistake == "--token chooses a token of --text: give that too"
-
-
-def test_the_file_must_be_a_picture(folder, tmp_path):
     path = tmp_path / "a.png"
     path.write_text("hello")
     done = attnviz("image", path, "--model", folder)

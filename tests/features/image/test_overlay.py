@@ -73,12 +73,14 @@ def test_what_the_model_does_not_see_is_pale_and_said():
     assert tile.shape[0] > tile.shape[1]
 
 
-def test_the_bar_counts_times_an_even_look_and_marks_what_lies_beyond():
+def test_a_picture_keeps_its_shape_and_the_bar_its_marks():
     weights = np.zeros((8, 8), np.float32)
     weights[1, 2] = 1
     bar = overlay(PictureCrop(GREY), weights, **WORDS).axes[1]
     assert [text.get_text() for text in bar.get_yticklabels()] == ["1", "2", "5", "> 10"]
     assert bar.get_ylabel() == "times an even share of the picture"
+    assert resize(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
+    assert resize(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
 
 
 def test_smoothed_weights_flow_into_one_another_and_a_note_says_so():
@@ -99,11 +101,6 @@ def test_many_heads_stay_within_the_page():
         )
         assert image.shape[1] <= 1800
         assert image.shape[0] <= 2100
-
-
-def test_a_picture_keeps_its_shape_when_it_is_resized():
-    assert resize(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
-    assert resize(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
 
 
 def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head():

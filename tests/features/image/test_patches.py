@@ -35,19 +35,19 @@ def test_names_give_the_grid_back():
     assert patch_grid((CLASS, *patch_tokens(12, 3))) == (12, 3)
 
 
-def test_the_class_token_looks_first():
+def test_who_looks_first():
     item = picture_map(2, 3, marked=True)
     found = look_from(attention_of(item), None)
     assert found.tokens == ("[CLS]",)
     assert np.array_equal(found.weights, item.weights[:, :, :1])
     assert found.provenance.steps == ("look from [CLS]",)
-
-
-def test_without_one_it_is_the_mean_over_patches():
     item = picture_map(2, 3, marked=False)
     found = look_from(attention_of(item), None)
     assert found.main.query_tokens == (AVERAGE,)
     np.testing.assert_allclose(found.weights[:, :, 0], item.weights.mean(-2), atol=1e-6)
+    item = picture_map(2, 3, marked=True)
+    one = item.with_weights(item.weights[:, :, :1], query_tokens=(CLASS,))
+    assert look_from(attention_of(one), None).main is one
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -77,6 +77,16 @@ def test_what_goes_to_other_tokens_is_said():
     link = strongest_patch(item)
     assert (link.query, link.key, link.weight, link.key_position) == ("[CLS]", "0,0", 0.5, 1)
     assert one_picture(item)[1] == "layer 0 head 0"
+    weights = np.zeros((2, 2, 1, 3), np.float32)
+    weights[1, :, 0] = [[0.5, 0.25, 0.25], [0, 0.5, 0.5]]
+    item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
+    assert said_looks(item).endswith("; 25% goes elsewhere")
+    weights = np.full((2, 2, 1, 7), 0.1, np.float32)
+    weights[1, 0, 0, 6] = 0.4
+    item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(2, 3)), weights)
+    link = strongest_patch(item)
+    assert (link.key, link.layer, link.head) == ("1,2", "1", "0")
+    assert (link.query_position, link.key_position) == (0, 6)
 
 
 TEXT = tuple(Token(word) for word in ("what", "is", "this"))
@@ -112,13 +122,7 @@ def test_a_query_stands_where_its_patch_does(patch, marks, place):
     assert query_place((*(CLASS,) * marks, *patch_tokens(2, 3)), patch) == place
 
 
-def test_one_query_alone_is_the_one_that_looks():
-    item = picture_map(2, 3, marked=True)
-    one = item.with_weights(item.weights[:, :, :1], query_tokens=(CLASS,))
-    assert look_from(attention_of(one), None).main is one
-
-
-def test_the_last_layer_comes_first_and_every_layer_where_it_was_chosen():
+def test_views_of_the_last_layer_or_of_every_one():
     item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
     found = picture_views(attention_of(item), every_layer=True)
     for layer, view in enumerate(found):
@@ -134,13 +138,18 @@ def test_the_last_layer_comes_first_and_every_layer_where_it_was_chosen():
     assert last.caption == found[1].caption
     one = item.with_weights(item.weights[:, :1], heads=("0",))
     assert picture_views(attention_of(one))[0].heads == ()
-
-
-def test_a_picture_that_gets_nothing_stays_empty():
     weights = np.zeros((1, 1, 1, 3), np.float32)
     item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
     (view,) = picture_views(attention_of(item))
     assert view.map.weights.tolist() == [[[[0, 0]]]]
+    item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
+    (view,) = picture_views(attention_of(item))
+    shown = view.map
+    assert (shown.stream, shown.layers, shown.heads) == ("self", ("1",), ("mean",))
+    assert (shown.query_side, shown.key_side) == ("text", "columns")
+    assert view.strongest == strongest_patch(item)
+    two = item.with_weights(item.weights[:, :2], heads=("0", "1"))
+    assert [line.head for line in picture_views(attention_of(two))[0].heads] == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -187,30 +196,6 @@ def test_who_looks_is_said(token, side, inside, said):
     assert "elsewhere" not in said_looks(item.with_weights(weights, unit=FLOW))
 
 
-def test_the_strongest_patch_is_told_with_its_place_among_the_tokens():
-    weights = np.full((2, 2, 1, 7), 0.1, np.float32)
-    weights[1, 0, 0, 6] = 0.4
-    item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(2, 3)), weights)
-    link = strongest_patch(item)
-    assert (link.key, link.layer, link.head) == ("1,2", "1", "0")
-    assert (link.query_position, link.key_position) == (0, 6)
-
-
-def test_the_laid_out_map_says_where_it_came_from():
-    item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
-    (view,) = picture_views(attention_of(item))
-    shown = view.map
-    assert (shown.stream, shown.layers, shown.heads) == ("self", ("1",), ("mean",))
-    assert (shown.query_side, shown.key_side) == ("text", "columns")
-    assert view.strongest == strongest_patch(item)
-
-
-def test_two_heads_have_a_line_each():
-    item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
-    two = item.with_weights(item.weights[:, :2], heads=("0", "1"))
-    assert [line.head for line in picture_views(attention_of(two))[0].heads] == ["0", "1"]
-
-
 @pytest.mark.slow
 def test_a_mean_over_many_patches_is_summed_exactly():
     tokens = patch_tokens(64, 64)
@@ -219,13 +204,6 @@ def test_a_mean_over_many_patches_is_summed_exactly():
     found = look_from(attention_of(AttentionMap("self", tokens, tokens, weights)), None)
     assert found.weights.dtype == np.float32
     assert found.weights[0, 0, 0, 0] == np.float32(1 / 3)
-
-
-def test_the_share_elsewhere_is_a_mean_over_the_heads_of_the_last_layer():
-    weights = np.zeros((2, 2, 1, 3), np.float32)
-    weights[1, :, 0] = [[0.5, 0.25, 0.25], [0, 0.5, 0.5]]
-    item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
-    assert said_looks(item).endswith("; 25% goes elsewhere")
 
 
 def test_patches_without_a_value_stay_so_and_are_no_largest_effect():

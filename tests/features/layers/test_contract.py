@@ -29,13 +29,16 @@ def test_every_public_name_is_there():
 
 
 @every_layer
-def test_weights_come_only_on_request_and_the_output_stays_the_same(name):
+def test_rows_sum_to_one_and_weights_come_on_request(name):
     layer, given = build(name), inputs(name)
     output, nothing = layer(*given)
     same, weights = layer(*given, need_weights=True)
     assert nothing is None
     assert weights is not None
     close(output, same, 0)
+    _, weights = build(name)(*inputs(name), need_weights=True)
+    for shares in weight_rows(name, weights):
+        close(shares.sum(dim=-1), torch.ones(shares.shape[:-1], dtype=torch.float64))
 
 
 @every_layer
@@ -48,13 +51,6 @@ def test_any_leading_axes_are_a_batch(name, batch):
     alone, seen = layer(*(tensor[(0,) * len(batch)] for tensor in given), need_weights=True)
     for whole, part in zip(flat(output) + flat(weights), flat(alone) + flat(seen), strict=True):
         close(whole[(0,) * len(batch)], part)
-
-
-@every_layer
-def test_rows_of_weights_sum_to_one(name):
-    _, weights = build(name)(*inputs(name), need_weights=True)
-    for shares in weight_rows(name, weights):
-        close(shares.sum(dim=-1), torch.ones(shares.shape[:-1], dtype=torch.float64))
 
 
 @every_layer
@@ -127,7 +123,7 @@ def test_weights_given_back_in_training_are_those_that_dropout_left(name):
 
 
 @every_layer
-def test_every_parameter_is_learned(name):
+def test_parameters_are_learned_and_kept(name):
     layer, given = build(name), inputs(name)
     sum(tensor.square().sum() for tensor in flat(layer(*given)[0])).backward()
     for parameter_name, parameter in layer.named_parameters():
@@ -135,6 +131,15 @@ def test_every_parameter_is_learned(name):
         # a key's bias moves every score of a row alike, so the softmax never feels it
         if "key.bias" not in parameter_name or "linear" in name:
             assert parameter.grad.abs().max() > 0, parameter_name
+    torch.manual_seed(99)
+    row = LAYERS[name]
+    other = row.layer(**row.options).double()
+    assert any(
+        (one - two).abs().max() > 1e-3
+        for one, two in zip(flat(layer(*given)[0]), flat(other(*given)[0]), strict=True)
+    )
+    other.load_state_dict(layer.state_dict())
+    close(layer(*given)[0], other(*given)[0], 0)
 
 
 @every_layer
@@ -147,20 +152,6 @@ def test_autograd_agrees_with_finite_differences(name):
 
     given = [tensor.requires_grad_() for tensor in given]
     assert torch.autograd.gradcheck(outputs, given, fast_mode=True)
-
-
-@every_layer
-def test_parameters_saved_and_loaded_give_the_same_output(name):
-    layer, given = build(name), inputs(name)
-    torch.manual_seed(99)
-    row = LAYERS[name]
-    other = row.layer(**row.options).double()
-    assert any(
-        (one - two).abs().max() > 1e-3
-        for one, two in zip(flat(layer(*given)[0]), flat(other(*given)[0]), strict=True)
-    )
-    other.load_state_dict(layer.state_dict())
-    close(layer(*given)[0], other(*given)[0], 0)
 
 
 @every_layer

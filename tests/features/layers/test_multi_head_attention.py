@@ -49,34 +49,20 @@ biased = pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 
 
 @biased
-def test_over_itself_it_is_torchs(bias):
+def test_it_is_torchs(bias):
     ours, theirs = twins(bias)
     (inputs,) = sequences((2, 5, SIZE))
     expected = theirs(inputs, inputs, inputs, average_attn_weights=False)
     same(ours(inputs, need_weights=True), expected)
-
-
-@biased
-def test_over_another_sequence_of_other_sizes_it_is_torchs(bias):
     ours, theirs = twins(bias, key=7, value=4)
     query, key, value = sequences((2, 5, SIZE), (2, 6, 7), (2, 6, 4))
     expected = theirs(query, key, value, average_attn_weights=False)
     same(ours(query, key, value, need_weights=True), expected)
-
-
-@biased
-def test_causal_it_is_torchs(bias):
     ours, theirs = twins(bias)
     ours.causal = True
-    (inputs,) = sequences((2, 5, SIZE))
     hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
     expected = theirs(inputs, inputs, inputs, attn_mask=hidden, average_attn_weights=False)
     same(ours(inputs, need_weights=True), expected)
-
-
-@biased
-def test_with_padded_keys_it_is_torchs_with_the_mask_turned_round(bias):
-    ours, theirs = twins(bias)
     query, key = sequences((2, 5, SIZE), (2, 6, SIZE))
     real = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
     expected = theirs(query, key, key, key_padding_mask=~real, average_attn_weights=False)
@@ -126,15 +112,12 @@ def test_a_query_that_sees_nothing_answers_with_the_last_bias_where_torch_answer
     torch.testing.assert_close(output[0, ::2], expected[0, ::2], rtol=0, atol=1e-6)
 
 
-def test_more_keys_than_the_context_are_refused():
+def test_a_context_and_a_cache():
     layer = MultiHeadAttention(SIZE, HEADS, context_length=4)
     query, key = sequences((6, SIZE), (5, SIZE))
     layer(query, key[:4])
     with pytest.raises(InputError, match="5 positions, but the context length is 4"):
         layer(query, key)
-
-
-def test_queries_that_go_on_from_a_cache_see_what_they_saw_without_one():
     layer = MultiHeadAttention(SIZE, HEADS, causal=True)
     (inputs,) = sequences((2, 5, SIZE))
     torch.testing.assert_close(layer(inputs[:, 3:], inputs)[0], layer(inputs)[0][:, 3:])

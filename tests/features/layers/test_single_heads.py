@@ -40,19 +40,13 @@ def test_cross_attention_of_two_heads_is_torchs_head_by_head(bias):
     assert weights.shape == (2, 2, 5, 7)
 
 
-def test_projections_have_a_bias_only_where_it_is_asked_for():
+def test_biases_masks_and_contexts():
     assert SelfAttention(6).query.bias is None
     assert SelfAttention(6, bias=True).query.bias is not None
-
-
-def test_a_mask_for_each_query_is_obeyed():
     mask = torch.rand(2, 5, 5, generator=torch.Generator().manual_seed(27)) > 0.5
     _, weights = SelfAttention(6)(INPUTS, mask, need_weights=True)
     assert (weights[~mask] == 0).all()
     assert (weights[mask] > 0).all()
-
-
-def test_inputs_longer_than_the_context_are_refused():
     layer = CausalAttention(6, context_length=4)
     layer(INPUTS[:, :4])
     with pytest.raises(InputError, match="5 positions, but the context length is 4"):

@@ -14,25 +14,16 @@ def test_the_waves_are_added_to_every_item(size, batch):
     torch.testing.assert_close(added, expected, rtol=0, atol=1e-6)
 
 
-def test_inputs_longer_than_the_table_make_a_longer_table():
+def test_the_table_grows_and_nothing_is_learned():
     layer = SinusoidalPositions(6, length=3)
     told = layer(torch.zeros(20, 6))
     torch.testing.assert_close(told, torch.from_numpy(sinusoidal_positions(20, 6)))
     assert layer.table.shape == (20, 6)
-
-
-def test_the_inputs_precision_stays():
     assert SinusoidalPositions(6)(torch.zeros(3, 6, dtype=torch.float64)).dtype == torch.float64
     assert SinusoidalPositions(6)(torch.zeros(3, 6, dtype=torch.bfloat16)).dtype == torch.bfloat16
-
-
-def test_nothing_is_learned_or_saved():
     layer = SinusoidalPositions(6)
     assert list(layer.parameters()) == []
     assert layer.state_dict() == {}
-
-
-def test_dropout_falls_in_training_only():
     layer = SinusoidalPositions(6, dropout=0.5)
     torch.manual_seed(33)
     assert (layer(torch.ones(50, 6)) == 0).any()

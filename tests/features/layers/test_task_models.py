@@ -32,24 +32,16 @@ def losses(model, loss, steps=60):
 
 
 @pytest.mark.slow
-def test_the_token_classifier_learns_a_handful_of_texts_by_heart():
+def test_each_small_model_learns_a_handful_by_heart():
     model = small(TokenClassifier, 3, dropout=0.0)
     first, last = losses(model, lambda m: cross_entropy(m(TEXTS)[0].mT, TAGS))
     assert last < 0.05 < 0.5 < first
     found = model.eval()(TEXTS)[0].argmax(dim=-1)
     assert (found == TAGS)[TAGS >= 0].all()
-
-
-@pytest.mark.slow
-def test_the_sequence_classifier_learns_a_handful_of_texts_by_heart():
     model, labels = small(SequenceClassifier, 2, dropout=0.0), torch.tensor([0, 1, 1])
     first, last = losses(model, lambda m: cross_entropy(m(TEXTS)[0], labels))
     assert last < 0.05 < 0.3 < first
     assert (model.eval()(TEXTS)[0].argmax(dim=-1) == labels).all()
-
-
-@pytest.mark.slow
-def test_the_summarizer_learns_a_handful_of_summaries_by_heart():
     model = small(Summarizer, dropout=0.0)
 
     def loss(model):
@@ -86,14 +78,11 @@ def test_a_later_summary_token_never_changes_an_earlier_position(position):
     assert (after[:, position] - before[:, position]).abs().max() > 1e-3
 
 
-def test_a_word_of_the_source_reaches_every_summary_position():
+def test_words_reach_positions_and_places_tell_them_apart():
     model = small(Summarizer).eval()
     before, _ = model(TEXTS[:1], SUMMARIES[:1])
     after, _ = model(TEXTS[:1].flip(-1), SUMMARIES[:1])
     assert ((after - before).abs().amax(dim=-1) > 1e-4).all()
-
-
-def test_one_word_said_thrice_is_told_apart_by_its_place():
     thrice = torch.full((1, 3), 5)
     for logits in (
         small(TokenClassifier, 3).eval()(thrice)[0],
@@ -132,7 +121,7 @@ def test_any_leading_axes_are_a_batch(batch):
     assert logits.shape == (*batch, 4, VOCABULARY)
 
 
-def test_a_text_of_nothing_but_padding_is_no_nan():
+def test_padding_in_numbers_and_in_means():
     empty = torch.zeros(2, 4, dtype=torch.int64)
     for output in (
         small(TokenClassifier, 3)(empty),
@@ -140,15 +129,9 @@ def test_a_text_of_nothing_but_padding_is_no_nan():
         small(Summarizer)(empty, empty),
     ):
         assert torch.isfinite(output[0]).all()
-
-
-def test_by_hand_the_mean_leaves_padding_out():
     hidden = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [99.0, float("nan")]], [[5.0, 5.0]] * 3])
     real = torch.tensor([[True, True, False], [False, False, False]])
     assert mean_of_real(hidden, real).tolist() == [[2, 4], [0, 0]]
-
-
-def test_another_number_may_stand_for_padding():
     model = small(TokenClassifier, 3, padding=19).eval()
     alone, _ = model(torch.tensor([[0, 3, 4]]))
     padded, _ = model(torch.tensor([[0, 3, 4, 19]]))

@@ -11,15 +11,12 @@ def images(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(37))
 
 
-def test_224_pixels_in_patches_of_16_are_196_tokens_and_a_class_token():
+def test_shapes_are_those_of_the_base_model():
     block = VisionTransformerBlock(size=24, heads=3)
     output, weights = block(images(2, 3, 224, 224), need_weights=True)
     assert output.shape == (2, 197, 24)
     assert weights.shape == (2, 3, 197, 197)
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 197))
-
-
-def test_the_defaults_are_those_of_the_base_model():
     with torch.device("meta"):
         block = VisionTransformerBlock()
     parameters = sum(p.numel() for p in block.block.parameters())
@@ -27,7 +24,7 @@ def test_the_defaults_are_those_of_the_base_model():
     assert block.embedding.positions.shape == (197, 768)
 
 
-def test_patches_projected_are_torchs_convolution_with_a_stride():
+def test_patches_are_projected_in_their_order():
     embedding = PatchEmbedding(12, 4, 2, 5)
     convolution = torch.nn.Conv2d(2, 5, kernel_size=4, stride=4)
     with torch.no_grad():
@@ -38,9 +35,6 @@ def test_patches_projected_are_torchs_convolution_with_a_stride():
     found = embedding(given) - embedding.positions
     torch.testing.assert_close(found[:, 1:], expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(found[1, 0], embedding.class_token, rtol=0, atol=1e-6)
-
-
-def test_by_hand_patches_run_from_left_to_right_and_top_to_bottom():
     pixels = torch.arange(16.0).reshape(1, 4, 4)
     assert PatchEmbedding(4, 2, 1, 3).patches(pixels).tolist() == [
         [0, 1, 4, 5],

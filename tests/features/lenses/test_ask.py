@@ -54,7 +54,7 @@ def same(attention: Attention) -> Attention:
     return attention
 
 
-def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first():
+def test_every_lens_has_a_stream_after_the_raw_one():
     found = apply_lens("all", given, ask, same)[0]
     assert [item.stream for item in found.maps] == ["raw", *LENSES]
     assert found.provenance.steps == ("lens all",)
@@ -63,6 +63,8 @@ def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first():
     alone = {name: apply_lens(name, given, ask, same)[0].main for name in LENSES}
     for item in found.maps[1:]:
         np.testing.assert_array_equal(item.weights, alone[item.stream].weights)
+    needing = [lens for lens in ("raw", "all", *LENSES) if needs_head(lens)]
+    assert needing == ["all", "gradient", "effect", "logits"]
 
 
 def test_a_lens_that_does_not_apply_is_left_out_and_said():
@@ -70,19 +72,20 @@ def test_a_lens_that_does_not_apply_is_left_out_and_said():
     assert [item.stream for item in found.maps] == ["raw", "rollout", "flow"]
     left = [note for note in found.provenance.notes if "left out" in note]
     assert [note.split()[1] for note in left] == ["gradient", "effect", "logits", "norm"]
-
-
-def test_what_was_asked_for_by_name_is_not_left_out():
     with pytest.raises(UsageError, match="saved maps hold its weights only"):
         apply_lens("all", given, no_model, same, "b")
 
-
-def test_a_bug_is_not_left_out():
     def fail(needs: Needs) -> AttentionGradients:
         raise ValueError(needs)
 
     with pytest.raises(ValueError, match="gradients"):
         apply_lens("all", given, fail, same)
+
+    def cannot(needs: Needs) -> AttentionGradients:
+        raise ModelError("it has no head")
+
+    found = apply_lens("all", given, cannot, same)[0]
+    assert "lens gradient is left out: it has no head" in found.provenance.notes
 
 
 def test_maps_are_prepared_before_any_lens_looks():
@@ -93,11 +96,6 @@ def test_maps_are_prepared_before_any_lens_looks():
 
     for item in apply_lens("all", given, ask, renamed)[0].maps:
         assert all(token.label == "X" for token in item.key_tokens)
-
-
-def test_only_predictions_need_a_head():
-    needing = [lens for lens in ("raw", "all", *LENSES) if needs_head(lens)]
-    assert needing == ["all", "gradient", "effect", "logits"]
 
 
 def test_an_own_layer_has_values_and_no_output_projection():
@@ -113,31 +111,17 @@ def test_an_own_layer_has_values_and_no_output_projection():
     np.testing.assert_allclose(by_head, expected, atol=1e-6)
 
 
-def test_an_own_layer_predicts_nothing():
+def test_who_cannot_be_asked_is_told_what_can(tmp_path):
     with pytest.raises(UsageError, match="predicts nothing: use --lens rollout, flow or norm"):
         ask_source(own(), Query(TEXT), "gradients")
-
-
-def test_a_file_of_weights_knows_neither(tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, weights=np.eye(2), tokens=np.array(["x", "y"]))
     source = open_source(Origin(weights=path), "self")
     for needs in ("gradients", "values"):
         with pytest.raises(UsageError, match="use --lens rollout or flow"):
             ask_source(source, Query(""), needs)  # type: ignore[arg-type]
-
-
-def test_a_sentence_pair_needs_a_model_that_reads_it():
     with pytest.raises(UsageError, match="--pair needs a model that reads sentence pairs"):
         ask_source(own(), Query("a", "b", "pair"), "values")
-
-
-def test_a_model_that_cannot_is_left_out_like_any_other():
-    def cannot(needs: Needs) -> AttentionGradients:
-        raise ModelError("it has no head")
-
-    found = apply_lens("all", given, cannot, same)[0]
-    assert "lens gradient is left out: it has no head" in found.provenance.notes
 
 
 @pytest.mark.parametrize(
@@ -155,12 +139,17 @@ def test_mistakes_are_one_line(arguments, status, message):
     assert (done.status, message in done.mistake) == (status, True)
 
 
-def test_all_lenses_in_a_table_stand_one_below_the_other():
+def test_all_lenses_in_a_table_and_one_of_them():
     done = attnviz("self", TEXT, *OWN, "--lens", "all")
     for lens in ("raw", "rollout", "flow", "norm"):
         assert f" · {lens} · lens all" in done.text
     rows = attnviz("self", TEXT, *OWN, "--lens", "all", "-f", "tsv", "-q").rows
     assert {row[rows[0].index("stream")] for row in rows[1:]} == {"raw", "rollout", "flow", "norm"}
+    picked = attnviz(
+        "self", TEXT, *OWN, "--lens", "all", "--stream", "rollout", "-f", "json"
+    ).json()
+    alone = attnviz("self", TEXT, *OWN, "--lens", "rollout", "-f", "json").json()
+    assert picked["maps"][0]["weights"] == alone["maps"][0]["weights"]
 
 
 def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path):
@@ -215,22 +204,11 @@ def test_estimated_effects_rank_links_as_cutting_them_does_in_each_stream():
         assert rank_correlation(weight, abs(exact)) < 0.8
 
 
-def test_one_lens_can_be_picked_out_of_all():
-    picked = attnviz(
-        "self", TEXT, *OWN, "--lens", "all", "--stream", "rollout", "-f", "json"
-    ).json()
-    alone = attnviz("self", TEXT, *OWN, "--lens", "rollout", "-f", "json").json()
-    assert picked["maps"][0]["weights"] == alone["maps"][0]["weights"]
-
-
-def test_saved_lenses_are_drawn_side_by_side_again(tmp_path):
+def test_saved_lenses_are_drawn_again(tmp_path):
     saved, fresh, again = (tmp_path / name for name in ("all.npz", "fresh.svg", "again.svg"))
     attnviz("self", TEXT, *OWN, "--lens", "all", "-f", "none", "-o", saved, "--heatmap", fresh)
     attnviz("render", saved, "-f", "none", "--heatmap", again)
     assert again.read_bytes() == fresh.read_bytes()
-
-
-def test_a_saved_map_is_told_which_lenses_work(tmp_path):
     saved = tmp_path / "raw.npz"
     attnviz("self", TEXT, *OWN, "-f", "none", "-o", saved)
     done = attnviz("render", saved, "--lens", "gradient")

@@ -42,13 +42,9 @@ def smallest_cut(steps: np.ndarray, query: int, key: int) -> float:
     return float(best)
 
 
-def test_one_layer_is_its_own_flow():
+def test_one_and_two_layers_by_hand():
     step = with_residual(rows(0, 1, 3, 3))
     np.testing.assert_allclose(flows(LayerGraph(step)), step[0])
-
-
-def test_two_layers_worked_by_hand():
-    # From the second position: half stays twice, half goes to the first, which keeps all it has.
     back = with_residual(np.array([[[1.0, 0.0], [1.0, 0.0]]] * 2))
     np.testing.assert_allclose(flows(LayerGraph(back)), [[1.0, 0.0], [1.0, 0.5]])
 
@@ -86,45 +82,35 @@ def test_chosen_queries_get_the_rows_of_the_full_flow(seed, queries):
     np.testing.assert_array_equal(flows(graph, queries), flows(graph)[queries])
 
 
-def test_one_query_of_many_keys_is_within_the_bound():
+def test_its_cost_is_said_and_bounded(monkeypatch):
     length = int(MOST_SOLVES**0.5) + 1
     found = flow(text(rows(0, 1, 1, length, length)), (3,))
     assert found.weights.shape == (1, 1, 1, length)
     assert [token.text for token in found.main.query_tokens] == ["t3"]
-
-
-def test_its_cost_is_said_and_bounded():
     heard: list[str] = []
     with notices_to(heard.append):
         found = flow(text(rows(0, 2, 1, 4, 4)))
     assert "16 maximum-flow problems" in heard[0]
     assert heard[0] in found.provenance.notes
-    length = int(MOST_SOLVES**0.5) + 1
     said = (
         r"^flow would solve 10,201 maximum-flow problems, more than 10,000: shorten the text, or "
         r"use --lens rollout$"
     )
     with pytest.raises(UsageError, match=said):
         flow(text(rows(0, 1, 1, length, length)))
-
-
-def test_as_many_flows_as_are_allowed_are_computed(monkeypatch):
     monkeypatch.setattr(lens, "MOST_SOLVES", 16)
     assert flow(text(rows(0, 2, 1, 4, 4))).weights.shape == (1, 1, 4, 4)
     with pytest.raises(UsageError, match=r"20 maximum-flow problems, more than 16: choose fewer$"):
         flow(text(rows(0, 2, 1, 5, 5)), (0, 1, 2, 3), "choose fewer")
 
 
-def test_a_flow_beyond_the_papers_encoders_is_said_to_be_one():
+def test_a_flow_beyond_the_papers_encoders_is_said():
     (note, cost) = flow(text(np.tril(rows(0, 2, 1, 3, 3)), "causal")).provenance.notes
     assert (
         note
         == "the paper defines flow for encoders only, and attnviz extends it to causal decoders"
     )
     assert cost == "flow takes 9 maximum-flow problems over 2 layers"
-
-
-def test_the_map_is_one_layer_and_one_head_of_flows():
     found = flow(text(rows(1, 3, 2, 3, 3))).main
     assert (found.layers, found.heads, found.unit) == (("flow",), ("mean",), FLOW_UNIT)
     assert found.weights.dtype == np.float32

@@ -72,11 +72,18 @@ def test_it_equals_the_loop(seed, layers, heads, length):
     np.testing.assert_allclose(relevance(weigh_by_gradients(weights, changes)), expected, rtol=1e-5)
 
 
-def test_a_stream_without_gradient_is_named():
+def test_streams_without_gradient_are_named():
     weights = rows(0, 3, 2, 4, 4)
     silent = gradient(explained("self", weights, np.zeros_like(weights)))
     assert not silent.weights.any()
     assert "no weight of stream self contributes to 'POSITIVE'" in silent.provenance.notes
+    shapes = {"cross": (4, 5), "encoder": (5, 5), "decoder": (4, 4)}
+    maps = tuple(item(name, rows(0, 1, 1, *shape)) for name, shape in shapes.items())
+    attention = Attention(maps, Provenance("file", "test"), source="a", target="b")
+    silent = tuple(np.zeros_like(one.weights) for one in maps)
+    found = gradient(AttentionGradients(attention, silent, (2,), "rouge"))
+    said = "no weight of stream cross or decoder contributes to 'rouge'"
+    assert said in found.provenance.notes
 
 
 def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity():
@@ -116,40 +123,6 @@ def test_the_output_is_one_row_of_shares_named_after_it():
     np.testing.assert_allclose(found.weights[0, 0, 0], expected / expected.sum(), atol=1e-6)
     assert found.provenance.settings["relevance"] == {"self": pytest.approx(expected.sum(), 1e-5)}
     assert found.provenance.steps == ("lens gradient",)
-
-
-def test_an_output_read_from_all_positions_takes_the_mean_of_their_rows():
-    weights, changes = rows(4, 1, 1, 3, 3), slopes(4, 1, 1, 3, 3)
-    found = gradient(explained("self", weights, changes, (0, 1, 2)))
-    expected = (relevance(weigh_by_gradients(weights, changes)) - np.eye(3)).mean(axis=0)
-    np.testing.assert_allclose(found.weights[0, 0, 0], expected / expected.sum(), atol=1e-6)
-
-
-def test_what_a_decoder_has_not_read_yet_is_no_column():
-    weights, changes = np.tril(rows(5, 2, 2, 5, 5)), slopes(5, 2, 2, 5, 5)
-    found = gradient(explained("causal", weights, changes, (2,)))
-    assert [token.text for token in found.main.key_tokens] == ["t0", "t1", "t2"]
-
-
-def test_a_pair_gives_the_source_and_what_was_read_of_the_target():
-    parts = {"cross": (4, 5), "encoder": (5, 5), "decoder": (4, 4)}
-    maps = tuple(item(name, rows(n, 2, 3, *shape)) for n, (name, shape) in enumerate(parts.items()))
-    attention = Attention(maps, Provenance("file", "test"), source="a", target="b")
-    changes = tuple(slopes(n, 2, 3, *shape) for n, shape in enumerate(parts.values()))
-    found = gradient(AttentionGradients(attention, changes, (2,), "rouge"))
-    assert [item.stream for item in found.maps] == ["cross", "decoder"]
-    assert [item.weights.shape for item in found.maps] == [(1, 1, 1, 5), (1, 1, 1, 3)]
-    assert found.main.query_tokens[0].text == "→ rouge"
-    np.testing.assert_allclose([item.weights.sum() for item in found.maps], 1, rtol=1e-6)
-
-
-def test_a_pair_without_its_encoder_is_refused():
-    with pytest.raises(UsageError, match="needs stream 'encoder'"):
-        gradient(explained("cross", rows(0, 1, 1, 2, 3), slopes(0, 1, 1, 2, 3)))
-
-
-def test_the_output_is_no_text_and_keeps_its_probability():
-    weights, changes = rows(3, 2, 2, 4, 4), slopes(3, 2, 2, 4, 4)
     found = gradient(explained("self", weights, changes))
     shown = found.main
     assert (shown.query_side, shown.key_side, shown.heads) == ("output", "text", ("mean",))
@@ -161,20 +134,31 @@ def test_the_output_is_no_text_and_keeps_its_probability():
     assert gradient(precise).provenance.settings["probability"] == 0.123457
     assert found.provenance.notes == gradient(explained("self", weights, changes)).provenance.notes
     assert not any("contributes" in note for note in found.provenance.notes)
-
-
-def test_an_output_that_is_next_to_impossible_is_said_to_be_less():
     weights, changes = rows(3, 1, 1, 2, 2), slopes(3, 1, 1, 2, 2)
     for probability, said in ((0.004, "<.01"), (0.006, ".01"), (1.0, "1.00")):
         unlikely = replace(explained("self", weights, changes), probability=probability)
         assert gradient(unlikely).main.query_tokens[0].text == f"→ POSITIVE {said}"
 
 
-def test_both_silent_streams_of_a_pair_are_named():
-    shapes = {"cross": (4, 5), "encoder": (5, 5), "decoder": (4, 4)}
-    maps = tuple(item(name, rows(0, 1, 1, *shape)) for name, shape in shapes.items())
+def test_positions_from_which_an_output_is_read():
+    weights, changes = rows(4, 1, 1, 3, 3), slopes(4, 1, 1, 3, 3)
+    found = gradient(explained("self", weights, changes, (0, 1, 2)))
+    expected = (relevance(weigh_by_gradients(weights, changes)) - np.eye(3)).mean(axis=0)
+    np.testing.assert_allclose(found.weights[0, 0, 0], expected / expected.sum(), atol=1e-6)
+    weights, changes = np.tril(rows(5, 2, 2, 5, 5)), slopes(5, 2, 2, 5, 5)
+    found = gradient(explained("causal", weights, changes, (2,)))
+    assert [token.text for token in found.main.key_tokens] == ["t0", "t1", "t2"]
+
+
+def test_a_pair_gives_source_and_target_or_is_refused():
+    parts = {"cross": (4, 5), "encoder": (5, 5), "decoder": (4, 4)}
+    maps = tuple(item(name, rows(n, 2, 3, *shape)) for n, (name, shape) in enumerate(parts.items()))
     attention = Attention(maps, Provenance("file", "test"), source="a", target="b")
-    silent = tuple(np.zeros_like(one.weights) for one in maps)
-    found = gradient(AttentionGradients(attention, silent, (2,), "rouge"))
-    said = "no weight of stream cross or decoder contributes to 'rouge'"
-    assert said in found.provenance.notes
+    changes = tuple(slopes(n, 2, 3, *shape) for n, shape in enumerate(parts.values()))
+    found = gradient(AttentionGradients(attention, changes, (2,), "rouge"))
+    assert [item.stream for item in found.maps] == ["cross", "decoder"]
+    assert [item.weights.shape for item in found.maps] == [(1, 1, 1, 5), (1, 1, 1, 3)]
+    assert found.main.query_tokens[0].text == "→ rouge"
+    np.testing.assert_allclose([item.weights.sum() for item in found.maps], 1, rtol=1e-6)
+    with pytest.raises(UsageError, match="needs stream 'encoder'"):
+        gradient(explained("cross", rows(0, 1, 1, 2, 3), slopes(0, 1, 1, 2, 3)))

@@ -49,7 +49,7 @@ def test_heads_that_say_the_opposite_cancel_and_only_with_an_output_projection()
     assert norms(weights, inner_products(value, None)[None]).item() == pytest.approx(2**0.5)
 
 
-def test_value_norms_are_those_of_heads_side_by_side():
+def test_value_norms_are_those_of_heads_side_by_side(monkeypatch):
     value, weights = drawn(2, 3, 4, 5), rows(2, 1, 3, 2, 4)
     joined = np.einsum("hij,hjd->ijhd", weights[0], value).reshape(2, 4, -1)
     found = norms(weights, inner_products(value, None)[None])[0]
@@ -57,9 +57,6 @@ def test_value_norms_are_those_of_heads_side_by_side():
     np.testing.assert_allclose(
         inner_products(value, np.eye(15)), inner_products(value, None), atol=1e-12
     )
-
-
-def test_more_keys_than_fit_at_once_change_nothing(monkeypatch):
     value, projection = drawn(3, 2, 7, 3), drawn(4, 6, 4)
     expected = inner_products(value, projection)
     monkeypatch.setattr("attnviz.core.lens_inputs.BLOCK", 3)
@@ -81,14 +78,11 @@ def test_rows_are_shares_for_all_heads_together_and_for_each():
     assert found.provenance.notes == ()
 
 
-def test_a_key_with_a_short_vector_loses_the_share_that_attention_gives_it():
+def test_short_vectors_and_triangles():
     value = np.array([[[0.01], [1.0]]])
     found = norm(transformed(np.full((1, 1, 2, 2), 0.5), inner_products(value, None)[None], False))
     np.testing.assert_allclose(found.weights[0, 0, 0], [0.01 / 1.01, 1 / 1.01], rtol=1e-5)
     assert found.provenance.notes[0].startswith("value-norm: ")
-
-
-def test_a_triangle_stays_a_triangle_and_a_blind_row_stays_blind():
     weights = np.tril(rows(6, 1, 2, 4, 4), -1)
     found = norm(transformed(weights, inner_products(drawn(6, 2, 4, 3), None)[None]))
     for item in found.maps:

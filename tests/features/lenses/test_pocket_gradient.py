@@ -60,18 +60,20 @@ def test_a_gradient_is_what_a_nudge_of_the_weight_changes(stream, layer, call, p
     assert explained.gradients[at][(layer, *place)] == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
-def test_rouge_is_written_because_of_red(pocket):
+def test_what_is_explained_of_a_pair_and_of_a_causal_text(pocket):
     result = gradient(pocket.gradients(PAIR, "rouge[3]"))
     keys = [token.text for token in result.main.key_tokens]
     assert keys[int(result.weights[0, 0, 0].argmax())] == "red"
     assert result.main.query_tokens[0].text.startswith("→ rouge[3] .")
     assert [item.stream for item in result.maps] == ["cross", "decoder"]
     assert [token.text for token in result.maps[1].key_tokens] == ["<fr>", "La", "voiture"]
-
-
-def test_the_last_piece_of_a_translation_is_explained_by_default(pocket):
     assert pocket.gradients(PAIR).output == "rapide (token 5)"
     assert pocket.gradients(PAIR, "1").output == "La (token 1)"
+    causal = load_pocket(causal=True)
+    explained = causal.gradients(Query("The cat sat on the"))
+    assert explained.positions == (len(explained.attention.tokens) - 1,)
+    assert not explained.output.startswith("<")
+    assert causal.gradients(Query("The cat sat on the"), "cat[2]").output == "cat (token 2)"
 
 
 def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket):
@@ -84,14 +86,6 @@ def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket):
     _, shares = model.run_encoder(pocket.weights, pocket.sizes, pocket.embed(masked))
     np.testing.assert_allclose(explained.attention.weights, np.stack(shares), atol=1e-6)
     assert pocket.gradients(TEXT_QUERY).output == "fast (token 4)"
-
-
-def test_a_decoder_says_what_it_would_write_next():
-    causal = load_pocket(causal=True)
-    explained = causal.gradients(Query("The cat sat on the"))
-    assert explained.positions == (len(explained.attention.tokens) - 1,)
-    assert not explained.output.startswith("<")
-    assert causal.gradients(Query("The cat sat on the"), "cat[2]").output == "cat (token 2)"
 
 
 @pytest.mark.parametrize("wanted", ["walrus", "99", "<eos>"])

@@ -96,12 +96,14 @@ def test_a_decoder_is_the_rollout_of_both_sequences_as_one(sums):
     np.testing.assert_allclose(found.map_of("encoder").weights[-1, 0], joint[:5, :5], atol=1e-6)
 
 
-def test_use_beyond_the_paper_is_said():
+def test_use_beyond_the_paper_is_said_and_no_focus_stays():
     assert "attnviz extends it to" in rollout(pair(0)).provenance.notes[0]
     assert not rollout(text(square("encoder", rows(0, 1, 1, 2, 2)))).provenance.notes
+    focused = text(square("self", rows(0, 1, 1, 2, 2)))
+    assert rollout(replace(focused, focus={"self": Focus("0", "0", "why")})).focus == {}
 
 
-def test_missing_layers_and_rectangles_are_refused():
+def test_maps_that_cannot_be_rolled_out_are_refused():
     one = square("self", rows(0, 1, 1, 3, 3)).with_weights(rows(0, 1, 1, 3, 3), layers=("2",))
     with pytest.raises(UsageError, match="needs all of them"):
         rollout(text(one))
@@ -112,9 +114,6 @@ def test_missing_layers_and_rectangles_are_refused():
     wide = AttentionMap("cross", tokens(2), tokens(3), rows(0, 1, 1, 2, 3))
     with pytest.raises(UsageError, match="no encoder stream"):
         rollout(text(wide))
-
-
-def test_what_does_not_attend_to_itself_is_refused():
     other = AttentionMap("a", tokens(3), tokens(3), rows(0, 1, 1, 3, 3))
     with pytest.raises(UsageError, match="attends to itself, not stream 'a': use --lens raw"):
         rollout(text(other))
@@ -124,11 +123,6 @@ def test_what_does_not_attend_to_itself_is_refused():
     twice = [square("self", rows(0, 1, 1, size, size)) for size in (2, 3)]
     with pytest.raises(UsageError, match=r"^layers of different sizes cannot be joined"):
         rollout(text(*twice))
-
-
-def test_a_lens_leaves_no_focus_behind():
-    focused = text(square("self", rows(0, 1, 1, 2, 2)))
-    assert rollout(replace(focused, focus={"self": Focus("0", "0", "why")})).focus == {}
 
 
 def test_heads_are_averaged_in_double_precision():

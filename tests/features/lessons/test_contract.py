@@ -66,21 +66,15 @@ def test_json_and_csv_hold_the_rows_by_column(name):
         assert [[str(cell) for cell in row] for row in lesson.rows] == rows
 
 
-def test_curves_go_through_the_numbers():
+def test_pictures_show_the_numbers():
     lesson = calculated("scaling")
     scaled, unscaled = draw_lesson(lesson).axes[0].lines[:2]
     assert tuple(scaled.get_ydata()) == lesson.column("scaled_entropy")
     assert tuple(unscaled.get_ydata()) == lesson.column("unscaled_entropy")
-
-
-def test_hidden_cells_are_white_and_every_other_cell_has_its_number():
     axes = draw_lesson(LESSONS["masking"].load()("a b c")).axes[0]
     shown = axes.images[0].get_array()
     assert shown.shape == (3, 7)
     assert len(axes.texts) == 9 + 6
-
-
-def test_a_picture_tells_once_what_no_font_draws():
     shown = draw_lesson(masking_lesson("a \U000f0123 b"))
     notes = [text.get_text() for text in shown.texts if "no installed font" in text.get_text()]
     assert notes == ["1 character shown as ‹code point›: no installed font draws it"]
@@ -118,13 +112,10 @@ def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(name,
     assert base64.b64decode(picture[1]) == b"<svg>.svg"
 
 
-def test_a_word_is_text_on_the_page_and_not_markup():
+def test_html_is_written_and_holds_no_markup_of_words(tmp_path):
     page = lesson_page(LESSONS["masking"].load()("a <b>&amp; c"))
     assert "<b>" not in page
     assert "&lt;" in page
-
-
-def test_html_writes_the_page_beside_the_table(tmp_path):
     ran = attnviz("lesson", "scaling", "--html", str(tmp_path / "a.html"), "-q")
     assert "512 random queries" in ran.text
     page = (tmp_path / "a.html").read_text("utf-8")

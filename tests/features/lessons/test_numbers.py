@@ -36,19 +36,13 @@ def test_wave_lengths_are_those_of_the_paper(size):
     assert positions_lesson(10, size).column("wave_length") == pytest.approx(expected, rel=1e-5)
 
 
-def test_turns_are_what_the_last_position_has_turned():
+def test_positions_by_hand():
     lesson = positions_lesson(101, 4)
     assert lesson.column("turns") == pytest.approx([100 / (2 * math.pi), 1 / (2 * math.pi)])
     assert lesson.column("columns") == ("0 1", "2 3")
     assert lesson.rows[0][-1] == f"{math.sin(100):+.2f} {math.cos(100):+.2f}"
-
-
-def test_the_dot_product_by_distance_is_a_sum_of_cosines():
     gap_two = sum(math.cos(2 / 10000 ** (2 * pair / 8)) for pair in range(4))
     assert f"{gap_two:.2f} at 2" in positions_lesson(16, 8).explanation[2]
-
-
-def test_an_odd_size_ends_on_a_lone_sine():
     lesson = positions_lesson(4, 5)
     assert lesson.column("columns") == ("0 1", "2 3", "4")
     assert "the lone last column left out" in lesson.explanation[2]
@@ -60,7 +54,7 @@ def test_positions_that_cannot_be_told_apart_or_drawn_are_refused(length, size):
         positions_lesson(length, size)
 
 
-def test_scaling_keeps_the_entropy_while_without_it_one_key_takes_all():
+def test_scaling_keeps_the_spread_of_scores():
     lesson = scaling_lesson()
     flat = lesson.column("scaled_entropy")[1:]
     falling = lesson.column("unscaled_entropy")
@@ -68,15 +62,9 @@ def test_scaling_keeps_the_entropy_while_without_it_one_key_takes_all():
     assert all(later < earlier for earlier, later in itertools.pairwise(falling))
     assert falling[-1] < 0.05 * math.log(64)
     assert lesson.column("unscaled_largest")[-1] > 0.9 > 0.2 > lesson.column("scaled_largest")[-1]
-
-
-def test_a_score_spreads_as_the_root_of_the_head_size():
     lesson = scaling_lesson(seed=3)
     for size, spread in zip(lesson.column("head_size"), lesson.column("score_spread"), strict=True):
         assert spread == pytest.approx(math.sqrt(size), rel=0.2)
-
-
-def test_a_head_of_one_feature_is_the_same_scaled_or_not():
     _, _, *measured = scaling_lesson().rows[0]
     assert measured[0] == measured[1]
     assert measured[2] == measured[3]
@@ -96,13 +84,15 @@ def test_one_row_of_scaling_agrees_with_a_loop():
     assert row[4] == pytest.approx(np.mean(largest))
 
 
-def test_masking_leaves_the_last_query_alone_and_the_first_with_itself():
+def test_masking_of_the_first_the_last_and_no_query():
     lesson = masking_lesson("one two three four")
     assert lesson.column("query") == ("one", "two", "three", "four")
     assert lesson.rows[0][2] == 0
     assert lesson.rows[0][4] == "one"
     assert lesson.rows[-1][1] == pytest.approx(lesson.rows[-1][2])
     assert lesson.rows[-1][-1] == pytest.approx(1)
+    with pytest.raises(InputError):
+        masking_lesson("  ")
 
 
 def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one():
@@ -119,18 +109,10 @@ def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one():
     assert row[2] == pytest.approx(-sum(share * math.log(share) for share in shares))
 
 
-def test_masking_of_nothing_is_refused():
-    with pytest.raises(InputError):
-        masking_lesson("  ")
-
-
-def test_linear_measures_every_doubling_up_to_the_length():
+def test_linear_memory_grows_with_the_length():
     lesson = linear_lesson(length=300, size=8)
     assert lesson.column("length") == (75, 150, 300)
     assert all(value > 0 for row in lesson.rows for value in row)
-
-
-def test_standard_memory_grows_with_the_square_and_linear_memory_with_the_length():
     lesson = linear_lesson(length=1024, size=32)
     standard, short = (lesson.column(f"{kind}_memory_bytes") for kind in ("standard", "linear"))
     assert standard[-1] / standard[-2] == pytest.approx(4, rel=0.1)
@@ -276,31 +258,14 @@ SMALL = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 4, "v
 SHAPES = {
     "full": {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 4, "vocab_size": 50},
     "grouped": {"model_type": "llama", "num_key_value_heads": 2, "intermediate_size": 8, **SMALL},
-    "one-group": {
-        "model_type": "falcon",
-        "multi_query": True,
-        "new_decoder_architecture": False,
-        **SMALL,
-    },
-    "window": {
-        "model_type": "mistral",
-        "num_key_value_heads": 2,
-        "sliding_window": 6,
-        "intermediate_size": 8,
-        "head_dim": 8,
-        **SMALL,
-    },
-    "some-windows": {
-        "model_type": "gemma3_text",
-        "num_key_value_heads": 2,
-        "sliding_window": 6,
-        "intermediate_size": 8,
-        "head_dim": 16,
-        "sliding_window_pattern": 2,
-        **SMALL,
-        "layer_types": ["sliding_attention", "full_attention"] * 2,
-    },
-}
+    "one-group": {"model_type": "falcon", "multi_query": True, "new_decoder_architecture": False,
+     **SMALL},
+    "window": {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 6,
+     "intermediate_size": 8, "head_dim": 8, **SMALL},
+    "some-windows": {"model_type": "gemma3_text", "num_key_value_heads": 2, "sliding_window": 6,
+     "intermediate_size": 8, "head_dim": 16, "sliding_window_pattern": 2, **SMALL,
+     "layer_types": ["sliding_attention", "full_attention"] * 2},
+}  # fmt: skip
 
 
 @pytest.mark.models

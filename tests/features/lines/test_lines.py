@@ -32,16 +32,24 @@ def test_every_line_joins_its_query_to_its_key():
         for segment in collection.get_segments()
     }
     assert ends == {(0, 0), (0, 1), (1, 1), (1, 2), (2, 0)}
+    with pytest.raises(ValueError, match="9 heads"):
+        lines(map_of(shares(1, MOST_HEADS + 1, 3, 3)), title="t")
 
 
-def test_the_rule_says_how_many_links_hold_how_much():
+def test_the_rule_says_how_much_is_drawn():
     item = map_of([[0.96, 0.04], [0.5, 0.5]])
     assert choose_lines(item).rule == (
         "drawn: the 3 strongest of 4 links, from 0.5 up; they hold 98% of the attention"
     )
+    item = map_of([[0.9, 0.051, 0.049]], tokens(1), tokens(3))
+    assert choose_lines(item).weights.tolist() == pytest.approx([0.9, 0.051])
+    nothing = choose_lines(map_of(np.zeros((1, 2)), tokens(1), tokens(2)))
+    assert nothing.rule == (
+        "drawn: the 0 strongest of 2 links, from 0.05 up; they hold 0% of the attention"
+    )
 
 
-def test_links_of_special_tokens_are_grey_and_take_no_other_links_place():
+def test_links_of_special_tokens_are_grey_and_bounded():
     queries = (Token("[CLS]", special=True), *tokens(30))
     weights = np.full((31, 31), 0.01, dtype=np.float32)
     weights[:, 0] = 0.6
@@ -51,11 +59,12 @@ def test_links_of_special_tokens_are_grey_and_take_no_other_links_place():
     assert plain[:, 2:].tolist() == [[5, 7]]
     assert chosen.pale.sum() == 31
     assert "grey: links of special tokens" in chosen.rule
-
-
-def test_where_every_token_is_special_none_is_grey():
     special = tuple(Token(name, special=True) for name in "ab")
     assert not choose_lines(map_of([[0.5, 0.5], [0.9, 0.1]], special, special)).pale.any()
+    keys = (*(Token("[PAD]", special=True) for _ in range(5)), Token("a"))
+    weights = np.full((100, 6), 0.1, np.float32)
+    chosen = choose_lines(map_of(weights, tokens(100), keys))
+    assert chosen.pale.sum() == MOST_LINES
 
 
 @pytest.mark.slow
@@ -69,11 +78,6 @@ def test_no_link_left_out_is_stronger_than_one_that_is_drawn(seed, queries, keys
     assert len(chosen.weights) <= MOST_LINES
     if len(chosen.weights):
         assert left.max() <= chosen.weights.min() or left.max() < 0.05
-
-
-def test_more_heads_than_colours_are_refused():
-    with pytest.raises(ValueError, match="9 heads"):
-        lines(map_of(shares(1, MOST_HEADS + 1, 3, 3)), title="t")
 
 
 @pytest.mark.parametrize("count", [3, 80, 300])
@@ -115,22 +119,6 @@ def test_three_links_a_query_are_drawn_within_bounds(queries, count):
     item = map_of(np.full((queries, 10), 0.1, np.float32), tokens(queries), tokens(10))
     assert len(choose_lines(item).weights) == count
     assert f"the {count} strongest of {queries * 10} links" in choose_lines(item).rule
-
-
-def test_grey_lines_are_bounded_too():
-    keys = (*(Token("[PAD]", special=True) for _ in range(5)), Token("a"))
-    weights = np.full((100, 6), 0.1, np.float32)
-    chosen = choose_lines(map_of(weights, tokens(100), keys))
-    assert chosen.pale.sum() == MOST_LINES
-
-
-def test_links_below_a_twentieth_of_the_scale_are_not_drawn():
-    item = map_of([[0.9, 0.051, 0.049]], tokens(1), tokens(3))
-    assert choose_lines(item).weights.tolist() == pytest.approx([0.9, 0.051])
-    nothing = choose_lines(map_of(np.zeros((1, 2)), tokens(1), tokens(2)))
-    assert nothing.rule == (
-        "drawn: the 0 strongest of 2 links, from 0.05 up; they hold 0% of the attention"
-    )
 
 
 @pytest.mark.slow

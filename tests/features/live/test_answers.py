@@ -79,16 +79,12 @@ def test_predictions_and_effects_are_those_of_ablate():
 
 
 @pytest.mark.slow
-def test_effects_of_all_heads_are_those_of_ablate_each():
+def test_effects_are_those_of_ablate_beside_what_is_off():
     answer = POCKET.ablate(Question(source=PAIR[0], target=PAIR[1]))
     report = attnviz.ablate(*PAIR, each="heads").value
     found = [x for one in answer["streams"] for layer in one["values"] for x in layer]
     assert found == pytest.approx([one.effect for one in report.effects], abs=1e-5)
     assert [one["stream"] for one in answer["streams"]] == ["cross", "encoder", "decoder"]
-
-
-@pytest.mark.slow
-def test_effects_are_measured_beside_what_is_off():
     first, both = ("cross", "2", "0"), [("cross", "2", "0"), ("encoder", "1", "3")]
     pair = {"source": PAIR[0], "target": PAIR[1]}
     answer = POCKET.ablate(Question(**pair, off=Off(heads=[first])))
@@ -162,7 +158,7 @@ def test_a_link_that_is_not_there_is_not_explained(link, said):
 
 
 @pytest.mark.slow
-def test_what_a_lens_explains_can_be_chosen():
+def test_what_a_lens_explains_and_a_long_text():
     pair = {"source": PAIR[0], "target": PAIR[1], "lens": "effect"}
     answer = POCKET.attend(Question(**pair, explain=3))
     expected = attnviz.attend(*PAIR, lens="effect", explain="3")
@@ -172,11 +168,14 @@ def test_what_a_lens_explains_can_be_chosen():
     assert [PAIR[1][one["start"] : one["end"]] for one in axis[1:]] == PAIR[1].replace(
         ".", " ."
     ).split()
+    answer = POCKET.attend(Question(source="The cat sat on the mat. " * 100, command="self"))
+    (item,) = answer["document"]["maps"]
+    assert item["queries"]["block"] > 1
+    assert MOST_WEIGHTS // 3 < 24 * len(item["queries"]["tokens"]) ** 2 <= MOST_WEIGHTS
 
 
 @pytest.mark.slow
-def test_a_head_that_is_off_is_one_whose_output_weights_are_zero():
-    # The oracle: the same model with that head's columns of the output projection set to 0.
+def test_parts_that_are_off_in_the_maps():
     answer = POCKET.attend(
         Question(source=PAIR[0], target=PAIR[1], off=Off(heads=[("encoder", "0", "2")]))
     )
@@ -191,10 +190,6 @@ def test_a_head_that_is_off_is_one_whose_output_weights_are_zero():
         assert np.abs(weights_in(answer, item.stream) - item.weights).max() < 1e-4
     plain = weights_in(POCKET.attend(Question(source=PAIR[0], target=PAIR[1])), "encoder")
     assert np.abs(plain - weights_in(answer, "encoder"))[1:].max() > 0.01
-
-
-@pytest.mark.slow
-def test_what_is_cut_or_hidden_is_0_and_its_row_still_sums_to_1():
     off = Off(links=[("decoder", "1", "3", 4, 2)], tokens=[("source", 1)])
     answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=off))
     maps = {name: weights_in(answer, name) for name in ("cross", "encoder", "decoder")}
@@ -209,12 +204,17 @@ def test_what_is_cut_or_hidden_is_0_and_its_row_still_sums_to_1():
 
 
 @pytest.mark.slow
-def test_a_lens_that_needs_more_than_weights_says_that_nothing_is_off_in_it():
+def test_what_the_maps_cannot_show_is_said():
     answer = POCKET.attend(Question(source=PAIR[0], lens="norm", off=Off(heads=OFF.heads)))
     assert answer["answer"]["changed"]["effect"] != 0
     assert answer["answer"]["notes"] == [
         "the maps are of the model as it is: lens norm is not worked out with parts switched off"
     ]
+    everything = [("source", place) for place in range(7)]
+    answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=Off(tokens=everything)))
+    assert np.isnan(answer["answer"]["changed"]["effect"])
+    (note,) = answer["answer"]["notes"]
+    assert note.startswith("the maps are of the model as it is:")
 
 
 @pytest.mark.slow
@@ -234,23 +234,6 @@ def test_a_lens_that_needs_more_than_weights_says_that_nothing_is_off_in_it():
 def test_what_is_not_there_cannot_be_switched_off(off, said):
     with pytest.raises(UsageError, match=said.replace(".", r"\.")):
         POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=off))
-
-
-@pytest.mark.slow
-def test_a_row_of_which_nothing_is_left_is_told_and_not_made_up():
-    everything = [("source", place) for place in range(7)]
-    answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=Off(tokens=everything)))
-    assert np.isnan(answer["answer"]["changed"]["effect"])
-    (note,) = answer["answer"]["notes"]
-    assert note.startswith("the maps are of the model as it is:")
-
-
-@pytest.mark.slow
-def test_a_long_text_is_pooled():
-    answer = POCKET.attend(Question(source="The cat sat on the mat. " * 100, command="self"))
-    (item,) = answer["document"]["maps"]
-    assert item["queries"]["block"] > 1
-    assert MOST_WEIGHTS // 3 < 24 * len(item["queries"]["tokens"]) ** 2 <= MOST_WEIGHTS
 
 
 @pytest.mark.parametrize("target", [None, "a " * 1000])

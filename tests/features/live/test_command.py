@@ -58,10 +58,17 @@ def test_a_question_that_is_given_up_is_not_worked_on_further(server):
     assert server.ask(source="The cat sat.")["answer"]["written"] == "Le chat s'est assis."
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(server):
+def test_what_cannot_be_opened_is_told_in_one_line(server, tmp_path):
     done = attnviz("live", "--port", server.port)
     assert done.status == 1
     assert done.mistake.startswith(f"cannot listen on 127.0.0.1 port {server.port}: ")
+    done = attnviz("live", "--host", "no.such.host.invalid", "--allow-network")
+    assert (done.status, done.mistake.startswith("cannot listen on no.such.host.")) == (1, True)
+    assert "65536" in attnviz("live", "--port", 65536).mistake
+    assert attnviz("live", "--device", "spread").status == 2
+    done = attnviz("live", "--model", tmp_path / "none")
+    assert (done.status, done.mistake.partition(" '")[0]) == (1, "there is no folder")
+    assert attnviz("live", "--model", tmp_path).mistake.startswith(f"'{tmp_path}' is not a model")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
@@ -82,22 +89,6 @@ def test_on_a_network_it_says_what_that_means_and_still_wants_the_token():
         server.process.terminate()
         said = server.process.communicate()[1].decode()
         assert "everyone who can reach this machine and has the address" in said
-
-
-def test_a_host_that_does_not_exist_is_told_in_one_line():
-    done = attnviz("live", "--host", "no.such.host.invalid", "--allow-network")
-    assert (done.status, done.mistake.startswith("cannot listen on no.such.host.")) == (1, True)
-
-
-def test_mistakes_are_found_before_anything_is_opened():
-    assert "65536" in attnviz("live", "--port", 65536).mistake
-    assert attnviz("live", "--device", "spread").status == 2
-
-
-def test_a_model_that_is_not_there_is_told_before_anything_listens(tmp_path):
-    done = attnviz("live", "--model", tmp_path / "none")
-    assert (done.status, done.mistake.partition(" '")[0]) == (1, "there is no folder")
-    assert attnviz("live", "--model", tmp_path).mistake.startswith(f"'{tmp_path}' is not a model")
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ def test_what_is_switched_off_changes_what_ablate_says(engine, pocket, source, t
 
 
 @pytest.mark.slow
-def test_maps_are_shown_as_they_are_with_a_change(engine):
+def test_one_piece_a_change_and_the_language(engine, pocket):
     off = {**NOTHING, "links": [["cross", "0", 0, 1, 2]], "tokens": [["source", 3]]}
     answer = engine.ask(*PAIRS[0], off=off)
     columns = len(answer["document"]["maps"][0]["keys"]["tokens"])
@@ -162,13 +162,23 @@ def test_maps_are_shown_as_they_are_with_a_change(engine):
     assert codes[0, 1, 2] == 0 < codes[1, 1, 2]
     assert not codes[:, :, 3].any()
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-3)
+    source = PAIRS[0][0]
+    ran = pocket.experiment(Query(source, None, "cross"), "rouge[3]")
+    answer = engine.ask(source, lens="effect", explain=ran.outputs[0].position)
+    _, codes = document_of(through("effect", ran))
+    same_values(answer["codes"], codes)
+    assert ["output", "rouge"] in answer["document"]["provenance"]
+    assert engine.ask("Paris", to="en")["answer"]["to"] == "en"
+    assert engine.ask("Paris", to="fr")["answer"]["language"] == "en"
 
 
-def test_a_row_from_which_everything_is_hidden_has_no_value(engine):
+def test_what_has_no_value_is_said(engine):
     answer = engine.ask("Hi", off={**NOTHING, "links": [["decoder", "0", 0, 0, 0]]})
     assert answer["answer"]["changed"]["effect"] == "NaN"
     assert answer["answer"]["changed"]["written"] == "…"
     assert answer["codes"]["m2-0"][0] == -32768
+    engine.say(id=1, kind="why", source="Hi there.", target=None, link=["decoder", "0", "0", 0, 1])
+    assert engine.hear()["error"] == "the query does not see this key, which comes later"
 
 
 @pytest.mark.slow
@@ -220,27 +230,6 @@ def test_why_a_head_looks_there_is_that_of_python(engine, pocket, source, target
                 expected.predicted[0],
                 pytest.approx(expected.predicted[1], abs=1e-4),
             ]
-
-
-def test_a_key_that_is_not_seen_is_said_in_one_line(engine):
-    engine.say(id=1, kind="why", source="Hi there.", target=None, link=["decoder", "0", "0", 0, 1])
-    assert engine.hear()["error"] == "the query does not see this key, which comes later"
-
-
-@pytest.mark.slow
-def test_the_effect_lens_can_explain_a_single_piece(engine, pocket):
-    source = PAIRS[0][0]
-    ran = pocket.experiment(Query(source, None, "cross"), "rouge[3]")
-    answer = engine.ask(source, lens="effect", explain=ran.outputs[0].position)
-    _, codes = document_of(through("effect", ran))
-    same_values(answer["codes"], codes)
-    assert ["output", "rouge"] in answer["document"]["provenance"]
-
-
-@pytest.mark.slow
-def test_the_language_of_the_target_can_be_said(engine):
-    assert engine.ask("Paris", to="en")["answer"]["to"] == "en"
-    assert engine.ask("Paris", to="fr")["answer"]["language"] == "en"
 
 
 @pytest.mark.parametrize("source", ["", " ", "a " * 300])

@@ -172,7 +172,7 @@ def test_rows_that_do_not_sum_to_one_are_measured_as_distributions(causal):
         assert of_head == pytest.approx(before, abs=1e-5), name
 
 
-def test_an_even_look_at_what_is_left_is_as_wide_as_what_is_left():
+def test_rows_that_attend_to_little_or_nothing():
     item = map_of(np.full((12, 12), 0.1 / 12))
     assert value(item, "entropy") == pytest.approx(math.log(12))
     assert value(item, "relative-entropy") == pytest.approx(1)
@@ -180,9 +180,6 @@ def test_an_even_look_at_what_is_left_is_as_wide_as_what_is_left():
     assert value(item, "mass") == pytest.approx(0.1)
     assert even(item, "mass") == 1
     assert "empty" not in measure_heads(item)
-
-
-def test_a_head_that_attends_to_nothing_has_no_entropy_and_no_distance():
     weights = np.stack([np.eye(3), np.zeros((3, 3))])
     measures = measure_heads(map_of(weights))
     assert measures["empty"].values.tolist() == [[0, 3]]
@@ -204,16 +201,13 @@ def test_every_measure_says_what_its_ends_mean_and_stays_between_them():
         assert measure.values.shape == measure.uniform.shape == (2, 3)
 
 
-def test_a_perfect_previous_token_head_scores_one_although_the_first_token_has_none():
+def test_the_token_before_and_after():
     weights = np.eye(5, k=-1)
     weights[0, 0] = 1
     item = map_of(weights)
     assert value(item, "previous-token") == 1
     assert value(item, "next-token") == 0
     assert even(item, "previous-token") == pytest.approx(0.2)
-
-
-def test_no_token_follows_in_a_causal_map_so_nothing_is_said_of_it():
     assert "next-token" not in measure_heads(random_map(5, causal=True))
 
 
@@ -227,35 +221,26 @@ def test_padded_rows_are_out_of_every_mean():
         assert measure.uniform == pytest.approx(without[name].uniform), name
 
 
-def test_the_first_row_of_a_causal_map_counts_as_zero_for_even_looks_too():
+def test_the_first_row_of_a_causal_map():
     lower = np.tri(3) / np.tri(3).sum(axis=1, keepdims=True)
     item = map_of(lower, stream="causal")
     assert value(item, "entropy") == pytest.approx((math.log(2) + math.log(3)) / 3)
     assert even(item, "entropy") == pytest.approx((math.log(2) + math.log(3)) / 3)
     assert value(item, "relative-entropy") == pytest.approx(1)
-
-
-def test_a_share_on_the_first_token_leaves_out_the_first_row():
     weights = [[1.0, 0, 0], [0.5, 0.5, 0], [0.2, 0.4, 0.4]]
     assert value(map_of(weights, stream="causal"), "first-token") == pytest.approx(0.35)
 
 
-def test_a_sink_is_divided_by_the_rows_that_can_see_it():
+def test_a_sink_by_hand():
     weights = [[1.0, 0, 0, 0], [0.1, 0.9, 0, 0], [0.1, 0.8, 0.1, 0], [0.0, 0.7, 0.2, 0.1]]
     item = map_of(weights, stream="causal")
     assert value(item, "sink") == pytest.approx((0.9 + 0.8 + 0.7) / 3)
     assert value(map_of([[1.0, 0], [0.25, 0.75]], stream="causal"), "sink") == 0.75
-
-
-def test_a_key_that_fewer_than_half_of_the_rows_see_is_no_sink():
     weights = np.eye(6)
     weights[3, [0, 3]] = 0.75, 0.25
     weights[4:, 3:] = 0.5, 0.5, 0
     # Of six rows three see the fourth key; two see the fifth, and each gives it half.
     assert value(map_of(weights, stream="causal"), "sink") == pytest.approx(5 / 12)
-
-
-def test_a_sink_counts_heads_above_the_threshold_where_an_even_look_stays_below():
     length = 10
     to_first = np.zeros((length, length))
     to_first[:, 0] = 1
@@ -263,6 +248,12 @@ def test_a_sink_counts_heads_above_the_threshold_where_an_even_look_stays_below(
     found = sinks_of(MeasuredMap(map_of(np.stack([to_first, spread])[None]))).mean(axis=(0, 1))
     assert found.tolist() == [0.5] + [0.0] * 9
     assert not sinks_of(MeasuredMap(map_of(np.eye(2)))).any()
+    near = np.tri(6) - np.tri(6, k=-3)
+    weights = np.stack([near / near.sum(1, keepdims=True), np.tri(6) / np.tri(6).sum(1)[:, None]])
+    found = measure_heads(map_of(weights[:, None], stream="causal"))["sink"].values
+    # Of a window of three keys the first is seen by three rows, and gets 1, a half and a third.
+    first = (1 + 1 / 2 + 1 / 3) / 3
+    assert found.ravel() == pytest.approx([first, (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5 + 1 / 6) / 6])
 
 
 def test_confidence_leaves_out_a_special_end_token_only():
@@ -298,7 +289,7 @@ def test_without_a_long_repetition_there_is_no_induction(words):
     assert "induction" not in measure_heads(item)
 
 
-def test_across_two_texts_only_what_has_no_diagonal_is_measured():
+def test_a_single_token_and_two_texts():
     queries, keys = tokens("a b"), tokens("b c [end]")
     weights = np.array([[[[0.5, 0.3, 0.2], [0.6, 0.2, 0.2]]]])
     item = AttentionMap("cross", queries, keys, weights, query_side="target", key_side="source")
@@ -306,24 +297,18 @@ def test_across_two_texts_only_what_has_no_diagonal_is_measured():
     assert not {"previous-token", "next-token", "self", "distance", "induction"} & set(measures)
     assert float(measures["same-token"].values[0, 0]) == pytest.approx(0.6)
     assert float(measures["first-token"].values[0, 0]) == pytest.approx(0.55)
-
-
-def test_signed_maps_are_refused_in_words():
-    signed = AttentionMap("self", tokens("a"), tokens("a"), np.zeros((1, 1, 1, 1)), values="signed")
-    with pytest.raises(UsageError, match="can be negative"):
-        measure_heads(signed)
-
-
-def test_maps_of_blocks_are_refused_because_tokens_cannot_be_told_apart():
-    blocks = replace(random_map(4), blocks=(3, 3))
-    with pytest.raises(InputError, match="blocks of 3 × 3 tokens"):
-        measure_heads(blocks)
-
-
-def test_one_token_can_be_measured():
     measures = measure_heads(map_of([[1.0]]))
     assert float(measures["entropy"].values[0, 0]) == 0
     assert "previous-token" not in measures
+
+
+def test_what_cannot_be_measured_is_refused():
+    signed = AttentionMap("self", tokens("a"), tokens("a"), np.zeros((1, 1, 1, 1)), values="signed")
+    with pytest.raises(UsageError, match="can be negative"):
+        measure_heads(signed)
+    blocks = replace(random_map(4), blocks=(3, 3))
+    with pytest.raises(InputError, match="blocks of 3 × 3 tokens"):
+        measure_heads(blocks)
 
 
 @settings(max_examples=25, deadline=None)
@@ -441,12 +426,3 @@ def test_the_mass_of_rows_and_those_that_are_empty_are_told_by_hand(second, top)
         assert (empty.unit, empty.low, empty.high, empty.top) == (
             "rows", "every row attends to something", "no row does", 2
         )  # fmt: skip
-
-
-def test_a_sink_is_sought_among_what_each_layer_sees():
-    near = np.tri(6) - np.tri(6, k=-3)
-    weights = np.stack([near / near.sum(1, keepdims=True), np.tri(6) / np.tri(6).sum(1)[:, None]])
-    found = measure_heads(map_of(weights[:, None], stream="causal"))["sink"].values
-    # Of a window of three keys the first is seen by three rows, and gets 1, a half and a third.
-    first = (1 + 1 / 2 + 1 / 3) / 3
-    assert found.ravel() == pytest.approx([first, (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5 + 1 / 6) / 6])

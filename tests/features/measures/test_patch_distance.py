@@ -54,22 +54,16 @@ def test_how_much_the_class_token_holds_changes_nothing():
     assert one == pytest.approx(other, abs=1e-5)
 
 
-def test_a_patch_that_looks_at_itself_goes_no_way():
+def test_patches_in_no_line_and_texts_have_no_way():
     item = AttentionMap("self", GRID, GRID, np.eye(6)[None, None])
     assert measure_heads(item)["patch-distance"].values == 0
-
-
-def test_patches_stand_in_no_line():
     item = AttentionMap("self", GRID, GRID, softmax(6))
     assert "distance" not in measure_heads(item)
+    words = (Token("a"), Token("b"))
+    item = AttentionMap("self", words, words, np.full((1, 1, 2, 2), 0.5))
+    assert "patch-distance" not in measure_heads(item)
 
 
 @pytest.mark.parametrize("texts", ["a b", "0,0 0,2", "0,1 0,0", "0,0", "0,0 cat"])
 def test_other_tokens_are_no_picture(texts):
     assert patch_places([Token(text) for text in texts.split()]) is None
-
-
-def test_text_has_no_way_between_patches():
-    words = (Token("a"), Token("b"))
-    item = AttentionMap("self", words, words, np.full((1, 1, 2, 2), 0.5))
-    assert "patch-distance" not in measure_heads(item)

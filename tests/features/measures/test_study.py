@@ -29,15 +29,12 @@ def study(*items: object) -> HeadStudy:
     return made
 
 
-def test_each_text_counts_the_same():
+def test_each_text_counts_where_it_says_something():
     first, second = random_map(4, seed=1), random_map(9, seed=2)
     rows = study(first, second).report("layer").rows
     one, two = measure_heads(first)["entropy"].values, measure_heads(second)["entropy"].values
     found = np.array([row.values["entropy"] for row in rows]).reshape(2, 3)
     np.testing.assert_allclose(found, (one + two) / 2)
-
-
-def test_a_text_that_says_nothing_of_a_measure_does_not_count_for_it():
     words = map_of(random_map(3).weights, "a b c")
     marks = map_of(random_map(3, seed=1).weights, "a , c")
     rows = study(words, marks).report("layer").rows
@@ -45,50 +42,42 @@ def test_a_text_that_says_nothing_of_a_measure_does_not_count_for_it():
     assert rows[0].values["punctuation"] == pytest.approx(float(alone[0, 0]))
 
 
-def test_heads_with_a_role_come_first_and_the_rest_in_the_models_order():
+def test_heads_are_sorted_and_picked():
     flat = np.full((6, 6), 1 / 6)
     rows = study(map_of(np.stack([flat, flat, previous()])[None])).report().rows
     assert [row.head for row in rows] == ["2", "0", "1"]
     assert rows[0].roles[0].name == "previous-token"
-
-
-def test_a_measure_sorts_the_largest_first():
     rows = study(random_map(6)).report("distance").rows
     distances = [row.values["distance"] for row in rows]
     assert distances == sorted(distances, reverse=True)
-
-
-def test_a_role_picks_heads():
     item = map_of(np.stack([np.full((6, 6), 1 / 6), previous()])[None])
     assert [row.head for row in study(item).report(role="previous-token").rows] == ["1"]
     assert study(item).report(role="self").rows == ()
 
 
-def test_names_that_do_not_exist_are_refused_with_a_guess():
+def test_names_that_do_not_exist_are_refused():
     with pytest.raises(UsageError, match="Did you mean 'entropy'"):
         study(random_map(3)).report("entorpy")
     with pytest.raises(UsageError, match="Did you mean 'induction'"):
         study(random_map(3)).report(role="inducton")
-
-
-def test_a_measure_that_was_not_taken_cannot_sort():
     item = random_map(3)
     known = ", ".join(measure_heads(item))
     said = f"^'induction' says nothing of these texts: measured were {known}$"
     with pytest.raises(UsageError, match=said):
         study(item).report("induction")
+    with pytest.raises(UsageError, match="unknown order 'x'"):
+        check_order("x", None)
+    with pytest.raises(UsageError, match="unknown role 'x'"):
+        check_order("layer", "x")
 
 
-def test_repetitions_are_looked_for_unless_a_text_made_for_them_follows():
+def test_repeated_words_add_their_measures():
     item = map_of(random_map(8).weights, "a b c d a b c d")
     for repeats in (True, False):
         made = HeadStudy()
         made.add(attention(item), repeats=repeats)
         found = {"induction", "duplicate"} & set(made.report().rows[0].values)
         assert len(found) == 2 * repeats
-
-
-def test_a_repeated_sequence_adds_its_measures_to_the_same_heads():
     made = study(random_map(3))
     repeated = map_of(random_map(8, seed=3).weights, "a b c d a b c d")
     made.add_repeated(attention(repeated))
@@ -98,19 +87,19 @@ def test_a_repeated_sequence_adds_its_measures_to_the_same_heads():
     assert report.texts == 1
 
 
-def test_every_stream_has_its_rows():
+def test_every_stream_the_sink_and_how_to_read_it():
     made = HeadStudy()
     made.add(attention(random_map(4), random_map(4, layers=1, causal=True)))
     streams = [row.stream for row in made.report("layer").rows]
     assert streams == ["self"] * 6 + ["causal"] * 3
-
-
-def test_the_sink_is_named():
     weights = np.zeros((5, 5))
     weights[:, 0] = 1
     report = study(map_of(weights, "[CLS] a b c d")).report()
     assert report.sinks.startswith("'[CLS]' is a sink of 100% of the heads")
     assert study(random_map(2)).report().sinks == ""
+    found = measure_heads(random_map(4))["entropy"]
+    (meaning,) = (item for item in study(random_map(4)).report().measures if item.name == "entropy")
+    assert (meaning.unit, meaning.low, meaning.high) == (found.unit, found.low, found.high)
 
 
 def induction_head(words: list[str], copies: bool = True) -> np.ndarray:
@@ -157,19 +146,6 @@ def test_the_caption_counts_texts_and_names_further_streams():
     both = HeadStudy()
     both.add(attention(random_map(4), random_map(4, causal=True)))
     assert both.report().caption == one.report().caption + " · also causal"
-
-
-def test_a_measure_comes_with_how_to_read_it():
-    found = measure_heads(random_map(4))["entropy"]
-    (meaning,) = (item for item in study(random_map(4)).report().measures if item.name == "entropy")
-    assert (meaning.unit, meaning.low, meaning.high) == (found.unit, found.low, found.high)
-
-
-def test_what_is_no_order_or_role_is_called_so():
-    with pytest.raises(UsageError, match="unknown order 'x'"):
-        check_order("x", None)
-    with pytest.raises(UsageError, match="unknown role 'x'"):
-        check_order("layer", "x")
 
 
 def test_a_head_rests_on_cls_and_not_on_two_things():

@@ -43,9 +43,6 @@ def test_blocks_starts_and_links_come_back():
     pooled = item.with_weights(item.weights, blocks=(4, 8), starts=(16, 0), links=(link,))
     saved = attention_of(pooled, text="a b")
     assert same(saved, next(iter(ParquetReader(io.BytesIO(written([saved]))))))
-
-
-def test_the_same_maps_make_the_same_bytes():
     found = [attention_of(self_map(["a", "b"], seed=seed)) for seed in range(3)]
     assert written(found) == written(found)
 
@@ -96,16 +93,13 @@ def test_a_cut_or_foreign_file_is_an_input_error(data):
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_of_another_schema_is_named():
+def test_other_schemas_and_a_missing_package_are_named(monkeypatch):
     import pyarrow as pa
 
     file = io.BytesIO()
     pq.write_table(pa.table({"a": [1]}), file)
     with pytest.raises(InputError, match="of schema unknown: this attnviz reads 1 and 2"):
         list(read_attention(file.getvalue(), "'f'"))
-
-
-def test_without_pyarrow_one_line_says_what_to_install(monkeypatch):
     data = written([attention_of(self_map(["a"]))])
     real = builtins.__import__
 

@@ -79,7 +79,7 @@ def test_piece_by_piece_with_a_cache_it_says_the_same(model):
     np.testing.assert_allclose(np.concatenate(rows), whole, atol=1e-4)
 
 
-def test_what_it_writes_is_told_apart_from_the_prompt(model):
+def test_what_it_writes_and_what_it_refuses(model):
     done = attnviz("self", "I would like to", "--model", "pocket-lm", "--generate", 6, "-f", "json")
     settings = done.json()["provenance"]["settings"]
     tokens = done.json()["maps"][0]["query_tokens"]
@@ -88,9 +88,6 @@ def test_what_it_writes_is_told_apart_from_the_prompt(model):
     assert "generated greedily" in done.err
     with pytest.raises(InputError, match="--generate can be"):
         load_pocket_lm(generate=600).read(Query(TEXT))
-
-
-def test_only_one_english_text_is_read(model):
     with pytest.raises(UsageError, match="one text"):
         model.read(Query(TEXT, "Le chat", "cross"))
     with pytest.raises(InputError, match="up to 511"):
@@ -162,7 +159,7 @@ def test_every_text_explains_itself_by_all_lenses():
     assert open_experiment(load_pocket_lm(), Query(TEXT)).outputs[0].name
 
 
-def test_kept_queries_and_keys_give_the_weights(model):
+def test_kept_queries_and_the_mask_of_a_head(model):
     _, attention = load_pocket_lm(keep_qk=True).read(Query(TEXT))
     kept = attention.projections["causal"]
     scores = kept.scale * kept.query @ kept.key.swapaxes(-1, -2)
@@ -170,6 +167,11 @@ def test_kept_queries_and_keys_give_the_weights(model):
     shares = np.exp(scores - scores.max(-1, keepdims=True))
     shares /= shares.sum(-1, keepdims=True)
     np.testing.assert_allclose(shares, attention.main.weights, atol=1e-5)
+    # It is shown as what may be seen, and multiplied with nothing.
+    parts = model.head_arithmetic(Query(TEXT), HeadAt("causal", "1", 0)).parts
+    (mask,) = (part.value for part in parts if part.name == "mask")
+    assert mask.dtype == bool
+    np.testing.assert_array_equal(mask, np.tril(np.ones(mask.shape, dtype=bool)))
 
 
 @pytest.mark.slow
@@ -192,14 +194,6 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(model, theirs)
         np.testing.assert_allclose(
             one["normalised"] @ one["w_query"], one["plain_query"], atol=1e-5
         )
-
-
-def test_the_mask_of_a_worked_head_is_of_truth_values(model):
-    """It is shown as what may be seen, and multiplied with nothing."""
-    parts = model.head_arithmetic(Query(TEXT), HeadAt("causal", "1", 0)).parts
-    (mask,) = (part.value for part in parts if part.name == "mask")
-    assert mask.dtype == bool
-    np.testing.assert_array_equal(mask, np.tril(np.ones(mask.shape, dtype=bool)))
 
 
 @pytest.mark.slow

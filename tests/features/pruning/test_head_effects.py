@@ -76,14 +76,10 @@ def test_the_effects_of_a_texts_heads_are_the_same_by_every_command():
 
 
 @pytest.mark.slow
-def test_each_stream_has_its_own_line_of_what_uniform_attention_gives():
+def test_effects_over_texts_have_means_and_intervals(pairs):
     told = attnviz("heads", *PAIRS[1], "--cross", "-q").lines
     even = {line.split()[0] for line in told if " uniform " in line}
     assert even == {"cross", "encoder", "decoder"}
-
-
-@pytest.mark.slow
-def test_over_texts_the_mean_and_its_interval_are_given(pairs):
     how = ("--cross", "--effect", "--sort", "layer", "--dtype", "float64", "-f", "tsv")
     each = [[*by_head(attnviz("heads", *pair, *how).rows, "effect").values()] for pair in PAIRS]
     ends = means_over(np.array(each))[2:]
@@ -111,7 +107,7 @@ def test_tables_documents_and_pictures_say_what_the_effect_is_of(pairs, tmp_path
     assert {"effect"} < {meaning["name"] for meaning in causal["measures"]}
 
 
-def test_an_interval_over_texts_leaves_out_what_is_unknown():
+def test_intervals_of_effects():
     drawn = np.random.default_rng(0).gamma(1.0, size=(9, 2))
     drawn[4, 1] = np.nan
     ends = means_over(drawn)[2:]
@@ -122,9 +118,6 @@ def test_an_interval_over_texts_leaves_out_what_is_unknown():
         slow = intervals(np.array(len(values)), np.array(mean), *powers)
         assert [end[column] for end in ends] == pytest.approx([float(end) for end in slow])
         assert ends[0][column] < mean < ends[1][column]
-
-
-def test_an_ablation_of_several_texts_has_an_interval_and_one_has_none():
     measured = [Effect("a", "head", {}, value) for value in (0.1, 0.4, float("nan"), 0.2)]
     mean = mean_effect(measured)
     assert mean.texts == 3

@@ -143,11 +143,17 @@ def test_queries_that_follow_a_cache_are_the_last_positions(tmp_path):
     assert done.json()["maps"][0]["stream"] == "cross"
 
 
-def test_the_shell_reads_them_and_measures_their_heads(tmp_path):
+def test_the_shell_reads_them_and_refuses_other_origins(tmp_path):
     path = arrays(tmp_path, causal=1)
     done = shell("self", "--qk", path, "--head", "0", "-f", "json")
     assert done.json()["provenance"]["settings"]["weights"] == "computed from queries and keys"
     assert len(shell("heads", "--qk", path, "-f", "tsv").rows) == 4
+    path = arrays(tmp_path)
+    with pytest.raises(UsageError, match="--model and --qk name two origins"):
+        attnviz.attend("", qk=path, model="pocket")
+    np.savez(tmp_path / "other.npz", query=np.ones((1, 2, 2)))
+    with pytest.raises(InputError, match="holds no 'key'; it holds query"):
+        attnviz.attend("", qk=tmp_path / "other.npz")
 
 
 @pytest.mark.parametrize(
@@ -166,15 +172,6 @@ def test_the_shell_reads_them_and_measures_their_heads(tmp_path):
 def test_what_does_not_fit_is_one_line(tmp_path, more, why):
     with pytest.raises(InputError, match=why):
         attnviz.attend("", qk=arrays(tmp_path, **more))
-
-
-def test_other_origins_and_missing_arrays_are_refused(tmp_path):
-    path = arrays(tmp_path)
-    with pytest.raises(UsageError, match="--model and --qk name two origins"):
-        attnviz.attend("", qk=path, model="pocket")
-    np.savez(tmp_path / "other.npz", query=np.ones((1, 2, 2)))
-    with pytest.raises(InputError, match="holds no 'key'; it holds query"):
-        attnviz.attend("", qk=tmp_path / "other.npz")
 
 
 def hook_dump(folder: Path, kept: dict[str, Any], *, ranks: int = 1, form: str = "padded") -> Path:

@@ -160,15 +160,12 @@ def test_lines_of_stderr_and_of_rejects_have_layouts(tmp_path):
     validator("reject").validate(json.loads(rejects.read_text()))
 
 
-def test_a_field_without_a_name_in_the_layout_and_a_missing_one_are_found():
+def test_layouts_are_closed_and_find_wrong_fields():
     document = attnviz("heads", "The cat sat", "-f", "json", "-q").json()
     for wrong in ({**document, "more": 1}, {**document, "heads": [{"layer": "0"}]}):
         with pytest.raises(jsonschema.ValidationError):
             validator("heads").validate(wrong)
     jsonschema.validate({**document, "more": 1}, json_schema("heads"))  # readers may ignore more
-
-
-def test_a_layout_that_is_closed_names_every_field():
     assert closed({"properties": {}, "items": [{"properties": {}}]}) == {
         "properties": {},
         "items": [{"properties": {}, "additionalProperties": False}],

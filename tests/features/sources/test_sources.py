@@ -217,12 +217,17 @@ def test_messages_of_a_chat_are_left_out_each(tmp_path):
     assert f"line 2 of '{broken}' is no message such as" in done.mistake
 
 
-def test_an_answer_without_a_source_ends_with_3(notes):
+def test_answers_without_a_source_or_a_writer(notes, tmp_path):
     asked = ("sources", "Tom likes", "--context", notes, "--model", "pocket-lm", "--answer", "tea")
     assert run(*asked, "--fail-unsupported", 0).status == 0
     done = run(*asked, "--fail-unsupported", 50)
     assert done.status == 3
     assert "1 of 1 sentences have no source with 50 nats: 'tea'" in done.err
+    (tmp_path / "a.txt").write_text("the cat", "utf-8")
+    model = tiny_models.bert(tmp_path / "bert")
+    done = run("sources", "the", "--context", tmp_path / "a.txt", "--model", model)
+    assert (done.status, done.out) == (2, b"")
+    assert "a model writes, and an encoder writes none" in done.mistake
 
 
 @pytest.mark.parametrize(
@@ -239,11 +244,3 @@ def test_an_answer_without_a_source_ends_with_3(notes):
 )
 def test_mistakes_get_one_line(arguments, says):
     assert says in run("sources", *arguments).mistake
-
-
-def test_an_encoder_writes_no_answer_whose_sources_could_be_shown(tmp_path):
-    (tmp_path / "a.txt").write_text("the cat", "utf-8")
-    model = tiny_models.bert(tmp_path / "bert")
-    done = run("sources", "the", "--context", tmp_path / "a.txt", "--model", model)
-    assert (done.status, done.out) == (2, b"")
-    assert "a model writes, and an encoder writes none" in done.mistake

@@ -36,14 +36,11 @@ def random_given(seed: int, queries: int = 3, keys: int = 5, size: int = 4) -> C
     )
 
 
-def test_the_built_in_example_is_the_published_one_in_every_matrix():
+def test_published_examples_in_every_matrix():
     steps = arithmetic(worked_example())
     assert [matrix.name for matrix in steps] == list(worked("self"))
     for name, expected in worked("self").items():
         np.testing.assert_allclose(steps[name], expected, atol=1e-6)
-
-
-def test_cross_attention_is_the_published_one_in_every_matrix():
     inputs = {
         name: rows for name, rows in worked("cross").items() if name not in comparable_names()
     }
@@ -69,31 +66,25 @@ def test_causal_steps_end_where_the_causal_mechanism_does():
     assert np.array_equal(steps["mask"], np.tril(np.ones((4, 4), dtype=bool)))
 
 
-def test_inputs_alone_are_naive_attention_without_scaling():
+def test_naive_attention_and_one_weight_by_hand():
     inputs = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 2.0]])
     steps = arithmetic(CalculationInputs("naive", inputs))
     assert [matrix.name for matrix in steps] == ["inputs", "scores", "weights", "output"]
     output, weights = naive(inputs)
     np.testing.assert_allclose(steps["weights"], weights, atol=1e-12)
     np.testing.assert_allclose(steps["output"], output, atol=1e-12)
-
-
-def test_one_weight_by_hand():
     steps = arithmetic(CalculationInputs("two", np.array([[1.0], [0.0]])))
     assert steps["weights"][0, 0] == pytest.approx(math.e / (math.e + 1))
     assert steps["weights"][1].tolist() == [0.5, 0.5]
 
 
-def test_a_query_that_may_look_nowhere_gets_zeros():
+def test_masks_given_and_causal():
     mask = np.array([[1.0, 0.0], [0.0, 0.0]])
     steps = arithmetic(
         CalculationInputs.from_matrices({"inputs": np.eye(2), "mask": mask}, "masked")
     )
     assert steps["weights"].tolist() == [[1.0, 0.0], [0.0, 0.0]]
     assert steps["output"].tolist() == [[1.0, 0.0], [0.0, 0.0]]
-
-
-def test_a_given_mask_and_the_causal_one_both_hide():
     mask = np.array([[1.0, 1.0], [0.0, 1.0]])
     found = {"inputs": np.eye(2), "mask": mask}
     steps = arithmetic(CalculationInputs.from_matrices(found, "masked"), causal=True)
@@ -113,34 +104,22 @@ def all_operands_come_before(steps: Steps) -> bool:
     return all(set(matrix.operands) <= set(names[:number]) for number, matrix in enumerate(steps))
 
 
-def test_causal_over_two_lengths_is_refused():
+def test_what_cannot_be_worked_is_refused():
     with pytest.raises(UsageError, match="3 queries and 5 keys"):
         arithmetic(random_given(0), causal=True)
-
-
-def test_numbers_that_overflow_are_named_not_shown():
     with pytest.raises(InputError, match="scores overflows"):
         arithmetic(CalculationInputs("huge", np.full((2, 2), 1e200)))
-
-
-def test_a_missing_matrix_is_a_key_error():
     with pytest.raises(KeyError, match="query"):
         arithmetic(CalculationInputs("naive", np.eye(2)))["query"]
 
 
-def test_results_in_a_file_that_are_right_to_three_digits_are_not_remarked_on():
+def test_results_in_a_file_are_compared():
     found = worked("self")
     assert arithmetic(CalculationInputs.from_matrices(found, "worked")).notes == ()
-
-
-def test_a_wrong_result_in_a_file_is_pointed_at():
     published = [[0.106, 0.447, 0.447], [0.447, 0.106, 0.447], [0.211, 0.211, 0.577]]
     found = {**worked("self"), "weights": np.array(published)}
     (note,) = arithmetic(CalculationInputs.from_matrices(found, "worked")).notes
     assert note.startswith("'weights' as given differs from the computed by up to 0.317 (row 2, co")
-
-
-def test_a_result_that_cannot_be_compared_is_said():
     found = {"inputs": np.eye(2), "query": np.eye(2), "scores": np.ones((1, 2))}
     notes = arithmetic(CalculationInputs.from_matrices(found, "odd")).notes
     assert notes == (

@@ -86,12 +86,9 @@ def test_a_mechanism_that_makes_its_own_queries_takes_none():
             steps(other)
 
 
-def test_tokens_of_one_sequence_name_queries_and_keys():
+def test_tokens_name_queries_and_keys():
     given = build(inputs=SQUARE, tokens=["a", "b", "c"])
     assert given.query_tokens == given.key_tokens == ("a", "b", "c")
-
-
-def test_tokens_of_two_sequences_are_kept_apart():
     given = build(
         query_input=SQUARE[:1],
         key_value_input=SQUARE,
@@ -123,14 +120,11 @@ def test_a_bad_file_is_one_line_that_names_it(text, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_pickled_objects_are_refused(tmp_path):
+def test_files_have_a_title_and_hold_no_objects(tmp_path):
     path = tmp_path / "pickled.npz"
     np.savez(path, inputs=np.array([object()], dtype=object))
     with pytest.raises(InputError, match=r"pickled\.npz"):
         CalculationInputs.from_file(path)
-
-
-def test_a_file_brings_its_name_as_title(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"inputs": [[1, 2]], "note": "any words"}))
     assert CalculationInputs.from_file(path).title == "mine.json"

@@ -6,26 +6,25 @@ from attnviz.features.steps.given import CalculationInputs, worked_example
 from attnviz.features.steps.scatter import project_to_3d, scatter
 
 
-def test_two_spaces_are_drawn_apart_and_one_space_once():
+def test_points_and_lines_are_drawn_where_they_are():
     assert len(scatter(arithmetic(worked_example())).axes) == 2
     assert len(scatter(arithmetic(CalculationInputs("naive", np.eye(3)))).axes) == 1
-
-
-def test_the_points_of_three_features_are_drawn_where_they_are():
     inputs = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
     axes = scatter(arithmetic(CalculationInputs("naive", inputs))).axes[0]
     points = next(part for part in axes.collections if part.get_label() == "inputs")
     drawn = np.stack(points._offsets3d, axis=-1)
     np.testing.assert_allclose(drawn, inputs)
+    axes = scatter(arithmetic(worked_example())).axes[1]
+    assert sorted(text.get_text() for text in axes.texts) == ["k0", "k1", "k2", "q0", "q1", "q2"]
+    steps = arithmetic(worked_example())
+    lines = scatter(steps).axes[1].collections[0]
+    assert sorted(lines.get_colors()[:, 3]) == pytest.approx(sorted(steps["weights"].flat))
 
 
-def test_fewer_features_are_padded_and_said():
+def test_other_numbers_of_features_are_placed_and_said():
     placed, words = project_to_3d(np.array([[1.0, 2.0]]))
     assert placed.tolist() == [[1.0, 2.0, 0.0]]
     assert words == "2 features, padded with 0"
-
-
-def test_more_features_keep_the_distances_that_three_components_can():
     flat = np.random.default_rng(0).standard_normal((6, 3))
     turned = flat @ np.linalg.qr(np.random.default_rng(1).standard_normal((7, 7)))[0][:3]
     placed, words = project_to_3d(turned)
@@ -39,14 +38,3 @@ def test_few_points_of_many_features_are_placed_too(count):
     placed, _ = project_to_3d(np.arange(5.0 * count).reshape(count, 5))
     assert placed.shape == (count, 3)
     assert np.isfinite(placed).all()
-
-
-def test_every_point_is_named():
-    axes = scatter(arithmetic(worked_example())).axes[1]
-    assert sorted(text.get_text() for text in axes.texts) == ["k0", "k1", "k2", "q0", "q1", "q2"]
-
-
-def test_a_line_is_as_dark_as_its_weight():
-    steps = arithmetic(worked_example())
-    lines = scatter(steps).axes[1].collections[0]
-    assert sorted(lines.get_colors()[:, 3]) == pytest.approx(sorted(steps["weights"].flat))

@@ -16,12 +16,18 @@ def sentence(size: int, words: int = 9) -> Steps:
     return arithmetic(given, causal=True)
 
 
-def test_the_worked_example_fits_80_columns_with_every_shape_and_formula():
+def test_the_worked_example_fits_and_what_is_left_out_is_said():
     text = table(arithmetic(worked_example()), Display(80))
     for line in ("scores  3 × 3", "= query @ keyᵀ", "= softmax(scaled_scores)", "w_key  4 × 2"):
         assert line in text
     assert "q2  0.053  0.053  0.894" in text
     assert "showing" not in text
+    text = table(sentence(64), Display(80))
+    assert "showing 11 of 64 rows, " in text
+    assert "…" in text
+    found = {"inputs": np.eye(2), "scores": 5 * np.eye(2)}
+    text = table(arithmetic(CalculationInputs.from_matrices(found, "wrong")), Display(80))
+    assert "note: 'scores' as given differs" in text.partition("inputs  2")[0]
 
 
 @pytest.mark.parametrize("width", [30, 50, 80, 200])
@@ -32,30 +38,15 @@ def test_no_line_is_wider_than_the_display(width, size):
     assert max(map(cell_len, text.splitlines())) <= width
 
 
-def test_what_is_left_out_is_said_with_its_number():
-    text = table(sentence(64), Display(80))
-    assert "showing 11 of 64 rows, " in text
-    assert "…" in text
-
-
-def test_weights_are_coloured_only_where_the_display_has_colours():
+def test_colours_are_those_of_the_display_and_of_no_token():
     steps = arithmetic(worked_example())
     assert "\x1b[" not in table(steps, Display(80))
     assert "\x1b[38;2;" in table(steps, Display(80, "truecolor"))
-
-
-def test_a_token_cannot_style_the_terminal():
     names = ("\x1b[31mred", "[bold]")
     steps = arithmetic(CalculationInputs("two", np.eye(2), query_tokens=names, key_tokens=names))
     text = table(steps, Display(80))
     assert "\x1b" not in text
     assert "[bold]" in text
-
-
-def test_notes_stand_above_the_numbers():
-    found = {"inputs": np.eye(2), "scores": 5 * np.eye(2)}
-    text = table(arithmetic(CalculationInputs.from_matrices(found, "wrong")), Display(80))
-    assert "note: 'scores' as given differs" in text.partition("inputs  2")[0]
 
 
 def test_whole_numbers_stay_whole_and_an_exact_zero_is_told_from_a_rounded_one():

@@ -99,16 +99,13 @@ def test_vertical_scores_are_those_of_a_slow_loop():
     assert anchors.receivers([np.array([[1.0, 5.0], [np.nan, 2.0]])]) == [(0, 1), (1, 1), (0, 0)]
 
 
-def test_answers_are_compared_with_each_counted_once_more():
+def test_answers_are_found_and_compared():
     some, others = ["3", "3", "4"], ["4", "4", ""]
     names = ["", "3", "4"]
     first = np.array([some.count(one) + 1 for one in names]) / 6
     second = np.array([others.count(one) + 1 for one in names]) / 6
     assert anchors.divergence(some, others) == pytest.approx(stats.entropy(first, second))
     assert np.isnan(anchors.divergence([], others))
-
-
-def test_the_final_answer_is_the_last_that_is_given():
     text = r"\boxed{1} then \boxed{\frac{1}{2}} and \boxed{ 3 }"
     assert resampling.final_answer(text, None) == "3"
     assert resampling.final_answer(r"\boxed{\frac{1}{2}}.", None) == r"\frac{1}{2}"
@@ -247,7 +244,7 @@ def test_the_models_own_output_is_cut_too(copier):
     assert document["sentences"][-1]["needs"]
 
 
-def test_continuations_are_those_of_a_model_that_reads_all_again(tmp_path):
+def test_continuations_are_drawn_and_repeat_for_a_seed(tmp_path):
     source = load_model(str(tiny_models.llama(tmp_path / "llama")), with_head=True)
     text = "red is a car. Who walks a lot? red is a car. "
     own = passes.SentencePasses(source, tokenize(source.tokenizer, text), cut_sentences(text))
@@ -256,9 +253,6 @@ def test_continuations_are_those_of_a_model_that_reads_all_again(tmp_path):
     own.__dict__["remembers"] = False
     assert own.continuations(9, 3, 12, 0.6, seed=4) == texts
     assert own.continuations(9, 3, 12, 0.6, seed=5) != texts
-
-
-def test_a_token_is_drawn_from_the_likeliest_that_have_most_of_the_mass():
     shares = torch.tensor([[0.6, 0.3, 0.06, 0.04]]).log()
     generator = torch.Generator().manual_seed(0)
     found = torch.cat([passes.sample(shares, 1.0, generator) for _ in range(2000)])

@@ -26,19 +26,24 @@ def test_words_stand_where_the_text_has_them():
             assert sentence.text[word.start : word.end] == word.text
 
 
-def test_heads_count_from_zero_and_the_root_has_none():
+def test_texts_and_heads_of_a_sentence():
     (found,) = read("# text = Cats sleep", row("1", "Cats", "2", "nsubj"), row("2", "sleep", "0"))
     assert found.heads == (1, -1)
     assert found.relations[0] == "nsubj"
     assert found.where == "line 1 of 'a.conllu'"
-
-
-def test_without_a_comment_the_text_is_put_together():
     (found,) = read(row("1", "Hi", "0", "root", "SpaceAfter=No"), row("2", "!", "1", "punct"))
     assert found.text == "Hi!"
+    (found,) = read("# text = a b", row("1", "a", "0"), row("1.1", "b"), row("2", "b", "1"))
+    assert [word.text for word in found.words] == ["a", "b"]
+    (found,) = read("# text = a  b", row("1", "a", "0", misc="Gloss=x  y"), row("2", "b", "1"))
+    assert found.text == "a  b"
+    assert found.relations == ("_", "_")
+    assert [(word.start, word.end) for word in found.words] == [(0, 1), (3, 4)]
+    found = read("", row("1", "a", "0"), "", "", row("1", "b", "0"))
+    assert [sentence.text for sentence in found] == ["a", "b"]
 
 
-def test_a_contraction_that_is_written_as_its_parts_gives_each_its_place():
+def test_parts_of_a_contraction_have_their_places():
     (found,) = read(
         "# text = I don't",
         row("1", "I", "2"),
@@ -47,9 +52,6 @@ def test_a_contraction_that_is_written_as_its_parts_gives_each_its_place():
         row("3", "n't", "2"),
     )
     assert [(word.start, word.end) for word in found.words] == [(0, 1), (2, 4), (4, 7)]
-
-
-def test_words_that_are_not_written_as_such_have_an_empty_place():
     (found,) = read(
         "# text = du pain",
         row("1-2", "du"),
@@ -58,23 +60,6 @@ def test_words_that_are_not_written_as_such_have_an_empty_place():
         row("3", "pain", "0"),
     )
     assert [word.end - word.start for word in found.words] == [0, 0, 4]
-
-
-def test_empty_nodes_are_left_out():
-    (found,) = read("# text = a b", row("1", "a", "0"), row("1.1", "b"), row("2", "b", "1"))
-    assert [word.text for word in found.words] == ["a", "b"]
-
-
-def test_runs_of_spaces_in_a_field_part_no_columns():
-    (found,) = read("# text = a  b", row("1", "a", "0", misc="Gloss=x  y"), row("2", "b", "1"))
-    assert found.text == "a  b"
-    assert found.relations == ("_", "_")
-    assert [(word.start, word.end) for word in found.words] == [(0, 1), (3, 4)]
-
-
-def test_blank_lines_part_sentences_and_the_last_needs_none():
-    found = read("", row("1", "a", "0"), "", "", row("1", "b", "0"))
-    assert [sentence.text for sentence in found] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -344,7 +344,7 @@ def test_the_padding_of_a_page_is_part_of_its_grid(size, tmp_path):
     np.testing.assert_allclose(put_back, spot, atol=2 * max(scale))
 
 
-def test_a_caption_that_the_model_writes(loaded):
+def test_captions_that_a_model_writes_or_reads(loaded):
     source = replace(loaded("vision-encoder-decoder"), max_new_tokens=4)
     found = look(source, picture())
     ids = source.model.generate(
@@ -355,9 +355,6 @@ def test_a_caption_that_the_model_writes(loaded):
     assert len(found.main.query_tokens) == len(ids) - 1
     with pytest.raises(UsageError, match="--generate is read together with --text"):
         look(replace(loaded("llava"), max_new_tokens=4), picture())
-
-
-def test_a_captioners_encoder_over_itself(loaded):
     source = loaded("vision-encoder-decoder")
     found = look(load_vision_model(source.name, device="cpu"), picture())
     values = source.processor.image_processor(picture(), return_tensors="pt")["pixel_values"]
@@ -397,18 +394,17 @@ def test_every_row_of_the_table_is_built_and_every_family_is_in_one_row():
         assert set(row.video) <= set(row.families)
 
 
-def test_a_blank_text_is_refused(loaded):
+def test_what_a_family_does_not_read_is_refused(loaded, folder_of):
     with pytest.raises(InputError, match="blank"):
         look(loaded("llava"), picture(), " ")
-
-
-def test_a_family_without_video_refuses_one(loaded):
     with pytest.raises(UsageError, match="reads no video: leave --video out"):
         look(loaded("llava"), picture(), TEXT, more=(picture(),), frames=True)
+    with pytest.raises(ModelError, match=r"leave --text out, or use a model of LLaVA's kind"):
+        load_picture_text_model(str(folder_of("bert")), device="cpu")
 
 
 @pytest.mark.slow
-def test_a_family_of_one_picture_refuses_a_second(loaded):
+def test_second_pictures_and_videos_are_refused(loaded):
     assert set(ONE_PICTURE) == {
         name.replace("blip_2", "blip-2")
         for name, family in PICTURE_FAMILIES.items()
@@ -416,6 +412,11 @@ def test_a_family_of_one_picture_refuses_a_second(loaded):
     }
     with pytest.raises(UsageError, match="reads one picture, and 2 are given"):
         look(loaded("blip_2"), picture(), TEXT, more=(picture(),))
+    source = loaded("qwen2_vl")
+    if hasattr(source.processor, "video_processor"):
+        pytest.skip("torchvision is there")
+    with pytest.raises(ModelError, match="needs torchvision"):
+        look(source, picture(), TEXT, more=(picture(),), frames=True)
 
 
 def test_a_family_whose_layout_is_not_known_is_refused_by_name(tmp_path, monkeypatch):
@@ -431,17 +432,3 @@ def test_queries_before_an_encoder_and_a_decoder_are_refused(tmp_path):
           "num_heads": 4, "vocab_size": 400, "decoder_start_token_id": 1}  # fmt: skip
     with pytest.raises(ModelError, match="use a model with a decoder alone"):
         load_picture_text_model(str(blip_2(tmp_path, t5)), device="cpu")
-
-
-@pytest.mark.slow
-def test_without_a_video_processor_a_video_is_refused(loaded):
-    source = loaded("qwen2_vl")
-    if hasattr(source.processor, "video_processor"):
-        pytest.skip("torchvision is there")
-    with pytest.raises(ModelError, match="needs torchvision"):
-        look(source, picture(), TEXT, more=(picture(),), frames=True)
-
-
-def test_a_text_model_reads_no_picture(folder_of):
-    with pytest.raises(ModelError, match=r"leave --text out, or use a model of LLaVA's kind"):
-        load_picture_text_model(str(folder_of("bert")), device="cpu")

@@ -161,20 +161,15 @@ def test_maps_of_a_second_eager_pass_say_so(tmp_path):
     assert any("second, eager pass" in note for note in notes)
 
 
-def test_a_size_that_cuts_a_patch_is_refused(shown):
+def test_pictures_that_cannot_be_read_are_refused(shown, monkeypatch):
     with pytest.raises(UsageError, match=r"--image-size 33x32 is no multiple .* 8 × 8 pixels"):
         look(shown("vit"), picture(), size=(33, 32))
-
-
-def test_a_picture_whose_matrices_do_not_fit_is_refused(shown, monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda _: 3 * 4 * 8 * 17**2 - 1)
     with pytest.raises(ModelError, match=r"picture of 17 tokens would .* --image-size"):
         look(shown("vit"), picture())
     monkeypatch.setattr(devices, "free_bytes", lambda _: 3 * 4 * 8 * 17**2)
     look(shown("vit"), picture())
 
-
-def test_a_model_that_fails_on_a_picture_is_one_line(shown, monkeypatch):
     def fail(*_, **__):
         raise ValueError("Input image size (3*3)\ndoes not match")
 
@@ -234,11 +229,6 @@ def test_windows_are_put_back_as_a_slow_loop_does(vision_folder, shown):
             np.testing.assert_allclose(layer, expected, atol=1e-5)
         assert [item.layers for item in found.maps] == [("0", "1"), ("2", "3")]
         assert [len(item.key_tokens) for item in found.maps] == [144, 36]
-
-
-@pytest.mark.slow
-def test_the_mean_over_patches_is_that_of_all_rows(vision_folder, shown):
-    folder = vision_folder("swin")
     weights = own_windows(folder)[3]
     rows = [slow_row(weights, 6, 6, 4, 2, (row, column)) for row in range(6) for column in range(6)]
     found = look(shown("swin"), picture())
@@ -287,13 +277,18 @@ def test_pictures_are_asked_about_like_texts_one_or_many(shown):
         attend(model, "a text")
 
 
-def test_a_source_of_texts_refuses_a_picture(loaded):
+def test_a_picture_is_no_text_and_a_text_no_picture(loaded, copy_of, vision_folder):
     query = about(picture())
     for source in (load_pocket(), OwnLayer(Origin(mechanism="naive"), "self")):
         with pytest.raises(UsageError, match=r"a picture needs a vision model: attnviz image"):
             attend_query(source, query)
     with pytest.raises(UsageError, match=r"reads texts: it answers no query of kind 'picture'"):
         attend_query(loaded("bert"), query)
+    folder = copy_of("bert")
+    source = vision_folder("vit") / "preprocessor_config.json"
+    (folder / "preprocessor_config.json").write_text(source.read_text())
+    with pytest.raises(ModelError, match=r"\(bert\) reads no pictures: it asks for 'input_ids'"):
+        load_vision_model(str(folder), device="cpu")
 
 
 @pytest.mark.parametrize("ask", ["attend", "gradients", "values"])
@@ -322,14 +317,6 @@ def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
     folder = vision_folder("vit")
     with pytest.raises(ModelError, match=r"has no tokenizer|use 'attnviz image'"):
         load_model(str(folder), device="cpu")
-
-
-def test_a_text_model_with_a_processor_reads_no_pictures(copy_of, vision_folder):
-    folder = copy_of("bert")
-    source = vision_folder("vit") / "preprocessor_config.json"
-    (folder / "preprocessor_config.json").write_text(source.read_text())
-    with pytest.raises(ModelError, match=r"\(bert\) reads no pictures: it asks for 'input_ids'"):
-        load_vision_model(str(folder), device="cpu")
 
 
 def test_pictures_are_read_upright_and_on_white(tmp_path):

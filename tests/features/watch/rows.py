@@ -245,17 +245,9 @@ VIT_PYTORCH = [
     vit_row("vit_with_patch_merger", "ViT", 3, streams="cross self"),
     vit_row("vit_for_small_dataset", "ViT", 2),
     vit_row("learnable_memory_vit", "ViT", 2),
-    vit_row(
-        "vit_3d",
-        "ViT",
-        2,
-        noise(2, 3, 4, 32, 32),
-        frames=4,
-        frame_patch_size=2,
-        image_patch_size=8,
-        patch_size=None,
-    ),
-]
+    vit_row("vit_3d", "ViT", 2, noise(2, 3, 4, 32, 32), frames=4, frame_patch_size=2,
+            image_patch_size=8, patch_size=None),
+]  # fmt: skip
 
 
 def from_(path: str, options: str) -> Callable[[Any], Any]:
@@ -341,21 +333,17 @@ OTHERS = [
         package="open_clip_torch",
         name="CoCa text",
     ),
-    row(
-        "torchvision.models:SwinTransformer",
-        "patch_size=[4,4] embed_dim=32 depths=[1,1] num_heads=[2,4] window_size=[4,4]",
-        PICTURE,
-        "self 2",
-    ),
+    row("torchvision.models:SwinTransformer",
+        "patch_size=[4,4] embed_dim=32 depths=[1,1] num_heads=[2,4] window_size=[4,4]", PICTURE,
+        "self 2"),
     row(
         "perceiver_pytorch:Perceiver",
         "num_freq_bands=4 depth=2 max_freq=10.0 num_latents=6 latent_dim=32 latent_heads=4",
         lambda: given(torch.randn(2, 8, 8, 3)),
         "cross self 4",
     ),
-    row(
-        "linformer:Linformer", "dim=32 seq_len=16 depth=2 k=4 heads=4", noise(2, 16, 32), "cross 2"
-    ),
+    row("linformer:Linformer", "dim=32 seq_len=16 depth=2 k=4 heads=4", noise(2, 16, 32),
+        "cross 2"),
     row(
         "local_attention:LocalTransformer",
         "num_tokens=20 max_seq_len=16 dim=32 depth=2 heads=4 local_attn_window_size=8",
@@ -364,9 +352,8 @@ OTHERS = [
         half=False,
         windows=2,
     ),
-    row(
-        "axial_attention:AxialAttention", "dim=32 heads=4 dim_index=1", noise(2, 32, 5, 6), "self 2"
-    ),
+    row("axial_attention:AxialAttention", "dim=32 heads=4 dim_index=1", noise(2, 32, 5, 6),
+        "self 2"),
     row(
         "esm:ESM2",
         "num_layers=2 embed_dim=32 attention_heads=4",
@@ -384,13 +371,9 @@ OTHERS = [
         "cross self 2",
         package="rtdl_revisiting_models",
     ),
-    row(
-        "segment_anything.modeling:ImageEncoderViT",
+    row("segment_anything.modeling:ImageEncoderViT",
         "img_size=64 patch_size=8 embed_dim=32 depth=2 num_heads=4 out_chans=8"
-        " window_size=4 use_rel_pos=True global_attn_indexes=(1,)",
-        noise(2, 3, 64, 64),
-        "self 2",
-    ),
+        " window_size=4 use_rel_pos=True global_attn_indexes=(1,)", noise(2, 3, 64, 64), "self 2"),
     row(
         "segment_anything.modeling:TwoWayTransformer",
         "depth=2 embedding_dim=32 num_heads=4 mlp_dim=32",
@@ -398,19 +381,12 @@ OTHERS = [
         "cross self 7",
     ),
     row("conformer:Conformer", "dim=32 depth=2 dim_head=8 heads=4", noise(2, 9, 32), "self 2"),
-    row(
-        "iTransformer:iTransformer",
+    row("iTransformer:iTransformer",
         "num_variates=5 lookback_len=16 depth=2 dim=32 pred_length=4 dim_head=8 flash_attn=False",
-        noise(2, 16, 5),
-        "self 2",
-        name="iTransformer, by hand",
-    ),
-    row(
-        "iTransformer:iTransformer2D",
+        noise(2, 16, 5), "self 2", name="iTransformer, by hand"),
+    row("iTransformer:iTransformer2D",
         "num_variates=5 lookback_len=16 num_time_tokens=4 depth=1 dim=32 pred_length=4 dim_head=8",
-        noise(2, 16, 5),
-        "causal self 2",
-    ),
+        noise(2, 16, 5), "causal self 2"),
     row(
         "demucs.transformer:CrossTransformerEncoder",
         "dim=32 num_heads=4 num_layers=2",
@@ -434,32 +410,13 @@ OTHERS = [
         lambda: given(ids(2, 9), image_tokens=torch.randn(2, 6, 32)),
         "causal cross 4",
     ),
-    Row(
-        "pytorch-forecasting",
-        "TemporalFusionTransformer",
-        fusion,
-        fusion_inputs,
-        ("cross", 4),
-        others=(0,),
-    ),
-    Row(
-        "neuralforecast",
-        "Informer",
-        forecast("Informer", hidden_size=32, n_head=4),
-        noise(2, 24, 1),
-        ("cross", 4),
-        half=False,
-    ),
-    Row(
-        "neuralforecast",
-        "TFT",
-        forecast("TFT", hidden_size=32, n_head=4),
-        noise(2, 28, 1),
-        ("causal cross self", 3),
-        exact=torch.float32,
-        half=False,
-    ),
-]
+    Row("pytorch-forecasting", "TemporalFusionTransformer", fusion, fusion_inputs, ("cross", 4),
+        others=(0,)),
+    Row("neuralforecast", "Informer", forecast("Informer", hidden_size=32, n_head=4),
+        noise(2, 24, 1), ("cross", 4), half=False),
+    Row("neuralforecast", "TFT", forecast("TFT", hidden_size=32, n_head=4), noise(2, 28, 1),
+        ("causal cross self", 3), exact=torch.float32, half=False),
+]  # fmt: skip
 
 
 def hf(kind: str, config: str, written: str, **options: Any) -> Callable[[Any], Any]:
@@ -485,33 +442,14 @@ INFORMER = SERIES | options_in(
     " decoder_attention_heads=4 encoder_ffn_dim=32 decoder_ffn_dim=32"
 )
 TRANSFORMERS = [
-    Row(
-        "transformers",
-        "PatchTST",
-        hf(
-            "PatchTSTForPrediction",
-            "PatchTSTConfig",
-            "num_input_channels=2 patch_length=4 patch_stride=4 num_attention_heads=4"
-            " ffn_dim=32 num_hidden_layers=2",
-            **SERIES,
-        ),
-        noise(2, 16, 2),
-        ("self", 2),
-    ),
-    Row(
-        "transformers",
-        "Informer",
-        hf("InformerForPrediction", "InformerConfig", "", **INFORMER),
-        informer_inputs,
-        ("cross self", 4),
-    ),
-    Row(
-        "transformers",
-        "TimeSeriesTransformer",
+    Row("transformers", "PatchTST", hf("PatchTSTForPrediction", "PatchTSTConfig",
+        "num_input_channels=2 patch_length=4 patch_stride=4 num_attention_heads=4"
+        " ffn_dim=32 num_hidden_layers=2", **SERIES), noise(2, 16, 2), ("self", 2)),
+    Row("transformers", "Informer", hf("InformerForPrediction", "InformerConfig", "", **INFORMER),
+        informer_inputs, ("cross self", 4)),
+    Row("transformers", "TimeSeriesTransformer",
         hf("TimeSeriesTransformerForPrediction", "TimeSeriesTransformerConfig", "", **INFORMER),
-        informer_inputs,
-        ("causal cross self", 4),
-    ),
+        informer_inputs, ("causal cross self", 4)),
     Row(
         "transformers",
         "Whisper",
@@ -526,7 +464,7 @@ TRANSFORMERS = [
         lambda: given(torch.randn(2, 8, 32), decoder_input_ids=ids(2, 5)),
         ("causal cross self", 3),
     ),
-]
+]  # fmt: skip
 
 ROWS = [*DIFFUSERS, *X_TRANSFORMERS, *TIMM, *VIT_PYTORCH, *OTHERS, *TRANSFORMERS]
 
@@ -537,19 +475,11 @@ LINEAR = [
         lambda: given({"image0": torch.randn(1, 1, 32, 32), "image1": torch.randn(1, 1, 32, 32)}),
         "none 0",
     ),
-    row(
-        "performer_pytorch:Performer",
-        "dim=32 depth=1 heads=4 dim_head=8",
-        noise(2, 9, 32),
-        "none 0",
-    ),
-    row(
-        "linear_attention_transformer:LinearAttentionTransformer",
-        "dim=32 depth=1 max_seq_len=16 heads=4",
-        noise(2, 16, 32),
-        "none 0",
-    ),
-]
+    row("performer_pytorch:Performer", "dim=32 depth=1 heads=4 dim_head=8", noise(2, 9, 32),
+        "none 0"),
+    row("linear_attention_transformer:LinearAttentionTransformer",
+        "dim=32 depth=1 max_seq_len=16 heads=4", noise(2, 16, 32), "none 0"),
+]  # fmt: skip
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "tables" / "packages.md"
 

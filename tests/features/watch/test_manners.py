@@ -62,9 +62,6 @@ def test_everything_is_restored_also_after_an_exception():
     with pytest.raises(AssertionError, match="embedding dimension"), watch(model):
         model(tokens()[..., :3])
     assert state() == before
-
-
-def test_a_model_that_raises_is_found_by_its_path_when_it_is_called_again():
     model = nn.Sequential(FusedCross(), FusedCross())
     with watch(model) as seen:
         with pytest.raises(RuntimeError):
@@ -197,7 +194,7 @@ def test_watching_twice_at_once_sees_the_same_twice():
     assert np.array_equal(first.weights, second.weights)
 
 
-def test_another_thread_is_not_seen_and_not_disturbed():
+def test_another_thread_is_not_seen_and_cannot_watch():
     model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()
     with torch.no_grad():
         before = model(x)
@@ -214,9 +211,6 @@ def test_another_thread_is_not_seen_and_not_disturbed():
     assert torch.equal(made[0], before)
     with pytest.raises(AttentionError, match="nothing ran in the block"):
         seen.attention()
-
-
-def test_two_threads_cannot_watch_at_once():
     refused = []
 
     def run() -> None:
@@ -233,16 +227,13 @@ def test_two_threads_cannot_watch_at_once():
     assert state() == before
 
 
-def test_without_a_model_the_outermost_module_begins_the_name():
+def test_names_and_calls_that_are_kept():
     with watch() as seen:
         Residual(AllHeads())(tokens())
         Residual(AllHeads())(tokens())
         F.scaled_dot_product_attention(tokens(), tokens(), tokens())
     layers = [name for item in seen.attention().maps for name in item.layers]
     assert layers == ["Residual.blocks.0", "Residual1.blocks.0", "function"]
-
-
-def test_of_each_module_s_calls_some_are_kept():
     model = Cached()
     with watch(model, every=3, first=2) as seen:
         model(tokens(9))
@@ -323,11 +314,18 @@ def test_every_item_of_a_batch_is_a_record():
         assert np.abs(record.weights - alone.attention().weights).max() < 1e-6
 
 
-def test_an_item_that_no_call_has_is_named():
+def test_what_no_call_has_or_cannot_be_read_is_named():
     model = FusedCross()
     with watch(model, batch=2) as seen:
         model(tokens())
     with pytest.raises(AttentionError, match="batch=2 does not exist: 2 items"):
+        seen.attention()
+    model = nn.Sequential(FusedCross(), AllHeads()).eval()
+    bad = tokens()
+    bad[0, 0, 0] = torch.nan
+    with watch(model) as seen:
+        assert model(bad).isnan().any()
+    with pytest.raises(AttentionError, match=r"attention of '0' could not be read: .* is NaN"):
         seen.attention()
 
 
@@ -452,16 +450,6 @@ def test_what_was_seen_is_drawn_and_saved_like_any_result(tmp_path):
     assert again.main.layers == ("blocks.0", "blocks.1")
     assert np.array_equal(again.weights, seen.attention().weights)
     assert again.provenance.model == "Residual"
-
-
-def test_a_call_that_cannot_be_read_is_named_and_stops_no_model():
-    model = nn.Sequential(FusedCross(), AllHeads()).eval()
-    bad = tokens()
-    bad[0, 0, 0] = torch.nan
-    with watch(model) as seen:
-        assert model(bad).isnan().any()
-    with pytest.raises(AttentionError, match=r"attention of '0' could not be read: .* is NaN"):
-        seen.attention()
 
 
 def test_fused_functions_of_other_packages_are_seen(monkeypatch):

@@ -167,26 +167,22 @@ def test_what_is_no_attention_gives_no_map(model, why):
         seen.attention()
 
 
-def test_a_block_in_which_nothing_runs_says_so():
+def test_blocks_in_which_nothing_is_wanted_say_so():
     with watch() as seen:
         pass
     with pytest.raises(AttentionError, match="nothing ran in the block"):
         seen.heatmap()
-
-
-def test_calls_that_nobody_wanted_are_named():
     model = FusedCross()
     with watch(model, only="decoder.*") as seen:
         model(torch.randn(2, 6, SIZE))
     with pytest.raises(AttentionError, match=r"\(only=decoder.\*\); they were made by FusedCross"):
         seen.attention()
-
-
-def test_calls_of_another_model_are_not_seen():
     with watch(nn.Linear(2, 2)) as seen:
         FusedCross()(torch.randn(2, 6, SIZE))
     with pytest.raises(AttentionError, match="nothing ran in the block"):
         seen.attention()
+    with pytest.raises(UsageError, match=r"watch needs a torch\.nn\.Module, not str"), watch("a"):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -200,9 +196,4 @@ def test_calls_of_another_model_are_not_seen():
 )
 def test_options_out_of_their_range_are_refused(options, why):
     with pytest.raises(UsageError, match=why), watch(**options):  # type: ignore[arg-type]
-        pass
-
-
-def test_what_is_no_module_is_refused():
-    with pytest.raises(UsageError, match=r"watch needs a torch\.nn\.Module, not str"), watch("a"):
         pass

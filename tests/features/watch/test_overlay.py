@@ -71,7 +71,7 @@ def test_a_word_gets_what_its_pieces_get_and_coarse_maps_stand_for_what_they_cov
                 assert maps[1, step, row, column] == pytest.approx(truth, 1e-5)
 
 
-def test_a_word_that_is_there_twice_gets_both_and_a_number_one_token():
+def test_blocks_of_places_lie_in_rows_and_words_come_twice():
     weights = shares(16)
     seen = seen_of(Picture(only=weights), steps=1)
     truth = np.roll(weights, 1, axis=0).reshape(4, 4, -1)
@@ -79,9 +79,6 @@ def test_a_word_that_is_there_twice_gets_both_and_a_number_one_token():
     phrase = truth[..., [2, 3, 4]].sum(-1)
     assert np.abs(maps_of(seen, "astronaut AND")[2][0, 0] - phrase).max() < 1e-6
     assert np.abs(maps_of(seen, 5)[2][0, 0] - truth[..., 5]).max() < 1e-6
-
-
-def test_blocks_of_places_lie_in_rows():
     weights = shares(8 * 8)
     maps = maps_of(seen_of(Picture(only=weights), steps=1, max_size=16), 4)[2]
     truth = np.roll(weights, 1, axis=0)[:, 4].reshape(8, 2, 4).mean(-1)
@@ -128,12 +125,15 @@ def test_what_cannot_be_laid_over_a_picture_is_said(places, options, word, error
         seen.overlay(word)
 
 
-def test_a_split_within_a_block_is_refused():
+def test_splits_and_pictures_that_do_not_fit_are_refused():
     seen = seen_of(Picture(joint=shares(22, 22)), 22, steps=1, split=5, max_size=11, tokens=None)
     with pytest.raises(UsageError, match="split=5 falls into a block of 2 tokens"):
         seen.attention()
     with pytest.raises(UsageError, match="not 0"), watch(split=0):
         pass
+    seen = seen_of(Picture(only=shares(16)), steps=1)
+    with pytest.raises(UsageError, match="needs bytes of shape"):
+        seen.overlay("a", picture=np.zeros((4, 4, 3)))
 
 
 @pytest.mark.slow
@@ -163,9 +163,3 @@ def test_the_overlay_shows_the_mean_or_each(kind, steps, layers, tmp_path):
     assert ("maps.coarse" in said) == (layers == "each")
     with Image.open(file) as picture:
         assert picture.width > 100
-
-
-def test_a_picture_of_floats_is_refused():
-    seen = seen_of(Picture(only=shares(16)), steps=1)
-    with pytest.raises(UsageError, match="needs bytes of shape"):
-        seen.overlay("a", picture=np.zeros((4, 4, 3)))

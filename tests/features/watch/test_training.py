@@ -95,7 +95,7 @@ def test_a_sampled_run_is_the_bare_run_to_the_bit(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sample_is_what_watching_the_model_at_that_step_shows(tmp_path):
+def test_a_sample_is_what_watching_at_that_step_shows(tmp_path):
     model = Small()
     train(model, range(3))
     path = Recorder(model, PROBE, tmp_path / "new" / "samples", every=3, tokens="abcdef").step(3)
@@ -107,19 +107,22 @@ def test_a_sample_is_what_watching_the_model_at_that_step_shows(tmp_path):
     assert np.array_equal(sample.weights, seen.attention().weights)
     assert sample.tokens == tuple("abcdef")
     assert (sample.id, sample.provenance.settings["step"]) == ("step 3", 3)
+    recorder = run(tmp_path, range(3), max_size=3)
+    (sample,) = load(tmp_path / "step-00000002.npz")
+    assert (sample.main.blocks, sample.weights.shape) == ((2, 2), (2, 2, 3, 3))
+    report = recorder.study.report()
+    assert "maps hold blocks of 2 × 2 tokens: measures are of blocks" in report.notes
+    wide = [entropy(row) for row in sample.weights[0, 0]]
+    assert report.values["entropy"][-1, 0] == pytest.approx(np.mean(wide), abs=1e-5)
 
 
 @pytest.mark.slow
-def test_steps_in_between_and_the_same_step_again_do_nothing(tmp_path):
+def test_each_step_is_sampled_once_and_the_last_too(tmp_path):
     recorder = Recorder(Small(), PROBE, tmp_path, every=2)
     assert [recorder.step(step) is not None for step in (0, 0, 1, 2, 2, 3, 4)] == [
         *(True, False, False, True, False, False, True)
     ]
     assert [*sample_files(tmp_path)] == [0, 2, 4]
-
-
-@pytest.mark.slow
-def test_the_last_step_of_a_run_is_sampled_once(tmp_path):
     recorder = run(tmp_path, range(6), every=4)
     path = recorder.finish()
     assert path is not None
@@ -153,17 +156,6 @@ def test_measures_and_drift_are_those_of_a_slow_loop(tmp_path):
         assert values["previous-token"] == pytest.approx(np.mean(before_it), abs=1e-5)
         assert values["sink"] == pytest.approx(q.mean(0).max(), abs=1e-5)
     assert all(math.isnan(values["drift"]) for values in recorder.study.values[0].values())
-
-
-@pytest.mark.slow
-def test_long_maps_are_kept_and_measured_in_blocks_and_it_is_said(tmp_path):
-    recorder = run(tmp_path, range(3), max_size=3)
-    (sample,) = load(tmp_path / "step-00000002.npz")
-    assert (sample.main.blocks, sample.weights.shape) == ((2, 2), (2, 2, 3, 3))
-    report = recorder.study.report()
-    assert "maps hold blocks of 2 × 2 tokens: measures are of blocks" in report.notes
-    wide = [entropy(row) for row in sample.weights[0, 0]]
-    assert report.values["entropy"][-1, 0] == pytest.approx(np.mean(wide), abs=1e-5)
 
 
 @pytest.mark.slow
@@ -206,10 +198,6 @@ def test_a_run_that_is_resumed_goes_on_in_its_folder(tmp_path):
     (sample,) = load(tmp_path / "step-00000004.npz")
     (first,) = load(tmp_path / "step-00000000.npz")
     assert np.array_equal(sample.weights, first.weights)  # the same fresh model
-
-
-@pytest.mark.slow
-def test_another_probe_than_before_has_no_drift_and_it_is_said(tmp_path):
     run(tmp_path, range(1))
     other = Recorder(Small(), PROBE[:, :4], tmp_path, every=2)
     other.step(2)

@@ -192,7 +192,7 @@ def assert_alike(columns: Any, others: Any) -> None:
             assert cell.log_p == pytest.approx(same.log_p, abs=1e-4)
 
 
-def test_numpy_and_torch_read_the_same_lens(tmp_path):
+def test_the_same_lens_by_other_ways(tmp_path, monkeypatch):
     folder = made(tmp_path, "LlamaForCausalLM")
     for only in (False, True):
         both = [
@@ -202,15 +202,12 @@ def test_numpy_and_torch_read_the_same_lens(tmp_path):
             for device in ("light", "torch")
         ]
         assert_alike(*both)
-
-
-def test_memory_holds_some_rows_of_one_layer(monkeypatch):
     whole = attnviz.why(DOGS, model="pocket-lm", layers=True).value.columns
     monkeypatch.setattr("attnviz.features.why.layers.AT_ONCE", 20_000)
     assert_alike(attnviz.why(DOGS, model="pocket-lm", layers=True).value.columns, whole)
 
 
-def test_a_column_is_settled_where_its_choice_stays_on_top():
+def test_a_class_has_one_column_and_others_settle():
     for only in (False, True):
         report = attnviz.why(DOGS, model="pocket-lm", layers=True, attention_only=only).value
         for column in report.columns:
@@ -222,6 +219,12 @@ def test_a_column_is_settled_where_its_choice_stays_on_top():
             assert all(sum(p for _, p in one.top) <= 1 + 1e-9 for one in column.cells)
             for cell in column.cells:
                 assert (cell.rank == 1) == (cell.top[0][0] == column.choice)
+    picture = Path(attnviz.__file__).parent / "models" / "pocket_vit" / "files" / "sample.png"
+    report = attnviz.why(str(picture), model="pocket-vit", layers=True).value
+    (column,) = report.columns
+    assert report.tokens == 1
+    assert (column.token, column.choice, column.settled) == ("[CLS]", "star", "3")
+    assert [one.likeliest for one in report.rows] == [one.top[0][0] for one in column.cells]
 
 
 def test_rows_are_the_last_ones_or_those_that_are_named():
@@ -311,15 +314,6 @@ def test_tokens_are_data():
     assert layers_picture(report).axes
 
 
-def test_a_class_has_one_column():
-    picture = Path(attnviz.__file__).parent / "models" / "pocket_vit" / "files" / "sample.png"
-    report = attnviz.why(str(picture), model="pocket-vit", layers=True).value
-    (column,) = report.columns
-    assert report.tokens == 1
-    assert (column.token, column.choice, column.settled) == ("[CLS]", "star", "3")
-    assert [one.likeliest for one in report.rows] == [one.top[0][0] for one in column.cells]
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -327,11 +321,9 @@ def test_a_class_has_one_column():
         (("a b", *LM, "--attention-only"), "--attention-only is for --layers"),
         (("a b", *LM, "--layers", "--rows", "0-9"), "--rows 0-9 does not lie in this text"),
         (("a b", *LM, "--layers", "--rows", "x"), "--rows"),
-        (
-            ("a b a", *LM, "--layers", "--rows", "0-1", "--target", "next:a"),
-            "which --rows 0-1 leaves out",
-        ),
+        (("a b a", *LM, "--layers", "--rows", "0-1", "--target", "next:a"),
+         "which --rows 0-1 leaves out"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_one_line(arguments, says):
     assert says in run("why", *arguments).mistake

@@ -181,7 +181,7 @@ def test_the_model_inside_is_explained_in_one_screen():
     assert "position decides, whatever the words are" in position.text
 
 
-def test_the_effect_is_that_of_the_link_in_this_head():
+def test_layers_and_the_effect_of_the_link():
     from attnviz.core.effects import Intervention, LinkAt, log_probabilities
 
     report = attnviz.why(TEXT, model="pocket-lm", head="2.3", link="likes[10]>dogs").value
@@ -190,6 +190,15 @@ def test_the_effect_is_that_of_the_link_in_this_head():
     before, after = log_probabilities(experiment, [Intervention(), change])[:, 0]
     assert report.effect == pytest.approx(before - after, abs=1e-5)
     assert report.output == "dogs (next token)"
+    report = attnviz.why(TEXT, model="pocket-lm", layers=True).value
+    rows = [one.attention + one.feed_forward for one in report.rows]
+    assert sum(rows) + report.other == pytest.approx(report.logit, abs=1e-4)
+    assert [one.rank for one in report.rows][-1] == 1
+    assert report.rows[-1].likeliest == report.choice == "dogs"
+    assert report.heads[0].writer == "2.3"
+    other = attnviz.why(TEXT, model="pocket-lm", layers=True, explain="next:cats").value
+    assert other.choice == "cats"
+    assert other.logit < report.logit
 
 
 def test_every_form_holds_the_same_numbers(tmp_path):
@@ -223,18 +232,6 @@ def test_many_texts_give_means_with_intervals(tmp_path):
     assert mean.interval[0] <= mean.value <= mean.interval[1]
 
 
-def test_layers_sum_to_the_logit():
-    report = attnviz.why(TEXT, model="pocket-lm", layers=True).value
-    rows = [one.attention + one.feed_forward for one in report.rows]
-    assert sum(rows) + report.other == pytest.approx(report.logit, abs=1e-4)
-    assert [one.rank for one in report.rows][-1] == 1
-    assert report.rows[-1].likeliest == report.choice == "dogs"
-    assert report.heads[0].writer == "2.3"
-    other = attnviz.why(TEXT, model="pocket-lm", layers=True, explain="next:cats").value
-    assert other.choice == "cats"
-    assert other.logit < report.logit
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -260,7 +257,7 @@ def test_mistakes_get_one_line(arguments, says):
 
 
 @pytest.mark.slow
-def test_a_picture_shows_writers_link_and_tokens(tmp_path):
+def test_texts_of_a_pipe_and_a_picture(tmp_path):
     file = tmp_path / "why.svg"
     found = run("why", TEXT, *LM, "--head", "2.3", "--picture", file)
     assert found.status == 0
@@ -270,6 +267,13 @@ def test_a_picture_shows_writers_link_and_tokens(tmp_path):
     narrow = run("why", TEXT, *LM, "--head", "2.3", "--picture", file, "--style", "width=single")
     assert narrow.status == 0
     assert "weight .96" not in file.read_text()
+    lines = f"{TEXT}\nThe king saw the queen. The king saw\n"
+    done = run("why", *LM, "--head", "2.3", "-f", "jsonl", stdin=lines.encode())
+    assert done.status == 0
+    assert [json.loads(line)["links"] for line in done.lines] == [1, 1]
+    plot = tmp_path / "w.svg"
+    assert run("why", *LM, "--head", "2.3", "--picture", plot, stdin=lines.encode()).status == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["w-0.svg", "w-1.svg"]
 
 
 def test_the_lesson_of_the_circuit_takes_each_step_away():
@@ -281,17 +285,6 @@ def test_the_lesson_of_the_circuit_takes_each_step_away():
     whole, *without = cells["probability_without"]
     assert whole == pytest.approx(0.967, abs=1e-3)
     assert max(without) < 0.02
-
-
-@pytest.mark.slow
-def test_each_text_of_a_pipe_gets_its_answer(tmp_path):
-    lines = f"{TEXT}\nThe king saw the queen. The king saw\n"
-    done = run("why", *LM, "--head", "2.3", "-f", "jsonl", stdin=lines.encode())
-    assert done.status == 0
-    assert [json.loads(line)["links"] for line in done.lines] == [1, 1]
-    plot = tmp_path / "w.svg"
-    assert run("why", *LM, "--head", "2.3", "--picture", plot, stdin=lines.encode()).status == 0
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["w-0.svg", "w-1.svg"]
 
 
 def test_a_page_explains_its_link_and_those_of_the_writers(tmp_path):

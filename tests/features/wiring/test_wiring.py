@@ -94,6 +94,20 @@ def test_the_induction_head_reads_the_previous_token_head():
     keys = [one for one in report.wires if one.side == "key"]
     assert (keys[0].head, keys[0].writer) == (HeadAt("causal", "2", 3), HeadAt("causal", "1", 1))
     assert report.roles[HeadAt("causal", "1", 1)].name == "previous-token"
+    texts = [TEXT, "The king saw the queen. The king saw"]
+    report = attnviz.heads(texts, wiring=True, model="pocket-lm").value
+    single = [attnviz.heads(text, wiring=True, model="pocket-lm").value for text in texts]
+    one = report.wires[0]
+    values = [
+        next(
+            other.moved
+            for other in own.wires
+            if (other.head, other.side, other.writer) == (one.head, one.side, one.writer)
+        )
+        for own in single
+    ]
+    assert one.moved == pytest.approx(np.mean(values))
+    assert one.interval[0] <= one.moved <= one.interval[1]
 
 
 def test_every_form_holds_the_same_pairs(tmp_path):
@@ -121,24 +135,7 @@ def test_heads_are_chosen_as_elsewhere():
         assert found
 
 
-def test_texts_give_means_with_intervals():
-    texts = [TEXT, "The king saw the queen. The king saw"]
-    report = attnviz.heads(texts, wiring=True, model="pocket-lm").value
-    single = [attnviz.heads(text, wiring=True, model="pocket-lm").value for text in texts]
-    one = report.wires[0]
-    values = [
-        next(
-            other.moved
-            for other in own.wires
-            if (other.head, other.side, other.writer) == (one.head, one.side, one.writer)
-        )
-        for own in single
-    ]
-    assert one.moved == pytest.approx(np.mean(values))
-    assert one.interval[0] <= one.moved <= one.interval[1]
-
-
-def test_copying_is_a_measure_of_heads():
+def test_copying_is_a_measure_and_weights_need_no_text():
     heads = run("heads", TEXT, *LM, "--writes", "--sort", "copying", "-f", "json").json()["heads"]
     weights = {one.at: circuit_of(one).copying for one in load_pocket_lm().head_weights()[0]}
     assert [one["values"]["copying"] for one in heads] == sorted(
@@ -146,6 +143,10 @@ def test_copying_is_a_measure_of_heads():
         key=lambda one: -one.expected,
     )
     assert "needs attnviz heads --writes" in run("heads", TEXT, "--sort", "copying").mistake
+    done = run("heads", "--wiring", "--weights-only", *LM, "--top", 2)
+    assert "2.3 key  ←  1.1  .19" in done.text
+    assert "heads that copy most: 2.0 0.88" in done.text
+    assert "leave TEXT out" in run("heads", "a b", "--wiring", "--weights-only", *LM).mistake
 
 
 @pytest.mark.slow
@@ -199,10 +200,3 @@ def test_weights_alone_against_whole_matrices():
         np.testing.assert_allclose(found.scores, whole, rtol=1e-6)
         whole = np.linalg.svd(head.output @ head.value, compute_uv=False)[: len(head.query)]
         np.testing.assert_allclose(found.outputs, whole, rtol=1e-6)
-
-
-def test_weights_alone_need_no_text_and_a_model_whose_maps_are_known():
-    done = run("heads", "--wiring", "--weights-only", *LM, "--top", 2)
-    assert "2.3 key  ←  1.1  .19" in done.text
-    assert "heads that copy most: 2.0 0.88" in done.text
-    assert "leave TEXT out" in run("heads", "a b", "--wiring", "--weights-only", *LM).mistake

@@ -288,12 +288,18 @@ def test_without_a_writer_that_does_not_exist_a_side_is_as_it_was(name):
     assert layers == {str(number) for number in range(len(layers))}
 
 
-def test_a_model_that_writes_otherwise_is_refused():
+def test_writers_that_do_not_match_and_shared_modules():
     text = written("gpt2")
     text.recording.leaves.pop(0)
     text.of_leaf.pop(0)
     with pytest.raises(AttentionError, match="cannot split what"):
         explain_link(text, HeadAt("causal", "1", 0), (5, 2))
+    # ALBERT runs one module for all layers: what each run wrote is its own.
+    text = written("albert")
+    names = [one.name for one in text.writers if one.kind == "feed-forward"]
+    layers = text.attention.main.layers
+    assert len(layers) > 1
+    assert names == [f"feed-forward {layer}" for layer in layers]
 
 
 def test_logits_as_transformer_lens_attributes_them():
@@ -324,12 +330,3 @@ def test_logits_as_transformer_lens_attributes_them():
     parts = text.logit_parts(row, choice)
     own = [n for n, writer in enumerate(text.writers) if writer.kind == "head"]
     np.testing.assert_allclose(parts[own], expected, atol=1e-5)
-
-
-def test_layers_that_share_a_module_keep_their_numbers():
-    """ALBERT runs one module for all layers: what each run wrote is its own."""
-    text = written("albert")
-    names = [one.name for one in text.writers if one.kind == "feed-forward"]
-    layers = text.attention.main.layers
-    assert len(layers) > 1
-    assert names == [f"feed-forward {layer}" for layer in layers]
