@@ -76,7 +76,7 @@ def test_a_lens_is_judged_by_the_tokens_that_it_ranks_highest(query):
 
 
 @pytest.mark.slow
-def test_a_score_of_effects_is_the_sum_of_all_links_to_a_token_but_its_own():
+def test_what_cannot_be_ranked_is_listed():
     found = scores(PAIR)
     expected = dict.fromkeys(found.tokens, 0.0)
     for item, slopes in zip(found.inputs.attention.maps, found.inputs.gradients, strict=True):
@@ -87,6 +87,15 @@ def test_a_score_of_effects_is_the_sum_of_all_links_to_a_token_but_its_own():
             if not own and token in expected and np.isfinite(links[layer, head, query, key]):
                 expected[token] += links[layer, head, query, key]
     np.testing.assert_allclose(found.scores["effect"], [*expected.values()], atol=1e-9)
+
+    def none() -> None:
+        raise UsageError("there are only weights")
+
+    found = token_scores(scores(TEXT).inputs, none, none)  # type: ignore[arg-type]
+    assert found.left_out == dict.fromkeys(("logits", "norm"), "there are only weights")
+    report = lens_report([faithfulness(found)] * 2 + [faithfulness(scores(TEXT))])
+    (row,) = [row for row in report.rows if row.lens == "norm"]
+    assert (row.texts, row.left_out) == (1, "in 2 of 3 texts: there are only weights")
 
 
 def test_raw_scores_are_what_the_explained_rows_give_to_others():
@@ -103,7 +112,7 @@ def test_raw_scores_are_what_the_explained_rows_give_to_others():
     assert len(found.tokens) == len(rows) + len(decoder.key_tokens) - 2
 
 
-def test_of_a_masked_text_every_lens_sees_the_mask():
+def test_which_tokens_have_scores():
     found = scores(TEXT)
     (item,) = found.inputs.attention.maps
     assert "<mask>" in [token.text for token in item.key_tokens]
@@ -114,24 +123,9 @@ def test_of_a_masked_text_every_lens_sees_the_mask():
     assert not np.array_equal(experiment.values().products[0], plain.products[0])  # type: ignore[union-attr]
     assert {*found.scores} == {"raw", *LENSES} - {"logits"}
     assert "here a word is masked" in found.left_out["logits"]
-
-
-def test_a_causal_text_leaves_out_what_no_explained_row_sees():
     found = scores(TEXT, "all", causal=True)
     assert [token.position for token in found.tokens] == [*range(len(found.tokens))]
     assert len(found.tokens) == len(found.inputs.attention.main.key_tokens) - 2
-
-
-@pytest.mark.slow
-def test_a_lens_that_does_not_apply_is_listed_with_the_reason():
-    def none() -> None:
-        raise UsageError("there are only weights")
-
-    found = token_scores(scores(TEXT).inputs, none, none)  # type: ignore[arg-type]
-    assert found.left_out == dict.fromkeys(("logits", "norm"), "there are only weights")
-    report = lens_report([faithfulness(found)] * 2 + [faithfulness(scores(TEXT))])
-    (row,) = [row for row in report.rows if row.lens == "norm"]
-    assert (row.texts, row.left_out) == (1, "in 2 of 3 texts: there are only weights")
 
 
 def test_random_scores_are_the_same_at_each_run_and_averaged_over_draws():
@@ -211,16 +205,12 @@ def test_formats_agree():
 
 
 @pytest.mark.slow
-def test_texts_that_fail_are_said_and_the_others_judged():
+def test_long_and_failing_texts_are_said(monkeypatch):
     lines = b"the red car\tla voiture rouge\n\xff\nthe black cat\tle chat noir\n"
     done = attnviz("ablate", "--lenses", "--input", "tsv:-", "-f", "json", stdin=lines)
     assert (done.status, done.json()["texts"]) == (1, 2)
     assert "line 2" in done.err
     assert all(one["rank_correlation"]["low"] is not None for one in done.json()["lenses"])
-
-
-@pytest.mark.slow
-def test_a_long_text_is_refused_and_flow_is_left_out_of_one_that_is_rather_long(monkeypatch):
     monkeypatch.setattr(faithful, "MOST_HIDDEN", 5)
     refused = attnviz("ablate", "--lenses", "The red car is fast.", "La voiture rouge est rapide.")
     assert refused.status == 1

@@ -230,7 +230,7 @@ def test_everything_is_as_it_was_however_a_block_ends():
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
 
 
-def test_a_model_inside_a_module_and_another_beside_it_are_told_apart():
+def test_passes_of_other_models_are_told_apart():
     inner, other = make("bert"), make("bert")
     outer = torch.nn.ModuleDict({"reader": inner})
     with attnviz.ablate_heads(outer, [(1, 0)]):
@@ -238,6 +238,14 @@ def test_a_model_inside_a_module_and_another_beside_it_are_told_apart():
     assert torch.equal(logits(inner), logits(other))
     with pytest.raises(UsageError, match="takes one transformers model, and ModuleList holds sev"):
         enter(torch.nn.ModuleList([inner, other]), [(1, 0)])
+    model = make("bert")
+    attention = model.bert.encoder.layer[1].attention.self
+    attention.forward = lambda hidden, *_, **__: (hidden, None)
+    missed = pytest.raises(AttentionError, match="did not go through the attention kernels")
+    with attnviz.ablate_heads(model, [(1, 0)]), missed:
+        logits(model)
+    with attnviz.ablate_heads(model, [(0, 0)]):
+        logits(model)
 
 
 @pytest.mark.parametrize(
@@ -279,17 +287,6 @@ def test_what_is_no_transformers_model_or_compiled_is_refused():
     for compiled in (model, torch.nn.ModuleDict({"_orig_mod": make("gpt2")})):
         with pytest.raises(UsageError, match="a compiled model does not ask for its attention"):
             enter(compiled, [(0, 0)])
-
-
-def test_a_pass_that_goes_another_way_is_told():
-    model = make("bert")
-    attention = model.bert.encoder.layer[1].attention.self
-    attention.forward = lambda hidden, *_, **__: (hidden, None)
-    missed = pytest.raises(AttentionError, match="did not go through the attention kernels")
-    with attnviz.ablate_heads(model, [(1, 0)]), missed:
-        logits(model)
-    with attnviz.ablate_heads(model, [(0, 0)]):
-        logits(model)
 
 
 @pytest.mark.slow

@@ -101,11 +101,16 @@ def test_models_are_read_one_way_or_both_and_notes_kept():
     assert list(aligner.notes) == ["as given"]
 
 
-def test_against_output_moves_each_row_to_the_token_that_it_predicts():
+def test_rows_move_to_what_they_predict_and_mistakes_are_refused():
     item = fixed().answer("a b", "x y z").main
     moved = shift_rows(item)
     assert [token.text for token in moved.query_tokens] == ["y", "z"]
     np.testing.assert_array_equal(moved.weights, item.weights[:, :, :2])
+    source = fixed()
+    with pytest.raises(InputError, match="needs a source and a target"):
+        links_of(Aligner(source, source), Text("0", "a b", where="line 1 of 'pairs.tsv'"))
+    with pytest.raises(UsageError, match="Did you mean 'intersection'"):
+        Aligner(source, source, "intersecton")
 
 
 def test_the_head_in_focus_and_the_best_head():
@@ -128,11 +133,3 @@ def test_the_head_in_focus_and_the_best_head():
     assert (worst.precision, worst.recall, worst.error) == (0.0, 0.0, 1.0)
     assert scores.aligner == best
     assert (Score().precision, Score().recall, Score().error) == (1.0, 1.0, 0.0)
-
-
-def test_a_missing_target_and_a_misspelt_way_are_refused():
-    source = fixed()
-    with pytest.raises(InputError, match="needs a source and a target"):
-        links_of(Aligner(source, source), Text("0", "a b", where="line 1 of 'pairs.tsv'"))
-    with pytest.raises(UsageError, match="Did you mean 'intersection'"):
-        Aligner(source, source, "intersecton")

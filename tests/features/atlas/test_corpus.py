@@ -23,7 +23,7 @@ def test_a_table_has_a_line_a_head_and_fits(show, width):
     assert heads == [["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]]
 
 
-def test_json_has_everything():
+def test_json_and_npz_have_everything():
     report = corpus()
     document = json.loads(corpus_json(report))
     assert (document["kind"], document["texts"], document["failed"]) == ("corpus", 20, 3)
@@ -33,9 +33,6 @@ def test_json_has_everything():
     assert {*SHOWS} <= {*head}
     assert len(head["positions"]) == 35
     assert head["links"][0]["weight"] >= head["links"][-1]["weight"]
-
-
-def test_npz_reads_without_pickle_and_is_the_same_each_time():
     data = corpus_npz(corpus())
     assert corpus_npz(corpus()) == data
     stream = corpus().streams[0]

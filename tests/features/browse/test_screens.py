@@ -188,11 +188,18 @@ def test_saved_maps_without_a_model(monkeypatch):
     assert "gradient" in other.message
 
 
-def test_places_stay_at_their_tokens():
+def test_places_and_records_are_found():
     pieces = [Token("[CLS]", special=True), Token("play", 0, 4), Token("##ing", 4, 7)]
     words = [Token("playing", 0, 7)]
     assert [same_place(pieces, at, words) for at in range(3)] == [0, 0, 0]
     assert same_place(words, 0, pieces) == 1
+    texts = [Text("7", "a"), BadText("b", InputError("broken")), Text("1", "c")]
+    subjects = Subjects(text_subject(Origin(), one) for one in texts)
+    found = [subjects.find(record)["number"] for record in (None, "7", "0", "1", "2")]
+    assert found == [0, 0, 0, 2, 2]
+    for record, error in (("d", "no text d"), ("9", "no text 9")):
+        with pytest.raises(InputError, match=error):
+            subjects.find(record)
 
 
 def test_every_key_is_known_and_documented():
@@ -255,16 +262,6 @@ def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypa
     assert said.startswith("attnviz cross 'The red car is fast.' 'La voiture rouge")
     assert f"--head {state.name}" in said
     assert "--words" in said
-
-
-def test_a_record_is_found_by_its_id_or_its_number():
-    texts = [Text("7", "a"), BadText("b", InputError("broken")), Text("1", "c")]
-    subjects = Subjects(text_subject(Origin(), one) for one in texts)
-    found = [subjects.find(record)["number"] for record in (None, "7", "0", "1", "2")]
-    assert found == [0, 0, 0, 2, 2]
-    for record, error in (("d", "no text d"), ("9", "no text 9")):
-        with pytest.raises(InputError, match=error):
-            subjects.find(record)
 
 
 def test_several_texts_and_pairs_are_gone_through_forth_and_back(live):

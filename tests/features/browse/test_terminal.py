@@ -397,7 +397,7 @@ def test_colours_are_those_of_the_terminal(variables, said):
 
 
 @pytest.mark.slow
-def test_maps_from_a_pipe_are_browsed_with_keys_of_the_terminal(tmp_path):
+def test_maps_from_a_pipe_and_results_of_python_are_browsed(tmp_path):
     saved().save(tmp_path / "m.npz")
     program = f"cat {tmp_path / 'm.npz'} | {sys.executable} -m attnviz browse -"
     terminal = Terminal("-c", program, command=["sh"])

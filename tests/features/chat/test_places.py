@@ -88,11 +88,15 @@ def test_content_in_parts_is_a_text_or_parts_as_the_template_reads(name):
     assert prompt.missing == ()
 
 
-def test_messages_are_named_by_role_and_number():
+def test_messages_are_named_and_conversations_told_apart():
     roles = ("system", "user", "assistant", "tool", "tool", "assistant", "user")
     named = "system, user 1, assistant 1, tool 1, tool 2, assistant 2, user 2"
     assert ", ".join(names_of(roles)) == named
     assert names_of(("system", "system")) == ("system 1", "system 2")
+    objects = [{"messages": LIST, "id": "a"}, LIST[:1]]
+    for written in ("\n".join(map(json.dumps, objects)), json.dumps(objects)):
+        texts = read_conversations(written, "x")
+        assert [(one.id, len(one.messages)) for one in texts] == [("a", 2), ("1", 1)]
 
 
 LIST = [USER, ANSWER]
@@ -111,13 +115,6 @@ def test_one_conversation_is_read_in_each_shape(written):
         ("user", "user"),
         ("assistant", ANSWER["content"]),
     ]
-
-
-def test_several_conversations_are_lines_or_a_list():
-    objects = [{"messages": LIST, "id": "a"}, LIST[:1]]
-    for written in ("\n".join(map(json.dumps, objects)), json.dumps(objects)):
-        texts = read_conversations(written, "x")
-        assert [(one.id, len(one.messages)) for one in texts] == [("a", 2), ("1", 1)]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_a_line_a_head_and_the_changed_links():
         assert len(found["links"]) == count
 
 
-def test_a_saved_difference_is_b_minus_a_and_can_be_rendered(saved, tmp_path):
+def test_a_saved_difference_says_what_both_sides_were(saved, tmp_path):
     out = tmp_path / "change.npz"
     a, b = saved / "a.npz", saved / "b.npz"
     assert attnviz("compare", str(a), str(b), "-o", str(out), "-q").status == 0
@@ -60,6 +60,14 @@ def test_a_saved_difference_is_b_minus_a_and_can_be_rendered(saved, tmp_path):
     np.testing.assert_array_equal(change.weights, second.weights - first.weights)
     assert change.main.values == "signed"
     assert attnviz("render", str(out), "-f", "links", "-q").text.startswith(("the", "cat", "sat"))
+    assert attnviz("compare", *TEXTS, *OWN, "-o", str(out), "-q").status == 0
+    (change,) = load(out)
+    assert (change.text, change.id, change.focus) == (TEXTS[0], "0", {})
+    for note, side, text in zip(change.provenance.notes, "AB", TEXTS, strict=False):
+        assert note.startswith(f"{side}: ")
+        assert note.endswith(f"“{text}”")
+    assert change.provenance.model == "B − A"
+    assert change.provenance.steps[-1] == "difference B − A"
 
 
 @pytest.mark.slow
@@ -94,22 +102,6 @@ def test_a_picture_says_which_head_it_is_of_and_what_the_sides_are(
     most = "" if head else "the head that differs most of 4\n"
     subtitle = f"{most}A: .*{one} · “the cat sat”\nB: .*{other} · “the cat sat”"
     assert re.fullmatch(subtitle, texts["subtitle"])
-
-
-def test_a_saved_difference_says_what_both_sides_were(tmp_path):
-    out = tmp_path / "change.npz"
-    assert attnviz("compare", *TEXTS, *OWN, "-o", str(out), "-q").status == 0
-    (change,) = load(out)
-    assert change.text == TEXTS[0]
-    assert change.id == "0"
-    notes = change.provenance.notes
-    assert notes[0].startswith("A: ")
-    assert notes[0].endswith("“the cat sat”")
-    assert notes[1].startswith("B: ")
-    assert notes[1].endswith("“the dog sat”")
-    assert change.provenance.model == "B − A"
-    assert change.provenance.steps[-1] == "difference B − A"
-    assert change.focus == {}
 
 
 def test_fail_above_exits_with_1_and_names_the_heads(saved):

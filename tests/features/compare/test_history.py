@@ -89,7 +89,7 @@ def test_data_and_the_document_hold_the_same(samples):
         assert [float(row[8]) for row in own[1:]] == pytest.approx(head["drift"][1:], rel=1e-5)
 
 
-def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples):
+def test_the_table_leaves_out_what_paths_share(samples):
     text = attnviz("compare", samples).text
     assert "Toy · self · 2 layers × 2 heads · 3 samples, steps 0 to 100" in text
     assert "layers: body.*.attend" in text
@@ -100,9 +100,6 @@ def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples)
     assert max(map(len, text.splitlines())) <= 80
     cut = attnviz("compare", samples, "--max-rows", 1).text
     assert "-f tsv and -f json have them as data" in cut
-
-
-def test_paths_lose_what_all_share_and_nothing_more():
     assert short_paths(["a.0.x", "a.1.x", "a.10.x"]) == (
         {"a.0.x": "0", "a.1.x": "1", "a.10.x": "10"},
         "a.*.x",
@@ -165,7 +162,7 @@ def test_samples_that_differ_in_heads_or_digits(tmp_path):
     assert heads[-1]["entropy"][0] is None
     assert all(head["drift"] == [None, None] for head in heads)
     assert "some maps have no fellow in the sample before: they have no drift" in done.err
-    place = folder_of(tmp_path, sample(9), sample(10))
+    place = folder_of(tmp_path / "long", sample(9), sample(10))
     (place / "step-100000000.npz").write_bytes(dump_archive([sample(3)]))
     (place / "step-x.npz").write_bytes(b"")
     assert attnviz("compare", place, "-f", "json", "-q").json()["steps"] == [9, 10, 100_000_000]
@@ -364,21 +361,13 @@ def test_two_runs_stand_beside_each_other(samples, tmp_path):
     assert values[1] == pytest.approx([float(row[9]) for row in rows[16:]], rel=1e-4)
 
 
-def test_a_run_is_followed_until_a_head_drifts(tmp_path, monkeypatch):
-    folder, steps = folder_of(tmp_path / "samples", sample(0)), iter((50, 100))
+def test_a_run_is_followed_until_it_drifts_or_fails(tmp_path, monkeypatch, samples):
+    folder, steps = folder_of(tmp_path / "run", sample(0)), iter((50, 100))
     monkeypatch.setattr("time.sleep", lambda _: folder_of(folder, sample(next(steps))))
     done = attnviz("compare", folder, "--follow", "--fail-above", "0", "-q")
     assert done.status == 1
     assert "4 of 4 heads differ by more than 0 nats" in done.err
     assert [*steps] == [100]
-
-
-@pytest.mark.parametrize("names", ["", ",", "collapsed,"])
-def test_a_gate_without_a_name_is_no_gate(samples, names):
-    assert attnviz("compare", samples, "--fail-on", names, "-q").status == 2
-
-
-def test_a_run_is_followed_until_it_fails(samples, monkeypatch):
     slept = []
 
     def train_on(_seconds: float) -> None:
@@ -392,3 +381,8 @@ def test_a_run_is_followed_until_it_fails(samples, monkeypatch):
     assert done.status == 3
     assert done.text.count("Toy · self") == 2
     assert (len(slept), "steps 0 to 103" in done.text) == (2, True)
+
+
+@pytest.mark.parametrize("names", ["", ",", "collapsed,"])
+def test_a_gate_without_a_name_is_no_gate(samples, names):
+    assert attnviz("compare", samples, "--fail-on", names, "-q").status == 2

@@ -55,16 +55,13 @@ def test_positions_are_those_of_a_loop_over_text(length, causal):
     assert (found[ROWS["text rows"]] == length - 2).all()
 
 
-def test_classes_share_out_all_attention():
+def test_classes_and_measures_stand_beside_uniform_attention():
     item, classes, found = figures(9, causal=False)
     assert found[ROWS["class"]].sum(axis=0) == pytest.approx(np.full((2, 3), 9), abs=1e-5)
     third = item.weights[..., classes == 2].sum(axis=(-1, -2))
     assert found[ROWS["class"]][2] == pytest.approx(third, abs=1e-5)
     assert found[ROWS["class uniform"]][0] == pytest.approx(np.full((2, 3), 2.0))
     assert found[ROWS["class uniform"]][3] == pytest.approx(np.full((2, 3), 1.0))
-
-
-def test_measures_stand_beside_those_of_uniform_attention():
     item, _, found = figures(6, causal=True)
     measures = measure_heads(item, repeated=False)
     assert found.shape == (COUNT, 2, 3)

@@ -46,15 +46,12 @@ def told(name: str) -> SourceText:
     return SourceText(name, (name,), ("a", "b"), ("a", "b"))
 
 
-def test_weights_over_words_are_those_of_the_house():
+def test_weights_and_links_over_words():
     units = tuple(Token(TEXT[a:b], a, b) for a, b in ((0, 12), (13, 17), (17, 18), (19, 31)))
     expected = merge_words(pieces(), TEXT, TEXT, units).weights
     found = words_of(pieces())
     assert found.keys.words == ("[CLS]", "unbelievable", "cats", ",", "unbelievable")
     assert found.weights == pytest.approx(expected.reshape(6, 5, 5), abs=1e-6)
-
-
-def test_links_join_different_words_that_may_see_each_other():
     full = np.ones((5, 5), dtype=bool)
     full[0] = full[:, 0] = False
     np.fill_diagonal(full, False)
@@ -62,16 +59,13 @@ def test_links_join_different_words_that_may_see_each_other():
     assert (words_of(pieces(causal=True)).between == full & np.tri(5, dtype=bool)).all()
 
 
-def test_a_pair_of_the_same_word_at_two_places_counts_both_ways():
+def test_pairs_count_both_ways_and_where_they_occurred():
     item = words_of(pieces())
     table = PairTable(("unbelievable", "cats"), heads=6)
     table.add(item)
     assert table.counts.tolist() == [2, 2, 2, 0]
     both = item.weights[:, 1, 4] + item.weights[:, 4, 1]
     assert table.means(np.array([0]))[0] == pytest.approx(both / 2, abs=1e-6)
-
-
-def test_pairs_that_occurred_are_all_that_is_handed_over():
     table, again = (PairTable(("a", "b", "c"), heads=1) for _ in range(2))
     table.add(made([[[0.5, 0.25], [0.75, 0.5]]]))
     arrays = table.arrays()
@@ -89,7 +83,7 @@ def test_the_table_of_pairs_has_bounds(heads, words):
     assert table.totals.nbytes <= WORD_BYTES
 
 
-def test_of_equal_links_the_earlier_text_stands_first_in_any_order():
+def test_the_strongest_links_stand_in_any_order():
     item = made([[[0, 0.5], [0.25, 0]]])
     for order in (range(15), reversed(range(15))):
         found = Strongest(1)
@@ -99,9 +93,6 @@ def test_of_equal_links_the_earlier_text_stands_first_in_any_order():
         assert found.links[0, :, 1].tolist() == list(range(10))
         assert found.links[0, 0].tolist() == [0.5, 0, 0, 1]
         assert [*found.texts] == list(range(10))
-
-
-def test_a_text_of_one_word_has_no_link():
     found = Strongest(1)
     found.add(0, made([[[1.0]]], ("a",)), told("a"))
     found.settle()

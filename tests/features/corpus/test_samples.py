@@ -123,6 +123,7 @@ def test_short_texts_are_counted_and_shown_as_they_stand():
     assert {*atlas.drawn[..., 1].ravel()} == {-1.0, 1.0}
     attention = attention_of(3)
     assert attention.text is not None
+    found = aggregates([])
     found.add(replace(attention, text=attention.text.upper()), 0)
     words = atlas_of(found).texts[0].queries
     assert words[0] == "\t[CLS]"

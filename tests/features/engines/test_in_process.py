@@ -6,15 +6,12 @@ from attnviz.runs.engines import InProcess, open_engine
 from tests.features.engines.works import square
 
 
-def test_shards_are_worked_on_when_they_are_asked_for():
+def test_shards_are_worked_on_here_when_they_are_asked_for():
     shards = iter(range(10))
     with InProcess() as engine:
         outcomes = engine.map(square, shards)
         assert [next(outcomes), next(outcomes)] == [0, 1]
     assert next(shards) == 2
-
-
-def test_one_worker_is_this_process_and_more_are_others():
     assert isinstance(open_engine("local", None), InProcess)
     assert isinstance(open_engine("local", 1), InProcess)
     engine = open_engine("local", 3)

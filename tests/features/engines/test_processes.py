@@ -82,7 +82,7 @@ def test_workers_keep_their_work_and_end_with_it():
 
 @pytest.mark.slow
 @pytest.mark.core
-def test_the_shard_of_a_worker_that_is_killed_is_tried_again(tmp_path):
+def test_the_shard_of_a_killed_worker_is_tried_again(tmp_path):
     with Processes(2) as engine:
         assert list(engine.map(Deadly(tmp_path, 3, 2), range(8))) == [i * i for i in range(8)]
     assert len(list(tmp_path.iterdir())) == 2

@@ -19,7 +19,7 @@ print(torch.get_num_threads(), hash(b"".join(item.numpy().tobytes() for item in 
 """
 
 
-def test_a_limit_that_the_user_set_lower_stays(monkeypatch):
+def test_what_the_user_says_about_threads_stays(monkeypatch):
     given = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "16", "RAYON_NUM_THREADS": "many"}
     monkeypatch.setattr(os, "environ", given)
     limits = thread_limits(4)
@@ -28,13 +28,7 @@ def test_a_limit_that_the_user_set_lower_stays(monkeypatch):
     with limit_threads(1):
         assert [given[name] for name in limits] == ["1"] * len(limits)
     assert given == before
-
-
-def test_there_is_a_core():
     assert cores() >= 1
-
-
-def test_what_the_user_says_about_sums_stays(monkeypatch):
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     fix_sums()
     assert os.environ["MKL_CBWR"] == "COMPATIBLE"

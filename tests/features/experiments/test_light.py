@@ -255,15 +255,12 @@ def test_effects_are_measured_and_refused_without_torch(gpt2, tmp_path):
     assert "(GPT2Model) has no head" in done.mistake
 
 
-def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2):
+def test_what_numpy_does_not_measure_is_left_to_torch(gpt2, monkeypatch):
     sources = (
         open_source(Origin(model=str(gpt2)), "self", with_head=how) for how in ("exact", True)
     )
     found, expected = (open_experiment(source, Query(TEXT)).gradients() for source in sources)
     np.testing.assert_array_equal(found[0], expected[0])
-
-
-def test_many_links_of_a_causal_text_are_measured_by_torch(gpt2, monkeypatch):
     monkeypatch.setattr(light, "MANY_LINKS", 1e6)
     said = list[str]()
     with details_to(said.append):

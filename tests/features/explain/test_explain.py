@@ -197,13 +197,22 @@ def test_links_alone_are_what_a_slow_pass_gives():
 
 
 @pytest.mark.slow
-def test_eight_words_said_twice_have_a_small_set_that_keeps_the_answer():
+def test_words_said_twice_and_slopes_of_the_next_word():
     words = ["dog", "tree", "bread", "river", "king", "door", "milk", "garden", "house", "night"]
     drawn = np.random.default_rng(1)
     for _ in range(2):
         some = [words[n] for n in drawn.permutation(len(words))[:8]]
         found = attnviz.explain(" ".join([*some, *some[:4]]), model="pocket-lm").value
         assert found.kept >= ENOUGH or not found.is_small
+    model = load_pocket_lm()
+    word, end = (model.experiment(Query("I love cats."), one) for one in (None, "next:<eos>"))
+    (before,), (after,) = word.run(
+        [Intervention(), Intervention(links=(LinkAt("causal", 4, 1, "1", 3),))]
+    )
+    slope, weight = word.gradients()[0][1, 3, 4, 1], word.attention.main.weights[1, 3, 4, 1]
+    number = word.outputs[0].number
+    assert np.sign(slope * weight) == np.sign(before[number] - after[number])
+    assert not np.allclose(word.gradients()[0], end.gradients()[0])
 
 
 def test_one_screen_says_what_was_measured():
@@ -265,19 +274,6 @@ def test_after_a_finished_sentence_the_next_word_is_explained_and_not_its_end():
     ((plain,), (changed,)) = after.run([Intervention(), off])
     assert np.exp(plain).sum() == pytest.approx(1) == np.exp(changed).sum()
     assert np.exp(plain[: len(SPECIALS)]).sum() == 0 == np.exp(changed[: len(SPECIALS)]).sum()
-
-
-@pytest.mark.slow
-def test_slopes_of_the_next_word_are_among_the_words_too():
-    model = load_pocket_lm()
-    word, end = (model.experiment(Query("I love cats."), one) for one in (None, "next:<eos>"))
-    (before,), (after,) = word.run(
-        [Intervention(), Intervention(links=(LinkAt("causal", 4, 1, "1", 3),))]
-    )
-    slope, weight = word.gradients()[0][1, 3, 4, 1], word.attention.main.weights[1, 3, 4, 1]
-    number = word.outputs[0].number
-    assert np.sign(slope * weight) == np.sign(before[number] - after[number])
-    assert not np.allclose(word.gradients()[0], end.gradients()[0])
 
 
 @pytest.mark.slow

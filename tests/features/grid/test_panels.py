@@ -36,7 +36,7 @@ def names(maps: list[AttentionMap]) -> list[str]:
     return [item.stream for item in maps]
 
 
-def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high():
+def test_panels_end_at_their_largest_value_and_outputs_stand_alone():
     first, second, row = lenses()
     high = second.with_weights(0.9 + second.weights / 10)
     found = by_name([first, high, row])
@@ -46,6 +46,11 @@ def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high
     for name, item in zip(limits, (first, high, row), strict=True):
         assert item.weights.max() <= limits[name][1] + 1e-6 <= 1.1 * item.weights.max()
     assert [axes.get_title() for axes in found.values()] == [*found]  # type: ignore[attr-defined]
+    from attnviz.renderers.figures.heatmap import OUTPUT_AXES, heatmap
+
+    row = lenses()[2]
+    axes = heatmap(row, title="x").axes[0]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == OUTPUT_AXES
 
 
 @pytest.mark.parametrize("words", [["a"], list(ODD), [f"w{n}" for n in range(900)]])
@@ -53,11 +58,3 @@ def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high
 def test_any_tokens_of_any_number_are_drawn(words):
     figure = panels(lenses(words, 1), title="x", subtitle="y")
     assert figure_bytes(figure, ".png").startswith(b"\x89PNG")
-
-
-def test_an_output_alone_is_not_called_a_query():
-    from attnviz.renderers.figures.heatmap import OUTPUT_AXES, heatmap
-
-    row = lenses()[2]
-    axes = heatmap(row, title="x").axes[0]
-    assert (axes.get_ylabel(), axes.get_xlabel()) == OUTPUT_AXES

@@ -17,11 +17,14 @@ def test_few_heads_make_a_table_too(count):
     assert similarity_table(similarity(count), Display(width=40))
 
 
-def test_json_holds_the_matrix_and_the_places():
+def test_json_holds_the_matrix_and_the_table_what_fits():
     document = json.loads(similarity_json(similarity(3)))
     assert len(document["divergences"]) == len(document["divergences"][0]) == 3
     assert document["heads"][2]["head"] == 2
     assert len(document["heads"][2]["place"]) == 2
+    for width, count in ((38, 2), (39, 3)):
+        line = similarity_table(similarity(20), Display(width=width)).splitlines()[-1]
+        assert len(line.split()) == 1 + 2 * count
 
 
 @pytest.mark.slow
@@ -41,9 +44,3 @@ def test_the_plane_has_a_point_for_each_head_and_names_that_do_not_overlap():
         for place, one in enumerate(boxes)
         for other in boxes[:place]
     )
-
-
-def test_as_many_heads_are_named_as_fit():
-    for width, count in ((38, 2), (39, 3)):
-        line = similarity_table(similarity(20), Display(width=width)).splitlines()[-1]
-        assert len(line.split()) == 1 + 2 * count

@@ -5,13 +5,10 @@ from attnviz.renderers import Display
 from tests.renderers.heads import report
 
 
-def test_without_heads_the_table_is_its_header():
+def test_a_table_without_heads_and_with_hostile_names():
     empty = report()
     empty = type(empty)(empty.caption, empty.measures, (), empty.provenance)
     assert "layer head role" in measures_table(empty, Display(width=80))
-
-
-def test_a_name_can_neither_style_nor_break_the_table():
     text = measures_table(report(sinks="\x1b[31m[red]\n is a sink"), Display(width=80))
     assert "\x1b" not in text
     assert "[red]" in text

@@ -83,12 +83,21 @@ def test_a_picture_keeps_its_shape_and_the_bar_its_marks():
     assert resize(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
 
 
-def test_smoothed_weights_flow_into_one_another_and_a_note_says_so():
+def test_smoothed_weights_and_patches_without_a_value():
     weights = np.array([[0.0, 1.0]], np.float32)
     step, smooth = (blend(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))
     assert (len(np.unique(step[0], axis=0)), len(np.unique(smooth[0], axis=0)) > 10) == (2, True)
     figure = overlay(PictureCrop(GREY), weights, how=Overlaying(smooth=True), **WORDS)
     assert any("smoothed between" in text.get_text() for text in figure.texts)
+    weights = np.zeros((1, 2, 2, 2), np.float32)
+    weights[0, 0, 0] = -0.3, np.nan
+    weights[0, 1] = np.nan  # a head that is not there
+    names = {"layers": ("0",), "heads": ("0", "1")}
+    image = image_of(overlay_grid(PictureCrop(GREY), weights, values="signed", **names, **WORDS))
+    wide = (image.shape[1] + 6) // 2
+    expected = 0.9 * colors_of(np.float32(np.nan)) + 0.1 * 128
+    assert abs(image[2, wide - 10] - expected).max() <= 1
+    assert (image[:, wide:] == 255).all()
 
 
 @pytest.mark.slow
@@ -101,15 +110,3 @@ def test_many_heads_stay_within_the_page():
         )
         assert image.shape[1] <= 1800
         assert image.shape[0] <= 2100
-
-
-def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head():
-    weights = np.zeros((1, 2, 2, 2), np.float32)
-    weights[0, 0, 0] = -0.3, np.nan
-    weights[0, 1] = np.nan  # a head that is not there
-    names = {"layers": ("0",), "heads": ("0", "1")}
-    image = image_of(overlay_grid(PictureCrop(GREY), weights, values="signed", **names, **WORDS))
-    wide = (image.shape[1] + 6) // 2
-    expected = 0.9 * colors_of(np.float32(np.nan)) + 0.1 * 128
-    assert abs(image[2, wide - 10] - expected).max() <= 1
-    assert (image[:, wide:] == 255).all()

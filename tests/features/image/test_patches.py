@@ -30,9 +30,13 @@ def picture_map(rows: int, columns: int, *, marked: bool) -> AttentionMap:
     return AttentionMap("self", tokens, tokens, weights)
 
 
-def test_names_give_the_grid_back():
+def test_names_give_the_grid_back_and_words_are_averaged():
     assert [token.text for token in patch_tokens(2, 2)] == ["0,0", "0,1", "1,0", "1,1"]
     assert patch_grid((CLASS, *patch_tokens(12, 3))) == (12, 3)
+    weights = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4) / 20
+    found = merge_words(words_over(weights).main, "red cars", "")
+    assert [token.text for token in found.query_tokens] == ["red", "cars"]
+    np.testing.assert_allclose(found.weights[0, 0, 1], weights[0, 0, 1:].mean(axis=0))
 
 
 def test_who_looks_first():
@@ -228,13 +232,6 @@ def words_over(weights: np.ndarray, marks: tuple[str, ...] = ()) -> Attention:
         "text-to-picture", tokens, keys, weights, query_side="text", key_side="picture"
     )
     return Attention((item,), Provenance("file", "m"), "red cars")
-
-
-def test_pieces_of_a_word_are_averaged_under_its_name():
-    weights = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4) / 20
-    found = merge_words(words_over(weights).main, "red cars", "")
-    assert [token.text for token in found.query_tokens] == ["red", "cars"]
-    np.testing.assert_allclose(found.weights[0, 0, 1], weights[0, 0, 1:].mean(axis=0))
 
 
 def test_what_gets_five_times_the_even_share_in_most_heads_is_a_sink_and_says_where():

@@ -32,7 +32,7 @@ def test_a_summary_is_the_sequence_weighed(variant):
     torch.testing.assert_close(second, torch.einsum("bp,bps->bs", over_second, SECOND))
 
 
-def test_a_stream_is_cross_attention_with_an_output_projection():
+def test_a_stream_is_cross_attention_with_an_output():
     layer = CoAttention(6, 5, 8, variant="two-stream", heads=2)
     streams = layer.attention
     cross = CrossAttention(6, 5, 8, heads=2, bias=True)
@@ -45,9 +45,6 @@ def test_a_stream_is_cross_attention_with_an_output_projection():
     expected, weights = cross(FIRST, SECOND, need_weights=True)
     torch.testing.assert_close(first, streams.first.output(expected))
     torch.testing.assert_close(over_second, weights)
-
-
-def test_an_unknown_variant_is_refused_with_a_guess():
     with pytest.raises(UsageError, match=r"variant 'paralel'.*Did you mean 'parallel'\?"):
         CoAttention(6, variant="paralel")
 

@@ -55,15 +55,12 @@ def test_any_leading_axes_are_a_batch(batch):
     torch.testing.assert_close(output[first], block(given[first])[0], rtol=0, atol=1e-5)
 
 
-def test_every_parameter_is_learned():
+def test_parameters_are_learned_and_patches_fill_the_image():
     block = VisionTransformerBlock(8, 4, 3, 6, 2)
     block(images(2, 3, 8, 8))[0].square().sum().backward()
     for name, parameter in block.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0 or "key.bias" in name, name
-
-
-def test_patches_that_do_not_fill_the_image_are_refused():
     with pytest.raises(UsageError, match="patches of 15 pixels do not fill an image of 224"):
         PatchEmbedding(224, 15)
 

@@ -13,7 +13,7 @@ from attnviz.features.lenses.links import with_contrasts
 from tests.samples import attention_of, effects, effects_map, self_map
 
 
-def test_a_mean_over_heads_leaves_out_what_has_no_value():
+def test_what_has_no_value_is_in_no_mean_and_no_link():
     item = effects_map()
     mean = reduce_map(item, "mean", "heads").weights
     assert np.isnan(mean[:, :, 0, 0]).all()
@@ -22,10 +22,6 @@ def test_a_mean_over_heads_leaves_out_what_has_no_value():
     most = reduce_map(item, "max", "both").weights
     assert np.isnan(most).sum() == 1
     assert most[0, 0, 1, 0] == np.nanmax(item.weights[:, :, 1, 0])
-
-
-def test_a_link_without_a_value_is_never_among_the_strongest():
-    item = effects_map()
     links = strongest_links(item, item.weights.size, between_words=False)
     assert len(links) == item.weights.size - 7
     sizes = [abs(link.weight) for link in links]

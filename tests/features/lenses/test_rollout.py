@@ -48,11 +48,18 @@ def by_the_loop(weights: np.ndarray) -> np.ndarray:
     return np.array(joint)
 
 
-def test_three_layers_of_looking_back_worked_by_hand():
+def test_three_layers_by_hand_in_double_precision():
     back = np.array([[1.0, 0.0], [1.0, 0.0]], dtype=np.float32)
     found = rollout(text(square("causal", np.stack([back[None]] * 3)))).weights
     # The second position keeps half of itself a layer: 1/2, 1/4, 1/8.
     np.testing.assert_allclose(found[:, 0, 1, 1], [0.5, 0.25, 0.125])
+    weights = np.zeros((1, 3, 2, 2), np.float32)
+    weights[0, :, 0, 0] = weights[0, :, 1, 1] = [1, 1e-8, 1e-8]
+    across = AttentionMap("cross", tokens(2), tokens(2), weights)
+    parts = (across, square("encoder", weights), square("decoder", weights))
+    mean = layer_graph(text(*parts)).across
+    assert mean is not None
+    assert float(mean[0, 0, 0]) == pytest.approx((1 + 2 * float(np.float32(1e-8))) / 3, rel=1e-14)
 
 
 @pytest.mark.slow
@@ -123,13 +130,3 @@ def test_maps_that_cannot_be_rolled_out_are_refused():
     twice = [square("self", rows(0, 1, 1, size, size)) for size in (2, 3)]
     with pytest.raises(UsageError, match=r"^layers of different sizes cannot be joined"):
         rollout(text(*twice))
-
-
-def test_heads_are_averaged_in_double_precision():
-    weights = np.zeros((1, 3, 2, 2), np.float32)
-    weights[0, :, 0, 0] = weights[0, :, 1, 1] = [1, 1e-8, 1e-8]
-    across = AttentionMap("cross", tokens(2), tokens(2), weights)
-    parts = (across, square("encoder", weights), square("decoder", weights))
-    mean = layer_graph(text(*parts)).across
-    assert mean is not None
-    assert float(mean[0, 0, 0]) == pytest.approx((1 + 2 * float(np.float32(1e-8))) / 3, rel=1e-14)

@@ -39,14 +39,11 @@ def test_a_picture_is_written_beside_the_table(tmp_path, capfd):
     assert "9 positions in 8 columns" in capfd.readouterr().out
 
 
-def test_csv_is_for_programs(capfd):
+def test_lessons_are_listed_and_csv_is_for_programs(capfd):
     assert run(["lesson", "masking", "--text", "a b", "-f", "csv"]) == 0
     rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
     assert [row["query"] for row in rows] == ["a", "b"]
     assert float(rows[0]["causal_entropy"]) == 0
-
-
-def test_without_a_name_the_lessons_are_listed():
     done = attnviz("lesson")
     assert done.status == 0
     assert [line.split()[0] for line in done.lines] == [*LESSONS]

@@ -109,7 +109,7 @@ def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one():
     assert row[2] == pytest.approx(-sum(share * math.log(share) for share in shares))
 
 
-def test_linear_memory_grows_with_the_length():
+def test_memory_is_counted():
     lesson = linear_lesson(length=300, size=8)
     assert lesson.column("length") == (75, 150, 300)
     assert all(value > 0 for row in lesson.rows for value in row)
@@ -119,8 +119,6 @@ def test_linear_memory_grows_with_the_length():
     assert short[-1] / short[-2] == pytest.approx(2, rel=0.1)
     assert standard[-1] >= 1024 * 1024 * 4
 
-
-def test_peak_memory_counts_what_is_held_at_once():
     def run() -> None:
         for _ in range(3):
             np.ones(100_000)
@@ -171,15 +169,12 @@ def test_running_sums_are_those_of_a_loop_and_the_whole_softmax_comes_out():
         assert off < 1e-12
 
 
-def test_a_sink_takes_what_its_exponential_is_of_the_sum():
+def test_sinks_and_masks_take_their_share():
     for score, match, none, _, length in sinks_lesson(size=8).rows:
         sink = math.exp(score)
         assert match == pytest.approx(1 - sink / (sink + math.exp(4) + 7))
         assert none == pytest.approx(1 - sink / (sink + 8))
         assert length == pytest.approx(none / math.sqrt(8))
-
-
-def test_a_mask_makes_padding_as_if_it_were_not_there():
     lesson = padding_lesson("one two three", seed=2)
     assert lesson.column("alone_entropy") == pytest.approx(lesson.column("masked_entropy"))
     assert max(lesson.column("masked_off_by")) < 1e-12 < 0.01 < min(lesson.column("padded_off_by"))
@@ -203,15 +198,12 @@ def test_a_window_reaches_as_far_as_a_walk_does(length, width):
     assert lesson.column("share_from_beyond")[0] == 0
 
 
-def test_equal_vectors_turned_score_as_a_sum_of_cosines():
+def test_turns_and_slopes_by_distance():
     for gap, usual, slow, start, far in rotary_lesson(40, 8, seed=3).rows:
         for base, found in ((10_000, usual), (500_000, slow)):
             expected = sum(math.cos(gap / base ** (2 * pair / 8)) for pair in range(4)) / 4
             assert found == pytest.approx(expected)
         assert start == pytest.approx(far)
-
-
-def test_a_slope_is_taken_off_for_each_position_of_distance():
     for head, slope, halves, near, entropy in alibi_lesson(20, heads=4).rows:
         assert slope == 2 ** (-2 * (head + 1))
         shares = softmax([-slope * gap for gap in range(20)])
@@ -329,13 +321,19 @@ def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_it
 
 
 @pytest.mark.slow
-def test_a_layer_learns_to_reverse_and_its_heads_find_the_place():
+def test_a_layer_learns_and_an_induction_head_dies():
     lesson = training_lesson(length=6)
     assert lesson.rows[0][2] < 0.2
     assert lesson.rows[-1][2] > 0.99
     assert max(lesson.rows[-1][3:]) > 2.5 * max(lesson.rows[0][3:])
     one, other = (training_lesson(length=6, steps=20) for _ in range(2))
     assert one.rows == other.rows
+    whole, without_first, without_second, another = induction_lesson(12, seed=1).rows
+    assert whole[2] < whole[1] - 4
+    assert without_first[2] > whole[2] + 3 < without_second[2]
+    assert another[2] == pytest.approx(whole[2], abs=0.5)
+    assert whole[5] > 0.7 > 0.3 > without_first[5]
+    assert without_second[5] == whole[5]
 
 
 @pytest.mark.models
@@ -379,13 +377,3 @@ def test_induction_is_what_transformers_computes_with_the_heads_zeroed():
         looks = found.attentions[one][:, one_head]
         own = [float(looks[:, row, row - 1].mean()) for row in range(2, 2 * count + 1)]
         assert np.mean(own) == pytest.approx(before, abs=2e-3)
-
-
-@pytest.mark.slow
-def test_an_induction_head_dies_with_the_head_that_feeds_it():
-    whole, without_first, without_second, another = induction_lesson(12, seed=1).rows
-    assert whole[2] < whole[1] - 4
-    assert without_first[2] > whole[2] + 3 < without_second[2]
-    assert another[2] == pytest.approx(whole[2], abs=0.5)
-    assert whole[5] > 0.7 > 0.3 > without_first[5]
-    assert without_second[5] == whole[5]

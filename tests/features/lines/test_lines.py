@@ -102,7 +102,7 @@ def test_labels_never_touch(count):
 
 
 @pytest.mark.slow
-def test_negative_lines_of_several_heads_are_dashed():
+def test_negative_lines_and_sides_of_other_lengths():
     weights = np.array([[[0.5, -0.4]], [[-0.3, 0.2]]], np.float32)[None]
     item = map_of(weights, tokens(1), tokens(2), values="signed")
     (collection,) = drawn(lines(item, title="t")).collections
@@ -112,17 +112,6 @@ def test_negative_lines_of_several_heads_are_dashed():
     (collection,) = drawn(lines(alone, title="t")).collections
     assert [style[1] for style in collection.get_linestyles()] == [None, None]
     assert "of the change" in choose_lines(alone).rule
-
-
-@pytest.mark.parametrize(("queries", "count"), [(5, 20), (6, 20), (7, 21), (10, 30), (200, 400)])
-def test_three_links_a_query_are_drawn_within_bounds(queries, count):
-    item = map_of(np.full((queries, 10), 0.1, np.float32), tokens(queries), tokens(10))
-    assert len(choose_lines(item).weights) == count
-    assert f"the {count} strongest of {queries * 10} links" in choose_lines(item).rule
-
-
-@pytest.mark.slow
-def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
     weights = np.zeros((10, 500), np.float32)
     weights[range(10), range(25, 500, 50)] = 1
     axes = drawn(lines(map_of(weights), title="t"))
@@ -132,6 +121,13 @@ def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
     names = labels(axes.figure)[:10]
     assert [name.get_position()[1] for name in names] == pytest.approx(np.arange(130, 2600, 260))
     assert {name.get_size() for name in names} == {TEXT_SIZE}
+
+
+@pytest.mark.parametrize(("queries", "count"), [(5, 20), (6, 20), (7, 21), (10, 30), (200, 400)])
+def test_three_links_a_query_are_drawn_within_bounds(queries, count):
+    item = map_of(np.full((queries, 10), 0.1, np.float32), tokens(queries), tokens(10))
+    assert len(choose_lines(item).weights) == count
+    assert f"the {count} strongest of {queries * 10} links" in choose_lines(item).rule
 
 
 def test_heads_of_several_layers_share_one_picture_of_lines_and_one_of_tiles():

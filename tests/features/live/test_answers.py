@@ -322,7 +322,7 @@ def test_a_hugging_face_model_answers_as_ablate_and_ablated_do(answers_of, kind,
 
 @pytest.mark.slow
 @pytest.mark.models
-def test_a_model_that_predicts_nothing_answers_with_its_maps_and_one_line(answers_of):
+def test_models_that_predict_nothing_answer_with_their_maps(answers_of):
     answers = answers_of("bert")
     answer = answers.attend(Question(source="the red car", off=Off(tokens=[("text", 1)])))
     (note,) = answer["answer"]["notes"]
@@ -331,6 +331,10 @@ def test_a_model_that_predicts_nothing_answers_with_its_maps_and_one_line(answer
     assert answer["document"]["maps"]
     with pytest.raises(AttnvizError):
         answers.ablate(Question(source="the red car"))
+    answer = answers_of("llava").attend(Question(source="the red car", picture=as_file("PNG")))
+    (item,) = answer["document"]["maps"]
+    assert (item["stream"], item["keys"]["side"]) == ("text-to-picture", "picture")
+    assert answer["answer"]["notes"][0].startswith("nothing can be switched off:")
 
 
 def as_file(kind: str) -> str:
@@ -355,15 +359,6 @@ def test_a_picture_is_answered_with_its_patches(answers_of, kind):
     assert answer["answer"]["pieces"][0]["text"] in ("cat", "dog")
     assert answer["answer"]["changed"]["effect"] != 0
     assert len(answers.ablate(asked)["streams"][0]["values"]) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.models
-def test_a_picture_and_a_text_are_answered_together(answers_of):
-    answer = answers_of("llava").attend(Question(source="the red car", picture=as_file("PNG")))
-    (item,) = answer["document"]["maps"]
-    assert (item["stream"], item["keys"]["side"]) == ("text-to-picture", "picture")
-    assert answer["answer"]["notes"][0].startswith("nothing can be switched off:")
 
 
 @pytest.mark.slow

@@ -75,10 +75,11 @@ def test_a_measure_has_a_test_by_hand_or_a_loop(name):
     assert looped or name in BY_HAND, f"'{name}' has no loop in definitions(), nor is it in BY_HAND"
 
 
-def test_headings_are_short_and_differ():
+def test_headings_differ_and_only_roles_have_colours():
     headings = [entry.short for entry in MEASURES.values()]
     assert len(set(headings)) == len(headings)
     assert all(0 < len(heading) <= 5 for heading in headings)
+    assert set(ROLE_COLORS) == set(ROLES)
 
 
 @pytest.mark.parametrize("name", ROLES)
@@ -87,10 +88,6 @@ def test_a_role_is_a_share_and_has_a_colour_of_its_own(name):
     assert name in ROLE_COLORS, f"the row of '{name}' has a role and no colour"
     others = [ROLE_COLORS[other] for other in ROLES if other != name]
     assert all(max(abs(np.subtract(ROLE_COLORS[name], other))) >= 24 for other in others)
-
-
-def test_only_roles_have_colours():
-    assert set(ROLE_COLORS) == set(ROLES)
 
 
 def lens_input(needs: str) -> Any:

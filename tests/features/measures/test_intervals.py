@@ -18,13 +18,10 @@ def ends_of(values: np.ndarray) -> np.ndarray:
     return np.stack(found, axis=-1)
 
 
-def test_quantiles_of_student_are_scipys():
+def test_quantiles_and_intervals_without_skew_are_students():
     freedom = np.arange(1, 300)
     expected = stats.t.ppf(0.975, freedom)
     assert student(freedom) == pytest.approx(expected, rel=1.5e-4)
-
-
-def test_values_without_a_skew_have_students_interval():
     for size in (2, 3, 4, 40):
         half = np.random.default_rng(size).normal(size=size // 2)
         values = np.concatenate([half, -half, np.zeros(size % 2)]) + 3
@@ -48,15 +45,12 @@ def test_the_interval_is_that_of_scipys_bias_corrected_and_accelerated_bootstrap
     assert middle > 0.02 or draw == "random"
 
 
-def test_intervals_of_thirty_skewed_texts_cover_what_they_promise():
+def test_intervals_cover_what_they_promise():
     values = np.random.default_rng(1).beta(8, 1, size=(6000, 30))
     low, high = ends_of(values).T
     assert 0.935 <= ((low <= 8 / 9) & (high >= 8 / 9)).mean() <= 0.965
     mirrored = ends_of(1 - values)
     assert mirrored == pytest.approx(1 - np.stack([high, low], axis=-1))
-
-
-def test_one_text_has_no_interval_and_equal_texts_one_without_width():
     assert np.isnan(ends_of(np.array([[0.5]]))).all()
     assert ends_of(np.full((1, 5), 0.25)).tolist() == [[0.25, 0.25]]
     assert np.isfinite(ends_of(np.array([[0.0, 0, 0, 1], [1e-9, 0, 0, 0]]))).all()

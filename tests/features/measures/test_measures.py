@@ -211,7 +211,7 @@ def test_the_token_before_and_after():
     assert "next-token" not in measure_heads(random_map(5, causal=True))
 
 
-def test_padded_rows_are_out_of_every_mean():
+def test_rows_and_ends_that_count_in_no_mean():
     bare = random_map(4, layers=1, heads=1)
     padded = np.zeros((1, 1, 6, 6))
     padded[..., :4, :4] = bare.weights
@@ -219,6 +219,10 @@ def test_padded_rows_are_out_of_every_mean():
     for name, measure in measure_heads(map_of(padded)).items():
         assert measure.values == pytest.approx(without[name].values, abs=1e-6), name
         assert measure.uniform == pytest.approx(without[name].uniform), name
+    weights = [[0.1, 0.2, 0.7]] * 3
+    assert value(map_of(weights, "a b [end]"), "confidence") == pytest.approx(0.2)
+    assert value(map_of(weights, "a b c"), "confidence") == pytest.approx(0.7)
+    assert value(map_of([[1.0]], "[end]"), "confidence") == 1
 
 
 def test_the_first_row_of_a_causal_map():
@@ -254,13 +258,6 @@ def test_a_sink_by_hand():
     # Of a window of three keys the first is seen by three rows, and gets 1, a half and a third.
     first = (1 + 1 / 2 + 1 / 3) / 3
     assert found.ravel() == pytest.approx([first, (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5 + 1 / 6) / 6])
-
-
-def test_confidence_leaves_out_a_special_end_token_only():
-    weights = [[0.1, 0.2, 0.7]] * 3
-    assert value(map_of(weights, "a b [end]"), "confidence") == pytest.approx(0.2)
-    assert value(map_of(weights, "a b c"), "confidence") == pytest.approx(0.7)
-    assert value(map_of([[1.0]], "[end]"), "confidence") == 1
 
 
 @pytest.mark.parametrize("start", ["", "[bos] "])

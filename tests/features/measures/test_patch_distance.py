@@ -32,7 +32,7 @@ def loop(weights: np.ndarray) -> float:
     return sum(ways) / len(ways)
 
 
-def test_the_class_token_is_dropped_and_rows_sum_to_one_again():
+def test_only_looks_between_patches_count():
     tokens = (CLASS, *GRID)
     item = AttentionMap("self", tokens, tokens, softmax(7))
     measure = measure_heads(item)["patch-distance"]
@@ -42,10 +42,6 @@ def test_the_class_token_is_dropped_and_rows_sum_to_one_again():
     assert measure.uniform is not None
     assert measure.uniform[0, 0] == pytest.approx(loop(np.full((7, 7), 1 / 7)))
     assert measure.top == pytest.approx(math.sqrt(5))
-
-
-def test_how_much_the_class_token_holds_changes_nothing():
-    tokens = (CLASS, *GRID)
     weights = softmax(7)
     held = weights * 0.1
     held[..., 0] = 1 - held[..., 1:].sum(axis=-1)

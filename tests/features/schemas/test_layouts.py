@@ -97,9 +97,10 @@ def test_every_table_has_the_columns_of_its_name(name, tmp_path):
     assert {*header} <= {*columns} or len(named) < len(columns)
 
 
-def test_every_column_has_a_meaning_and_every_meaning_a_column():
+def test_columns_and_kinds_of_data_are_all_named():
     assert {one for name in TABLES for one in columns_of(name)} == {*KIND_OF}
     assert {*MEANINGS} == {*KIND_OF}
+    assert {layout.kind for layout in LAYOUTS.values()} == {*DATA_KINDS, None}
 
 
 @pytest.mark.parametrize(
@@ -134,10 +135,6 @@ def test_each_line_of_jsonl_has_a_layout(name, tmp_path):
     kinds = {name_of(json.loads(line), None) for line in done.lines}
     assert kinds <= {"ablation", "answer", "answers"}
     assert kinds
-
-
-def test_every_kind_of_data_has_a_layout():
-    assert {layout.kind for layout in LAYOUTS.values()} == {*DATA_KINDS, None}
 
 
 def test_schemas_are_printed_and_the_guide_names_them_all():

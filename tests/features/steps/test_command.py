@@ -5,14 +5,11 @@ import pytest
 from attnviz.cli.app import run
 
 
-def test_without_anything_the_worked_example_is_shown(capfd):
+def test_without_a_file_an_example_or_a_sentence_is_worked(capfd):
     assert run(["steps"]) == 0
     out, err = capfd.readouterr()
     assert out.startswith("worked example · scaled dot-product attention")
     assert err == ""
-
-
-def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(capfd):
     assert run(["steps", "The cat sat", "--mechanism", "scaled:size=8,seed=3", "-f", "json"]) == 0
     steps = json.loads(capfd.readouterr().out)
     assert "untrained" in steps["title"]
@@ -21,6 +18,8 @@ def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(capfd):
     weights = json.loads(capfd.readouterr().out)["maps"][0]["weights"][0][0]
     for row, expected in zip(steps["weights"], weights, strict=True):
         assert row == pytest.approx(expected, abs=1e-6)
+    assert run(["steps", "word " * 100, "-f", "none"]) == 0
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -50,11 +49,6 @@ def test_a_mistake_is_one_line(arguments, status, message, capfd):
     assert out == ""
     assert err.count("\n") == 1
     assert message in err
-
-
-def test_a_very_long_sentence_is_no_file_name(capfd):
-    assert run(["steps", "word " * 100, "-f", "none"]) == 0
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.slow

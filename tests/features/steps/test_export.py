@@ -8,15 +8,12 @@ from attnviz.features.steps.show import mermaid
 from attnviz.storage.documents import dump_json
 
 
-def test_json_holds_every_matrix_by_name_at_full_precision():
+def test_files_hold_every_matrix_and_are_read_back(tmp_path):
     steps = arithmetic(worked_example(), causal=True)
     found = json.loads(dump_json(steps.data()))
     for matrix in steps:
         assert found[matrix.name] == matrix.values.tolist()
     assert "scaled_scores = scores / √2" in found["formulas"].splitlines()
-
-
-def test_both_files_are_read_back_as_the_same_calculation(tmp_path):
     given = CalculationInputs("two", np.eye(2) / 3, query_tokens=("a", "b"), key_tokens=("a", "b"))
     steps = arithmetic(given, causal=True)
     (tmp_path / "a.json").write_text(dump_json(steps.data()))

@@ -519,7 +519,7 @@ def test_the_built_in_examples_are_the_published_ones(name):
     assert steps("--example", name)["output"] == built_in["output"].tolist()
 
 
-def test_a_file_of_examples_is_worked_whole_and_each_is_compared():
+def test_files_of_examples_are_compared_with_what_they_say(tmp_path):
     done = attnviz("steps", SAMPLE)
     assert done.status == 0
     assert done.text.splitlines()[:4] == [
@@ -533,9 +533,6 @@ def test_a_file_of_examples_is_worked_whole_and_each_is_compared():
     for name, example in found.items():
         assert steps(SAMPLE, "--example", name) == example
         assert max(float(line.split(": ")[1]) for line in example["compared"].splitlines()) < 1e-6
-
-
-def test_an_example_that_is_wrong_is_said_to_be(tmp_path):
     found = json.loads(SAMPLE.read_text("utf-8"))
     found["self"]["weights"][0][1] = 0.9
     found["naive"]["trap_weights_over_queries"][0][0] = 0.5
@@ -568,15 +565,12 @@ def test_a_dash_is_stdin(suffix, tmp_path):
         assert whole.json()["output"] == steps("--example", "self")["output"]
 
 
-def test_what_a_file_lacks_is_drawn_and_said():
+def test_what_a_file_lacks_is_drawn_and_said(tmp_path):
     done = attnviz("steps", "--mechanism", "additive", "-f", "json")
     assert done.err == "note: drawn at random, as none was given: w_score\n"
     assert np.shape(done.json()["w_score"]) == (2, 1)
     other = attnviz("steps", "--mechanism", "additive:seed=1", "-f", "json", "-q").json()
     assert other["w_score"] != done.json()["w_score"]
-
-
-def test_a_file_brings_the_further_parameters(tmp_path):
     file = tmp_path / "additive.json"
     given = {"inputs": np.eye(2).tolist(), "w_score": [[3.0], [0.0]]}
     file.write_text(json.dumps(given))
@@ -587,9 +581,6 @@ def test_a_file_brings_the_further_parameters(tmp_path):
         "w_score is 1 × 1, but must be 2 × 1"
         in attnviz("steps", file, "--mechanism", "additive").err
     )
-
-
-def test_names_of_results_are_those_of_the_parts():
     assert {"turned_query", "running_sum", "hidden", "writes", "head_outputs"} <= {
         *comparable_names()
     }

@@ -112,7 +112,7 @@ class Elements(HTMLParser):
             self.document = data
 
 
-def test_the_page_fetches_nothing_and_has_the_policy_of_the_other_pages():
+def test_the_page_holds_no_foreign_element():
     text = steps_page([arithmetic(worked_example())], "attnviz steps")
     assert "default-src 'none'; script-src 'sha256-" in text
     # The namespace of SVG is a name, which nobody fetches.
@@ -120,9 +120,6 @@ def test_the_page_fetches_nothing_and_has_the_policy_of_the_other_pages():
     attributes = {name for _, attrs in Elements(text).tags for name in attrs}
     assert not attributes & {"src", "srcset", "action", "style", "onclick"}
     assert not re.search(r"\b(eval|fetch|XMLHttpRequest|WebSocket|innerHTML)\b", text)
-
-
-def test_hostile_tokens_add_no_element():
     names = HOSTILE[:4]
     given = CalculationInputs("</title><script>", np.eye(4), query_tokens=names, key_tokens=names)
     plain = steps_page([arithmetic(CalculationInputs("t", np.eye(4)))])
@@ -134,16 +131,13 @@ def test_hostile_tokens_add_no_element():
     assert found["command"] == "$policy $data"
 
 
-def test_every_shown_number_is_that_of_the_calculation():
+def test_numbers_are_those_of_the_calculation_or_cut(tmp_path):
     steps = steps_of("rotary", 2)
     found = json.loads(Elements(steps_page([steps])).document)["calculations"][0]
     for matrix, shown in zip(steps, found["matrices"], strict=True):
         values = matrix.values if matrix.stack else matrix.values[None]
         for one, own in zip(values, shown["slices"], strict=True):
             np.testing.assert_allclose(own["values"], one, rtol=1e-5)
-
-
-def test_wide_matrices_are_cut_and_it_is_said(tmp_path):
     page = tmp_path / "head.html"
     command = ("steps", "--model", "pocket", "--layer", "2", "--head", "0", "a cat", "un chat")
     assert attnviz(*command, "--html", page, "-f", "none", "-q").status == 0

@@ -99,15 +99,12 @@ def test_it_works_by_keys_alone(open_page):
     assert made.inner_text().startswith("scores [q1, k1]")
 
 
-def test_tab_goes_from_matrix_to_matrix_and_to_the_names_in_formulas(open_page):
+def test_tab_goes_from_matrix_to_matrix_of_every_example(open_page):
     opened = open_page(steps_page([arithmetic(worked_example())]))
     cell(opened, "key", 0, 0, 0).focus()
     opened.key("Tab", 3)  # the two names of the next formula, then its numbers
     where = opened.tab.evaluate("() => document.activeElement.closest('figure').id")
     assert where == "m0-value"
-
-
-def test_several_examples_stand_on_one_page(open_page):
     found = [arithmetic(worked_example(name)) for name in ("self", "cross")]
     opened = open_page(steps_page(found))
     assert opened.tab.locator("section").count() == 2

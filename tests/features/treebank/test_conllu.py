@@ -24,6 +24,8 @@ def test_words_stand_where_the_text_has_them():
     for sentence in sentences:
         for word in sentence.words:
             assert sentence.text[word.start : word.end] == word.text
+    with pytest.raises(InputError, match=r"line 1 of 'a.conllu' is not valid UTF-8"):
+        list(read_sentences([b"\xff\n"], "'a.conllu'"))
 
 
 def test_texts_and_heads_of_a_sentence():
@@ -77,8 +79,3 @@ def test_what_is_no_treebank_is_said_with_its_line(line, message):
     with pytest.raises(InputError, match=message) as caught:
         read(*line.split("\n"))
     assert "\n" not in str(caught.value)
-
-
-def test_bytes_that_are_no_text_are_said_with_their_line():
-    with pytest.raises(InputError, match=r"line 1 of 'a.conllu' is not valid UTF-8"):
-        list(read_sentences([b"\xff\n"], "'a.conllu'"))

@@ -69,6 +69,7 @@ def test_relations_are_found_both_ways():
     for relation in ("det", "amod", "nsubj"):
         assert score(study, relation, "head", "0") == 1
         assert score(study, relation, "head", "1") == 0
+    study = TreebankStudy()
     study.add(SENTENCE, attention(looking((4, 1))))
     assert score(study, "det", "dependent", "0") == 1
     assert score(study, "amod", "dependent", "0") == 0
@@ -84,6 +85,7 @@ def test_the_guess_to_beat_is_the_most_frequent_distance():
     assert (relations["det"].offset, relations["det"].by_offset) == (1, pytest.approx(2 / 3))
     assert relations["nsubj"].count == 3
     assert "root" not in relations
+    study = TreebankStudy()
     for heads in ((1, -1, 1, 2), (-1, 2, 1, 2)):
         sentence = Sentence(TEXT, WORDS, heads, ("det", "det", "det", "det"), "line 1")
         study.add(sentence, attention(looking()))

@@ -419,7 +419,7 @@ def test_second_pictures_and_videos_are_refused(loaded):
         look(source, picture(), TEXT, more=(picture(),), frames=True)
 
 
-def test_a_family_whose_layout_is_not_known_is_refused_by_name(tmp_path, monkeypatch):
+def test_families_that_are_not_known_are_refused_by_name(tmp_path, monkeypatch):
     folder = PICTURE_FAMILIES["llava"].build(tmp_path / "llava")
     monkeypatch.delitem(BY_FAMILY, "llava")
     with pytest.raises(ModelError, match=r"does not know where its image tokens lie .* vipllava"):

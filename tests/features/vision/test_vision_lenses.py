@@ -87,10 +87,14 @@ def test_relevance_over_a_picture_equals_direct_autograd(kind, wanted, folder):
     np.testing.assert_allclose(found, (expected / expected.sum()).numpy(), atol=1e-6)
 
 
-def test_a_class_that_does_not_exist_is_refused_with_those_that_do(folder):
+def test_other_sizes_are_explained_and_other_classes_refused(folder):
     model = load_vision_model(str(folder("vit", head=True)), device="cpu")
     with pytest.raises(UsageError, match=r"'bird' is no class .* 0 cat, 1 dog, 2 tree"):
         model.gradients(about(picture()), "bird")
+    attention = model.gradients(about(picture(), size=(48, 32))).attention
+    expected = look(model, picture(), size=(48, 32))
+    np.testing.assert_allclose(attention.weights, expected.weights, atol=1e-5)
+    assert attention.provenance.settings["patches"] == "6 × 4"
 
 
 @pytest.mark.slow
@@ -99,14 +103,6 @@ def test_a_tower_without_classes_has_nothing_to_explain(kind, folder):
     model = load_vision_model(str(folder(kind)), device="cpu")
     with pytest.raises(ModelError, match="no head that gives classes or tokens"):
         model.gradients(about(picture()))
-
-
-def test_other_sizes_are_explained_too(folder):
-    model = load_vision_model(str(folder("vit", head=True)), device="cpu")
-    attention = model.gradients(about(picture(), size=(48, 32))).attention
-    expected = look(model, picture(), size=(48, 32))
-    np.testing.assert_allclose(attention.weights, expected.weights, atol=1e-5)
-    assert attention.provenance.settings["patches"] == "6 × 4"
 
 
 @pytest.mark.parametrize("kind", VALUES)

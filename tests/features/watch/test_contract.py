@@ -156,7 +156,7 @@ def test_however_it_is_written_each_softmax_is_one_map_of_all_its_heads(way, gra
     assert max(kept.off for kept in seen.log.captures) < 1e-4
 
 
-def test_a_softmax_with_noise_is_seen_as_it_met_the_values():
+def test_noise_unknown_heads_and_dropout():
     query, key, value = torch.randn(3, 1, 2, 5, 4)
     torch.manual_seed(3)
     truth = nn.functional.gumbel_softmax(query @ key.mT, dim=-1)
@@ -164,17 +164,11 @@ def test_a_softmax_with_noise_is_seen_as_it_met_the_values():
     with watch() as seen:
         nn.functional.gumbel_softmax(query @ key.mT) @ value
     assert np.array_equal(seen.attention().weights, truth.numpy())
-
-
-def test_how_many_heads_share_an_axis_is_said_where_nothing_tells():
     query, key = torch.randn(8, 5, 4), torch.randn(8, 5, 4)
     with watch() as seen:
         (query @ key.mT).softmax(-1) @ key
     assert seen.attention().weights.shape == (1, 1, 5, 5)
     assert "the number of heads is not known" in seen.attention().provenance.notes[0]
-
-
-def test_parts_of_weights_with_dropout_are_joined_as_they_were_before_it():
     query, key, value = models.split(*torch.randn(3, 2, 5, SIZE))
     with watch() as seen:
         weights = nn.functional.dropout((query @ key.mT).softmax(-1), 0.5)

@@ -143,7 +143,7 @@ def test_a_training_run_goes_as_it_would():
     assert streams == {(f"call {call} · self", path) for call in (1, 3) for path in paths}
 
 
-def test_what_a_state_was_made_of_is_not_remembered_for_ever():
+def test_only_so_many_inputs_and_bytes_are_remembered():
     lineage, state = Lineage(), tokens(1)
     for _ in range(3 * MOST_INPUTS):
         other = torch.zeros(1)
@@ -153,6 +153,17 @@ def test_what_a_state_was_made_of_is_not_remembered_for_ever():
         assert len(lineage.of(state).inputs) <= MOST_INPUTS
     assert lineage.is_same_input(state, state)
     assert not lineage.is_same_input(state, other)
+    model = Residual(*(FusedCross() for _ in range(4)))
+    with watch(model, max_bytes=2 * HEADS * 36 * 4) as seen:
+        model(tokens())
+    assert seen.attention().main.layers == ("blocks.0", "blocks.1")
+    assert seen.attention().provenance.notes == (
+        "2 further calls were not kept: their maps would not fit into max_bytes",
+    )
+    with watch(model, max_bytes=10) as seen:
+        model(tokens())
+    with pytest.raises(AttentionError, match="none of 4 maps fits into max_bytes=10"):
+        seen.attention()
 
 
 @pytest.mark.parametrize("kind", [AllHeads, FusedCross])
@@ -407,20 +418,6 @@ def test_a_part_of_a_long_input_is_exact():
         assert np.abs(result.weights[0] - whole[:, rows, columns]).max() < 1e-6
         assert result.provenance.notes
         assert "checked" in result.provenance.settings
-
-
-def test_memory_is_bounded_and_what_did_not_fit_is_said():
-    model = Residual(*(FusedCross() for _ in range(4)))
-    with watch(model, max_bytes=2 * HEADS * 36 * 4) as seen:
-        model(tokens())
-    assert seen.attention().main.layers == ("blocks.0", "blocks.1")
-    assert seen.attention().provenance.notes == (
-        "2 further calls were not kept: their maps would not fit into max_bytes",
-    )
-    with watch(model, max_bytes=10) as seen:
-        model(tokens())
-    with pytest.raises(AttentionError, match="none of 4 maps fits into max_bytes=10"):
-        seen.attention()
 
 
 def test_tokens_name_the_axes_that_have_as_many():

@@ -377,12 +377,19 @@ def test_verdicts_are_told_once_and_may_end_the_training(tmp_path, capsys):
         Recorder(model, PROBE, tmp_path / "c", fail_on="collapsing")
 
 
-def test_a_sample_holds_scores_which_history_reads_again(tmp_path):
+def test_tensorboard_and_history_read_what_was_logged(tmp_path):
     recorder = run(tmp_path, range(3), loggers=[])
     again = package.compare(str(tmp_path)).value
     for name in HISTORY:
         np.testing.assert_allclose(again.values[name], recorder.study.report().values[name])
     assert np.isfinite(again.values["score-max"]).all()
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    with tensorboard.SummaryWriter(str(tmp_path / "logs")) as writer:
+        run(tmp_path / "samples", range(3), loggers=writer).finish()
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = reader.EventAccumulator(str(tmp_path / "logs")).Reload()
+    assert [one.step for one in events.Scalars(NAME)] == [2]
+    assert [one.step for one in events.Images("attention/heads")] == [0, 2]
 
 
 @pytest.mark.slow
@@ -466,16 +473,6 @@ def test_loggers_are_found_where_a_run_has_them(monkeypatch):
     own = OwnLogger()
     assert open_loggers(own) == [own]
     assert open_loggers([]) == []
-
-
-def test_tensorboard_takes_what_is_logged(tmp_path):
-    tensorboard = pytest.importorskip("torch.utils.tensorboard")
-    with tensorboard.SummaryWriter(str(tmp_path / "logs")) as writer:
-        run(tmp_path / "samples", range(3), loggers=writer).finish()
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    events = reader.EventAccumulator(str(tmp_path / "logs")).Reload()
-    assert [one.step for one in events.Scalars(NAME)] == [2]
-    assert [one.step for one in events.Images("attention/heads")] == [0, 2]
 
 
 # --- trainers
