@@ -76,7 +76,7 @@ def test_the_issue_s_command_shows_everything_that_changed():
 
 @pytest.mark.slow
 @pytest.mark.core
-def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outputs():
+def test_numbers_are_the_same_in_every_format():
     words = (*PAIR, "--head", "2.0", "--token", "red", "-q", "-f")
     found = {name: ablated(*words, name) for name in ALL}
     document = found["json"].json()
@@ -137,7 +137,7 @@ def test_each_head_and_each_layer_in_an_archive():
 
 
 @pytest.mark.slow
-def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path):
+def test_many_texts_give_means_or_a_line_each(tmp_path):
     rejects, saved = tmp_path / "r.jsonl", tmp_path / "all.jsonl"
     (tmp_path / "p.tsv").write_bytes(PAIRS)
     words = ("--input", tmp_path / "p.tsv", "--token", "red", "--head", "0.0")
@@ -224,7 +224,7 @@ TWICE = ("Tom has a red car and a red", "--model", "pocket-lm", "--head", "2.3",
         (("the red car saw the car",), "car", ("car[2]", "car[5]")),
     ],
 )
-def test_a_target_that_may_mean_several_things_is_asked_back(words, target, spellings):
+def test_a_target_of_several_meanings_is_asked_back(words, target, spellings):
     for command in (
         ("ablate", "--head", "2.0"),
         ("self", "--lens", "gradient"),
@@ -249,7 +249,7 @@ def test_a_target_that_may_mean_several_things_is_asked_back(words, target, spel
         (None, None, "", "all 8 tokens of the text"),
     ],
 )
-def test_the_heading_names_the_place_of_what_is_measured_there(target, row, word, heading):
+def test_the_heading_names_what_is_measured(target, row, word, heading):
     import torch
     from transformers import AutoTokenizer, LlamaForCausalLM
 
@@ -328,7 +328,7 @@ def test_names_of_tokens_are_shown_and_never_act():
 
 
 @pytest.mark.slow
-def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(tmp_path, monkeypatch):
+def test_the_table_says_what_heads_put_out(tmp_path, monkeypatch):
     (tmp_path / "p.tsv").write_bytes(PAIRS)
     heads = (*PAIR, "--head", "0.0", "--head", "cross.3.4")
     told = {
@@ -357,7 +357,7 @@ def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(tmp_path, 
 
 
 @pytest.mark.parametrize(("form", "texts"), [("table", 1), ("jsonl", 3)])
-def test_of_several_texts_the_model_writes_only_what_somebody_reads(form, texts, monkeypatch):
+def test_the_model_writes_only_what_somebody_reads(form, texts, monkeypatch):
     written, write = [], PocketExperiment.write
     monkeypatch.setattr(PocketExperiment, "write", lambda *args: written.append(1) or write(*args))
     ablated("--input", "-", "--head", "2.0", "-q", "-f", form, stdin=PAIRS)
@@ -475,7 +475,7 @@ def test_saved_runs_that_do_not_match_are_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path):
+def test_a_link_that_leaves_nothing_has_no_value(tmp_path):
     words = ("the cat", "le chat", "--link", "decoder:<fr>><fr>", "--head", "0.0")
     saved = tmp_path / "a.npz"
     done = ablated(*words, "-o", saved, "--picture", tmp_path / "b.svg")

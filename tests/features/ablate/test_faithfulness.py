@@ -48,7 +48,7 @@ def log_p(found: TokenScores, *tokens: TokenAt) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("query", [PAIR, TEXT])
-def test_a_lens_is_judged_by_the_tokens_that_it_ranks_highest(query):
+def test_a_lens_is_judged_by_its_highest_tokens(query):
     found = scores(query)
     judged = faithfulness(found)
     whole = log_p(found)
@@ -98,7 +98,7 @@ def test_what_cannot_be_ranked_is_listed():
     assert (row.texts, row.left_out) == (1, "in 2 of 3 texts: there are only weights")
 
 
-def test_raw_scores_are_what_the_explained_rows_give_to_others():
+def test_raw_scores_are_what_rows_give_to_others():
     found = scores(PAIR)
     cross, _, decoder = found.inputs.attention.maps
     rows = cross.weights[:, :, :-1].mean(axis=(0, 1, 2))
@@ -128,7 +128,7 @@ def test_which_tokens_have_scores():
     assert len(found.tokens) == len(found.inputs.attention.main.key_tokens) - 2
 
 
-def test_random_scores_are_the_same_at_each_run_and_averaged_over_draws():
+def test_random_scores_repeat_and_are_averaged():
     found = scores(Query("the red car"))
     first, again = (faithfulness(found) for _ in range(2))
     np.testing.assert_array_equal(first.measures[RANDOM], again.measures[RANDOM])
@@ -144,7 +144,7 @@ def one_text(**correlations: float) -> TextFaithfulness:
     return TextFaithfulness("'x'", (), measures, {}, Provenance("file", "sample"))
 
 
-def test_means_have_intervals_over_texts_and_one_text_has_none():
+def test_means_over_texts_have_intervals():
     values = [0.6, 0.7, np.nan, 0.9, 0.8]
     report = lens_report([one_text(raw=value, random=0.0) for value in values])
     (row,) = [row for row in report.rows if row.lens == "raw"]

@@ -156,7 +156,7 @@ def test_the_lens_effect_keeps_every_stream_and_lists_links():
 
 
 @pytest.mark.slow
-def test_two_ablations_are_compared_as_the_command_compares_their_files(tmp_path):
+def test_two_ablations_are_compared_as_their_files(tmp_path):
     one, other = (attnviz.ablate(*PAIR, each="layers", by=by) for by in ("zero", "mean"))
     one.save(tmp_path / "a.json")
     other.save(tmp_path / "b.json")

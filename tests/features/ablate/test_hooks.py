@@ -89,9 +89,7 @@ def named(stream, layer, head):
 @pytest.mark.core
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize(("name", "stream"), CASES)
-def test_heads_are_off_as_a_hook_before_the_output_projection_has_them(
-    name, stream, implementation
-):
+def test_heads_are_off_as_by_a_hook_before_the_output(name, stream, implementation):
     model = make(name)
     if implementation == "sdpa" and model.config._attn_implementation == "eager":
         pytest.skip("eager only")
@@ -272,12 +270,12 @@ def test_heads_that_do_not_exist_are_refused(name, heads, message):
         ("diffllama", "each head subtracts one attention from another"),
     ],
 )
-def test_a_model_whose_heads_cannot_be_told_apart_is_refused(name, message):
+def test_heads_that_cannot_be_told_apart_are_refused(name, message):
     with pytest.raises(AttentionError, match=message):
         enter(make(name), [(0, 0)])
 
 
-def test_what_is_no_transformers_model_or_compiled_is_refused():
+def test_other_and_compiled_models_are_refused():
     with pytest.raises(UsageError, match="takes one transformers model, and Linear holds none"):
         enter(torch.nn.Linear(2, 2), [(0, 0)])
     with pytest.raises(UsageError, match="unknown replacement 'median'"):

@@ -99,7 +99,7 @@ def test_where_no_pair_could_be_aligned_the_old_file_stays(tmp_path, name, print
 
 
 @pytest.mark.slow
-def test_each_line_has_a_score_and_lines_that_cannot_be_relied_on_are_named(tmp_path):
+def test_lines_have_scores_and_unreliable_ones_are_named(tmp_path):
     pairs, file = tmp_path / "pairs.tsv", tmp_path / "links.json"
     lines = [
         "The dog sleeps on the sofa.\tLe chien dort sur le canapé.",

@@ -114,7 +114,7 @@ def test_growing_is_the_published_pseudo_code(forward, reverse):
         assert symmetrize(forward, reverse, how) == koehn(forward, reverse, 5, final)
 
 
-def test_an_unknown_symmetrization_is_refused_with_the_names():
+def test_an_unknown_symmetrization_is_refused():
     for unknown in ("intersect", "product"):
         with pytest.raises(UsageError, match="intersection") as caught:
             symmetrize(frozenset(), frozenset(), unknown)

@@ -80,7 +80,7 @@ def test_directions_are_joined_as_asked(how, links):
     assert links_of(Aligner(source, source, how)) == links
 
 
-def test_the_score_is_the_agreement_of_both_directions_or_the_mean_weight_of_one():
+def test_the_score_is_agreement_or_the_mean_weight():
     both, one = fixed(two_way=True), fixed()
     # 3 and 2 links, of which (0, 0) is both directions'.
     (found,) = Aligner(both, both).align([PAIR])
@@ -101,7 +101,7 @@ def test_models_are_read_one_way_or_both_and_notes_kept():
     assert list(aligner.notes) == ["as given"]
 
 
-def test_rows_move_to_what_they_predict_and_mistakes_are_refused():
+def test_rows_move_to_what_they_predict():
     item = fixed().answer("a b", "x y z").main
     moved = shift_rows(item)
     assert [token.text for token in moved.query_tokens] == ["y", "z"]

@@ -73,16 +73,14 @@ def plotted(stream: StreamReport, width: int) -> Any:
         ([float("nan"), 0.4], "share", 0, 0, ["0", "0.4"]),
     ],
 )
-def test_a_scale_ends_at_round_numbers_around_means_and_their_spread(
-    mean, unit, spread, uniform, ticks
-):
+def test_a_scale_ends_at_round_numbers(mean, unit, spread, uniform, ticks):
     chart = plotted(measured(mean, unit, spread, uniform), 400)
     assert [text.get_text() for text in chart.get_yticklabels()] == ticks
     assert chart.get_title("right") == ("" if unit == "share" else unit)
     assert len(chart.collections[1].get_segments()) == sum(np.isfinite(mean))
 
 
-def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles():
+def test_lines_of_many_heads_are_thin_and_coloured():
     stream = measured([0.1] * 50, "share")
     role = replace(stream.rows[3], roles=(Role("induction", 0.9, 0.1),))
     stream = replace(stream, rows=(*stream.rows[:3], role, *stream.rows[4:]))
@@ -97,7 +95,7 @@ def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles():
     assert many.get_linewidths() == [0.4]
 
 
-def test_a_share_is_written_and_a_legend_goes_on_in_its_line_only_where_they_fit():
+def test_shares_and_legends_stand_where_they_fit():
     shares = np.array([[0.4, 0.6], [0.1, 0.1], [0.3, 0.1], [0.2, 0.2]])[:, None]
     even = np.array([0.5, 0.0, 0.25, 0.25])[:, None, None].repeat(2, axis=2)
     classes = ("special", "punctuation", "rank 1-10", "rarer")

@@ -67,7 +67,7 @@ def cast(inputs, model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_text_over_a_recording_equals_what_transformers_hands_over(kind, speech):
+def test_a_text_over_a_recording_is_transformers(kind, speech):
     loaded = speech(kind)
     found = attend_query(loaded, about(TEXT, language="en" if kind == "whisper" else None))
     model, features = eager(speech, kind)
@@ -96,7 +96,7 @@ def test_the_documentation_tells_what_is_found(kind, speech):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SPEECH_BUILDERS)
-def test_a_recording_over_itself_equals_what_transformers_hands_over(kind, speech):
+def test_a_recording_over_itself_is_transformers(kind, speech):
     found = attend_query(speech(kind), about(encoder=kind in WRITERS))
     model, features = eager(speech, kind)
     kept = heard(speech(kind)).places
@@ -113,7 +113,7 @@ def test_a_recording_over_itself_equals_what_transformers_hands_over(kind, speec
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whisper", "wav2vec2"])
-def test_what_a_model_answers_is_the_same_bit_by_bit_while_it_is_read(kind, speech):
+def test_reading_changes_no_bit_of_an_answer(kind, speech):
     loaded, outputs = speech(kind), []
     part = loaded.model.get_encoder() if kind == "whisper" else loaded.model
     inputs = heard(loaded).features
@@ -137,7 +137,7 @@ def test_frames_are_named_by_the_second_at_which_they_begin(speech):
     assert patches[-1] == "3,18"
 
 
-def test_whisper_is_told_language_and_task_by_marks_and_says_so(speech):
+def test_whisper_is_told_language_and_task_by_marks(speech):
     loaded = speech("whisper")
     told = attend_query(loaded, about(TEXT, language="French", task="translate"))
     marks = "<|startoftranscript|><|fr|><|translate|><|notimestamps|>"
@@ -156,7 +156,7 @@ def test_whisper_is_told_language_and_task_by_marks_and_says_so(speech):
         attend_query(speech("hubert"), about(TEXT))
 
 
-def test_words_are_timed_as_the_description_of_whispers_own_code_has_it(speech):
+def test_words_are_timed_as_whispers_own_code_does(speech):
     loaded = speech("whisper")
     query = about(TEXT, seconds=2.2, language="en", ended=True)
     found = attend_query(loaded, query)
@@ -173,7 +173,7 @@ def test_words_are_timed_as_the_description_of_whispers_own_code_has_it(speech):
 
 @pytest.mark.slow
 @pytest.mark.core
-def test_words_are_timed_against_input_as_transformers_times_its_own_tokens(speech):
+def test_words_are_timed_as_transformers_does(speech):
     loaded = speech("whisper")
     query = about(seconds=3.0, language="en")
     found = attend_query(loaded, query)
@@ -260,7 +260,7 @@ def test_frames_are_those_of_the_part_that_hears(head, tmp_path, speech):
     np.testing.assert_allclose(found.weights, theirs, atol=1e-5)
 
 
-def test_what_cannot_be_read_or_written_is_refused_in_one_line(speech, folder_of):
+def test_what_cannot_be_read_or_written_is_refused(speech, folder_of):
     with pytest.raises(InputError, match=r"tokens long and .* reads 36"):
         attend_query(speech("whisper"), about("red " * 60))
     with pytest.raises(UsageError, match="hears recordings: use 'attnviz audio FILE'"):

@@ -73,7 +73,7 @@ def test_why_a_head_listens_there_adds_up(whisper, ast):
     assert "needs a speech model" in attnviz("why", VOWELS).mistake
 
 
-def test_the_spectrogram_of_a_page_has_low_bands_below_and_strong_ones_dark():
+def test_a_spectrogram_has_low_bands_below():
     made = spectrogram(np.array([[0, 1], [2, 4]], np.float32))
     assert made.size == (8, 8)
     corners = [made.getpixel(place) for place in ((0, 7), (7, 7), (0, 0), (7, 0))]
@@ -207,7 +207,7 @@ def test_mistakes_that_only_the_model_can_tell(whisper, ast, tmp_path):
     assert "is a folder" in attnviz("audio", tmp_path, "--model", whisper).mistake
 
 
-def test_what_a_decoder_thinks_of_a_damaged_file_is_not_printed(tmp_path, capfd):
+def test_what_a_decoder_says_of_a_file_is_not_printed(tmp_path, capfd):
     path = tmp_path / "a.mp3"
     soundfile.write(path, chirps(1.0), RATE, format="MP3")
     data = path.read_bytes()

@@ -51,7 +51,7 @@ def test_many_paths_are_what_each_is_by_itself():
     np.testing.assert_array_equal(first_frames(scores), alone)
 
 
-def test_weights_are_standardised_over_tokens_then_smoothed_over_time():
+def test_weights_are_standardised_then_smoothed():
     weights = np.random.default_rng(2).random((3, 12))
     weights[:, 4] = 0.5
     with np.errstate(invalid="ignore"):
@@ -75,7 +75,7 @@ def clock(against: str = "output", start: float = 0.0) -> WordClock:
     return WordClock(item, TEXT, 0.5, start, width=1, against=against)
 
 
-def test_words_last_from_their_first_token_or_the_token_read():
+def test_words_last_from_their_first_token():
     assert clock().word_times([(0, 1)]) == [TimedWord("red", 0, 1), TimedWord("car", 1, 2.5)]
     spoken = clock(start=3).word_times([(0, 1)])
     assert [(word.start, word.end) for word in spoken] == [(3, 4), (4, 5.5)]
@@ -83,7 +83,7 @@ def test_words_last_from_their_first_token_or_the_token_read():
     assert spoken == [TimedWord("red", 0, 2), TimedWord("car", 2, 3)]
 
 
-def test_a_words_time_is_without_the_marks_before_and_behind_it():
+def test_a_words_time_is_without_its_marks():
     pieces = [("'", 0, 1), ("no", 1, 3), ("!'", 3, 5), ("-", 6, 7), ("ice", 8, 11), ("'s", 11, 13)]
     tokens = (Token("<s>", special=True), *(Token(*piece) for piece in pieces))
     weights = np.full((1, 1, 7, 7), 0.01)
@@ -94,7 +94,7 @@ def test_a_words_time_is_without_the_marks_before_and_behind_it():
     assert spoken == [TimedWord("'no!'", 1, 2), TimedWord("-", 3, 4), TimedWord("ice's", 4, 6)]
 
 
-def test_weights_are_softmaxed_over_what_is_heard_and_standardised_over_every_row():
+def test_weights_are_softmaxed_over_what_is_heard():
     rng = np.random.default_rng(3)
     item = clock().item
     logits = rng.normal(size=(1, 2, 5, 9))  # the last three frames are of padding

@@ -264,7 +264,7 @@ def test_what_is_seen_is_saved_and_printed_by_a_command(live, tmp_path, monkeypa
     assert "--words" in said
 
 
-def test_several_texts_and_pairs_are_gone_through_forth_and_back(live):
+def test_several_texts_are_gone_through_forth_and_back(live):
     texts = [Text("a", "Red."), BadText("b", InputError("broken")), Text("c", "Red.", "Rouge.")]
     state = opened(*(text_subject(live.subject.origin, one) for one in texts))
     assert after(state, "[").message == "there is no text before this one"
@@ -293,7 +293,7 @@ def test_texts_are_gone_through_however_they_come(way, tmp_path, monkeypatch):
     assert state.subject.kind == ("cross" if target else "self")
 
 
-def test_several_saved_maps_are_gone_through_and_the_command_names_each(tmp_path, monkeypatch):
+def test_several_saved_maps_are_gone_through(tmp_path, monkeypatch):
     file = tmp_path / "m.npz"
     attnviz_of("self", "-i", "-", "-o", file, "-f", "none", stdin=b"a cat\na dog\nthe car\n")
     state = open_first(subjects_of(str(file), None, None, Options()), "1")
@@ -308,7 +308,7 @@ def test_several_saved_maps_are_gone_through_and_the_command_names_each(tmp_path
     assert command_of(state) == ""
 
 
-def test_heads_that_share_keys_and_values_stand_between_lines():
+def test_heads_that_share_keys_stand_between_lines():
     sizes = {"self": {"0": 1, "1": 2}}
     state = begin(replace(saved(heads=4), group_sizes=sizes))
     for layer, head, edges in ((0, 3, 1), (1, 3, 1), (1, 1, 0), (1, 2, 0)):
@@ -318,7 +318,7 @@ def test_heads_that_share_keys_and_values_stand_between_lines():
         assert [line.count("│") for line in lines if line[:1] in ("0", "1")] == [0, edges]
 
 
-def test_parts_of_a_text_in_blocks_are_switched_off_and_told(tmp_path):
+def test_parts_of_a_text_in_blocks_are_switched_off(tmp_path):
     folder = tiny_models.gpt2(tmp_path / "gpt2")
     text = Text("0", "the cat sat on the mat and the dog sat on the cat")
     first = opened(Subject(Origin(model=str(folder), max_size=8), "self", text))

@@ -397,13 +397,19 @@ def test_colours_are_those_of_the_terminal(variables, said):
 
 
 @pytest.mark.slow
-def test_maps_from_a_pipe_and_results_of_python_are_browsed(tmp_path):
+def test_maps_of_a_pipe_and_results_of_python_are_browsed(tmp_path):
     saved().save(tmp_path / "m.npz")
     program = f"cat {tmp_path / 'm.npz'} | {sys.executable} -m attnviz browse -"
     terminal = Terminal("-c", program, command=["sh"])
     terminal.opened()
     terminal.send(b"q")
     assert terminal.end() == 0
+    program = f"import attnviz; attnviz.attend({TEXT!r}).browse(); print('after')"
+    terminal = Terminal("-c", program, command=[sys.executable])
+    terminal.opened()
+    terminal.send(b"q")
+    assert terminal.end() == 0
+    assert b"after" in terminal.out
 
 
 @pytest.mark.slow
@@ -419,18 +425,8 @@ def test_a_result_is_browsed_behind_its_other_outputs(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_result_of_python_is_browsed():
-    program = f"import attnviz; attnviz.attend({TEXT!r}).browse(); print('after')"
-    terminal = Terminal("-c", program, command=[sys.executable])
-    terminal.opened()
-    terminal.send(b"q")
-    assert terminal.end() == 0
-    assert b"after" in terminal.out
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["draw.screen", "ask.Subject.why"])
-def test_a_bug_leaves_a_traceback_and_the_terminal_as_it_was(place):
+def test_a_bug_leaves_a_traceback_and_the_terminal(place):
     program = (
         "import sys; from attnviz.features.browse import ask, draw\n"
         "from attnviz.__main__ import main\n"

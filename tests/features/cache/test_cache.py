@@ -157,7 +157,7 @@ def llama_lm():
 
 @pytest.mark.core
 @pytest.mark.parametrize("prompt", [pytest.param(0, marks=pytest.mark.slow), 7])
-def test_every_rule_costs_what_a_model_with_a_shorter_cache_loses(llama_lm, prompt):
+def test_every_rule_costs_what_a_shorter_cache_loses(llama_lm, prompt):
     experiment = open_source(Origin(model="pocket-lm"), "self", with_head="exact").experiment(
         Query(TEXT), "all"
     )
@@ -214,7 +214,7 @@ def measured(experiment, rules, **more):
     return found
 
 
-def test_a_cross_cache_loses_source_keys_as_if_their_links_were_cut(tmp_path):
+def test_a_cross_cache_loses_keys_as_by_cut_links(tmp_path):
     for model in (None, str(tiny_models.bart(tmp_path))):
         source = open_source(Origin(model=model), "cross", with_head="exact")
         query = Query("The red car is fast.", "La voiture rouge est rapide.", "cross")
@@ -295,7 +295,7 @@ def test_pictures_lose_their_own_tokens_alone(tmp_path):
     assert "on the picture's tokens" in done.prompt
 
 
-def test_a_model_that_selects_keys_says_how_much_of_dense_attention_they_hold(tmp_path):
+def test_selected_keys_say_what_of_dense_attention_they_hold(tmp_path):
     config = transformers.DeepseekV32Config(
         **{**EVERY["deepseek_v32"].sizes, "index_topk": 4, "vocab_size": 340}
     )
@@ -372,7 +372,7 @@ def test_mistakes_are_one_line(rules, says):
     assert says in done.err.splitlines()[-1]
 
 
-def test_what_a_prompt_leaves_is_what_the_presses_of_kvpress_leave(monkeypatch):
+def test_a_prompt_leaves_what_kvpress_leaves(monkeypatch):
     for name in ("cachetools", "datasets", "fire"):  # its presses do not need these
         monkeypatch.setitem(sys.modules, name, MagicMock())
     presses = pytest.importorskip("kvpress", reason="kvpress is not installed")

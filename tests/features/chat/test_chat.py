@@ -163,7 +163,7 @@ def test_the_model_writes_the_next_turn(folder, tmp_path):
     assert "the chat ends in an assistant's turn" in refused.mistake
 
 
-def test_without_an_answer_the_last_turn_looks_and_the_next_token(folder, tmp_path):
+def test_without_an_answer_the_last_turn_looks(folder, tmp_path):
     file = write_chat(tmp_path / "chat.json", ASKED)
     done = run("self", "--chat", file, "--model", folder, "-f", "json")
     found = done.json()
@@ -193,7 +193,7 @@ def test_groups_of_a_file_are_parts(folder, file, tmp_path):
     assert "group 1, 'The blue car', is not found in order" in run(*asked, "--group", path).mistake
 
 
-def test_words_never_cross_special_tokens_and_pieces_are_tokens(folder, file):
+def test_words_never_cross_special_tokens(folder, file):
     asked = ("self", "--chat", file, "--model", folder, "-f", "json", "-q")
     words = run(*asked, "--group", "words").json()
     assert " ".join(one["text"] for one in words["rows"]) == (

@@ -81,7 +81,7 @@ def test_calls_are_found_as_the_json_that_is_printed():
 
 
 @pytest.mark.parametrize("name", ["plain", "reads contents in parts"])
-def test_content_in_parts_is_a_text_or_parts_as_the_template_reads(name):
+def test_content_in_parts_is_read_as_the_template_does(name):
     prompt = prompt_of(name, PARTS, ANSWER)
     own = ["The car.\nIs it red?"] if name == "plain" else ["The car.", "Is it red?"]
     assert pieces(prompt) == {"user 1": own, "assistant 1": FOUND["assistant 1"]}

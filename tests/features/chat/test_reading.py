@@ -33,9 +33,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("how", ["rows", "indicators", "eager"])
 @pytest.mark.parametrize("queries", ROWS)
-def test_parts_of_any_length_are_sums_over_keys_and_means_over_rows(
-    queries, how, folder, monkeypatch
-):
+def test_parts_are_sums_over_keys_and_means_over_rows(queries, how, folder, monkeypatch):
     monkeypatch.setattr(scores, "TILE", 8 * LENGTH)
     monkeypatch.setattr(scores, "ROWS", 8)
     if how != "rows":

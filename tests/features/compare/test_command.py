@@ -78,9 +78,7 @@ def test_a_saved_difference_says_what_both_sides_were(saved, tmp_path):
         (("--head-a", "1", "--head-b", "2"), "B − A · layer 0 head 1→2"),
     ],
 )
-def test_a_picture_says_which_head_it_is_of_and_what_the_sides_are(
-    saved, tmp_path, monkeypatch, head, title
-):
+def test_a_picture_says_its_head_and_sides(saved, tmp_path, monkeypatch, head, title):
     drawn = []
 
     def spy(item, **texts):
@@ -160,7 +158,7 @@ def test_more_heads_than_eight_that_differ_are_counted(tmp_path):
         ("--head-b", "head 9 does not exist"),
     ],
 )
-def test_an_option_without_a_side_is_of_both_and_one_with_a_side_of_that(saved, option, message):
+def test_an_option_without_a_side_is_of_both(saved, option, message):
     names = [str(saved / f"{name}.npz") for name in "ab"]
     done = attnviz("compare", *names, option, "9")
     assert done.status == 2
@@ -203,11 +201,11 @@ def streams(*names):
         (("self",), ("causal",), 0),
     ],
 )
-def test_maps_of_one_stream_are_compared_or_those_that_are_alone(first, second, place):
+def test_maps_of_one_stream_or_alone_are_compared(first, second, place):
     a, b = streams(*first), streams(*second)
     assert _pair_maps(a, b) == (a.main, b.maps[place])
 
 
-def test_streams_that_only_one_side_has_are_refused_where_both_have_more():
+def test_streams_that_only_one_side_has_are_refused():
     with pytest.raises(UsageError, match="B has no stream 'cross': it has encoder, decoder;"):
         _pair_maps(streams("cross", "self"), streams("encoder", "decoder"))

@@ -131,7 +131,7 @@ def test_drift_above_a_limit_fails_in_the_words_of_compare(samples):
     assert attnviz("compare", samples, "-q", "--fail-above", 0.69).status == 0
 
 
-def test_a_folder_without_samples_and_a_single_sample_are_said(tmp_path):
+def test_folders_without_samples_are_said(tmp_path):
     for words, message in (
         ((tmp_path, "a text"), "A is a folder of samples of a training run, and B is none"),
         (("a text", tmp_path), "B is a folder of samples of a training run, and A is none"),
@@ -249,7 +249,7 @@ def _largest(sample: Attention) -> list[float]:
     return [one["score-max"] for one in sample.scores.values()]
 
 
-def test_queries_and_keys_that_grow_are_saturating_and_never_settled(tmp_path):
+def test_queries_and_keys_that_grow_are_saturating(tmp_path):
     place = folder_of(tmp_path, *map(grown, range(8)))
     done = attnviz("compare", place, "-f", "json", "-q").json()
     bad, still = (head["verdicts"] for head in done["heads"])

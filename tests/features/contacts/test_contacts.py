@@ -42,7 +42,7 @@ def structures(tmp_path):
 
 
 @pytest.mark.slow
-def test_planted_contacts_are_found_by_the_head_that_sees_them(structures):
+def test_planted_contacts_are_found_by_their_head(structures):
     model = fit_contacts(structures, lambda name: planted(int(name))[0])
     assert model.precision > 0.8
     assert int(np.argmax(abs(model.weights))) == 4
@@ -59,7 +59,7 @@ def test_planted_contacts_are_found_by_the_head_that_sees_them(structures):
     assert "fitted on 6 structures; heads that weigh most: 0.4 +" in found.provenance.notes[0]
 
 
-def test_the_average_product_is_taken_away_as_a_slow_loop_does():
+def test_the_average_product_is_that_of_a_slow_loop():
     attention, _ = planted(0)
     features, places = pair_features(attention)
     assert places == [*range(1, RESIDUES + 1)]
@@ -72,7 +72,7 @@ def test_the_average_product_is_taken_away_as_a_slow_loop_does():
             assert features[n, head] == pytest.approx(expected, abs=1e-9)
 
 
-def test_words_said_twice_are_found_by_the_head_of_the_model_inside(tmp_path):
+def test_words_said_twice_are_found_by_their_head(tmp_path):
     words = random.Random(0).sample(WORDS, 14)
     path, lines = tmp_path / "twice.jsonl", []
     for seed in range(5):

@@ -65,7 +65,7 @@ def merged(ends: list[int], travelling: bool = False) -> Aggregates:
 @pytest.mark.slow
 @given(ENDS)
 @settings(max_examples=15, deadline=None)
-def test_the_same_parts_give_the_same_bytes_wherever_they_were_made(ends):
+def test_the_same_parts_give_the_same_bytes_anywhere(ends):
     assert contents(merged(ends, travelling=True)) == contents(merged(ends))
 
 
@@ -140,7 +140,7 @@ def test_shares_by_position_are_means_over_their_cells(stream):
     assert stream.by_offset[place] == pytest.approx(total / cells, abs=1e-6)
 
 
-def test_queries_of_another_text_or_of_a_part_are_read_in_its_words():
+def test_queries_of_another_text_are_read_in_its_words():
     source = (Token("Le", 0, 2), Token("cha", 3, 6), Token("t", 6, 7))
     target = (Token("A", 0, 1), Token("c", 2, 3), Token("at", 3, 5))
     weights = np.array([[[[0.8, 0.1, 0.1], [0.1, 0.2, 0.7], [0.1, 0.3, 0.6]]]], np.float32)

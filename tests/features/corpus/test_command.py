@@ -255,7 +255,7 @@ def test_journals_of_others_and_damaged_ones_are_named(texts, tmp_path):
     assert not beside(path, "journal").exists()
 
 
-def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path):
+def test_a_journal_that_was_not_written_is_one_error(tmp_path):
     vocabulary = vocabulary_of([])
     task = ShardTask(AttendChunk(Origin(), Choice(), "self"), vocabulary)
     journal = CorpusJournal(tmp_path / "found.json", {"--layer": "1"})

@@ -99,7 +99,7 @@ def test_what_is_drawn_does_not_hang_on_the_order_of_texts(order):
 
 
 @pytest.mark.slow
-def test_words_are_counted_at_the_ends_of_the_strongest_links(atlas):
+def test_words_are_counted_at_ends_of_strongest_links(atlas):
     for head, side in product(range(4), range(2)):
         found = dict(zip((*atlas.words, "others"), atlas.ends[head, side].tolist(), strict=True))
         expected = dict.fromkeys(found, 0)
@@ -130,7 +130,7 @@ def test_short_texts_are_counted_and_shown_as_they_stand():
     assert "".join(words[1:]) == attention.text.upper()
 
 
-def test_the_nearest_heads_are_those_whose_shares_differ_least():
+def test_the_nearest_heads_differ_least_in_shares():
     stream = stream_of(aggregates(range(20)))
     nearest, distances = nearest_heads(stream)
     for head, other in ((0, 1), (2, 3)):

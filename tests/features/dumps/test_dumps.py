@@ -68,7 +68,7 @@ def test_a_whole_array_is_read_with_its_tokens(axes, name):
 
 
 @pytest.mark.parametrize("name", ["layer_{}", "layer.{}", "attention_{}", "attentions.{}"])
-def test_layers_of_their_own_are_ordered_by_number_and_keep_it(name):
+def test_layers_are_ordered_by_number_and_keep_it(name):
     order = [11, 2]
     arrays = {name.format(n): WEIGHTS[k][None] for k, n in enumerate(order)}
     found = one(npz(**arrays))
@@ -192,7 +192,7 @@ def test_pieces_of_a_tokenizer_are_words_again(pieces, words):
     assert [token.special for token in item.key_tokens] == [p[0] in "<[" for p in pieces]
 
 
-def test_a_file_can_list_its_special_tokens_and_odd_sums_are_told():
+def test_special_tokens_are_listed_and_odd_sums_told():
     odd = np.array([[0.6, 0.1], [0.6, 0.9]])
     dump = one(npz(attention=odd, tokens=np.array(["¤", "a"]), special_tokens=np.array(["¤"])))
     assert [token.special for token in dump.main.key_tokens] == [True, False]
@@ -237,6 +237,6 @@ def test_a_file_can_list_its_special_tokens_and_odd_sums_are_told():
         (b"", "is empty"),
     ],
 )
-def test_what_cannot_be_read_for_certain_is_refused_in_one_line(data, message):
+def test_what_cannot_be_read_for_certain_is_refused(data, message):
     with pytest.raises(InputError, match=message.replace("'", ".")):
         list(read_any(data, "'dump'"))

@@ -28,7 +28,7 @@ def test_shards_are_worked_on_here_when_they_are_asked_for():
         ("ray:", 2, "--engine ray: names no cluster: write ray:ADDRESS"),
     ],
 )
-def test_an_engine_that_cannot_be_is_refused_before_anything_starts(engine, workers, said):
+def test_an_engine_that_cannot_be_is_refused(engine, workers, said):
     with pytest.raises(UsageError) as caught:
         open_engine(engine, workers)
     assert str(caught.value) == said

@@ -38,7 +38,7 @@ def alive(process: int) -> bool:
 
 
 @pytest.mark.slow
-def test_outcomes_come_in_the_order_of_the_shards_however_long_each_takes(tmp_path):
+def test_outcomes_come_in_the_order_of_the_shards(tmp_path):
     with Processes(2) as engine:
         assert list(engine.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
 
@@ -89,7 +89,7 @@ def test_the_shard_of_a_killed_worker_is_tried_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(tmp_path):
+def test_a_shard_that_kills_every_worker_is_an_error(tmp_path):
     with Processes(2) as engine:
         found = list(
             engine.map(
@@ -110,7 +110,7 @@ def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(tmp
 
 @pytest.mark.slow
 @pytest.mark.core
-def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path):
+def test_a_worker_killed_while_sending_loses_one_shard(tmp_path):
     with Processes(2) as engine:
         found = list(engine.map(DyingMessenger(tmp_path, 2), range(8)))
     assert found == [i * i for i in range(8)]
@@ -137,7 +137,7 @@ def test_what_the_work_raises_comes_with_its_message():
         list(engine.map(opened, range(2)))
 
 
-def test_every_error_of_the_package_survives_the_way_from_a_worker():
+def test_every_error_survives_the_way_from_a_worker():
     kinds = [item for item in vars(errors).values() if isinstance(item, type)]
     for kind in kinds:
         if issubclass(kind, AttnvizError):
@@ -146,7 +146,7 @@ def test_every_error_of_the_package_survives_the_way_from_a_worker():
 
 
 @pytest.mark.slow
-def test_what_the_iterable_raises_comes_after_the_outcomes_before_it():
+def test_errors_of_the_iterable_come_in_their_place():
     def shards() -> Iterator[int]:
         yield from range(3)
         raise InputError("the file ends in the middle")
@@ -219,7 +219,7 @@ def test_workers_end_with_the_program_however_it_ends(tmp_path, ending):
 
 
 @pytest.mark.parametrize("sent", [0, 4, 10, 10_000])
-def test_a_worker_ends_without_a_word_wherever_its_parent_ends(sent):
+def test_a_worker_ends_silently_with_its_parent(sent):
     mine, theirs = multiprocessing.Pipe()
     work = to_bytes(square)
     os.write(mine.fileno(), (len(work).to_bytes(4, "big") + work)[:sent])
@@ -235,7 +235,7 @@ def two_workers(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["Haswell", "Prescott"])
-def test_the_number_of_workers_changes_no_byte_on_other_processors(kernels, tmp_path):
+def test_workers_change_no_byte_on_other_processors(kernels, tmp_path):
     """OpenBLAS' sums for these processors depend on its threads."""
     line = "The nurse thanked the doctor because she had helped an old man who sold red cars."
     (tmp_path / "texts.txt").write_text(f"{line}\n" * 30)

@@ -50,7 +50,7 @@ def test_a_shard_whose_worker_dies_is_tried_three_times(cluster, tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_an_error_of_the_work_comes_in_its_place_with_type_and_message(cluster):
+def test_an_error_of_the_work_comes_in_its_place(cluster):
     heard: list[str] = []
     with notices_to(heard.append):
         outcomes = cluster.map(failing, range(9))
@@ -81,7 +81,7 @@ def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster, monkeypatch):
 LINES = b'{"text": "the cat"}\n{bad\n\xff\n{"text": 3}\n\n{"text": "\x1b[31m"}\n{"text": "a car"}\n'
 
 
-def test_a_cluster_is_joined_writes_what_one_process_does_and_is_left_as_it_was(cluster, tmp_path):
+def test_a_cluster_writes_what_one_process_does(cluster, tmp_path):
     import ray
 
     (tmp_path / "t.jsonl").write_bytes(LINES)

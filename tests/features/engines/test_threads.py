@@ -35,7 +35,7 @@ def test_what_the_user_says_about_threads_stays(monkeypatch):
 
 
 @pytest.mark.slow
-def test_sums_are_the_same_to_the_last_bit_on_any_number_of_threads():
+def test_sums_are_the_same_on_any_number_of_threads():
     def sums(threads: int) -> list[str]:
         done = subprocess.run(
             [sys.executable, "-c", SUMS],

@@ -28,7 +28,7 @@ def test_a_file_of_ones_own_stays_and_is_named(tmp_path):
     assert attnviz("examples", tmp_path, "-q").err == ""
 
 
-def test_without_a_folder_they_are_listed_and_nothing_is_written(tmp_path, monkeypatch):
+def test_without_a_folder_they_are_listed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert attnviz("examples").lines[0].startswith("sentences.txt")
     assert not [*tmp_path.iterdir()]

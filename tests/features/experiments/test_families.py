@@ -199,7 +199,7 @@ def in_double(name):
 @pytest.mark.slow
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", families("probe"))
-def test_a_head_is_switched_off_as_at_the_input_of_the_projection_that_follows(name):
+def test_a_head_is_off_as_before_its_projection(name):
     model, question = in_double(name)
     experiment = KernelExperiment(question)
     heads = list(heads_of(experiment))
@@ -236,7 +236,7 @@ def masked(scores, change, place, sides):
 @pytest.mark.slow
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", families("probe"))
-def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softmax(name):
+def test_a_link_is_cut_as_by_minus_infinity(name):
     """A head that is off stays off beside them."""
     model, question = in_double(name)
     experiment = KernelExperiment(question)
@@ -272,7 +272,7 @@ def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softma
 
 
 @pytest.mark.slow
-def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
+def test_a_sink_keeps_its_share_of_sharp_rows():
     """Float32 against float64 with the link masked by hand before the softmax, the sink kept."""
     model = make("gpt_oss")
     with torch.no_grad():
@@ -329,7 +329,7 @@ def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
 @pytest.mark.slow
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", families("probe"))
-def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
+def test_gradients_are_those_of_autograd_and_small_steps(name):
     model, question = in_double(name)
     experiment = KernelExperiment(question)
     own, shapes = exact(eager(make(name))), shapes_of(model, question)
@@ -363,7 +363,7 @@ def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
 
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", [one for one in families("probe") if one.values[0] not in GATED])
-def test_outputs_are_weights_times_values_and_have_the_slopes_of_small_steps(name):
+def test_outputs_are_weights_times_values(name):
     _, question = in_double(name)
     experiment = KernelExperiment(question)
     outputs, values = experiment.head_outputs(), experiment.head_values()
@@ -437,7 +437,7 @@ def changes_of(experiment):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", families("probe"))
-def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name):
+def test_float32_costs_little_and_the_model_stays(name):
     """Float32 is bounded by the model's own rounding, not by that of an experiment.
 
     Let e be the largest error that float32 makes in log p of the model as it is, measured against
@@ -469,7 +469,7 @@ def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
-def test_what_fails_in_the_middle_or_is_nested_leaves_everything_as_it_was(name):
+def test_what_fails_in_the_middle_leaves_all_as_it_was(name):
     model = make(name)
     question = asked(name, model)
     experiment = KernelExperiment(question)
@@ -499,7 +499,7 @@ def test_what_fails_in_the_middle_or_is_nested_leaves_everything_as_it_was(name)
 
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", [one for one in families("eager") if one.values[0] not in UNREAD])
-def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_off(name):
+def test_a_family_without_kernels_gives_gradients_alone(name):
     model, question = in_double(name)
     own = exact(eager(make(name)))
     experiment = experiment_of(question)
@@ -522,7 +522,7 @@ def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_of
         np.testing.assert_allclose(expected, measured, rtol=1e-4, atol=1e-6)
 
 
-def test_weights_that_no_gradient_reaches_are_refused_in_one_line():
+def test_weights_without_gradients_are_refused():
     with pytest.raises(AttentionError, match="'xlnet' gives out copies of its weights"):
         experiment_of(asked("xlnet", make("xlnet"))).gradients()
 
@@ -530,7 +530,7 @@ def test_weights_that_no_gradient_reaches_are_refused_in_one_line():
 @pytest.mark.slow
 @pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", families("probe"))
-def test_runs_share_layers_only_where_their_changes_are_the_same(name, monkeypatch):
+def test_runs_share_layers_of_the_same_changes(name, monkeypatch):
     """Each run equals one of its own, whatever ran before, and some begin in the middle."""
     _, question = in_double(name)
     experiment = KernelExperiment(question)
@@ -578,7 +578,7 @@ def test_runs_share_layers_only_where_their_changes_are_the_same(name, monkeypat
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3_text", "mistral", "gpt_neox"])
-def test_a_causal_text_is_run_from_the_first_changed_token_on(name, monkeypatch):
+def test_a_causal_text_is_run_from_its_first_change(name, monkeypatch):
     model = make(name)
     question = asked(name, model)
     experiment = KernelExperiment(question)

@@ -34,7 +34,7 @@ def model_of(folder_of):
 
 
 @pytest.mark.slow
-def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(model_of):
+def test_a_model_writes_as_by_itself_until_parts_are_off(model_of):
     model = model_of("gpt2")
     experiment = model.experiment(Query(TEXT))
     ids = model.tokenizer(TEXT, return_tensors="pt")["input_ids"]
@@ -55,7 +55,7 @@ def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(
 @pytest.mark.parametrize(
     ("kind", "asked"), [("roberta", "self"), ("gpt2", "self"), ("t5", "cross")]
 )
-def test_head_outputs_of_several_texts_are_those_of_each_alone(kind, asked, model_of, monkeypatch):
+def test_head_outputs_of_texts_are_those_of_each_alone(kind, asked, model_of, monkeypatch):
     model, passes = model_of(kind, dtype="float64"), []
     texts = [TEXT, "The red car", "The red paper", "A text about the car", "The red car"]
     target = "La voiture" if asked == "cross" else None
@@ -133,7 +133,7 @@ def test_numbers_have_no_probability_and_tags_one_each(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_without_kernels_says_that_nothing_was_measured(tmp_path):
+def test_without_kernels_nothing_is_measured_and_said(tmp_path):
     config = transformers.BloomConfig(vocab_size=340, hidden_size=32, n_layer=2, n_head=4)
     made = save(tmp_path, "BloomForCausalLM", byte_pieces(), config)
     done = attnviz("self", TEXT, "--model", made, "--lens", "effect", "-f", "json")
@@ -161,7 +161,7 @@ def test_a_model_without_kernels_says_that_nothing_was_measured(tmp_path):
         ("yolos", "(YolosModel) has no head that gives classes"),
     ],
 )
-def test_what_predicts_nothing_or_shows_no_heads_is_refused_in_one_line(family, says, tmp_path):
+def test_what_predicts_nothing_is_refused_in_one_line(family, says, tmp_path):
     about, sizes = FAMILIES[family], deepcopy(dict(FAMILIES[family].sizes))
     texts = about.kind in ("text", "joint")
     config = CONFIG_MAPPING[family](**sizes | ({"vocab_size": 340} if texts else {}))

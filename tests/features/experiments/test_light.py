@@ -138,7 +138,7 @@ def test_predictions_and_effects_are_those_of_transformers(kind, fields, folders
     assert (written is None) == (mine.attention.main.stream == "self")
 
 
-def test_an_end_that_the_model_writes_or_the_tokenizer_adds_is_no_word_to_explain(folders):
+def test_an_end_of_the_text_is_no_word_to_explain(folders):
     folder = next(folders)
     model = save("llama", folder)
     with torch.no_grad(), quiet():
@@ -185,13 +185,13 @@ def open_after(folder: Path, wanted: str | None) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_what_a_configuration_leaves_out_is_as_transformers_has_it(kind):
+def test_configurations_are_read_as_transformers_does(kind):
     usual = CONFIG_MAPPING[kind]()
     assert HEADS[kind].ties == usual.tie_word_embeddings
     assert HEADS[kind].cap == getattr(usual, "final_logit_softcapping", None)
 
 
-def test_an_early_token_is_explained_while_later_links_are_cut(folders):
+def test_an_early_token_is_explained_without_later_links(folders):
     folder = next(folders)
     save("gemma2", folder)
     mine, theirs = open_both(folder, "2")
@@ -223,7 +223,7 @@ def test_what_the_table_of_heads_does_not_know_is_refused(file, changes, why, gp
         open_source(Origin(model=str(folder), device="light"), "self", with_head="exact")
 
 
-def test_tied_weights_that_are_stored_twice_are_alike_or_left_to_transformers(gpt2, tmp_path):
+def test_tied_weights_stored_twice_are_alike(gpt2, tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = shutil.copytree(gpt2, tmp_path / "model")
@@ -374,7 +374,7 @@ def test_what_is_generated_is_what_transformers_writes(kind, rules, folders):
     assert {**settings, "attention": others["attention"]} == others
 
 
-def test_generation_that_numpy_does_not_know_is_left_to_transformers(gpt2):
+def test_unknown_generation_is_left_to_transformers(gpt2):
     loaded, done = imported("self", TEXT, "-m", gpt2, "--generate", "3", "-v")
     assert not loaded & {"torch", "transformers"}
     assert "numpy calculates: attnviz runs GPT2LMHeadModel without torch" in done.err
@@ -424,7 +424,7 @@ def test_classifiers_decide_as_in_transformers(kind, ending, problem, count, fol
     assert np.ptp(found[0], axis=0).max() > 0.01
 
 
-def test_classes_of_a_configuration_that_is_not_known_are_left_to_transformers(folders):
+def test_unknown_classes_are_left_to_transformers(folders):
     folder = next(folders)
     save("bert", folder, model="BertForSequenceClassification", id2label={0: "a", 1: "b", 2: "c"})
     file = folder / "config.json"

@@ -72,9 +72,7 @@ def whole_pass(pocket: Pocket, query: Query = PAIR) -> np.ndarray:
 @pytest.mark.parametrize(
     ("stream", "layer", "head"), [("encoder", 3, 5), ("cross", 0, 2), ("decoder", 1, 4)]
 )
-def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
-    stream, layer, head, pocket, monkeypatch
-):
+def test_a_head_off_is_one_with_zero_output_weights(stream, layer, head, pocket, monkeypatch):
     experiment = open_experiment(pocket, PAIR)
     off = Intervention(heads=(HeadAt(stream, str(layer), head),))
     plain, found = log_probabilities(experiment, [Intervention(), off])
@@ -95,7 +93,7 @@ def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
     ("stream", "layer", "head", "query", "key"),
     [("encoder", 0, 1, 2, 1), ("cross", 2, 1, 3, 1), ("decoder", 1, 2, 4, 3)],
 )
-def test_a_link_that_is_cut_is_one_whose_score_is_minus_infinity(
+def test_a_link_cut_is_a_score_of_minus_infinity(
     stream, layer, head, query, key, pocket, monkeypatch
 ):
     experiment = open_experiment(pocket, PAIR)
@@ -155,9 +153,7 @@ def test_a_mean_and_changes_made_together(pocket):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_the_link(
-    causal, monkeypatch
-):
+def test_the_estimate_is_the_slope_towards_the_cut(causal, monkeypatch):
     pocket = load_pocket(dtype="float64", causal=causal)
     query = Query("The red car is fast.") if causal else PAIR
     experiment = open_experiment(pocket, query, "all")
@@ -233,7 +229,7 @@ def test_the_largest_estimates_are_measured():
 
 
 @pytest.mark.slow
-def test_estimates_rank_links_and_a_word_less_writes_otherwise():
+def test_estimates_rank_links_as_measurements_do():
     experiment = open_experiment(load_pocket(), PAIR)
     estimated = effect(explained_by(experiment))
     for item in estimated.maps:

@@ -122,7 +122,7 @@ def test_searches_run_each_change_once_and_prune():
 
 @pytest.mark.slow
 @pytest.mark.core
-def test_the_circuit_inside_is_found_and_its_numbers_are_those_of_ablate():
+def test_the_circuit_inside_is_found_as_by_ablate():
     found = attnviz.explain(TEXT, model="pocket-lm").value
     assert {(one.at.layer, one.at.head) for one in found.heads} == {("1", 1), ("2", 3), ("1", 4)}
     assert [(one.label, one.place["position"]) for one in found.tokens] == [
@@ -252,7 +252,7 @@ def test_another_answer_and_a_word_of_a_target():
     assert (done.json()["effects"], plain.err.count(note)) == (plain.json()["effects"], 0)
 
 
-def test_after_a_finished_sentence_the_next_word_is_explained_and_not_its_end():
+def test_after_a_sentence_the_next_word_is_explained():
     text = "I love cats."
     model = load_pocket_lm()
     experiment = model.experiment(Query(text), "next:<eos>")
@@ -304,7 +304,7 @@ def test_every_form_holds_the_same_numbers_and_many_texts(tmp_path):
     assert "a small set of heads and tokens gives 2 of them" in table
 
 
-def test_patching_names_the_head_and_the_row_that_carry_the_difference():
+def test_patching_names_what_carries_the_difference():
     """Against a forward pass whose head is replaced by hand."""
     other = TEXT.replace("dogs", "birds")
     found = attnviz.explain(TEXT, contrast=other, model="pocket-lm").value

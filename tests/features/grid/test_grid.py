@@ -40,7 +40,7 @@ def test_every_weight_of_every_head_is_in_the_one_image(shape):
 
 
 @pytest.mark.slow
-def test_long_paths_of_modules_keep_their_numbers_and_their_ends():
+def test_long_paths_keep_their_numbers_and_ends():
     path = "up_blocks.1.attentions.{}.transformer_blocks.0.attn2#3"
     names = (path.format(0), path.format(1), "decoder.layers.0.self_attn")
     picture, _ = picture_and_bar(draw(shares(3, 1, 4, 4), layers=names))
@@ -86,7 +86,7 @@ def test_gaps_zeros_and_weights_beyond_the_bar():
         ((2, 600, 2, 2), (3, 1), 3),
     ],
 )
-def test_tiles_are_as_large_as_there_is_room_and_stand_apart(shape, tile, gap):
+def test_tiles_are_as_large_as_there_is_room(shape, tile, gap):
     layers, heads = shape[:2]
     image = image_of(draw(np.full(shape, 0.5, np.float32)))
     array = image.get_array()
@@ -123,7 +123,7 @@ def test_strips_of_heads_wrap_and_are_named():
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("", "")
 
 
-def test_tiles_of_few_tokens_name_them_and_those_of_many_say_what_they_are():
+def test_tiles_name_few_tokens_and_count_many():
     figure = grid(map_of(shares(2, 3, 4, 6)), title="t")
     names = [text.get_text() for text in texts_of(figure, "token")]
     # The columns above each of three tiles, the rows beside each of two.

@@ -36,7 +36,7 @@ def names(maps: list[AttentionMap]) -> list[str]:
     return [item.stream for item in maps]
 
 
-def test_panels_end_at_their_largest_value_and_outputs_stand_alone():
+def test_panels_end_at_their_largest_value():
     first, second, row = lenses()
     high = second.with_weights(0.9 + second.weights / 10)
     found = by_name([first, high, row])

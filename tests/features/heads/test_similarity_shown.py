@@ -28,7 +28,7 @@ def test_json_holds_the_matrix_and_the_table_what_fits():
 
 
 @pytest.mark.slow
-def test_the_plane_has_a_point_for_each_head_and_names_that_do_not_overlap():
+def test_names_of_heads_in_the_plane_do_not_overlap():
     figure = head_plane(similarity(60), [row(0, 2, 0.99), row(0, 3, 0.2)])
     (plane,) = figure.axes
     points = plane.collections[0].get_offsets()

@@ -93,7 +93,7 @@ def test_flow_is_solved_for_the_query_that_looks_alone(patch, folder):
 
 
 @pytest.mark.slow
-def test_the_gradient_lens_explains_the_class_decided_or_named(folder, tmp_path):
+def test_the_gradient_lens_explains_a_class(folder, tmp_path):
     asked = ("image", SHAPES, "--model", folder, "--lens", "gradient")
     raw = attnviz("image", SHAPES, "--model", folder, "-f", "json").json()
     decided = raw["provenance"]["settings"]["decision"].split()[0]
@@ -185,7 +185,7 @@ def test_mistakes_are_one_line(arguments, status, message, folder):
 
 
 @pytest.mark.slow
-def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava, tmp_path):
+def test_tokens_of_a_text_look_at_the_picture(llava, tmp_path):
     text = "The red car"
     asked = ("image", SHAPES, "--model", llava, "--text", text)
     whole = attnviz(*asked, "--token", "all", "-f", "json").json()
@@ -224,7 +224,7 @@ def test_what_is_written_is_data_a_contact_sheet_and_a_page(llava, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_page_of_too_many_heads_has_their_mean_over_every_patch(llava, tmp_path, monkeypatch):
+def test_a_page_of_too_many_heads_has_their_mean(llava, tmp_path, monkeypatch):
     monkeypatch.setattr("attnviz.renderers.page.MOST_WEIGHTS", 300)
     page = tmp_path / "a.html"
     asked = ("--text", "The red car", "--generate", 3, "--html", page)
@@ -273,9 +273,7 @@ def test_what_the_input_lacks_is_told(llava, folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_effects_of_a_picture_are_signed_and_the_measured_links_are_those_of_the_query(
-    folder, tmp_path
-):
+def test_effects_of_a_picture_are_signed(folder, tmp_path):
     drawn, data = tmp_path / "a.png", tmp_path / "c.jsonl"
     done = attnviz(
         "image", SHAPES, "--model", folder, "--lens", "effect", "--picture", drawn,

@@ -210,7 +210,7 @@ def test_a_mean_over_many_patches_is_summed_exactly():
     assert found.weights[0, 0, 0, 0] == np.float32(1 / 3)
 
 
-def test_patches_without_a_value_stay_so_and_are_no_largest_effect():
+def test_patches_without_a_value_stay_so():
     tokens = patch_tokens(2, 2)
     weights = np.full((1, 1, 4, 4), 0.25, np.float32)
     weights[0, 0, 0, 1], weights[0, 0, :, 2], weights[0, 0, 3, 3] = np.nan, np.nan, -0.5
@@ -234,7 +234,7 @@ def words_over(weights: np.ndarray, marks: tuple[str, ...] = ()) -> Attention:
     return Attention((item,), Provenance("file", "m"), "red cars")
 
 
-def test_what_gets_five_times_the_even_share_in_most_heads_is_a_sink_and_says_where():
+def test_sinks_get_five_times_the_even_share():
     weights = np.full((1, 3, 2, 17), 0.01, np.float32)
     weights[:, :2, :, 0] = 0.3  # no place: two heads of three
     weights[:, :2, :, 1] = 0.31  # the upper left patch

@@ -95,7 +95,7 @@ def test_all_masks_together_are_torchs():
     same(ours(inputs, mask=mask, key_mask=real, need_weights=True), expected)
 
 
-def test_a_query_that_sees_nothing_answers_with_the_last_bias_where_torch_answers_nan():
+def test_a_query_that_sees_nothing_gives_the_last_bias():
     ours, theirs = twins()
     (inputs,) = sequences((1, 3, SIZE))
     mask = torch.tensor([[True] * 3, [False] * 3, [True] * 3])

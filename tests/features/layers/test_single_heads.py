@@ -31,7 +31,7 @@ def test_attention_over_itself_is_torchs(kind, own, theirs, bias):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_cross_attention_of_two_heads_is_torchs_head_by_head(bias):
+def test_cross_attention_is_torchs_head_by_head(bias):
     layer = CrossAttention(6, 4, 8, heads=2, bias=bias)
     halves = zip(*(x.chunk(2, dim=-1) for x in projected(layer, INPUTS, SOURCE)), strict=True)
     expected = torch.cat([scaled_dot_product_attention(*half) for half in halves], dim=-1)

@@ -53,7 +53,7 @@ def test_each_small_model_learns_a_handful_by_heart():
 
 
 @pytest.mark.parametrize("longer", [1, 3, 30])
-def test_padding_changes_nothing_of_a_real_token_a_text_or_a_summary(longer):
+def test_padding_changes_nothing_real(longer):
     text, summary = TEXTS[:1], SUMMARIES[:1]
     more, written = pad(text, (0, longer)), pad(summary, (0, longer + 1))
     for model, alone, padded in (
@@ -68,7 +68,7 @@ def test_padding_changes_nothing_of_a_real_token_a_text_or_a_summary(longer):
 
 
 @pytest.mark.parametrize("position", [1, 2, 3])
-def test_a_later_summary_token_never_changes_an_earlier_position(position):
+def test_a_later_token_changes_no_earlier_position(position):
     model = small(Summarizer).eval()
     before, _ = model(TEXTS, SUMMARIES)
     changed = SUMMARIES.clone()
@@ -104,7 +104,7 @@ def test_weights_come_for_each_layer_on_request(model):
         assert (layer.movedim(-1, 1)[TEXTS == 0] == 0).all()
 
 
-def test_the_summarizer_gives_the_weights_of_its_three_attentions():
+def test_the_summarizer_gives_its_three_weights():
     model = small(Summarizer).eval()
     assert model(TEXTS, SUMMARIES)[1] is None
     _, weights = model(TEXTS, SUMMARIES, need_weights=True)

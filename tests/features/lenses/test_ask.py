@@ -152,7 +152,7 @@ def test_all_lenses_in_a_table_and_one_of_them():
     assert picked["maps"][0]["weights"] == alone["maps"][0]["weights"]
 
 
-def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path):
+def test_every_lens_says_how_it_ranks_tokens(tmp_path):
     done = attnviz("self", TEXT, "--lens", "all", "-f", "json", "-o", tmp_path / "a.json")
     told = done.json()["provenance"]["settings"][AGREEMENT]
     judged = attnviz("ablate", TEXT, "--lenses", "-f", "json", "-q").json()
@@ -170,7 +170,7 @@ def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path):
         assert f"{AGREEMENT} {number}" in shown.partition(f" · {lens} · ")[2]
 
 
-def test_where_tokens_cannot_be_hidden_one_by_one_it_is_said():
+def test_tokens_that_cannot_be_hidden_are_said():
     source = load_pocket()
     explained = explained_by(open_experiment(source, Query("the cat sat " * 25)))
     said, facts = measure_agreement(
@@ -190,7 +190,7 @@ def test_where_tokens_cannot_be_hidden_one_by_one_it_is_said():
     assert (said.endswith("one by one: heads cannot be told apart"), facts) == (True, {})
 
 
-def test_estimated_effects_rank_links_as_cutting_them_does_in_each_stream():
+def test_estimated_effects_rank_links_as_cutting_does():
     lines = (SAMPLES / "pairs.tsv").read_text(encoding="utf-8").splitlines()[:2]
     source, found = load_pocket(), dict[str, list[np.ndarray]]()
     for line in lines:

@@ -86,7 +86,7 @@ def test_streams_without_gradient_are_named():
     assert said in found.provenance.notes
 
 
-def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity():
+def test_rows_of_a_normalised_relevance_sum_to_two():
     found = normalise_relevance(np.array([[1.0, 0.0, 0.0], [2.0, 3.0, 0.0], [0.0, 0.0, 5.0]]))
     np.testing.assert_allclose(found, [[1, 0, 0], [0.5, 1.5, 0], [0, 0, 2]])
 

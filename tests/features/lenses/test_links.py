@@ -30,7 +30,7 @@ def test_what_has_no_value_is_in_no_mean_and_no_link():
     assert sharpest(nothing) is None
 
 
-def test_words_have_a_value_where_one_of_their_pieces_has_one(tmp_path):
+def test_words_have_a_value_where_a_piece_has_one(tmp_path):
     file = tmp_path / "groups"
     file.write_text("the cat\n")
     item = replace(effects_map(), query_side="text")
@@ -49,7 +49,7 @@ def test_words_have_a_value_where_one_of_their_pieces_has_one(tmp_path):
     assert np.isnan(group_attention(replace(found, maps=(nothing,)), "words").weights).all()
 
 
-def test_the_first_look_shows_the_head_of_the_largest_effects_and_sizes_a_head():
+def test_the_first_look_shows_the_head_of_largest_effects():
     found = effects()
     sums = np.nansum(np.abs(found.weights), axis=(2, 3))
     layer, head = np.unravel_index(sums.argmax(), sums.shape)
@@ -68,7 +68,7 @@ def links_of(found: Attention) -> list[tuple[str, str]]:
     return [(one.link.query, one.link.key) for one in lists]
 
 
-def test_links_with_effects_follow_what_is_chosen_and_leave_with_their_tokens():
+def test_links_with_effects_follow_what_is_chosen():
     found = effects()
     assert links_of(found) == [("sat", "cat"), ("sat", "cat"), ("cat", "<s>")]
     assert links_of(select(found, None, "0", None)) == [("sat", "cat")] * 2
@@ -82,7 +82,7 @@ def test_links_with_effects_follow_what_is_chosen_and_leave_with_their_tokens():
     assert dropped.main.key_tokens[link.key_position].text == "cat"
 
 
-def test_strong_links_of_no_effect_and_weak_ones_of_much_are_found():
+def test_links_of_no_effect_or_of_much_are_found():
     words = ["a", "b", "c", "d"]
     raw = self_map(words, 2, 1)
     weights = np.full(raw.weights.shape, 0.09, np.float32)

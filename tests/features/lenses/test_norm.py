@@ -40,7 +40,7 @@ def test_it_equals_the_vectors_added_up_for_each_pair(seed, heads, queries, keys
     np.testing.assert_allclose(norms_by_head(weights, products)[0], apart, rtol=1e-12)
 
 
-def test_heads_that_say_the_opposite_cancel_and_only_with_an_output_projection():
+def test_opposite_heads_cancel_in_the_output_projection():
     value = np.ones((2, 1, 1))
     weights = np.ones((1, 2, 1, 1))
     against = inner_products(value, np.array([[3.0], [-3.0]]))[None]
@@ -63,7 +63,7 @@ def test_value_norms_are_those_of_heads_side_by_side(monkeypatch):
     np.testing.assert_allclose(inner_products(value, projection), expected, rtol=1e-12)
 
 
-def test_rows_are_shares_for_all_heads_together_and_for_each():
+def test_rows_are_shares_for_all_heads_and_for_each():
     weights = rows(5, 2, 3, 4, 4).astype(np.float32)
     products = np.stack([inner_products(drawn(n, 3, 4, 2), drawn(n + 1, 6, 5)) for n in (0, 1)])
     found = norm(transformed(weights, products))

@@ -76,7 +76,7 @@ def test_what_is_explained_of_a_pair_and_of_a_causal_text(pocket):
     assert causal.gradients(Query("The cat sat on the"), "cat[2]").output == "cat (token 2)"
 
 
-def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket):
+def test_a_word_is_masked_to_attribute_its_prediction(pocket):
     explained = pocket.gradients(TEXT_QUERY, "car")
     assert (explained.output, explained.positions) == ("car (token 2)", (2,))
     assert explained.attention.tokens[2] == "<mask>"

@@ -21,7 +21,7 @@ def vectors(pocket, name, values):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
+def test_they_are_the_lengths_of_what_is_added(causal):
     pocket = load_pocket(causal=causal, dtype="float64")
     found = pocket.values(Query(PAIR[0]))
     attention = found.attention

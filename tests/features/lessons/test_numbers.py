@@ -49,7 +49,7 @@ def test_positions_by_hand():
 
 
 @pytest.mark.parametrize(("length", "size"), [(1, 4), (4, 0), (4096, 4)])
-def test_positions_that_cannot_be_told_apart_or_drawn_are_refused(length, size):
+def test_positions_that_cannot_be_drawn_are_refused(length, size):
     with pytest.raises(UsageError, match="is outside"):
         positions_lesson(length, size)
 
@@ -95,7 +95,7 @@ def test_masking_of_the_first_the_last_and_no_query():
         masking_lesson("  ")
 
 
-def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one():
+def test_the_share_not_hidden_stretches_the_full_row():
     from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(5, 8)
@@ -155,7 +155,7 @@ def test_a_temperature_divides_the_scores_before_the_softmax():
         assert answer == pytest.approx(slope, abs=1e-5)
 
 
-def test_running_sums_are_those_of_a_loop_and_the_whole_softmax_comes_out():
+def test_running_sums_are_those_of_a_loop():
     lesson = online_lesson(length=10, seed=4)
     row = int(lesson.title.split("row ")[1].split(" ")[0])
     query, key, _ = (lambda r: [r.standard_normal((10, 8)) for _ in range(3)])(
@@ -310,7 +310,7 @@ def test_a_configuration_without_a_cache_is_refused(settings, says, tmp_path):
 
 
 @pytest.mark.slow
-def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_its_size():
+def test_a_latent_beats_groups_of_its_size():
     lesson = groups_lesson()
     by_size = {(row[0] == "latent", row[2]): row[-1] for row in lesson.rows}
     assert by_size[False, 384] == pytest.approx(0, abs=1e-6)
@@ -339,7 +339,7 @@ def test_a_layer_learns_and_an_induction_head_dies():
 @pytest.mark.models
 @pytest.mark.slow
 @pytest.mark.core
-def test_induction_is_what_transformers_computes_with_the_heads_zeroed():
+def test_induction_is_that_of_transformers_with_zeroed_heads():
     import torch
     from transformers import LlamaForCausalLM
 

@@ -70,7 +70,7 @@ def test_links_of_special_tokens_are_grey_and_bounded():
 @pytest.mark.slow
 @pytest.mark.core
 @given(st.integers(0, 50), st.integers(1, 40), st.integers(1, 40))
-def test_no_link_left_out_is_stronger_than_one_that_is_drawn(seed, queries, keys):
+def test_no_link_left_out_is_stronger_than_a_drawn_one(seed, queries, keys):
     item = map_of(shares(1, 1, queries, keys, seed=seed))
     chosen = choose_lines(item)
     left = item.weights.copy()
@@ -130,7 +130,7 @@ def test_three_links_a_query_are_drawn_within_bounds(queries, count):
     assert f"the {count} strongest of {queries * 10} links" in choose_lines(item).rule
 
 
-def test_heads_of_several_layers_share_one_picture_of_lines_and_one_of_tiles():
+def test_heads_of_several_layers_share_a_picture():
     found = attend("The cat sat on the mat").select(head="2.3,1.0,0.4")
     for figure in (found.lines(), found.grid()):
         assert figure.axes[0].get_title() == "pocket · heads 2.3, 1.0, 0.4"

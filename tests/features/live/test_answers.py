@@ -115,7 +115,7 @@ def test_why_a_link_is_there_is_what_why_says(model, texts, stream, cell):
     assert [one["writer"] for one in answer["key"]]
 
 
-def test_a_number_unfolds_to_the_change_of_log_p_that_ablate_measures():
+def test_a_number_unfolds_to_what_ablate_measures():
     text, link = "Tom likes dogs. Mary likes cats. Tom likes", ("causal", "2", "3", 10, 3)
     asked = {"source": text, "model": "pocket-lm"}
     steps = POCKET.why(Question(**asked, link=link))["steps"]
@@ -237,7 +237,7 @@ def test_what_is_not_there_cannot_be_switched_off(off, said):
 
 
 @pytest.mark.parametrize("target", [None, "a " * 1000])
-def test_a_text_of_few_characters_and_many_tokens_is_refused(target):
+def test_a_short_text_of_many_tokens_is_refused(target):
     source = "a " * (3000 if target is None else 1001)
     with pytest.raises(InputError, match=r"tokens: 2,000 are read at most, cut it"):
         POCKET.attend(Question(source=source, target=target))
@@ -301,7 +301,7 @@ def answers_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Answ
     ("kind", "stream", "pieces"),
     [("gpt2", "causal", 2), ("bart", "cross", 0), ("roberta", "encoder", 1), ("t5", "cross", 0)],
 )
-def test_a_hugging_face_model_answers_as_ablate_and_ablated_do(answers_of, kind, stream, pieces):
+def test_a_hugging_face_model_answers_as_ablate_does(answers_of, kind, stream, pieces):
     answers = answers_of(kind)
     folder = str(answers.origin.model)
     texts = {"source": "The red car", "target": "the paper" if stream == "cross" else None}
@@ -393,7 +393,7 @@ def test_only_the_given_model_is_trusted_with_its_code(answers_of, monkeypatch, 
 
 
 @pytest.mark.slow
-def test_every_shipped_model_answers_and_loses_log_p_without_heads():
+def test_every_shipped_model_answers():
     own = Answers(Origin(model="pocket-lm"))
     names = [one["name"] for one in own.models()]
     assert names[:3] == ["pocket-lm", "pocket", "pocket-vit"]
@@ -411,7 +411,7 @@ def test_every_shipped_model_answers_and_loses_log_p_without_heads():
     assert other["answer"]["to"] == "fr"
 
 
-def test_the_shipped_model_of_pictures_sees_one_and_asks_for_it_where_there_is_none():
+def test_the_shipped_model_of_pictures_asks_for_one():
     pytest.importorskip("PIL")
     answers = Answers(Origin())
     file = io.BytesIO()

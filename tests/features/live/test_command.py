@@ -69,14 +69,14 @@ def test_what_cannot_be_opened_is_told_in_one_line(server, tmp_path):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
-def test_other_machines_are_answered_only_where_that_is_said(host):
+def test_other_machines_are_answered_only_if_said(host):
     done = attnviz("live", "--host", host)
     assert done.status == 2
     assert "nothing is encrypted on the way. Add --allow-network" in done.mistake
 
 
 @pytest.mark.slow
-def test_on_a_network_it_says_what_that_means_and_still_wants_the_token():
+def test_on_a_network_it_still_wants_the_token():
     with serving("--host", "0.0.0.0", "--allow-network") as server:
         assert server.address.startswith(f"http://{socket.gethostname().lower()}:")
         assert server.send("GET", "/models").status == 200

@@ -63,7 +63,7 @@ def test_a_wrong_token_in_the_address_gives_no_cookie(server, token):
      "127.0.0.1.nip.io:{port}", "[::1", "169.254.169.254:{port}", "127.0.0.1:{port}@x",
      "2130706433:{port}"],
 )  # fmt: skip
-def test_another_name_for_this_machine_is_refused_even_with_the_token(server, host):
+def test_other_names_are_refused_even_with_the_token(server, host):
     named = {"Host": host.format(port=server.port)}
     for headers in (named | server.own, named | cookie_of(server)):
         answer = server.send("GET", "/models", headers=headers)
@@ -89,7 +89,7 @@ def test_the_names_of_this_machine_are_answered(server, host):
         {},
     ],
 )
-def test_another_sites_page_gets_no_answer_with_the_users_cookie(server, said):
+def test_another_sites_page_gets_no_answer(server, said):
     headers = {name: value.format(port=server.port) for name, value in said.items()}
     answer = server.send("POST", "/attend", QUESTION, headers | JSON | cookie_of(server))
     assert answer.status == 403
@@ -120,7 +120,7 @@ def test_every_answer_keeps_to_its_site(server):
         assert "server" not in headers
 
 
-def test_on_a_network_a_number_names_the_machine_and_a_foreign_name_does_not():
+def test_numbers_name_the_machine_foreign_names_do_not():
     door = AccessPolicy(frozenset({"localhost", "box"}), 8000, wide=True)
     for host in ("192.168.1.5:8000", "[fe80::1]:8000", "box:8000", "BOX:8000"):
         assert door.knows(host)

@@ -48,7 +48,7 @@ def failed(tab: Any, why: str) -> None:
     tab.locator(".failed", has_text=why).first.wait_for()
 
 
-def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(tab, server):
+def test_the_token_leaves_the_address(tab, server):
     address = tab.evaluate("location.href.split('#')[0]")
     assert re.fullmatch(rf"http://127.0.0.1:{server.port}/[\w-]+/", address)
     assert server.token not in address
@@ -59,7 +59,7 @@ def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(tab, ser
 
 
 @pytest.mark.core
-def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab):
+def test_what_is_typed_is_answered(tab):
     typed(tab, "The cat sat on the mat.")
     tab.locator("#ask", has_text="chat").wait_for()
     tab.locator("#overview .head").nth(12).click()
@@ -70,7 +70,7 @@ def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab):
     assert "cross" in tab.locator(".off-list").inner_text()
 
 
-def test_a_sentence_given_before_the_first_answer_is_answered(browser, server):
+def test_a_sentence_before_the_first_answer_is_answered(browser, server):
     context = browser.new_context()
     tab = context.new_page()
     tab.goto(server.address)
@@ -96,7 +96,7 @@ def test_a_mistake_is_told_in_the_page_and_mended_by_typing(tab):
     tab.wait_for_selector(".sentence .failed:empty", state="attached")
 
 
-def test_the_language_of_the_target_and_the_token_that_is_explained_are_chosen(tab):
+def test_the_language_and_the_token_are_chosen(tab):
     assert tab.locator("#text").get_attribute("placeholder") == "A sentence in English or French"
     tab.locator('[data-switch="to"]').select_option("en")
     tab.locator("label", has_text="English, written by the model").wait_for()
@@ -108,7 +108,7 @@ def test_the_language_of_the_target_and_the_token_that_is_explained_are_chosen(t
     assert "explain=1" in tab.url
 
 
-def test_a_model_of_one_text_has_no_second_field_and_a_server_that_has_gone_is_missed(browser):
+def test_a_model_of_one_text_has_no_second_field(browser):
     with serving("--model", "pocket-lm") as server:
         context = browser.new_context()
         tab = context.new_page()
@@ -135,7 +135,7 @@ def test_a_model_of_one_text_has_no_second_field_and_a_server_that_has_gone_is_m
 
 
 @pytest.mark.models
-def test_where_nothing_is_predicted_nothing_can_be_switched_off(browser, tmp_path):
+def test_without_predictions_nothing_is_switched_off(browser, tmp_path):
     from tests.hugging_face.tiny_models import bert
 
     with serving("--model", bert(tmp_path)) as server:

@@ -96,7 +96,7 @@ def client(server: Server, seed: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat():
+def test_fifty_clients_get_their_own_answers():
     with serving(OMP_NUM_THREADS="1") as server:
         held = []
         for turn in range(TURNS):
@@ -159,7 +159,7 @@ class Slow:
         return made, transport
 
 
-def test_who_sends_half_a_head_is_hung_up_on_in_time_and_never_starts_the_clock_anew():
+def test_half_a_head_is_hung_up_on_in_time():
     from attnviz.features.live.serving import PATIENCE
 
     made, transport = Slow().connect()

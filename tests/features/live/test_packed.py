@@ -18,7 +18,7 @@ MOST = 9_500_000
 """Characters of a page's ten million: the rest of it needs some."""
 
 
-def test_no_weight_is_further_off_than_half_a_step_of_its_row():
+def test_no_weight_is_off_by_more_than_half_a_step():
     model = Pocket()
     for name in model.weights:
         weight = np.asarray(model.weights[name])
@@ -39,7 +39,7 @@ def test_the_packed_model_fits_into_a_page_and_is_no_markup(packed_model):
     assert zlib.decompress(base64.b85decode(text.replace(",", "<"))) == packed_model
 
 
-def test_weights_are_as_exact_as_the_page_and_the_document_say(pocket):
+def test_weights_are_as_exact_as_the_page_says(pocket):
     (bound,) = re.findall(r"within (0\.\d+) of", LIVE_PRECISION)
     assert f"within {bound} of the command line's" in Path("docs/live.md").read_text("utf-8")
     pairs = [

@@ -9,7 +9,7 @@ from tests.invoke import attnviz
 
 
 @pytest.mark.slow
-def test_a_page_goes_to_its_file_and_says_so_only_when_asked(monkeypatch, tmp_path):
+def test_a_page_goes_to_its_file(monkeypatch, tmp_path):
     path, opened = tmp_path / "live.html", list[str]()
     monkeypatch.setattr("webbrowser.open", lambda url: bool(opened.append(url)) or True)
     done = attnviz("live", "-o", path, "-v", "--open")
@@ -35,6 +35,6 @@ def test_the_sample_translations_are_the_models_own():
         ("live.html", ("--device", "cpu"), 2, "leave --model and its options out"),
     ],
 )
-def test_what_no_page_can_be_written_of_is_told_before_the_work(path, more, status, message):
+def test_what_no_page_can_hold_is_told_before_the_work(path, more, status, message):
     done = attnviz("live", "-o", path, *more)
     assert (done.status, message in done.mistake) == (status, True)

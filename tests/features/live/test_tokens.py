@@ -115,7 +115,7 @@ def test_tokens_are_those_of_python(engine):
 
 
 @pytest.mark.slow
-def test_tokens_of_many_lines_and_characters_are_those_of_python(engine):
+def test_many_lines_and_characters_are_as_in_python(engine):
     assert differing(engine, list(lines(LINES, seed=2))) == []
     unknown = {"Cn", "Co", "Cs"}
     points = [chr(point) for point in range(0x13000) if not 0x3400 <= point <= 0x9FFF]

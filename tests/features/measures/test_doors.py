@@ -103,7 +103,7 @@ def lens_input(needs: str) -> Any:
 
 
 @pytest.mark.parametrize("name", LENSES)
-def test_a_lens_is_named_after_its_row_and_makes_an_attention_that_says_so(name):
+def test_a_lens_is_named_after_its_row_and_says_so(name):
     entry = LENSES[name]
     assert first_line(entry) == entry.summary
     assert entry.load().__name__ == name.replace("-", "_")

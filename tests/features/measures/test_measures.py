@@ -132,7 +132,7 @@ def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_every_measure_is_its_defining_loop_for_heads_and_for_the_even_look(causal):
+def test_every_measure_is_its_defining_loop(causal):
     words = WORDS.split()
     drawn = random_map(len(words), causal=causal)
     item = map_of(drawn.weights, WORDS, drawn.stream)
@@ -150,7 +150,7 @@ def test_every_measure_is_its_defining_loop_for_heads_and_for_the_even_look(caus
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_rows_that_do_not_sum_to_one_are_measured_as_distributions(causal):
+def test_other_rows_are_measured_as_distributions(causal):
     words = WORDS.split()
     drawn = random_map(len(words), causal=causal)
     weights = drawn.weights * np.random.default_rng(1).uniform(0.05, 0.9, (2, 3, 8, 1))
@@ -188,7 +188,7 @@ def test_rows_that_attend_to_little_or_nothing():
         assert np.isnan(measures[name].values).tolist() == [[False, True]], name
 
 
-def test_every_measure_says_what_its_ends_mean_and_stays_between_them():
+def test_every_measure_stays_between_its_ends():
     item = map_of(random_map(9).weights, "a b c d [x] a b c d")
     for name, measure in measure_heads(item).items():
         assert measure.name == name
@@ -261,7 +261,7 @@ def test_a_sink_by_hand():
 
 
 @pytest.mark.parametrize("start", ["", "[bos] "])
-def test_induction_shifts_with_a_start_token_and_skips_the_stray_entry(start):
+def test_induction_shifts_with_a_start_token(start):
     length, shift = 5, 1 if start else 0
     words = start + "a b c d e a b c d e"
     size = 2 * length + shift
@@ -318,7 +318,7 @@ def test_measuring_an_even_look_gives_its_own_baseline(length, causal, seed):
         np.testing.assert_allclose(measure.values, measure.uniform, atol=1e-6, err_msg=name)
 
 
-def test_repeated_words_are_different_ones_twice_and_the_same_for_a_seed():
+def test_repeated_words_are_the_same_for_a_seed():
     words = repeated_words(5).split()
     assert words[:5] == words[5:]
     assert len(set(words)) == 5
@@ -354,7 +354,7 @@ def test_copying_is_read_between_never_and_only():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_what_goes_far_is_the_share_beyond_64_tokens_without_sinks(causal):
+def test_distant_is_the_share_beyond_64_tokens(causal):
     length = 70
     words = " ".join(["<s>", *(f"w{n}" for n in range(length - 1))])
     drawn = random_map(length, causal=causal)
@@ -377,7 +377,7 @@ def test_what_goes_far_is_the_share_beyond_64_tokens_without_sinks(causal):
     assert "distant" not in measure_heads(map_of(random_map(8).weights, WORDS))
 
 
-def test_each_measure_is_read_between_its_two_ends_in_its_unit():
+def test_each_measure_is_read_between_its_ends():
     item = map_of(random_map(8).weights, WORDS)
     found = {name: (m.unit, m.low, m.high, m.top) for name, m in measure_heads(item).items()}
     attends = "every query attends to one key"
@@ -406,7 +406,7 @@ def test_each_measure_is_read_between_its_two_ends_in_its_unit():
 
 
 @pytest.mark.parametrize(("second", "top"), [([0.6, 0.9], 1.5), ([0.0, 0.0], 1.0)])
-def test_the_mass_of_rows_and_those_that_are_empty_are_told_by_hand(second, top):
+def test_the_mass_of_rows_and_empty_ones_by_hand(second, top):
     found = measure_heads(map_of([[[0.5, 0.25], [0.5, 0.5]], [[0.5, 0.5], second]]))
     mass = found["mass"]
     assert mass.values[0] == pytest.approx([0.875, (1 + sum(second)) / 2])

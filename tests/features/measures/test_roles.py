@@ -59,7 +59,7 @@ def test_a_receiver_is_the_kurtosis_of_a_slow_loop():
     np.testing.assert_allclose(found.uniform, kurtosis(even), rtol=1e-5)
 
 
-def test_one_sentence_that_receives_all_has_the_largest_kurtosis():
+def test_one_sentence_that_receives_all_by_hand():
     weights = np.eye(18)[None, None] + 0
     weights[..., 14:, :] = 0
     weights[..., 14:, 2] = 1
@@ -88,7 +88,7 @@ def test_lookback_is_the_ratio_of_a_slow_loop():
     assert lookback(MeasuredMap(item, (TEXT, TEXT))) is None
 
 
-def test_a_head_that_looks_at_what_is_written_next_retrieves_and_chance_does_not():
+def test_a_head_that_looks_at_what_comes_next_retrieves():
     def read(text):
         item = read_map(text, 40, len(text))
         words = [token.text for token in item.key_tokens]

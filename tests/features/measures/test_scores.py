@@ -75,7 +75,7 @@ def test_what_is_no_softmax_of_them_alone_has_no_scores(more):
     assert MeasuredMap.of(other, other.main).scores == {}
 
 
-def test_over_several_texts_the_largest_score_is_the_largest():
+def test_the_largest_score_is_that_of_all_texts():
     study, several = HeadStudy(), (3.0, 7.0, 5.0)
     for score in several:
         attention = kept()
@@ -90,7 +90,7 @@ def test_over_several_texts_the_largest_score_is_the_largest():
 
 
 @pytest.mark.slow
-def test_heads_and_corpus_measure_scores_where_they_are_asked_to(tmp_path):
+def test_heads_and_corpus_measure_scores_when_asked(tmp_path):
     text = "The cat sat on the mat"
     rows = attnviz("heads", text, "--scores", "-f", "tsv", "-q").rows
     column = rows[0].index("score-max")

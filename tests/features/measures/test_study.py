@@ -114,7 +114,7 @@ def induction_head(words: list[str], copies: bool = True) -> np.ndarray:
     return weights
 
 
-def test_what_a_head_does_where_it_can_comes_before_where_it_rests():
+def test_what_a_head_does_comes_before_where_it_rests():
     text, repeated = list("abcdefgh"), list("stuvwxyz" * 2)
     resting = [induction_head(words, copies=False) for words in (text, repeated)]
     acting = [induction_head(words) for words in (text, repeated)]

@@ -39,7 +39,7 @@ def theirs() -> Any:
 @pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("text", [TEXT, ODD])
-def test_its_pieces_weights_and_scores_are_those_of_transformers(model, theirs, text):
+def test_its_numbers_are_those_of_transformers(model, theirs, text):
     import torch
     from transformers import AutoTokenizer
 
@@ -99,7 +99,7 @@ def test_what_it_writes_and_what_it_refuses(model):
     assert "chat" in attnviz("self", TEXT, "--model", "pocket-lm", "--chat").mistake
 
 
-def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(model):
+def test_parts_that_are_off_change_what_they_carried(model):
     ids, attention = model.read(Query(TEXT))
     experiment = model.experiment(Query(TEXT), "cat[9]")
     (output,) = experiment.outputs
@@ -176,7 +176,7 @@ def test_kept_queries_and_the_mask_of_a_head(model):
 
 @pytest.mark.slow
 @pytest.mark.models
-def test_the_heads_of_a_layer_together_are_what_transformers_adds(model, theirs):
+def test_heads_of_a_layer_sum_to_what_transformers_adds(model, theirs):
     import torch
 
     added = list[Any]()
@@ -197,7 +197,7 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(model, theirs)
 
 
 @pytest.mark.slow
-def test_the_cards_figures_are_measured_again_and_reach_what_was_aimed_for(model):
+def test_the_cards_figures_are_measured_again(model):
     from training.causal import INDUCTION, PREVIOUS
     from training.causal_figures import draw_pieces, measure_repetition
 

@@ -49,7 +49,7 @@ def by_head(rows: list[list[str]], column: str) -> dict[tuple[str, str, str], fl
 @pytest.mark.slow
 @pytest.mark.core
 @pytest.mark.parametrize("by", ["zero", "mean"])
-def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by):
+def test_effects_of_a_pairs_heads_are_those_of_ablate(by):
     pair = PAIRS[0]
     how = ("--by", by, "-f", "tsv")
     table = attnviz("heads", *pair, "--cross", "--effect", "--sort", "effect", *how)
@@ -62,7 +62,7 @@ def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by):
 
 
 @pytest.mark.slow
-def test_the_effects_of_a_texts_heads_are_the_same_by_every_command():
+def test_effects_of_a_texts_heads_are_the_same_everywhere():
     text = ("Tom has a red car and a red", "--model", "pocket-lm")
     found = attnviz("heads", *text, "--effect", "--no-repeat", "-f", "tsv")
     ablated = attnviz("ablate", *text, "--each", "heads", "-f", "tsv")
@@ -90,7 +90,7 @@ def test_effects_over_texts_have_means_and_intervals(pairs):
 
 
 @pytest.mark.slow
-def test_tables_documents_and_pictures_say_what_the_effect_is_of(pairs, tmp_path):
+def test_every_form_says_what_the_effect_is_of(pairs, tmp_path):
     told = "effect: log p of every token of the target, with the head minus without it (off: zeros)"
     how = ("--cross", "--effect", "--sort", "effect", "--picture", tmp_path / "heads.svg")
     done = attnviz("heads", "--input", pairs, *how)
@@ -127,7 +127,7 @@ def test_intervals_of_effects():
 
 
 @pytest.mark.slow
-def test_a_curve_is_the_loss_of_switching_off_each_order_by_itself(pairs, monkeypatch):
+def test_a_curve_is_the_loss_with_each_order_off(pairs, monkeypatch):
     monkeypatch.setattr(effects, "POINTS", 4)
     picture = pairs.with_suffix(".svg")
     how = (
@@ -177,7 +177,7 @@ def assert_lowest_first(document: dict[str, Any], orders: list[dict[str, Any]]) 
         assert all(one <= next_one for one, next_one in pairwise(values))
 
 
-def test_a_curve_goes_on_behind_a_text_that_no_effect_is_known_of():
+def test_a_curve_goes_on_behind_a_text_without_effects():
     work = effects.EffectChunk(Origin(), Choice(), "cross")
     heads = (HeadAt("cross", "0", 0), HeadAt("cross", "2", 0))
     chunk = effects.PruneChunk(work, [heads], (0, 2))
@@ -189,7 +189,7 @@ def test_a_curve_goes_on_behind_a_text_that_no_effect_is_known_of():
 
 
 @pytest.mark.slow
-def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(tmp_path, monkeypatch):
+def test_half_of_the_texts_give_the_order_half_the_loss(tmp_path, monkeypatch):
     monkeypatch.setattr(effects, "ENOUGH", 4)
     monkeypatch.setattr(effects, "POINTS", 2)
     # What stands at even places gives the order, at odd ones the loss.
@@ -255,7 +255,7 @@ def test_a_mistake_is_one_line(arguments, said):
 
 
 @pytest.mark.slow
-def test_the_scale_of_a_curve_ends_at_a_round_loss_in_even_steps():
+def test_the_scale_of_a_curve_ends_at_a_round_loss():
     heads = tuple(HeadAt("cross", "0", head) for head in range(4))
     losses = np.array([[1, 1.05, 1.5, 2, 5], [1, 1, 2, 3, 5], [1, 2, 3, 4, 5], [1, 3, 4, 4.5, 5]])
     curve = PruneCurve(
@@ -274,7 +274,7 @@ def test_the_scale_of_a_curve_ends_at_a_round_loss_in_even_steps():
 
 
 @pytest.mark.slow
-def test_all_heads_of_the_pocket_model_are_measured_without_torch():
+def test_pocket_heads_are_measured_without_torch():
     done = subprocess.run(
         [sys.executable, BENCHMARK, "1"], capture_output=True, check=False, text=True
     )

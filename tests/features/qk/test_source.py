@@ -75,7 +75,7 @@ def test_weights_are_those_of_the_program_that_dumped(tmp_path, family):
     np.testing.assert_allclose(found.weights, weights, atol=2e-6)
 
 
-def test_heads_may_stand_side_by_side_and_numbers_may_be_bfloat16(tmp_path):
+def test_heads_side_by_side_and_bfloat16_are_read(tmp_path):
     torch.manual_seed(0)
     query, key = torch.randn(5, 4 * 8).bfloat16(), torch.randn(5, 2 * 8).bfloat16()
     path = tmp_path / "dump.safetensors"
@@ -220,7 +220,7 @@ def hook_dump(folder: Path, kept: dict[str, Any], *, ranks: int = 1, form: str =
 @pytest.mark.parametrize(
     ("form", "ranks"), [("one", 1), ("padded", 1), ("compact", 1), ("padded", 2)]
 )
-def test_a_folder_of_vllm_hook_gives_the_weights_that_the_engine_had(tmp_path, form, ranks):
+def test_a_folder_of_vllm_hook_gives_its_weights(tmp_path, form, ranks):
     kept, weights = dumped("llama")
     kept = {name: one.bfloat16() if name in ("query", "key") else one for name, one in kept.items()}
     folder = hook_dump(tmp_path / "run", kept, ranks=ranks, form=form)
@@ -233,7 +233,7 @@ def test_a_folder_of_vllm_hook_gives_the_weights_that_the_engine_had(tmp_path, f
     assert found.provenance.settings["rotary"] == "applied before the dump"
 
 
-def test_positions_are_turned_here_where_the_dump_is_of_before(tmp_path):
+def test_positions_are_turned_where_the_dump_is_of_before(tmp_path):
     torch.manual_seed(0)
     query, key = torch.randn(1, 4, 12, 8), torch.randn(1, 2, 12, 8)
     config = transformers.LlamaConfig(**BASE, rope_theta=500.0)

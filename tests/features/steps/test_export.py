@@ -26,7 +26,7 @@ def test_files_hold_every_matrix_and_are_read_back(tmp_path):
         assert all(np.array_equal(again[matrix.name], matrix.values) for matrix in steps)
 
 
-def test_the_diagram_has_a_box_a_matrix_and_an_arrow_an_operand():
+def test_the_diagram_has_boxes_and_arrows():
     steps = arithmetic(worked_example(), causal=True)
     lines = mermaid(steps).splitlines()
     arrows = [line.strip() for line in lines if "-->" in line]

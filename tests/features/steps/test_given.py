@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_named(found, message):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_given_queries_keys_and_values_are_weighed_as_torch_does(causal, tmp_path):
+def test_given_sides_are_weighed_as_torch_does(causal, tmp_path):
     draw = np.random.default_rng(0)
     query, key, value = (draw.normal(size=(5, size)) for size in (4, 4, 6))
     arrays = {"query": query, "key": torch.tensor(key), "value": value, "tokens": list("abcde")}

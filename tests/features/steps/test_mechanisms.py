@@ -421,7 +421,7 @@ def by_loops(name: str, found: dict[str, np.ndarray], heads: int) -> dict[str, n
 
 
 @pytest.mark.parametrize("name", CO)
-def test_a_co_attention_is_worked_as_its_definition_and_as_the_command_shows_it(name):
+def test_a_co_attention_is_worked_as_its_definition(name):
     options = own(name, size=8, seed=3)
     found = steps("The red car", "La voiture", *options)
     found = {key: np.array(value) for key, value in found.items()}

@@ -54,7 +54,7 @@ def test_pointing_lights_up_what_makes_a_number(name, heads, open_page):
             assert lit(opened) == expected, (matrix.name, place)
 
 
-def test_the_line_stays_where_it_covers_the_number_that_is_pointed_at(open_page):
+def test_the_line_stays_over_the_number_pointed_at(open_page):
     opened = open_page(steps_page([steps_of("rotary", 2)]))
     place = cell(opened, "scores", 0, 0, 0)
     place.evaluate("(cell) => scrollBy(0, cell.getBoundingClientRect().bottom - innerHeight + 4)")

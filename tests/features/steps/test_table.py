@@ -16,7 +16,7 @@ def sentence(size: int, words: int = 9) -> Steps:
     return arithmetic(given, causal=True)
 
 
-def test_the_worked_example_fits_and_what_is_left_out_is_said():
+def test_the_worked_example_fits_or_says_what_is_cut():
     text = table(arithmetic(worked_example()), Display(80))
     for line in ("scores  3 × 3", "= query @ keyᵀ", "= softmax(scaled_scores)", "w_key  4 × 2"):
         assert line in text
@@ -49,7 +49,7 @@ def test_colours_are_those_of_the_display_and_of_no_token():
     assert "[bold]" in text
 
 
-def test_whole_numbers_stay_whole_and_an_exact_zero_is_told_from_a_rounded_one():
+def test_whole_numbers_and_exact_zeros_stay():
     assert numerals(np.array([[1.0, -20.0]])) == [["1", "-20"]]
     assert numerals(np.array([[0.0, 0.0001, 0.5]])) == [["0", "0.000", "0.500"]]
     assert numerals(np.array([[1e-5, 2e-5]])) == [["1.00e-05", "2.00e-05"]]

@@ -55,7 +55,7 @@ def test_the_reasoning_stands_between_its_marks():
     assert Transcript("", "All of it is thought.", 0).answer is None
 
 
-def test_messages_are_read_by_the_template_and_the_reasoning_as_it_is(tmp_path):
+def test_messages_are_read_by_the_template(tmp_path):
     file = tmp_path / "chat.jsonl"
     turns = [("user", "Which?"), ("assistant", "<think>It is red.</think>\nred")]
     lines = [json.dumps({"role": role, "content": content}) for role, content in turns]
@@ -188,7 +188,7 @@ def test_narrow_heads_fold_many_sentences_at_once(tmp_path, monkeypatch):
     np.testing.assert_allclose(wide.vertical, plain.vertical, atol=1e-6)
 
 
-def test_a_planted_sentence_is_found_in_twenty_of_twenty_texts(copier):
+def test_a_planted_sentence_is_found_in_twenty_texts(copier):
     """Later sentences copy pieces of it, each another, and no other word comes twice."""
     texts = [planted_text(seed) for seed in range(20)]
     found = attnviz.sources([text for text, _ in texts], of="output", model=str(copier)).value
@@ -263,7 +263,7 @@ def test_continuations_are_drawn_and_repeat_for_a_seed(tmp_path):
     assert not sharp.any()
 
 
-def test_continuations_that_say_something_else_are_compared_by_their_answers():
+def test_other_continuations_are_compared_by_their_answers():
     places = {"It is red.": 0.0, "It is crimson.": 0.3, "Go home now.": 1.5}
 
     def meaning(text):

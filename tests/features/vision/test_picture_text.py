@@ -159,7 +159,7 @@ def test_the_documentation_tells_what_is_found(family, loaded):
 
 
 @every_family
-def test_a_written_word_looks_where_the_step_that_wrote_it_looked(family, loaded):
+def test_a_written_word_looks_where_its_step_looked(family, loaded):
     source = replace(loaded(family), max_new_tokens=3)
     model = source.model
     found = look(source, picture(), TEXT)
@@ -236,7 +236,7 @@ def painted(
 @pytest.mark.slow
 @every_family
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_is_painted_in_a_cell_changes_its_own_token_most(family, count, loaded):
+def test_a_painted_cell_changes_its_own_token_most(family, count, loaded):
     if count > 1 and not PICTURE_FAMILIES[family].pictures:
         pytest.skip("reads one picture")
     source = loaded(family)
@@ -262,7 +262,7 @@ def test_what_is_painted_in_a_cell_changes_its_own_token_most(family, count, loa
 
 
 @pytest.mark.parametrize("family", [marked(name) for row in LAYOUTS.values() for name in row.video])
-def test_what_is_painted_in_a_frame_changes_the_tokens_of_its_step(family, loaded):
+def test_a_painted_frame_changes_the_tokens_of_its_step(family, loaded):
     source = loaded(family)
     reader = copy(source.processor)
     reader.video_processor = FramesReader(source.processor.image_processor)
@@ -384,7 +384,7 @@ def test_tokens_that_are_no_patches_are_refused(loaded):
     assert fit_grid(18, 32, 32) is None
 
 
-def test_every_row_of_the_table_is_built_and_every_family_is_in_one_row():
+def test_every_family_is_built_and_in_one_row():
     named = [family for row in LAYOUTS.values() for family in row.families]
     assert len(named) == len(set(named)) == len(BY_FAMILY)
     built = {name.replace("blip_2", "blip-2") for name in PICTURE_FAMILIES}
@@ -427,7 +427,7 @@ def test_families_that_are_not_known_are_refused_by_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_queries_before_an_encoder_and_a_decoder_are_refused(tmp_path):
+def test_queries_before_two_models_are_refused(tmp_path):
     t5 = {"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1,
           "num_heads": 4, "vocab_size": 400, "decoder_start_token_id": 1}  # fmt: skip
     with pytest.raises(ModelError, match="use a model with a decoder alone"):

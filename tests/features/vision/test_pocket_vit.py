@@ -60,7 +60,7 @@ def test_its_weights_and_scores_are_those_of_transformers(model, query):
         np.testing.assert_allclose(own, weights[0], atol=1e-5)
 
 
-def test_a_picture_is_read_with_no_option_and_the_odd_shape_is_named_and_looked_at():
+def test_the_odd_shape_of_a_picture_is_named():
     done = attnviz("image", SHAPES, "-f", "json")
     assert (done.status, done.err.count("outside")) == (0, 0)
     found = done.json()

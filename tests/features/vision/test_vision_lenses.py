@@ -87,7 +87,7 @@ def test_relevance_over_a_picture_equals_direct_autograd(kind, wanted, folder):
     np.testing.assert_allclose(found, (expected / expected.sum()).numpy(), atol=1e-6)
 
 
-def test_other_sizes_are_explained_and_other_classes_refused(folder):
+def test_other_sizes_are_explained_and_no_other_classes(folder):
     model = load_vision_model(str(folder("vit", head=True)), device="cpu")
     with pytest.raises(UsageError, match=r"'bird' is no class .* 0 cat, 1 dog, 2 tree"):
         model.gradients(about(picture()), "bird")
@@ -107,7 +107,7 @@ def test_a_tower_without_classes_has_nothing_to_explain(kind, folder):
 
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.slow
-def test_norms_over_a_picture_are_the_lengths_of_what_is_added(kind, folder):
+def test_norms_are_the_lengths_of_what_is_added(kind, folder):
     path = folder(kind)
     own = transformers.AutoModel.from_pretrained(path, attn_implementation="eager").eval()
     tower = getattr(own, "vision_model", None) or own

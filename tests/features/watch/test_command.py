@@ -184,7 +184,7 @@ def test_what_is_kept_is_chosen():
 
 
 @pytest.mark.slow
-def test_nothing_seen_is_said_in_one_line_and_writes_no_file():
+def test_nothing_seen_is_one_line_and_writes_no_file():
     name = script("print('done')")
     done = attnviz("watch", "-q", "-o", "maps.npz", name)
     assert (done.status, done.out) == (4, b"done\n")

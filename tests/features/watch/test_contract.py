@@ -136,7 +136,7 @@ def test_models_written_by_hand_are_seen_as_they_attend(name, grad):
 @pytest.mark.slow
 @pytest.mark.parametrize(("grad", "item"), [(True, 0), (False, 2)])
 @pytest.mark.parametrize("way", models.WAYS)
-def test_however_it_is_written_each_softmax_is_one_map_of_all_its_heads(way, grad, item):
+def test_each_softmax_is_one_map_of_all_its_heads(way, grad, item):
     torch.manual_seed(1)
     model, x = models.Written(way).eval(), tokens(5, 3)
     with nullcontext() if grad else torch.inference_mode():
@@ -330,7 +330,7 @@ STACKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]], 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 @pytest.mark.parametrize("mode", ["train", "eval", "no grad"])
 @pytest.mark.parametrize("name", STACKS)
-def test_torch_s_own_transformers_are_seen_also_where_they_fuse(name, mode):
+def test_torch_s_own_transformers_are_seen_fused_too(name, mode):
     torch.manual_seed(4)
     make, inputs, streams = STACKS[name]
     with nullcontext() if mode != "no grad" else torch.no_grad():

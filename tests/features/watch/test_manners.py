@@ -73,7 +73,7 @@ def test_everything_is_restored_also_after_an_exception():
 @pytest.mark.slow
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("kind", [AllHeads, MergedHeads])
-def test_dropout_draws_the_same_and_the_weights_are_those_before_it(kind, inplace):
+def test_weights_are_those_before_the_same_dropout(kind, inplace):
     model, x = kind(inplace=inplace).train(), tokens()
     torch.manual_seed(3)
     before, drawn = model(x), torch.get_rng_state()
@@ -253,7 +253,7 @@ def test_names_and_calls_that_are_kept():
 
 
 @pytest.mark.slow
-def test_calls_are_spread_from_the_first_to_the_last_and_say_so():
+def test_calls_are_spread_from_the_first_to_the_last():
     model, x = nn.MultiheadAttention(SIZE, HEADS, batch_first=True), tokens()
 
     @cache
@@ -498,7 +498,7 @@ def test_fused_functions_of_other_packages_are_seen(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 3, 4, 5, 8)])
-def test_the_fused_function_is_seen_whatever_stands_before_its_tokens(shape):
+def test_the_fused_function_is_seen_of_any_leading_axes(shape):
     torch.manual_seed(1)
     query, key = torch.randn(shape), torch.randn(shape)
     mask = torch.randn(5, 5)
@@ -579,7 +579,7 @@ def test_an_error_of_ours_is_noted_and_stops_nothing(part):
     ("backend", "given"),
     [("eager", True), pytest.param("aot_eager", False, marks=pytest.mark.slow)],
 )
-def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly(backend, given):
+def test_compiled_code_is_named_and_seen_run_eagerly(backend, given):
     model, x = torch.compile(AllHeads().eval(), backend=backend), tokens()
     with torch.no_grad():
         before = model(x)

@@ -56,7 +56,7 @@ def maps_of(seen: Any, word: str | int, ratio: float = 1.0) -> Any:
     return word_maps(seen.log, 0, wanted, names, word, ratio)
 
 
-def test_a_word_gets_what_its_pieces_get_and_coarse_maps_stand_for_what_they_cover():
+def test_a_word_gets_what_its_pieces_get():
     fine, coarse = shares(4 * 8), shares(2 * 4, seed=1)
     modules, steps, maps = maps_of(seen_of(Picture(fine=fine, coarse=coarse)), "Astronaut", 4 / 8)
     assert (modules, steps) == (["maps.fine", "maps.coarse"], ["1", "2"])

@@ -40,7 +40,7 @@ def test_a_model_in_bfloat16_is_seen_to_a_hundredth(row):
 
 
 @pytest.mark.parametrize("row", LINEAR, ids=str)
-def test_without_a_softmax_over_keys_there_is_no_map_and_a_line_says_so(row):
+def test_without_a_softmax_over_keys_there_is_no_map(row):
     model, args, kwargs = made(row)
     with torch.no_grad(), watch(model) as seen:
         model(*args, **kwargs)
@@ -48,7 +48,7 @@ def test_without_a_softmax_over_keys_there_is_no_map_and_a_line_says_so(row):
         seen.attention()
 
 
-def test_a_word_s_map_over_what_a_unet_makes_is_what_its_places_give_to_the_word():
+def test_a_word_s_map_is_what_places_of_a_unet_give_it():
     model, args, _ = made(next(row for row in ROWS if row.name == "UNet2DConditionModel"))
     with torch.no_grad():
         with watch(model, tokens=["<s>", "a", "red", "boat", "on", "water", "</s>"]) as seen:
@@ -67,7 +67,7 @@ def test_a_word_s_map_over_what_a_unet_makes_is_what_its_places_give_to_the_word
 
 
 @pytest.mark.parametrize(("name", "split"), [("SD3", -7), ("Flux", 7)])
-def test_the_quarters_of_a_joint_sequence_are_those_of_its_map(name, split):
+def test_quarters_of_a_joint_sequence_are_of_its_map(name, split):
     model, args, kwargs = made(next(row for row in ROWS if row.name.startswith(name)))
     with torch.no_grad(), watch(model) as whole, watch(model, split=split) as cut:
         model(*args, **kwargs)
@@ -145,7 +145,7 @@ LOOPS = [fit_plainly, fit_with_lightning, fit_with_trainer]
 
 
 @pytest.mark.parametrize("fit", LOOPS)
-def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit, tmp_path):
+def test_a_training_loop_is_seen_and_trains_the_same(fit, tmp_path):
     def trained() -> Small:
         torch.manual_seed(1)
         return Small()
@@ -165,7 +165,7 @@ def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit, tmp_path)
     assert [one.stream.split(" · ")[0] for one in maps] == [f"call {n}" for n in (1, 2, 3, 4)]
 
 
-def test_there_are_forty_models_of_twelve_packages_and_the_documentation_lists_them():
+def test_the_documentation_lists_the_forty_models():
     assert len({(row.package, row.name) for row in ROWS}) == len(ROWS) >= 40
     assert len({row.package for row in ROWS}) >= 12
     text = DOCUMENT.read_text(encoding="utf-8")

@@ -220,7 +220,7 @@ class Sealed:
 
 
 @pytest.mark.slow
-def test_no_error_of_a_sample_ends_the_training_and_each_is_noted_once(tmp_path):
+def test_errors_of_samples_are_noted_and_end_no_training(tmp_path):
     model = Small()
     recorder = Recorder(model, PROBE, tmp_path, every=1, call=without_memory)
     noted = r"no sample at step 0: OutOfMemoryError: CUDA out of memory"
@@ -393,7 +393,7 @@ def test_tensorboard_and_history_read_what_was_logged(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_that_share_a_model_take_the_samples_of_one(tmp_path):
+def test_processes_that_share_a_model_sample_as_one(tmp_path):
     script = Path(__file__).with_name("distributed.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--standalone", str(script), str(tmp_path)]
@@ -479,7 +479,7 @@ def test_loggers_are_found_where_a_run_has_them(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path):
+def test_a_callback_of_transformers_follows_its_events(tmp_path):
     # The Trainer's own handler calls it; the Trainer itself needs accelerate.
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
     from transformers.trainer_callback import CallbackHandler

@@ -260,7 +260,7 @@ def test_data_has_a_row_for_each_position_and_layer():
     assert column["cells"][-1]["top"][0][1] == pytest.approx(float(last[-1]["p"]))
 
 
-def test_the_table_marks_the_first_layer_and_fits_narrow_screens(monkeypatch):
+def test_the_table_marks_layers_on_narrow_screens(monkeypatch):
     for width in (40, 80):
         monkeypatch.setenv("COLUMNS", str(width))
         text = run("why", DOGS, *LM, "--layers", "--attention-only").text
@@ -270,7 +270,7 @@ def test_the_table_marks_the_first_layer_and_fits_narrow_screens(monkeypatch):
         assert "\nmodel " in text
 
 
-def test_the_picture_has_a_cell_and_a_word_each_and_a_line_where_it_is_settled():
+def test_the_picture_has_cells_words_and_lines():
     finding = attnviz.why(DOGS, model="pocket-lm", layers=True)
     (axes,) = finding.picture("plot").axes
     words = [one.get_text() for one in axes.texts]
@@ -282,7 +282,7 @@ def test_the_picture_has_a_cell_and_a_word_each_and_a_line_where_it_is_settled()
     assert len(lines) == sum(one.settled is not None for one in finding.value.columns)
 
 
-def test_the_page_shows_the_lens_and_nothing_of_a_token_styles_it(tmp_path):
+def test_the_page_shows_the_lens_unstyled_by_tokens(tmp_path):
     page = tmp_path / "lens.html"
     assert not run("why", DOGS, *LM, "--layers", "--html", page).status
     text = page.read_text("utf-8")

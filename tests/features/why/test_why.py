@@ -134,7 +134,7 @@ def test_parts_sum_for_every_head_of_the_models_inside():
             np.testing.assert_allclose(text.layer_logits(row)[-1], found, atol=1e-9)
 
 
-def test_links_of_the_logits_lens_sum_with_the_other_parts_to_the_logit():
+def test_links_of_the_logits_lens_sum_to_the_logit():
     source = load_pocket_lm(dtype="float64")
     asked = ask_logits(source, Query(TEXT))
     seen = logits(asked)

@@ -150,7 +150,7 @@ def test_copying_is_a_measure_and_weights_need_no_text():
 
 
 @pytest.mark.slow
-def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):
+def test_a_picture_has_a_dot_a_head_and_lines(tmp_path):
     file = tmp_path / "w.svg"
     pair = ("The red car is fast.", "La voiture rouge est rapide.")
     assert run("heads", *pair, "--cross", "--wiring", "--picture", file).status == 0

@@ -187,7 +187,7 @@ def nan_memory(monkeypatch):
 @pytest.mark.parametrize(
     "name", [n if n == "mixtral" else pytest.param(n, marks=pytest.mark.slow) for n in EXPERTS]
 )
-def test_experts_do_not_change_what_is_left_without_a_writer(name, nan_memory):
+def test_experts_leave_what_is_left_without_a_writer(name, nan_memory):
     """The model's own second layer reads its input less one head's part; twice, bit for bit."""
     seen, text, model = [], written(name), make(name)
     at = HeadAt("causal", "1", 1)
@@ -276,7 +276,7 @@ def test_two_routes_agree_on_the_model_inside():
 
 
 @pytest.mark.parametrize("name", ["qwen3_next", "deepseek_v32", "falcon"])
-def test_without_a_writer_that_does_not_exist_a_side_is_as_it_was(name):
+def test_without_a_missing_writer_a_side_is_as_it_was(name):
     """A replay holds each leaf, products without a softmax included, and names layers truly."""
     text = written(name)
     for item, at in heads_of(text):
