@@ -67,12 +67,6 @@ def merged(ends: list[int], travelling: bool = False) -> Aggregates:
 @settings(max_examples=15, deadline=None)
 def test_the_same_parts_give_the_same_bytes_anywhere(ends):
     assert contents(merged(ends, travelling=True)) == contents(merged(ends))
-
-
-@pytest.mark.slow
-@given(ENDS)
-@settings(max_examples=15, deadline=None)
-def test_other_parts_give_the_same_numbers(ends):
     for name, found in merged(ends).to_arrays().items():
         if found.dtype.kind == "U":
             assert found.item() == WHOLE[name].item()

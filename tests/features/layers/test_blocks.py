@@ -47,7 +47,7 @@ def options():
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_the_encoder_block_is_torchs(padded):
+def test_blocks_are_torchs(padded):
     theirs = torch.nn.TransformerEncoderLayer(**options())
     ours, theirs = twins(EncoderBlock(SIZE, HEADS, HIDDEN_SIZE), theirs)
     ours.feed_forward_norm.load_state_dict(theirs.norm2.state_dict())
@@ -55,10 +55,6 @@ def test_the_encoder_block_is_torchs(padded):
     real[1, 3:] = not padded
     expected = theirs(TARGET, src_key_padding_mask=~real)
     torch.testing.assert_close(ours(TARGET, key_mask=real)[0], expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_the_decoder_block_is_torchs(padded):
     theirs = torch.nn.TransformerDecoderLayer(**options())
     ours, theirs = twins(DecoderBlock(SIZE, HEADS, HIDDEN_SIZE), theirs)
     copy_attention(ours.cross, theirs.multihead_attn)

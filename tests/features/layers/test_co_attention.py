@@ -30,6 +30,8 @@ def test_a_summary_is_the_sequence_weighed(variant):
     over_second = weights[2] if variant == "parallel" else weights[1]
     torch.testing.assert_close(first, torch.einsum("bp,bps->bs", over_first, FIRST))
     torch.testing.assert_close(second, torch.einsum("bp,bps->bs", over_second, SECOND))
+    with pytest.raises(UsageError, match=f"2 heads in {variant} co-attention.*'two-stream'"):
+        CoAttention(6, variant=variant, heads=2)
 
 
 def test_a_stream_is_cross_attention_with_an_output():
@@ -47,9 +49,3 @@ def test_a_stream_is_cross_attention_with_an_output():
     torch.testing.assert_close(over_second, weights)
     with pytest.raises(UsageError, match=r"variant 'paralel'.*Did you mean 'parallel'\?"):
         CoAttention(6, variant="paralel")
-
-
-@pytest.mark.parametrize("variant", ["parallel", "alternating"])
-def test_heads_are_refused_where_there_is_only_one(variant):
-    with pytest.raises(UsageError, match=f"2 heads in {variant} co-attention.*'two-stream'"):
-        CoAttention(6, variant=variant, heads=2)

@@ -43,7 +43,7 @@ def test_rows_sum_to_one_and_weights_come_on_request(name):
 
 @every_layer
 @many
-def test_any_leading_axes_are_a_batch(name, batch):
+def test_leading_axes_are_a_batch_and_hidden_keys_have_no_weight(name, batch):
     layer, given = build(name), inputs(name, batch)
     output, weights = layer(*given, need_weights=True)
     for tensor in flat(output) + flat(weights):
@@ -51,11 +51,6 @@ def test_any_leading_axes_are_a_batch(name, batch):
     alone, seen = layer(*(tensor[(0,) * len(batch)] for tensor in given), need_weights=True)
     for whole, part in zip(flat(output) + flat(weights), flat(alone) + flat(seen), strict=True):
         close(whole[(0,) * len(batch)], part)
-
-
-@every_layer
-@many
-def test_a_hidden_key_has_no_weight_with_any_leading_axes(name, batch):
     given = inputs(name, batch)
     _, weights = build(name)(*given, need_weights=True, **hiding(name, given, 1))
     for shares in flat(weights):
@@ -143,7 +138,7 @@ def test_parameters_are_learned_and_kept(name):
 
 
 @every_layer
-def test_autograd_agrees_with_finite_differences(name):
+def test_gradients_are_right_and_the_device_is_the_inputs(name):
     layer, given = build(name), inputs(name)
 
     def outputs(*tensors):
@@ -152,10 +147,6 @@ def test_autograd_agrees_with_finite_differences(name):
 
     given = [tensor.requires_grad_() for tensor in given]
     assert torch.autograd.gradcheck(outputs, given, fast_mode=True)
-
-
-@every_layer
-def test_nothing_is_made_on_another_device_than_the_inputs(name):
     layer, given = build(name).to("meta"), [tensor.to("meta") for tensor in inputs(name)]
     masks = {key: mask.to("meta") for key, mask in hiding(name, given, 1).items()}
     output, weights = layer(*given, need_weights=True, **masks)

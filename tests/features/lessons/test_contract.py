@@ -33,16 +33,12 @@ each_lesson = pytest.mark.parametrize("name", LESSONS)
 
 
 @each_lesson
-def test_a_lesson_has_title_sentences_and_reference(name):
+def test_a_lesson_has_title_sentences_and_a_table_that_fits(name):
     lesson = calculated(name)
     assert inspect.getdoc(LESSONS[name].load()).splitlines()[0] == LESSONS[name].summary
     assert lesson.title.startswith(f"{name} · ")
     assert len(lesson.explanation) == 3
     assert any(map(str.isdigit, lesson.reference))  # the year
-
-
-@each_lesson
-def test_the_table_keeps_to_its_width_and_cuts_no_number(name):
     for width in (50, 80, 160):
         lines = calculated(name).table(Display(width)).splitlines()
         assert max(map(cell_len, lines)) <= width

@@ -147,18 +147,10 @@ def test_every_measure_is_its_defining_loop(causal):
                 assert measure.values[layer, head] == pytest.approx(expected, abs=1e-6), name
         assert measure.uniform is not None
         assert measure.uniform[0, 0] == pytest.approx(loops[name](even_rows(visible), visible))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_other_rows_are_measured_as_distributions(causal):
-    words = WORDS.split()
-    drawn = random_map(len(words), causal=causal)
     weights = drawn.weights * np.random.default_rng(1).uniform(0.05, 0.9, (2, 3, 8, 1))
     weights[1, 2, [4, 6]] = 0
     item = map_of(weights, WORDS, drawn.stream)
     measures = measure_heads(item, repeated=False)
-    visible = np.tri(len(words), dtype=bool) if causal else np.ones((len(words),) * 2, dtype=bool)
-    loops = definitions(words)
     for name, measure in measures.items():
         for layer, head in np.ndindex(2, 3):
             expected = loops[name](item.weights[layer, head].astype(np.float64), visible)
