@@ -169,6 +169,7 @@ def test_pictures_that_cannot_be_read_are_refused(shown, monkeypatch):
         look(shown("vit"), picture())
     monkeypatch.setattr(devices, "free_bytes", lambda _: 3 * 4 * 8 * 17**2)
     look(shown("vit"), picture())
+    monkeypatch.undo()
 
     def fail(*_, **__):
         raise ValueError("Input image size (3*3)\ndoes not match")
