@@ -123,11 +123,11 @@ def test_each_step_is_sampled_once_and_the_last_too(tmp_path):
         *(True, False, False, True, False, False, True)
     ]
     assert [*sample_files(tmp_path)] == [0, 2, 4]
-    recorder = run(tmp_path, range(6), every=4)
+    recorder = run(tmp_path / "last", range(6), every=4)
     path = recorder.finish()
     assert path is not None
     assert recorder.finish() is None
-    assert [*sample_files(tmp_path)] == [0, 4, 5]
+    assert [*sample_files(tmp_path / "last")] == [0, 4, 5]
     assert Recorder(Small(), PROBE, tmp_path / "other").finish() is None
 
 
@@ -198,8 +198,8 @@ def test_a_run_that_is_resumed_goes_on_in_its_folder(tmp_path):
     (sample,) = load(tmp_path / "step-00000004.npz")
     (first,) = load(tmp_path / "step-00000000.npz")
     assert np.array_equal(sample.weights, first.weights)  # the same fresh model
-    run(tmp_path, range(1))
-    other = Recorder(Small(), PROBE[:, :4], tmp_path, every=2)
+    run(tmp_path / "probe", range(1))
+    other = Recorder(Small(), PROBE[:, :4], tmp_path / "probe", every=2)
     other.step(2)
     assert all(math.isnan(values["drift"]) for values in other.study.values[2].values())
     assert any("have no drift" in note for note in other.study.notes)

@@ -273,7 +273,7 @@ def test_texts_of_a_pipe_and_a_picture(tmp_path):
     assert [json.loads(line)["links"] for line in done.lines] == [1, 1]
     plot = tmp_path / "w.svg"
     assert run("why", *LM, "--head", "2.3", "--picture", plot, stdin=lines.encode()).status == 0
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["w-0.svg", "w-1.svg"]
+    assert sorted(one.name for one in tmp_path.glob("w-*")) == ["w-0.svg", "w-1.svg"]
 
 
 def test_the_lesson_of_the_circuit_takes_each_step_away():
