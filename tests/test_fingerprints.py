@@ -135,7 +135,7 @@ def test_a_lens_sees_the_weights_of_now(kind, change, load):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [assigned, swapped, replaced_data, written_data, adapted])
-def test_so_do_raw_weights_of_a_family_without_a_kernel(change, load):
+def test_so_do_weights_without_a_kernel(change, load):
     model, tokenizer = load("falcon")
     eager, _ = load("falcon", attn_implementation="eager")
     attend(TEXT, model=model, tokenizer=tokenizer)

@@ -18,5 +18,5 @@ from attnviz.core.tokens import continues_word
         ("a", 1, False),
     ],
 )
-def test_a_piece_goes_on_where_letters_stand_before_and_in_it(text, start, inside):
+def test_a_piece_goes_on_between_letters(text, start, inside):
     assert continues_word(text, start) is inside

@@ -28,7 +28,7 @@ def pair():
     return replace(made, parts=TextParts("pair", 5))
 
 
-def test_a_pair_is_divided_where_its_second_word_begins(pair):
+def test_a_pair_is_divided_at_its_second_part(pair):
     assert divisions(pair, pair.main) == (4, 4)
     item = AttentionMap("self", TOKENS, TOKENS, weights_of((1, 1, 6, 6)))
     assert divisions(attention_of(item, text="ab c\nd"), item) == (None, None)

@@ -46,7 +46,7 @@ def attention(tokens=TOKENS, text=TEXT, seed=0):
     st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=1, max_size=9), st.integers(0, 99)
 )
 @pytest.mark.slow
-def test_any_partition_keeps_the_sums_of_rows_and_equals_the_loop(numbers, seed):
+def test_any_partition_equals_the_loop(numbers, seed):
     tokens = tuple(Token(str(place), 2 * place, 2 * place + 1) for place in range(len(numbers)))
     weights = shares(2, 2, len(numbers), len(numbers), seed=seed)
     groups = partition_of(tokens, numbers, "".join(f"{token.text} " for token in tokens))
@@ -226,7 +226,7 @@ def part(first, last):
 
 
 @pytest.mark.parametrize("line", ["weather: @1-3", "weather: It rained.", "@1-3", "It rained."])
-def test_one_file_names_tokens_of_a_text_and_of_its_part(tmp_path, line):
+def test_one_file_names_a_text_and_its_part(tmp_path, line):
     path = named(tmp_path, f"{line}\n@4,5\n")
     name = line.partition(":")[0].removeprefix("@")
     for found, first in ((attention(), 0), (part(2, 6), 2)):

@@ -52,14 +52,14 @@ def test_what_is_causal():
 
 
 @pytest.mark.parametrize("offset", [0, -1])
-def test_a_sharp_head_of_an_encoder_is_not_taken_for_a_mask(offset):
+def test_a_sharp_head_of_an_encoder_is_no_mask(offset):
     weights = np.eye(6, k=offset)
     weights[0, 0] = 1
     assert visible_keys(map_of(weights)).all()
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_sliding_window_is_seen_in_the_layer_that_has_it(causal):
+def test_a_sliding_window_is_seen_in_its_layer(causal):
     band = windowed(9, 3, causal=causal)
     whole = windowed(9, 8, causal=causal)
     weights = np.stack([softmax_within(band), softmax_within(whole)])

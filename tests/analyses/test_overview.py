@@ -37,7 +37,7 @@ def shaped(heads: int = 6, seed: int = 0, words: str = WORDS):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_heads_and_links_are_those_of_a_loop_over_cells(seed):
+def test_heads_and_links_are_those_of_a_loop(seed):
     item, words = shaped(seed=seed), WORDS.split()
     seen = np.ones((8, 8), dtype=bool)
     even = says(np.full((8, 8), 1 / 8), seen, words, lambda i, j: j - i)

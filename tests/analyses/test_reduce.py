@@ -14,7 +14,7 @@ AXES = {"heads": 1, "layers": 0, "both": (0, 1)}
 @checked
 @given(maps("self"))
 @pytest.mark.parametrize("over", list(AXES))
-def test_reductions_are_numpys_and_a_mean_keeps_row_sums(over, item):
+def test_reductions_are_numpys(over, item):
     mean, most = (reduce_map(item, how, over) for how in ("mean", "max"))
     assert np.array_equal(most.weights, item.weights.max(AXES[over], keepdims=True))
     assert np.allclose(mean.weights, item.weights.mean(AXES[over], keepdims=True), atol=1e-6)

@@ -45,7 +45,7 @@ def test_the_mean_of_the_last_layer_has_a_line_a_head():
     assert views(found)[0].map.layers == ("5",)
 
 
-def test_a_focus_comes_with_its_reason_and_the_mean_behind():
+def test_a_focus_has_its_reason_and_the_mean_behind():
     item = self_map(WORDS, 3, 4)
     focus = Focus("1", "2", "trained to align")
     first, mean = views(attention_of(item, focus={"self": focus}))
@@ -128,7 +128,7 @@ def test_no_head_stands_out(item):
     assert head_worth_showing(item) is None
 
 
-def test_no_head_of_an_untrained_model_or_of_blocks_is_first():
+def test_no_head_is_first_untrained_or_in_blocks():
     (view,) = views(attention_of(self_map(WORDS, 3, 2), trained=False))
     assert "mean over the heads of layer 2" in view.caption
     item = self_map(WORDS, 2, 2)
@@ -242,7 +242,7 @@ def test_two_matrices_are_enough_for_a_strongest_link(layers, heads):
     assert view.strongest is not None
 
 
-def test_links_of_blocks_stay_and_lines_have_no_entropy():
+def test_blocks_keep_links_and_have_no_entropy():
     links = tuple(Link("a", "b", 0.5, layer, "0", 0, 1) for layer in ("0", "1"))
     item = self_map(WORDS, 2, 1)
     item = item.with_weights(item.weights, blocks=(2, 2), links=links)
@@ -275,7 +275,7 @@ def test_sides_say_which_is_which():
     assert orientation(output) == "the row is what is predicted, columns (text) its attribution"
 
 
-def test_the_head_to_see_first_is_the_sources_or_says_most():
+def test_the_first_head_is_the_sources_or_says_most():
     item = layered(BEFORE, JUMPS)
     plain = attention_of(item)
     assert first_focus(plain, item) == Focus("0", "1", "says most: b → c .84")

@@ -78,7 +78,7 @@ def test_rows_keep_their_sums(pieces, seed):
     np.testing.assert_allclose(merge_words(item, text, text).weights.sum(-1), 1, atol=1e-5)
 
 
-def test_each_map_is_merged_by_the_text_its_sides_refer_to():
+def test_each_map_is_merged_by_its_own_texts():
     source = (Token("re", 0, 2), Token("d", 2, 3), Token("<eos>", 3, 3, special=True))
     target = (Token("rou", 0, 3), Token("ge", 3, 5))
     weights = np.array([[[[0.4, 0.4, 0.2], [0.1, 0.5, 0.4]]]], dtype=np.float32)

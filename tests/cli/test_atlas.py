@@ -141,7 +141,7 @@ def test_who_did_the_work_is_no_part_of_an_atlas(texts, tmp_path, monkeypatch):
     assert made == [made[0]] * len(made)
 
 
-def test_a_run_without_an_atlas_is_not_resumed_with_one(texts, tmp_path, monkeypatch):
+def test_an_atlas_is_not_added_to_a_resumed_run(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(AttendChunk, "size", 10)
     how = ("heads", "--input", texts, *SMALL, "-f", "none", "-o", tmp_path / "found.json")
     with monkeypatch.context() as patch:

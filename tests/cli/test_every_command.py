@@ -145,7 +145,7 @@ def pictures_of(command: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_references", "coarse")
 @pytest.mark.parametrize("command", [name for name in COMMANDS if pictures_of(name)])
-def test_every_picture_is_drawn_or_refused_in_every_mode(command, tmp_path):
+def test_pictures_are_drawn_or_refused_in_every_mode(command, tmp_path):
     failures, params = [], build_command(command).params
     for number, mode in enumerate([WORK[command][0], *MODES.get(command, [])]):
         for picture in pictures_of(command):

@@ -124,7 +124,7 @@ main()
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".npz", ".json", ".html", ".PNG"])
-def test_rejects_under_another_formats_name_are_refused(suffix, tmp_path):
+def test_rejects_of_another_suffix_are_refused(suffix, tmp_path):
     done = attnviz("self", "a b", "--on-error", tmp_path / f"r{suffix}")
     assert done.status == 2
     assert "holds JSON lines: end it in .jsonl" in done.mistake

@@ -112,7 +112,7 @@ def test_stdin_may_be_of_any_format_and_is_read_once(tmp_path, monkeypatch):
         ("a.dat", "a\n", {}, UsageError, "ends in none of .txt"),
     ],
 )
-def test_what_is_wrong_with_a_whole_file_is_known_at_once(name, data, how, kind, message, tmp_path):
+def test_a_wholly_wrong_file_is_known_at_once(name, data, how, kind, message, tmp_path):
     path = tmp_path / name
     path.write_text(data)
     with pytest.raises(kind) as raised:

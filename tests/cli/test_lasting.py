@@ -323,7 +323,7 @@ def test_a_journal_of_more_records_than_its_input(tmp_path):
     assert "the unfinished run has 999999999999998 records more than its input" in done.mistake
 
 
-def test_options_come_back_and_are_named_by_what_differs(tmp_path):
+def test_options_come_back_and_name_what_differs(tmp_path):
     path = tmp_path / "j"
     for progress in (Progress(3, 1, 70, 12), Progress(9, 2, 90, 24, True)):
         journal = Journal({"--layer": "3"}, progress)

@@ -24,7 +24,7 @@ def test_an_empty_option_or_one_that_is_no_text(command, option, kind):
     assert odd.status == 2 or kind == "path"
 
 
-def test_a_file_that_may_not_be_read_is_told_by_reading_it():
+def test_a_file_that_may_not_be_read_is_told():
     for command in COMMANDS:
         for item in build_command(command).params:
             assert not getattr(item.type, "readable", False), (command, item.name)

@@ -38,7 +38,7 @@ def test_nothing_raw_reaches_stdout(name, text):
 @example(NASTY)
 @given(odd_texts)
 @pytest.mark.slow
-def test_every_format_gives_back_the_text_and_tables_fit(text):
+def test_formats_give_back_the_text_and_tables_fit(text):
     words = [token.text for token in word_tokens(text)]
     rows = attnviz("self", text, *OWN, "-q", "-f", "tsv").text.split("\n")[:-1]
     comma = attnviz("self", text, *OWN, "-q", "-f", "csv").text

@@ -298,7 +298,7 @@ def test_a_file_of_another_program_stays(what, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.json"])
-def test_what_has_no_mark_is_replaced_only_with_overwrite(name, tmp_path):
+def test_what_has_no_mark_wants_overwrite(name, tmp_path):
     """A table for people has none, nor has a document that --fields has cut."""
     path = tmp_path / name
     more = ("--fields", "id,text") if name == "a.json" else ()

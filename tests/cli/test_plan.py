@@ -11,7 +11,7 @@ from attnviz.core.options import Look, Options, Output
 A, B = Path("a.json"), Path("b.png")
 
 
-def test_a_plan_names_what_is_written_and_touches_nothing(tmp_path, monkeypatch):
+def test_a_plan_names_outputs_and_touches_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     output = Output(format="links", output=A, html=Path("c.html"), show=True)
     pictures = {"heatmap": None, "grid": B, "gif": None}

@@ -90,7 +90,7 @@ def test_what_holds_no_map_is_told_in_one_line(data, message):
 
 
 @pytest.mark.slow
-def test_a_table_shows_so_many_rows_and_says_how_to_see_more(tmp_path):
+def test_a_table_says_how_to_see_more_rows(tmp_path):
     words, path = [f"w{number}" for number in range(600)], tmp_path / "a.json"
     one = {"stream": "cross", "query_tokens": words, "key_tokens": ["x"]}
     one |= {"weights": [[[[1.0]] * 600]]}

@@ -91,7 +91,7 @@ def in_folder(folder: Path, name: str) -> tuple[Any, ...]:
         ("other.tsv", ("--workers", "2")),
     ],
 )
-def test_killed_amid_a_record_it_ends_in_the_same_bytes(name, more, texts, tmp_path):
+def test_killed_amid_a_record_the_bytes_are_the_same(name, more, texts, tmp_path):
     asked = ("self", "-i", texts, *SMALL, *more)
     whole = attnviz(*asked, *in_folder(tmp_path / "whole", name))
     assert whole.status == 1  # of two bad lines
@@ -181,7 +181,7 @@ def test_a_full_disk_leaves_whole_records(texts, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])
-def test_a_full_disk_behind_stdout_leaves_whole_records(mode, texts, tmp_path):
+def test_stdout_to_a_full_disk_leaves_whole_records(mode, texts, tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_bytes(b'"before"\n')
     with path.open(mode) as file:

@@ -165,7 +165,7 @@ def test_help_is_shown_in_every_encoding(words, encoding):
         (["watch", "-o", "a.npz", "--", "-m", "this"], 1, "the working folder does not exist"),
     ],
 )
-def test_in_a_folder_that_is_gone_nothing_is_a_traceback(words, status, said, tmp_path):
+def test_a_folder_that_is_gone_is_no_traceback(words, status, said, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     line = f"rmdir {gone}; exec {sys.executable} -m attnviz {shlex.join(words)}"

@@ -106,7 +106,7 @@ def test_each_protocol_carries_the_same_picture():
 
 
 @pytest.mark.slow
-def test_a_picture_fits_and_the_first_or_written_is_shown(tmp_path):
+def test_pictures_fit_and_are_those_written(tmp_path):
     for columns in (60, 80):
         done = on_terminal(
             *("heads", "The cat sat", *OWN, "--show"),

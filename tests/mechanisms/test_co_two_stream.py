@@ -32,7 +32,7 @@ def slowly(query, key, value, heads):
     return output, weights
 
 
-def test_each_streams_queries_look_over_the_others_keys():
+def test_queries_look_over_the_other_streams_keys():
     for heads in (1, 2):
         outputs, weights = co_two_stream(FIRST, SECOND, heads=heads)
         first = slowly(FIRST[0], SECOND[1], SECOND[2], heads)

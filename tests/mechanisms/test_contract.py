@@ -26,7 +26,7 @@ def values(array):
 
 
 @every_mechanism
-def test_the_docstring_names_a_paper_and_says_what_comes_back(name):
+def test_the_docstring_names_paper_and_result(name):
     documented = inspect.getdoc(MECHANISMS[name].load())
     module = "attnviz.mechanisms." + MECHANISMS[name].target.partition(":")[0]
     if sum(f"{row.room}{row.target}".startswith(f"{module}:") for row in MECHANISMS.values()) == 1:

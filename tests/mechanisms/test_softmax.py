@@ -9,7 +9,7 @@ from attnviz.mechanisms.arrays import softmax
 from .properties import checked, matrix
 
 
-def test_it_is_torchs_softmax_and_nothing_in_sight_is_zero():
+def test_it_is_torchs_softmax_or_zero():
     scores = torch.randn(2, 3, 5, 7, generator=torch.Generator().manual_seed(0)).double()
     torch.testing.assert_close(softmax(scores), torch.softmax(scores, -1), rtol=0, atol=1e-14)
     weights = softmax(np.array([[1e4, 0.0, -1e4]], dtype=np.float32))

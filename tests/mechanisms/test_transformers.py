@@ -207,7 +207,7 @@ def test_the_sliding_window_is_mistrals():
     same(sliding_window(*sides, triangle, heads=HEADS, window=2), output, weights)
 
 
-def test_global_positions_beside_a_window_are_longformers():
+def test_global_positions_are_longformers():
     from transformers import LongformerConfig, LongformerModel
 
     config = LongformerConfig(
@@ -266,7 +266,7 @@ def test_sinks_are_gpt_osss():
     same(sinks(*sides, sink=sink, heads=HEADS), output.flatten(2), weights)
 
 
-def test_the_difference_of_two_softmaxes_is_diff_llamas():
+def test_the_difference_of_softmaxes_is_diff_llamas():
     from transformers import DiffLlamaConfig
     from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
 

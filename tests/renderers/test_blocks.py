@@ -8,7 +8,7 @@ from attnviz.renderers.colors import block_peaks
 @given(
     st.integers(1, 7), st.integers(1, 7), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99)
 )
-def test_each_block_keeps_the_weight_furthest_from_zero(queries, keys, rows, columns, seed):
+def test_a_block_keeps_the_weight_furthest_from_zero(queries, keys, rows, columns, seed):
     weights = np.random.default_rng(seed).normal(size=(2, queries, keys)).astype(np.float32)
     small = block_peaks(weights, rows, columns)
     assert small.shape == (2, -(-queries // rows), -(-keys // columns))

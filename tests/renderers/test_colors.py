@@ -273,6 +273,6 @@ def test_words_set_the_scale(largest, top):
     assert beyond_note(item, limits) == (BEYOND if top < 0.8 else "")
 
 
-def test_tables_have_a_colour_for_each_byte_and_no_role_is_grey():
+def test_no_byte_lacks_a_colour_and_no_role_is_grey():
     assert [len(table) for table in (SHADES, SIGNED_SHADES, GLOW)] == [256, 257, 256]
     assert len({*OTHER}) == 1

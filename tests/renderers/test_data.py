@@ -56,7 +56,7 @@ def test_tsv_has_one_line_a_weight_and_never_a_quote(attention):
 @checked
 @given(attentions())
 @pytest.mark.slow
-def test_csv_and_tsv_hold_the_same_cells_to_the_last_bit(attention):
+def test_csv_and_tsv_hold_the_same_to_the_last_bit(attention):
     comma = rendered("csv", [attention]).decode()
     tab = rendered("tsv", [attention]).decode()
     assert list(csv.reader(io.StringIO(comma))) == [

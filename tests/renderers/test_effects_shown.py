@@ -57,7 +57,7 @@ def test_no_value_is_grey_null_or_nothing():
 
 
 @pytest.mark.parametrize("name", ["json", "jsonl", "npz", "parquet"])
-def test_files_give_back_effects_and_the_links_beside_them(name):
+def test_files_give_back_effects_and_their_links(name):
     (found,) = read_any(shown(name, effects()), "x")
     assert same(found, effects())
     assert found.lens_name == "effect"

@@ -106,7 +106,7 @@ def test_the_look_of_every_picture(draw):
     assert min(sizes) == 2 * min(text.get_fontsize() for text in shown(draw).texts)
 
 
-def test_colours_scales_and_numbers_are_those_asked_for():
+def test_colours_scales_and_numbers_as_asked_for():
     figure = shown(cmap="viridis", scale="0-0.5", values="no")
     image = figure.axes[0].images[0]
     assert (image.get_clim(), numbers(figure)) == ((0, 0.5), [])
@@ -201,7 +201,7 @@ def test_python_takes_the_same_options():
 
 
 @pytest.mark.parametrize("picture", ["heatmap", "grid", "lines"])
-def test_what_changes_how_a_picture_is_read_stands_in_it(picture):
+def test_what_changes_a_picture_stands_in_it(picture):
     found = attnviz.attend("xylophon zzz qqq", model="pocket")
     assert found.notes
     assert set(found.notes) <= set(notes_of(found.picture(picture)))

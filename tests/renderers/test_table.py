@@ -72,7 +72,7 @@ def test_the_numbers_are_the_maps_and_rows_are_queries(count, seed):
         assert line.split() == [word, *(two_digits(float(value / row.sum())) for value in row)]
 
 
-def test_tables_name_what_comes_twice_and_break_captions():
+def test_tables_name_repeats_and_break_captions():
     words = [f"w{place}" for place in range(40)]
     item = self_map(words)
     lines = shown(attention_of(item), 60, whole=True, short=False).splitlines()

@@ -66,7 +66,7 @@ def test_a_run_repeats_and_seeds_differ(name):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_co_attention_repeats_agrees_and_names_its_texts(name):
+def test_co_attention_repeats_and_names_its_texts(name):
     first, again = (weights_of(over_each_other(co(name), SOURCE, TARGET)) for _ in range(2))
     assert np.array_equal(first, again)
     assert not np.allclose(first, weights_of(over_each_other(co(name, seed=1), SOURCE, TARGET)))

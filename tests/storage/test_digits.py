@@ -65,7 +65,7 @@ def test_the_table_spells_what_orjson_spells(shape, digits, block, monkeypatch):
     assert json.loads(line)["provenance"]["notes"] == [f"weights are rounded to {digits} decimals"]
 
 
-def test_every_format_and_command_holds_what_was_rounded(tmp_path):
+def test_formats_and_commands_hold_what_was_rounded(tmp_path):
     command = ("self", "a b", "c d e", *OWN, "-q")
     whole = [one["maps"][0]["weights"] for one in attnviz(*command, "-f", "json").json()]
     full = [one for text in whole for one in np.ravel(text).astype(np.float32).tolist()]

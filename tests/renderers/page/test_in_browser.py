@@ -155,7 +155,7 @@ def test_many_weights_stay_within_a_thousandth(open_page, values):
     assert "within 0.00" in opened.text("footer")
 
 
-def test_the_cell_under_keys_or_pointer_shows_its_weight(open_page):
+def test_the_cell_pointed_at_shows_its_weight(open_page):
     opened = open_page(encoder_page(), "view=heatmap")
     opened.tab.locator(".plot canvas").last.focus()
     opened.key("ArrowDown")

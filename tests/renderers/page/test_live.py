@@ -380,7 +380,7 @@ def test_what_is_seen_is_saved_as_json_and_pictures(open_page, live_page, tmp_pa
     assert opened.download("png").startswith(b"\x89PNG")
 
 
-def test_a_sentence_before_the_first_answer_is_answered(open_page, live_page):
+def test_an_early_sentence_is_answered(open_page, live_page):
     opened = open_page(live_page, wait="#text")
     opened.tab.locator("#text").fill("The cat sleeps.")
     opened.tab.wait_for_selector("body[data-complete]")
@@ -495,7 +495,7 @@ def test_numbers_under_tokens_and_ranges_are_named(open_page, live_page):
     assert opened.tab.locator(".fact", has_text="read from").inner_text() == "read from 0 to 5"
 
 
-def test_a_long_text_says_what_is_done_and_is_cancelled(open_page, live_page):
+def test_a_long_text_counts_and_is_cancelled(open_page, live_page):
     opened = answered(open_page(live_page, "view=heatmap"))
     text = "The old man who lived by the sea told his children a long story about storms, " * 13
     opened.tab.locator("#text").fill(text)

@@ -63,7 +63,7 @@ def test_a_word_of_the_text_shades_the_others(open_page):
     np.testing.assert_allclose(shades(opened), weights[:, 4], atol=CLOSE)
 
 
-def test_the_words_of_one_text_shade_those_of_the_other(open_page):
+def test_words_of_one_text_shade_the_others(open_page):
     opened = open_page(page(pair()), "view=text&heads=0.1")
     weights = pair().maps[0].weights[0, 1]
     opened.tab.locator(".running").nth(0).locator(".word").nth(2).click()
@@ -89,7 +89,7 @@ def test_query_and_key_multiply_to_the_weight(open_page):
     assert opened.fragment()["row"] == "0"
 
 
-def test_a_trained_decoder_shows_how_a_weight_comes_about(open_page):
+def test_a_decoder_shows_how_a_weight_comes_about(open_page):
     found = attend("The cat sleeps", model="pocket", causal=True, keep_qk=True)
     row = len(found.tokens) - 2
     opened = open_page(found.page(), f"view=query-key&heads=1.2&row={row}&column=1")

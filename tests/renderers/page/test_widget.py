@@ -75,14 +75,14 @@ def test_a_selection_comes_back_to_the_result(result):
     assert pickle.loads(pickle.dumps(result)).selection == result.selection
 
 
-def test_a_notebook_shows_the_widget_and_keeps_the_framed_page(result):
+def test_a_notebook_shows_the_widget(result):
     shown, _ = result._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in shown
     assert shown["text/plain"] == repr(result)
     assert result._repr_html_().startswith("<iframe srcdoc=")
 
 
-def test_without_anywidget_a_notebook_shows_the_framed_page(monkeypatch):
+def test_without_anywidget_a_frame_is_shown(monkeypatch):
     monkeypatch.setitem(sys.modules, "anywidget", None)
     monkeypatch.delitem(sys.modules, "attnviz.renderers.page.widget", raising=False)
     result = attnviz.attend(TEXT)
