@@ -228,7 +228,7 @@ def test_data_and_links_count_from_the_start_of_the_text(loaded):
     assert f"{best.query}[{best.query_position}] → {best.key}[{best.key_position}]" in first
 
 
-def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypatch):
+def test_what_will_be_pooled_is_announced_first(loaded, monkeypatch):
     order = []
     model = loaded("bert")
     forward = model.model.forward

@@ -101,7 +101,7 @@ def test_half_precision_hides_no_more_than_rounding(dtype, atol):
     assert_same(found_in(call, frame, HIDDEN, 9), brute_force(weights, HIDDEN, 9), weights, atol)
 
 
-def test_a_kernel_that_does_something_else_is_asked_for_its_rows(monkeypatch):
+def test_an_odd_kernel_is_asked_for_its_rows(monkeypatch):
     call, _ = sdpa(heads=4, groups=2)
     asked = []
 
@@ -160,7 +160,7 @@ def test_rows_are_worked_out_as_many_at_a_time_as_fit(monkeypatch):
     assert_same(found, brute_force(weights.numpy(), HIDDEN, 5), weights, rounding(call))
 
 
-def test_few_rows_are_opened_where_blocks_rule_out_the_others(monkeypatch):
+def test_few_rows_are_opened(monkeypatch):
     monkeypatch.setattr(exact_links, "ROWS", 4)
     call, _ = sdpa(tokens=400, heads=2, groups=2)
     opened = opened_rows(monkeypatch)
@@ -217,7 +217,7 @@ def test_which_links_count_unless_told_otherwise(loaded):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_head_is_read_on_while_its_weakest_link_may_be_beaten(count, monkeypatch):
+def test_a_head_is_read_on_while_it_may_be_beaten(count, monkeypatch):
     monkeypatch.setattr(exact_links, "ROWS", 1)
     call, weights = sdpa(causal=False, sharp=1.5)
     frame = PooledGrid(split_blocks(0, 21, 7), split_blocks(0, 21, 7))

@@ -71,7 +71,7 @@ def plain(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torchao and bitsandbytes
 @pytest.mark.parametrize("how", HOWS)
-def test_quantised_weights_are_read_as_transformers_runs_them(how, plain, tmp_path):
+def test_quantised_weights_are_those_of_transformers(how, plain, tmp_path):
     quantise(plain, how, tmp_path)
     found = attnviz.attend(TEXT, model=str(tmp_path))
     own = transformers.BertForSequenceClassification.from_pretrained(

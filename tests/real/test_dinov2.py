@@ -41,7 +41,7 @@ def test_a_head_of_the_last_layer_looks_at_a_drawn_disc(dinov2, disc):
     assert share.argmax() == 2
 
 
-def test_weights_are_those_of_transformers_and_half_precision_is_near(dinov2, disc, eager, halves):
+def test_weights_are_those_of_transformers(dinov2, disc, eager, halves):
     expected = torch.cat(eager[1].attentions).numpy()
     plain = attnviz.image(disc, model=dinov2, patch="all")
     assert abs(plain.weights - expected).max() < 1e-4
@@ -84,7 +84,7 @@ def test_norms_count_the_layer_scale(dinov2, disc, eager):
         assert abs(found.weights[number, 0] - shares.numpy()).max() < 1e-5
 
 
-def test_the_class_token_is_the_only_sink_of_a_plain_picture(dinov2, disc):
+def test_the_class_token_is_the_only_sink(dinov2, disc):
     notes = attnviz.image(disc, model=dinov2).provenance.notes
     (told,) = [note for note in notes if note.startswith("sinks")]
     assert "[CLS]" in told

@@ -75,7 +75,7 @@ def eager(classifier: Path, disc: Any) -> Any:
     return model, pixels, score, output, torch.autograd.grad(score, output.attentions)
 
 
-def test_the_gradient_lens_finds_the_disc_and_equals_autograd(classifier, disc, eager):
+def test_the_gradient_lens_equals_autograd(classifier, disc, eager):
     model, pixels, *_ = eager
     output = model(**pixels, output_attentions=True)
     slopes = torch.autograd.grad(output.logits[0, 0], output.attentions)

@@ -52,7 +52,7 @@ def off(rows: Iterator[list[str]], spoken: Spoken) -> Any:
     return np.abs(found - spoken.times)
 
 
-def test_the_model_writes_what_is_spoken_and_is_not_called_stopped(whisper, sentence):
+def test_the_model_writes_what_is_spoken(whisper, sentence):
     done = attnviz("audio", sentence.path, "--model", whisper, "-f", "json")
     assert "nobody knew" in done.json()["text"].lower()
     assert "written greedily by the model" in done.err
@@ -87,7 +87,7 @@ def test_times_against_input_are_those_of_transformers(loaded, spoken):
     np.testing.assert_allclose(frames * 0.02, times[2 : 2 + len(frames)], atol=1e-6)
 
 
-def test_words_begin_and_end_near_the_times_at_which_they_are_spoken(whisper, spoken, halves):
+def test_words_begin_and_end_when_they_are_spoken(whisper, spoken, halves):
     """Heads of one's own do better, and half precision hears nearly the same."""
     run = ("audio", spoken.path, "--model", whisper, "--text", spoken.text, "--word-times", "-q")
     errors, by_best, *in_halves = (

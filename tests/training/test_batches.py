@@ -88,7 +88,7 @@ def test_examples_by_their_recipes(examples):
     assert (masked.spelling == IGNORED).all()
 
 
-def test_made_up_words_keep_their_links_and_are_not_asked_for(examples):
+def test_made_up_words_keep_their_links(examples):
     made_up = with_recipe(examples, unknown_words=1, unknown_word=1)
     hidden = 0
     for seed in range(8):

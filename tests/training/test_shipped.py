@@ -37,7 +37,7 @@ def test_what_comes_again_says_how_far_back_it_was():
     assert again > 40
 
 
-def test_the_led_heads_losses_are_those_of_their_weights_by_hand():
+def test_the_led_heads_losses_by_hand():
     weights = causal.first_weights(SMALL_LM, 0)
     ids = np.array([[END, 50, 51, 50, 51, 52]])
     back = np.array([[0, 0, 0, 2, 2, 0]])
