@@ -332,7 +332,12 @@ def visible_keys(item: AttentionMap) -> NDArray[np.bool_]:
     if within_one_text(item):
         visible &= _triangle(item, np.any(cells, axis=0))
         for layer, of_layer in enumerate(cells):
-            visible[layer] &= _window(of_layer, visible[layer])
+            positions = np.arange(len(of_layer))
+            apart = np.abs(np.subtract.outer(positions, positions))
+            band = apart <= apart[of_layer].max(initial=0)
+            # Bands narrower than 3 are what sharp heads look like, not what models are built with.
+            fills = bool((of_layer == (band & visible[layer])).all()) and band[0].sum() >= 3
+            visible[layer] &= band if fills else np.ones_like(of_layer)
         visible &= ~padding(item)
     # A row that attends to nothing in any head has nothing to see.
     visible &= cells.any(axis=-1, keepdims=True)
@@ -353,16 +358,6 @@ def _triangle(item: AttentionMap, cells: NDArray[np.bool_]) -> NDArray[np.bool_]
     by_name = stream_of_call(item.stream)[1] in CAUSAL_STREAMS
     causal = not (cells & ~lower).any() and (by_name or (cells | ~lower)[rows][:, rows].all())
     return lower if causal else np.ones_like(cells)
-
-
-def _window(cells: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """A mask for the band of keys that the rows see; a full mask if some row sees all keys."""
-    positions = np.arange(len(cells))
-    apart = np.abs(np.subtract.outer(positions, positions))
-    band = apart <= apart[cells].max(initial=0)
-    # Bands narrower than 3 are what sharp heads look like, not what models are built with.
-    fills = bool((cells == (band & visible)).all()) and band[0].sum() >= 3
-    return band if fills else np.ones_like(cells)
 
 
 def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -158,7 +158,12 @@ class ResumableSink:
         if progress.ended:
             self.progress, self.failures = progress, progress.failed
             if not progress.complete:
-                self._move(progress)
+                files = [(self.rejects_path, progress.rejects)]
+                if self.shard_size is None and progress.failed < progress.records:
+                    files.append((self.path, progress.output))
+                for path, size in files:
+                    if path is not None and beside(path, "unfinished").exists():
+                        PartialFile(path, size).keep()
                 self._end()
             self.complete = True
             self._say_complete()
@@ -174,14 +179,6 @@ class ResumableSink:
         if partial:
             self._open_at(progress)
         self.notify(f"resuming after {progress.records} records")
-
-    def _move(self, progress: Progress) -> None:
-        files = [(self.rejects_path, progress.rejects)]
-        if self.shard_size is None and progress.failed < progress.records:
-            files.append((self.path, progress.output))
-        for path, size in files:
-            if path is not None and beside(path, "unfinished").exists():
-                PartialFile(path, size).keep()
 
     def _say_complete(self) -> None:
         self.notify(f"'{self.path}' is complete: nothing is left to do")

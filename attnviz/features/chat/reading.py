@@ -170,7 +170,9 @@ def _rows(
     rows = list[tuple[str, int, int]]()
     for number, run in groupby(zip(places, numbers, strict=True), lambda one: one[1]):
         at = [place for place, _ in run]
-        for first, last in _runs(at):
+        cuts = [n for n in range(1, len(at)) if at[n] != at[n - 1] + 1]
+        for start, end in zip([0, *cuts], [*cuts, len(at)], strict=True):
+            first, last = at[start], at[end - 1] + 1
             name = tokens[first].text if number is None else units[number].text
             rows.append((name, first, last))
     return rows, "sentences" if by_sentence else "words"
@@ -184,15 +186,6 @@ def _units(
         replace(one, start=one.start + first, end=one.end + first)
         for first, end in spans
         for one in split(text[first:end])
-    ]
-
-
-def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of neighbours: the first place of each, and one past its last."""
-    cuts = [n for n in range(1, len(places)) if places[n] != places[n - 1] + 1]
-    return [
-        (places[first], places[last - 1] + 1)
-        for first, last in zip([0, *cuts], [*cuts, len(places)], strict=True)
     ]
 
 

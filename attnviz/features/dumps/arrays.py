@@ -416,7 +416,13 @@ def _from_arrays(
     (queries, query_text), (keys, key_text) = (
         _tokens(entries, _names_for(stream, what), count, what, where) for what, count in sides
     )
-    _refuse_transposed(weights, where)
+    # Keys as rows would be read as queries.
+    rows, columns = (weights.sum(axis=axis, dtype=np.float64) for axis in (-1, -2))
+    if np.allclose(columns, 1, atol=1e-2) and not np.allclose(rows, 1, atol=1e-2):
+        raise InputError(
+            f"columns of the attention in {where} sum to 1 and rows do not: it seems to be "
+            "transposed; store queries as rows and keys as columns"
+        )
     same = queries is None or queries == keys
     if stream == "self" and not (same and weights.shape[2] == weights.shape[3]):
         stream = "cross"
@@ -473,13 +479,3 @@ def _tokens(
     if len(special):
         check_words(special, "special_tokens", where)
     return tokens_of_pieces(words, special)
-
-
-def _refuse_transposed(weights: NDArray[np.float32], where: str) -> None:
-    """Refuse keys as rows: they would be read as queries."""
-    rows, columns = (weights.sum(axis=axis, dtype=np.float64) for axis in (-1, -2))
-    if np.allclose(columns, 1, atol=1e-2) and not np.allclose(rows, 1, atol=1e-2):
-        raise InputError(
-            f"columns of the attention in {where} sum to 1 and rows do not: it seems to be "
-            "transposed; store queries as rows and keys as columns"
-        )

@@ -36,7 +36,9 @@ def examples(
 
 def _write(name: str, folder: Path) -> bool:
     """Write a file, unless there is one; False where that one is another."""
-    content = _read(name)
+    own = files("attnviz.features.examples") / "files" / name
+    place = own if own.is_file() else Path(__file__).parents[3] / "sample_inputs" / name
+    content = place.read_bytes()
     file = folder / name
     with output_errors(file):
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,10 +46,3 @@ def _write(name: str, folder: Path) -> bool:
             return file.read_bytes() == content
     write_file(file, content)
     return True
-
-
-def _read(name: str) -> bytes:
-    """A file as the wheel has it, or the checkout."""
-    own = files("attnviz.features.examples") / "files" / name
-    place = own if own.is_file() else Path(__file__).parents[3] / "sample_inputs" / name
-    return place.read_bytes()

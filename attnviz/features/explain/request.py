@@ -60,7 +60,11 @@ class Explainer:
         if source.lacks("experiment"):
             raise UsageError("nothing here predicts anything that could be explained")
         experiment, notes = self._open(query), list[str]()
-        outputs, reference = self._outputs_in(query.kind, experiment)
+        kind = query.kind
+        if kind not in self._outputs:
+            is_text = kind in ("self", "cross", "pair")
+            self._outputs[kind] = self._read_outputs(kind, experiment) if is_text else ([], "")
+        outputs, reference = self._outputs[kind]
         if not outputs:
             outputs = [experiment.head_outputs()]
             reference = "their mean over the positions of this input"
@@ -92,13 +96,6 @@ class Explainer:
         if self.request.output == "all":
             return open_experiment(self.source, query, "all")
         return self.source.experiment(query, self.request.output)
-
-    def _outputs_in(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
-        """The head outputs in other texts, and in words which; none for other kinds of input."""
-        if kind not in self._outputs:
-            is_text = kind in ("self", "cross", "pair")
-            self._outputs[kind] = self._read_outputs(kind, like) if is_text else ([], "")
-        return self._outputs[kind]
 
     def _read_outputs(self, kind: Kind, like: Experiment) -> tuple[list[HeadOutputs], str]:
         if self.others is not None:

@@ -286,7 +286,12 @@ def _example_request(model: Any) -> ExperimentRequest:
     if both:
         inputs["decoder_input_ids"] = ids[:, :7]
     inputs = without_cache(model, inputs)
-    places = _count_keys(part, inputs)  # for a text too: a copy that cannot run fails here
+    counts = list[int]()
+    own_inputs = {name: one for name, one in inputs.items() if name in input_names(part)}
+    with torch.no_grad(), watch_kernels(lambda call: counts.append(call.key.shape[2])):
+        output = part(**own_inputs)
+    # Counted for a text too: a copy that cannot run fails here.
+    places = counts[0] if counts else int(output[0].shape[1])
     places = TOKENS if "input_ids" in inputs else places
     lengths = {"target": 7, "source": places, "text": places}
     axes = SEQ2SEQ_AXES if both else {"self": ("text", "text")}
@@ -294,14 +299,6 @@ def _example_request(model: Any) -> ExperimentRequest:
     empty = Attention((), Provenance("a small copy", config.model_type))
     encoding = EncodedQuery(part, inputs, tokens, axes, empty)
     return ExperimentRequest(model, inputs, encoding, _first_output, str)
-
-
-def _count_keys(part: Any, inputs: Mapping[str, Any]) -> int:
-    counts = list[int]()
-    own_inputs = {name: one for name, one in inputs.items() if name in input_names(part)}
-    with torch.no_grad(), watch_kernels(lambda call: counts.append(call.key.shape[2])):
-        output = part(**own_inputs)
-    return counts[0] if counts else int(output[0].shape[1])
 
 
 def _first_output(logits: Any) -> tuple[PredictedToken, ...]:

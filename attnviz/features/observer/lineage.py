@@ -403,7 +403,12 @@ def _view_marks(
             continue
         labels, heads = [], old.heads
         for size, step in zip(view.shape, view.stride(), strict=True):
-            along = _axes_along(start, size, step)
+            end = step * (size - 1) + 1
+            spans = (
+                (axis, max(own, step), min(own * length, end))
+                for axis, (length, own) in enumerate(zip(start.shape, start.stride(), strict=True))
+            )
+            along = [(axis, -(-last // first)) for axis, first, last in spans if first < last]
             own = [old.labels[axis] for axis, _ in along]
             labels.append(set(frozenset.intersection(*own) if own else ()))
             features = ["feature" in one for one in own]
@@ -423,16 +428,6 @@ def _view_marks(
         if any("feature" in one for one in smaller):  # the parts of the features may be heads
             marks = [replace(one, heads=(len(results), True)) for one in marks]
     return marks
-
-
-def _axes_along(start: torch.Tensor, size: int, step: int) -> list[tuple[int, int]]:
-    """The axes of a tensor along which an axis of its view runs, and how many cells of each."""
-    end = step * (size - 1) + 1
-    spans = (
-        (axis, max(own, step), min(own * length, end))
-        for axis, (length, own) in enumerate(zip(start.shape, start.stride(), strict=True))
-    )
-    return [(axis, -(-last // first)) for axis, first, last in spans if first < last]
 
 
 def _softmax_mark(axis: int, result: torch.Tensor, mark: Mark, scores: Mark) -> Mark:

@@ -67,7 +67,11 @@ class Mixture:
         lead, dtype = self.output.shape[:-2], self.output.dtype
 
         def spread(side: Any) -> Any:
-            return _with_batch(side.expand(*lead, *side.shape[-2:]), heads)
+            tensor = side.expand(*lead, *side.shape[-2:])
+            tensor = tensor.clone() if tensor.is_inference() else tensor
+            if tensor.ndim == 3:
+                return tensor.unflatten(0, (-1, heads))
+            return tensor.flatten(0, -4) if tensor.ndim > 3 else tensor[None, None]
 
         sides = self.weights, self.value, self.output
         weights, value, output = (spread(side).to(dtype) for side in sides)
@@ -94,14 +98,6 @@ class Mixture:
         """The largest difference between weights times values and the output."""
         product = self.weights.float() @ self.value.float()
         return float((product - self.output.float()).abs().max())
-
-
-def _with_batch(tensor: Any, heads: int) -> Any:
-    """A tensor (…, rows, columns) as (batch, heads, rows, columns)."""
-    tensor = tensor.clone() if tensor.is_inference() else tensor
-    if tensor.ndim == 3:
-        return tensor.unflatten(0, (-1, heads))
-    return tensor.flatten(0, -4) if tensor.ndim > 3 else tensor[None, None]
 
 
 _UNKNOWN = Mark(0, frozenset())

@@ -16,7 +16,7 @@ from attnviz.core.registry import MECHANISMS, SCHEMA, Mechanism
 from attnviz.features.steps.given import DRAWN, TRAPS, CalculationInputs, Floats
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import LOWER, causal_mask
-from attnviz.mechanisms.formula import SIDES, Part, groups_of, logistic, shapes_of, size_of_head
+from attnviz.mechanisms.formula import SIDES, groups_of, logistic, shapes_of, size_of_head
 from attnviz.models.own import SeededEmbedding
 
 Stage = Literal["inputs", "projections", "projected", "scores", "output"]
@@ -316,18 +316,15 @@ class _Calculation:
         parts = self.row.load().parts(**options, **{"second_mask" if self.both else "mask": mask})
         try:
             for part in parts:
-                self._part(part)
+                formula, before = part.formula, self.matrices.get("mask")
+                if part.name == "mask" and before is not None and before.formula:
+                    formula = formula.replace("as given", before.formula)
+                self.add(part.name, part.value, formula, part.axes)
+                side = part.name.removesuffix("_heads")
+                if side in self.side_names:
+                    self.side_names[side] = part.name
         except ValueError as error:
             raise UsageError(f"{error}: --mask of one row, or --padding") from error
-
-    def _part(self, part: Part) -> None:
-        formula, before = part.formula, self.matrices.get("mask")
-        if part.name == "mask" and before is not None and before.formula:
-            formula = formula.replace("as given", before.formula)
-        self.add(part.name, part.value, formula, part.axes)
-        side = part.name.removesuffix("_heads")
-        if side in self.side_names:
-            self.side_names[side] = part.name
 
     def finish(self, *, causal: bool) -> Steps:
         """The finished calculation, compared with the results that were given."""

@@ -92,7 +92,9 @@ def _record_calls(eager: EncodedQuery, stream: str) -> Iterator[list[Recording]]
         path = paths.get(id(call.module))
         if path is not None and match_stream(stream_of(path), eager.axes) == stream:
             own = replace(call.without_gradients(), path=path, inputs=states.get(path))
-            own.residual = states.get(_layer_of(path))
+            parts = path.split(".")
+            places = [place for place, part in enumerate(parts) if part.isdigit()]
+            own.residual = states.get(".".join(parts[: places[-1] + 1]) if places else "")
             calls.append((own, [item[1:] for item in maps if item[0].startswith(path)]))
         maps.clear()
 
@@ -103,13 +105,6 @@ def _record_calls(eager: EncodedQuery, stream: str) -> Iterator[list[Recording]]
             hooks.enter_context(hook)
         hooks.enter_context(register_module_forward_hook(thread_hook(after)))
         yield calls
-
-
-def _layer_of(path: str) -> str:
-    """The path of the layer around an attention: up to its last number."""
-    parts = path.split(".")
-    places = [place for place, part in enumerate(parts) if part.isdigit()]
-    return ".".join(parts[: places[-1] + 1]) if places else ""
 
 
 class _Head:

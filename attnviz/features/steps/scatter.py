@@ -108,7 +108,12 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
     coordinates, words = project_to_3d(np.concatenate([cloud.points for cloud in clouds]))
     parts = np.split(coordinates, np.cumsum([len(cloud.points) for cloud in clouds])[:-1])
     if clouds[-1].name == "output":
-        _draw_lines(axes, parts[-1], parts[-2], weights)
+        # Implied weights may be signed, and larger than 1.
+        strength = np.minimum(np.abs(weights), 1)
+        rows, columns = np.nonzero(strength >= FAINTEST)
+        ends = np.stack([parts[-1][rows], parts[-2][columns]], axis=1)
+        colors = [(*ink(OUTPUT), float(weight)) for weight in strength[rows, columns]]
+        axes.add_collection3d(Line3DCollection(ends, colors=colors, linewidths=0.8))
         words += "\na line is as dark as its weight"
     for cloud, part in zip(clouds, parts, strict=True):
         own = {"color": ink(cloud.color), "marker": cloud.marker, "label": cloud.name, "s": 26}
@@ -121,14 +126,6 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
     axes.set_title(words, fontproperties=face.font(NOTE_SIZE), color=ink(FAINT), y=-0.085, va="top")
     looks: dict[str, Any] = {"loc": "upper left", "frameon": False, "ncols": 2}
     axes.legend(prop=face.font(TEXT_SIZE), bbox_to_anchor=(0.0, 1.07), **looks)
-
-
-def _draw_lines(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) -> None:
-    strength = np.minimum(np.abs(weights), 1)  # implied weights may be signed, and larger than 1
-    rows, columns = np.nonzero(strength >= FAINTEST)
-    ends = np.stack([outputs[rows], values[columns]], axis=1)
-    colors = [(*ink(OUTPUT), float(weight)) for weight in strength[rows, columns]]
-    axes.add_collection3d(Line3DCollection(ends, colors=colors, linewidths=0.8))
 
 
 def _label_points(

@@ -143,7 +143,9 @@ def _chosen_word(
             mark = tokens[position].text
             note = f"the text ends in '{mark}': what the model says in its place is explained"
         scores, spell = to_numpy(logits[row]), partial(spell_piece, source)
-        return next_word(position, scores, marks_of(source), spell, note)
+        tokenizer = source.tokenizer
+        marks = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id, tokenizer.mask_token_id}
+        return next_word(position, scores, sorted({*marks, *ends_of(source)}), spell, note)
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
     is_there = position < len(ids) and ids[position] == number
@@ -156,13 +158,6 @@ def _chosen_word(
 def _end_of_text(tokens: Sequence[Token]) -> int:
     """The position behind the text, where end tokens may stand that a tokenizer adds."""
     return max((at + 1 for at, token in enumerate(tokens) if not token.special), default=1)
-
-
-def marks_of(source: LoadedModel) -> list[int]:
-    """The tokens that stand for no text, such as its end."""
-    tokenizer = source.tokenizer
-    marks = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id, tokenizer.mask_token_id}
-    return sorted({*marks, *ends_of(source)})
 
 
 def _default_position(encoding: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:

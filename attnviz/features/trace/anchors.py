@@ -81,14 +81,11 @@ class TraceReport:
 
     def matrix(self) -> Numbers:
         """Later sentence × earlier sentence: log KL less the row's mean; NaN from the diagonal."""
-        return against_others(square_of(self.log_kl))
-
-
-def square_of(rows: Sequence[Sequence[float]]) -> Numbers:
-    matrix = np.full((len(rows), len(rows)), np.nan)
-    for number, row in enumerate(rows):
-        matrix[number, : len(row)] = row
-    return matrix
+        rows = self.log_kl
+        matrix = np.full((len(rows), len(rows)), np.nan)
+        for number, row in enumerate(rows):
+            matrix[number, : len(row)] = row
+        return against_others(matrix)
 
 
 def vertical_scores(means: Numbers, *, control_depth: bool = False) -> Numbers:

@@ -100,7 +100,13 @@ class SentencePasses:
             scores.append(vertical_scores(means, control_depth=self.control_depth))
 
         with self._run(), watch_kernels(look):
-            self.states = self._last_states()
+            outputs = list[Any]()
+            hook = self.base.register_forward_hook(lambda _, __, output: outputs.append(output))
+            try:
+                self._call(self.ids, slice(0, self.count), **self._few_logits(1))
+            finally:
+                hook.remove()
+            self.states = outputs[0]
         if not names:
             raise AttentionError(
                 self._refusal("calls no attention kernel, so that no sentence can be hidden in it")
@@ -108,16 +114,6 @@ class SentencePasses:
         if len({one.shape for one in scores}) > 1:
             raise AttentionError(self._refusal("has layers with different numbers of heads"))
         return layer_names(names, attending_layers(self.model.config)), np.array(scores)
-
-    def _last_states(self) -> Any:
-        """What the layers put out, in the shape that the model's own head reads."""
-        outputs = list[Any]()
-        hook = self.base.register_forward_hook(lambda _, __, output: outputs.append(output))
-        try:
-            self._call(self.ids, slice(0, self.count), **self._few_logits(1))
-        finally:
-            hook.remove()
-        return outputs[0]
 
     def _means(self, call: AttentionCall, owners: Tensor) -> Numbers:
         """The mean weight from each sentence's tokens to each other's, (heads, later, earlier)."""

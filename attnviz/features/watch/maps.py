@@ -57,7 +57,13 @@ def watched_attention(
         if call.scores
         for at, head in enumerate(item.heads)
     }
-    _check_names(own, names)
+    for what, own_names, axis in (("query", names.queries, 0), ("key", names.keys, 1)):
+        lengths = {call.sides[axis] for call in own}
+        if own_names is not None and len(own_names) not in lengths:
+            raise UsageError(
+                f"{len(own_names)} {what} tokens were given, and the maps have "
+                f"{', '.join(map(str, sorted(lengths)))} {'queries' if not axis else 'keys'}"
+            )
     notes = dict.fromkeys(_notes(own, log, request))
     differences = [call.off for call in own if call.off is not None]
     settings = {"attention": ", ".join(dict.fromkeys(call.route for call in own))}
@@ -269,16 +275,6 @@ def _number_blocks(
         return tokens
     spans = ((first, stop - 1) for first, stop in axis.spans)
     return tuple(Token(f"{first}–{last}" if last > first else str(first)) for first, last in spans)
-
-
-def _check_names(own: Sequence[CapturedCall], names: Names) -> None:
-    for what, own_names, axis in (("query", names.queries, 0), ("key", names.keys, 1)):
-        lengths = {call.sides[axis] for call in own}
-        if own_names is not None and len(own_names) not in lengths:
-            raise UsageError(
-                f"{len(own_names)} {what} tokens were given, and the maps have "
-                f"{', '.join(map(str, sorted(lengths)))} {'queries' if not axis else 'keys'}"
-            )
 
 
 def _notes(own: Sequence[CapturedCall], log: WatchLog, request: WatchRequest) -> Iterator[str]:

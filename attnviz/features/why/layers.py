@@ -46,7 +46,12 @@ def read_lens(
         for row, choice, *cells in zip(stream.rows[some], choices, *by_layer, strict=True):
             label, own = stream.spell(choice), tuple(cells)
             token = token_label(stream.tokens, row)
-            columns.append(LensColumn(row, token, label, _first_to_stay(own), own))
+            first = None
+            for cell in reversed([one for one in own if one.layer != MODEL]):
+                if cell.rank > 1:
+                    break
+                first = cell.layer
+            columns.append(LensColumn(row, token, label, first, own))
         start, most = start + most, max(AT_ONCE // logits.shape[1], 1)
     return tuple(columns)
 
@@ -67,16 +72,6 @@ def _cells(
         rank = int((own > own[choice]).sum()) + 1
         cells.append(LensCell(layer, top, float(log_p[choice]), rank))
     return cells
-
-
-def _first_to_stay(cells: Sequence[LensCell]) -> str | None:
-    """The first layer from which the choice has rank 1 up to the last one."""
-    first = None
-    for cell in reversed([one for one in cells if one.layer != MODEL]):
-        if cell.rank > 1:
-            break
-        first = cell.layer
-    return first
 
 
 def stream_of_row(text: WrittenText, row: int) -> ResidualStream:

@@ -101,7 +101,12 @@ def layers_picture(report: LayersReport) -> Figure:
     notes = [*lens_notes(report, "orange line:"), *report.notes]
     room = width, tall * len(blocks) + 1.6 * line
     canvas, top = page_with_room(report.caption, LENS_READING, [*words, *layers], notes, room)
-    _ramp(canvas, top + 0.2 * line)
+    y = top + 0.2 * line
+    start = EDGE + canvas.text(EDGE, y, "probability 0", sheet.NOTE_SIZE, FAINT) + 10
+    steps = 40
+    boxes = [(start + 4 * n, y - 8, 4, 16) for n in range(steps)]
+    canvas.boxes(boxes, [color_of(n / (steps - 1)) for n in range(steps)], "scale")
+    canvas.text(start + 4 * steps + 10, y, "1", sheet.NOTE_SIZE, FAINT)
     top += 1.9 * line
     for columns in blocks:
         _lens(canvas, columns, (left, top + 1.6 * line), (wide, high))
@@ -109,15 +114,6 @@ def layers_picture(report: LayersReport) -> Figure:
         canvas.text(left - 14, top + line, "after layer", sheet.NOTE_SIZE, FAINT, align="right")
         top += tall
     return canvas.figure
-
-
-def _ramp(canvas: Canvas, y: float) -> None:
-    """The scale of probabilities."""
-    start = EDGE + canvas.text(EDGE, y, "probability 0", sheet.NOTE_SIZE, FAINT) + 10
-    steps = 40
-    boxes = [(start + 4 * n, y - 8, 4, 16) for n in range(steps)]
-    canvas.boxes(boxes, [color_of(n / (steps - 1)) for n in range(steps)], "scale")
-    canvas.text(start + 4 * steps + 10, y, "1", sheet.NOTE_SIZE, FAINT)
 
 
 def _lens(

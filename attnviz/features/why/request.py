@@ -269,7 +269,13 @@ def _read_stream(
         flag = "--attention-only" if request.attention_only else "--rows"
         raise UsageError(f"{flag} needs a model that predicts a token at each position")
     trace = source.trace_writers(query)
-    return stream_of_row(trace, _row_of(trace, end)), trace
+    item = trace.attention.main
+    words = text_places(item.query_tokens)
+    row = end if end is not None else words[-1] if words else 0
+    row = row if trace.predicts(item.stream, row) else 0
+    if not trace.predicts(item.stream, row):
+        raise UsageError("the model predicts nothing here, so no logit can be followed")
+    return stream_of_row(trace, row), trace
 
 
 def _choose(rows: str | None, end: int | None, tokens: Sequence[Token]) -> range:
@@ -281,17 +287,6 @@ def _choose(rows: str | None, end: int | None, tokens: Sequence[Token]) -> range
     ends = [end, *masks[:1], *text_places(tokens)[-1:], 0]
     stop = next(one for one in ends if one is not None) + 1
     return range(max(stop - POSITIONS, 0), stop)
-
-
-def _row_of(trace: WrittenText, end: int | None) -> int:
-    """The position from which a model predicts that has no token for each."""
-    item = trace.attention.main
-    words = text_places(item.query_tokens)
-    row = end if end is not None else words[-1] if words else 0
-    row = row if trace.predicts(item.stream, row) else 0
-    if not trace.predicts(item.stream, row):
-        raise UsageError("the model predicts nothing here, so no logit can be followed")
-    return row
 
 
 def report_why(

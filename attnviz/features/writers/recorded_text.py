@@ -208,7 +208,13 @@ class RecordedText:
         if self._parts_at[0] > stream:
             self._parts_at = -1, {}
         for one in range(self._parts_at[0] + 1, stream + 1):
-            heads = self._heads_before(one)
+            leaves = self.recording.leaves[: self.recording.streams[one][0]]
+            heads = [
+                first + head
+                for first, leaf in zip(self.of_leaf, leaves, strict=False)
+                if leaf.call is not None and self.writers[first].kind == "head"
+                for head in range(leaf.count)
+            ]
             (parts,) = self._pass_on([self.recording.streams[one][1]], one - 1, heads)
             self._parts_at = one, dict(zip(heads, parts, strict=True))
         with torch.enable_grad():
@@ -216,16 +222,6 @@ class RecordedText:
         by_side = dict(zip(SIDES, self._pass_on(targets, stream, writers), strict=True))
         self._sides = number, tuple(writers), by_side
         return by_side
-
-    def _heads_before(self, stream: int) -> list[int]:
-        """The heads that wrote before a layer's input."""
-        leaves = self.recording.leaves[: self.recording.streams[stream][0]]
-        return [
-            first + head
-            for first, leaf in zip(self.of_leaf, leaves, strict=False)
-            if leaf.call is not None and self.writers[first].kind == "head"
-            for head in range(leaf.count)
-        ]
 
     def _pass_on(
         self, targets: Sequence[Tensor], stream: int, writers: Sequence[int]

@@ -143,6 +143,11 @@ def open_light(
             raise UnknownArchitecture("its files do not say how its texts begin or are spaced")
     facts = _facts_of(config, kind, start)
     first_position = 0 if about.offset is not None else padding + 1
+    positions = config.get("max_position_embeddings") or config.get("n_positions")
+    limits = [tokenizer.model_max_length, positions]
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in limits):
+        raise UnknownArchitecture("its limit of tokens is no number")
+    limits[1] -= first_position
     return light_model.LightModel(
         name=name,
         model=SimpleNamespace(
@@ -155,7 +160,7 @@ def open_light(
         ),
         tokenizer=tokenizer,
         family=family,
-        limit=_limit(config, tokenizer.model_max_length, first_position),
+        limit=min((int(one) for one in limits if 0 < one < UNLIMITED), default=None),
         provenance=describe_light(name, light, kind, family=family),
         can_generate=writes,
         max_new_tokens=origin.generate,
@@ -194,16 +199,6 @@ def _facts_of(config: Mapping[str, Any], kind: str, start: Any) -> SimpleNamespa
         problem_type=problem,
         decoder_start_token_id=start,
     )
-
-
-def _limit(config: Mapping[str, Any], most: Any, first_position: int) -> int | None:
-    """How many tokens a model reads, as `reading_limit` has it."""
-    positions = config.get("max_position_embeddings") or config.get("n_positions")
-    limits = [most, positions]
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in limits):
-        raise UnknownArchitecture("its limit of tokens is no number")
-    limits[1] -= first_position
-    return min((int(one) for one in limits if 0 < one < UNLIMITED), default=None)
 
 
 def describe_light(name: str, light: LightCheckpoint, model: str, **more: str) -> Provenance:

@@ -149,16 +149,14 @@ def capture(
             )
         streams = _eager(model, plain_inputs, sides, specs)
     if others.matrices:
-        streams[IMPLIED] = _implied_layers(others, grids[stream])
+        names = layer_names(list(others.matrices))
+        arrays = dict(zip(names, others.matrices.values(), strict=True))
+        heads = dict(zip(names, others.names.values(), strict=True))
+        captures = group_layers(
+            IMPLIED, arrays, grid=grids[stream], route=implied.ROUTE, note=others.note
+        )
+        streams[IMPLIED] = [replace(item, heads=heads[item.layers[0]]) for item in captures]
     return [item for items in streams.values() for item in items]
-
-
-def _implied_layers(others: implied.ImpliedMatrices, grid: PooledGrid) -> list[Captured]:
-    names = layer_names(list(others.matrices))
-    arrays = dict(zip(names, others.matrices.values(), strict=True))
-    heads = dict(zip(names, others.names.values(), strict=True))
-    captures = group_layers(IMPLIED, arrays, grid=grid, route=implied.ROUTE, note=others.note)
-    return [replace(item, heads=heads[item.layers[0]]) for item in captures]
 
 
 def _announce(

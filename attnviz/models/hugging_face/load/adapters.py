@@ -74,7 +74,15 @@ def merge_adapter(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
         )
     modules = {name for name, _ in model.named_modules() if "." in name}
     weights = {name.removeprefix(PREFIX): one for name, one in weights.items()}
-    own_weights = _match_names(model, weights, modules)
+    body = f"{model.base_model_prefix}."
+    ways = (
+        weights,
+        {name.removeprefix(body): one for name, one in weights.items()},
+        {body + name: one for name, one in weights.items()},
+    )
+    own_weights = max(
+        ways, key=lambda way: sum(_module_of(name, modules) is not None for name in way)
+    )
     owners = {name: _module_of(name, modules) for name in own_weights}
     if isinstance(config.target_modules, str):  # a pattern, which may expect the names with a head
         config.target_modules = sorted(set(filter(None, owners.values())))
@@ -95,17 +103,6 @@ def merge_adapter(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
         whole = whole.merge_and_unload(safe_merge=True)
     left_out = f"the adapter also trained {', '.join(heads)}, which is left out"
     return whole.eval(), [left_out] if heads else []
-
-
-def _match_names(model: Any, weights: dict[str, Any], modules: set[str]) -> dict[str, Any]:
-    """Weights by their names in this model, which may be the trained one without its head."""
-    body = f"{model.base_model_prefix}."
-    ways = (
-        weights,
-        {name.removeprefix(body): one for name, one in weights.items()},
-        {body + name: one for name, one in weights.items()},
-    )
-    return max(ways, key=lambda way: sum(_module_of(name, modules) is not None for name in way))
 
 
 def _module_of(weight: str, modules: set[str]) -> str | None:

@@ -76,7 +76,14 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     files = shard_files(folder / name) if name.endswith(".index.json") else [folder / name]
     try:
         for file in files:
-            _check_file(file)
+            with file.open("rb") as stream:
+                start = stream.read(len(POINTER))
+            if not start:
+                raise ModelError(f"'{file}' is empty: download it again")
+            if start == POINTER:
+                raise ModelError(
+                    f"'{file}' is a Git LFS pointer, not the weights: run 'git lfs pull'"
+                )
         headers = [] if is_pickle else [read_header(file) for file in files]
     except OSError as error:
         raise ModelError(f"the weights in '{folder}' cannot be read: {error.strerror}") from error
@@ -328,15 +335,6 @@ def _lies_outside(folder: Path, name: str) -> bool:
         return True
     steps_out = Path(name).is_absolute() or ".." in Path(name).parts
     return steps_out or not any(file.is_relative_to(place) for place in places)
-
-
-def _check_file(file: Path) -> None:
-    with file.open("rb") as stream:
-        start = stream.read(len(POINTER))
-    if not start:
-        raise ModelError(f"'{file}' is empty: download it again")
-    if start == POINTER:
-        raise ModelError(f"'{file}' is a Git LFS pointer, not the weights: run 'git lfs pull'")
 
 
 def read_header(file: Path) -> dict[str, dict[str, Any]]:

@@ -274,22 +274,17 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         if not any(folder.glob("*token*")) and not any(folder.glob("*vocab*")):
             raise missing from error
         raise
-    if _lacks_files(folder, type(tokenizer).vocab_files_names):
-        raise missing
-    return tokenizer
-
-
-def _lacks_files(folder: Path, files: Mapping[str, str]) -> bool:
-    """Whether the files that a tokenizer's class names are missing, so that it came out empty.
-
-    The file tokenizer.json replaces all others; a tokenizer of plain bytes names none.
-    """
+    # A class whose files are missing comes out empty. The file tokenizer.json replaces all others;
+    # a tokenizer of plain bytes names none.
+    files = type(tokenizer).vocab_files_names
     optional = {"tokenizer_config_file", "added_tokens_file", "target_vocab_file"}
     own_files = [file for kind, file in files.items() if kind not in optional | {"tokenizer_file"}]
     own_files = own_files or list(files.values())
-    return not (folder / "tokenizer.json").is_file() and not all(
+    if not (folder / "tokenizer.json").is_file() and not all(
         (folder / file).is_file() for file in own_files
-    )
+    ):
+        raise missing
+    return tokenizer
 
 
 def model_class(config: Any, *, with_head: bool = False) -> Any:
